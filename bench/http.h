@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "apiserver/openssl_ptr.h"
+#include "apiserver/access/openssl_ptr.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "kube/config.h"

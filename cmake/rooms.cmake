@@ -28,14 +28,15 @@ target_link_libraries(berth_test_pch PRIVATE GTest::gmock GTest::gtest)
 # second way for the edit loop (docs/benchmarks.md, loop). Names of one room must not collide, in anonymous namespaces
 # neither.
 set(BERTH_BATCH 8)
+option(BERTH_BATCHES "Compile a target's sources in batches" ON)
 function(berth_compile_in_batches target)
   target_precompile_headers(${target} REUSE_FROM berth_pch)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${BERTH_BATCH})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BERTH_BATCHES} UNITY_BUILD_BATCH_SIZE ${BERTH_BATCH})
 endfunction()
 function(berth_compile_tests_in_batches target)
   target_precompile_headers(${target} REUSE_FROM berth_test_pch)
   target_compile_options(${target} PRIVATE ${BERTH_TEST_OPTIONS})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${BERTH_BATCHES} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 function(berth_room name)

@@ -1,4 +1,4 @@
-"""What tests share: a containerd of their own for the session, and a Berth on it."""
+"""What the tests share: one containerd for the session, and Berths that run on it."""
 import pathlib
 import shutil
 import signal
@@ -13,7 +13,8 @@ from lib import leaks, mounts, standalone  # noqa: E402
 
 
 def pytest_configure():
-    # What nohup ignores stays ignored in all that is started here, and a shell could not trap it.
+    # Under nohup every process that is started here would inherit an ignored SIGHUP, and a shell cannot trap an
+    # ignored signal.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
@@ -38,7 +39,7 @@ def runtime():
 
 
 def _standalones(runtime):
-    """Gives a function that makes Standalones; later they are stopped, and what a failed test left is cleared away."""
+    """Gives a function that makes Standalones. At the end it stops them, and removes what a failed test left."""
     made = []
 
     def make(**arguments):
@@ -81,7 +82,7 @@ def module_berth(runtime):
 
 @pytest.fixture
 def leak_free(berth):
-    """After the test nothing may be left of what it made; ask for it after `berth`."""
+    """Fails a test that leaves anything behind. A test has to name this fixture after `berth`."""
     before = leaks.Snapshot(berth)
     yield
     berth.remove_everything()

@@ -19,10 +19,11 @@ struct KindInfo {
   bool namespaced = false;
   bool has_status = false;  // serves the /status subresource
   bool read_only = false;   // the server alone writes its objects
-  // A question, not an object: it can only be created, is answered at once and never stored.
+  // A question and not an object: it can only be created, is answered at once and never stored.
   bool review = false;
   std::vector<std::string_view> categories = {};  // "all": part of `kubectl get all`
-  // The kind as which its objects are stored, if that is another one: two ways to see one object.
+  // The kind under which its objects are stored, if that is another one: then both show the same
+  // objects.
   const KindInfo* stored_as = nullptr;
 
   // "v1" or "storage.k8s.io/v1".

@@ -1,6 +1,6 @@
-// The syntax of names, labels and keys, with the messages that Kubernetes gives for what breaks it.
+// The syntax of names, labels and keys, with Kubernetes' messages for violations.
 //
-// Each check returns OK or INVALID_ARGUMENT whose message is Kubernetes' text for a field error,
+// Each check returns OK or INVALID_ARGUMENT. The message is Kubernetes' text for a field error,
 // without the field and value, which the caller knows. Pure.
 #pragma once
 
@@ -20,7 +20,7 @@ base::Status CheckDns1123Subdomain(std::string_view name);
 // As a label, but beginning with a letter: versions and names of custom resources.
 base::Status CheckDns1035Label(std::string_view name);
 
-// The subdomain or label that a generateName must be the start of: a trailing '-' is allowed.
+// Checks that a generateName can begin such a subdomain or label: a trailing '-' is allowed.
 base::Status CheckNamePrefix(std::string_view prefix);
 
 // "[prefix/]name": keys of labels and annotations, finalizers.
@@ -35,7 +35,7 @@ base::Status CheckConfigKey(std::string_view key);
 // In ASCII lower case.
 std::string LowerCase(std::string_view text);
 
-// What fits between two slashes of a URL: not ".", "..", and without '/' and '%'.
+// A single segment of a URL's path: not ".", "..", and without '/' and '%'.
 base::Status CheckPathSegment(std::string_view name);
 
 }  // namespace berth::api

@@ -1,6 +1,6 @@
 // A Kubernetes object: JSON with typed access to its metadata.
 //
-// The JSON is the object. Typed kinds (kinds.h) are views that read and write members of it and
+// The JSON is the object. Typed kinds (kinds.h) are views that read and write some members and
 // leave all others alone, so that no unknown field is ever lost. Not thread-safe; share it as
 // std::shared_ptr<const T>.
 #pragma once
@@ -77,7 +77,7 @@ class Object {
   void add_finalizer(std::string_view finalizer);     // no-op if present
   void remove_finalizer(std::string_view finalizer);  // no-op if absent
 
-  // What an Event about this object refers to.
+  // A reference to this object, for Events.
   base::ObjectReference reference() const;
 
   // Members by path, as in base/json.h.

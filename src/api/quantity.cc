@@ -81,8 +81,8 @@ struct Number {
   size_t length = 0;     // of the text
 };
 
-// Digits behind the point that are kept. Nine count; with a suffix of up to 2^60 they move left by
-// as many, and whatever is finer only rounds up.
+// The digits after the point that are kept. Nine count. A suffix of up to 2^60 shifts them left by
+// as many again, and finer digits only round up.
 constexpr int kMaxFraction = 18;
 
 base::StatusOr<Number> ParseNumber(std::string_view whole, std::string_view text) {
@@ -134,7 +134,7 @@ std::optional<__int128> ToNano(const Number& number, int exponent2, int exponent
 }
 
 std::string Decimal(__int128 value) {
-  // Canonical mantissas are whole and below 10^28; fmt prints 128-bit integers.
+  // Canonical mantissas are integers below 10^28; fmt prints 128-bit integers.
   return fmt::format("{}", value);
 }
 

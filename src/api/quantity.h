@@ -1,7 +1,8 @@
 // Kubernetes quantities: "10Gi", "500M", "1.5Gi", "1e9", "100m" (resource.Quantity).
 //
-// Pure and thread-safe. A quantity is exact to 10^-9; what is finer rounds up, as in Kubernetes.
-// Values beyond int64 are refused (Kubernetes caps them silently, which no volume size survives).
+// Pure and thread-safe. A quantity is exact to 10^-9; finer digits round up, as in Kubernetes.
+// Values beyond int64 are refused, because Kubernetes caps them silently, which would make a wrong
+// volume size.
 #pragma once
 
 #include <compare>
@@ -15,7 +16,7 @@ namespace berth::api {
 
 class Quantity {
  public:
-  // How the text form counts: powers of 1024 ("1Gi"), of 1000 ("1G"), or an exponent ("1e9").
+  // The form of the text: powers of 1024 ("1Gi"), of 1000 ("1G"), or an exponent ("1e9").
   enum class Format { kBinarySI, kDecimalSI, kDecimalExponent };
 
   Quantity() = default;  // zero
@@ -37,7 +38,7 @@ class Quantity {
   // The canonical form: no fraction, the largest suffix that loses nothing.
   std::string ToString() const;
 
-  // By value alone: 1Gi equals 1024Mi.
+  // Compares by value alone: 1Gi equals 1024Mi.
   std::strong_ordering operator<=>(const Quantity& other) const { return nano_ <=> other.nano_; }
   bool operator==(const Quantity& other) const { return nano_ == other.nano_; }
 

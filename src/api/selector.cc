@@ -214,7 +214,7 @@ constexpr std::array<std::string_view, 11> kEventFields = {"involvedObject.kind"
                                                            "source",
                                                            "type"};
 
-// What the fields of a kind that is stored as another are called there: here, and there.
+// Names of fields of a kind that is stored as another kind: the name here, and the name there.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kEventsEventFields = {{
     {"regarding.kind", "involvedObject.kind"},
     {"regarding.namespace", "involvedObject.namespace"},
@@ -249,7 +249,7 @@ std::string StoredField(const std::string& field) {
 }
 
 std::string FieldValue(const Json& object, std::string_view field) {
-  // As in Kubernetes: an event's source is its component, whichever of the two fields tells it.
+  // As in Kubernetes, an event's source is its component, whichever of the two fields holds it.
   if (field == "source") {
     return base::json::String(object, {"source", "component"},
                               base::json::String(object, {"reportingComponent"}));

@@ -30,8 +30,8 @@ class LabelSelector {
 
   // "a=b,c!=d,e in (f,g),h notin (i),j,!k". INVALID_ARGUMENT says what is wrong at which text.
   static base::StatusOr<LabelSelector> Parse(std::string_view text);
-  // The JSON LabelSelector: matchLabels and matchExpressions. An empty one matches everything; what
-  // an absent one means is for the field's owner to say. INVALID_ARGUMENT for a malformed one.
+  // The JSON LabelSelector: matchLabels and matchExpressions. An empty one matches everything; the
+  // owner of the field decides what an absent one means. INVALID_ARGUMENT for a malformed one.
   static base::StatusOr<LabelSelector> FromJson(const Json& selector);
 
   bool Matches(const Labels& labels) const;
@@ -51,17 +51,17 @@ class FieldSelector {
   FieldSelector() = default;  // matches everything
 
   // "spec.nodeName=a,status.phase!=Failed"; '\' escapes ',', '=' and itself. INVALID_ARGUMENT
-  // "field label not supported: x" for a field by which `kind` cannot be selected. `more` are paths
-  // by which it can besides SelectableFields: those of a custom resource.
+  // "field label not supported: x" for a field by which `kind` cannot be selected. `more` are
+  // further paths besides SelectableFields: those of a custom resource.
   static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text,
                                              std::span<const std::string> more = {});
 
-  // Of an object as it is stored (KindInfo::stored_as). An absent field is "", an absent boolean
-  // "false".
+  // Matches an object in its stored form (KindInfo::stored_as). An absent field is "", an absent
+  // boolean "false".
   bool Matches(const Json& object) const;
   bool empty() const { return terms_.empty(); }
-  // The value that `field` must have, if the selector asks for one: lets a server read one object
-  // instead of a list.
+  // The value that `field` must have, if the selector requires one: with it a server can read one
+  // object instead of a list.
   std::optional<std::string> RequiredValue(std::string_view field) const;
 
  private:

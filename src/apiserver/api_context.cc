@@ -1,14 +1,14 @@
 #include "apiserver/api_context.h"
 
-#include "apiserver/object_text.h"
-#include "apiserver/reply_encoder.h"
-#include "apiserver/reply_format.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/formats/reply_encoder.h"
+#include "apiserver/formats/reply_format.h"
 
 namespace berth::apiserver {
 
 using base::StatusCode;
 
-void Reply(Exchange& exchange, Response response) {
+void Reply(http::Exchange& exchange, http::Response response) {
   for (const std::string& warning : exchange.TakeWarnings()) {
     response.headers.emplace_back("Warning", warning);
   }
@@ -16,20 +16,21 @@ void Reply(Exchange& exchange, Response response) {
   exchange.Reply(response);
 }
 
-void ReplyObject(Exchange& exchange, int code, std::string json) {
+void ReplyObject(http::Exchange& exchange, int code, std::string json) {
   Reply(exchange, ObjectResponse(exchange.request(), code, std::move(json)));
 }
 
-void ReplyError(Exchange& exchange, const base::Status& status) {
-  Response failure = ToResponse(status);
-  // Whoever accepts nothing on offer is told so in JSON.
+void ReplyError(http::Exchange& exchange, const base::Status& status) {
+  http::Response failure = ToResponse(status);
+  // A client that accepts none of the formats gets the error in JSON.
   if (failure.code == 406) return Reply(exchange, std::move(failure));
-  Response response = ObjectResponse(exchange.request(), failure.code, std::move(failure.body));
+  http::Response response =
+      ObjectResponse(exchange.request(), failure.code, std::move(failure.body));
   response.headers = std::move(failure.headers);
   Reply(exchange, std::move(response));
 }
 
-base::StatusOr<bool> IsDryRun(const Query& query) {
+base::StatusOr<bool> IsDryRun(const http::Query& query) {
   const std::string& value = query.Get("dryRun");
   if (value.empty() || value == "All") return !value.empty();
   return KubeError(Reason::kInvalid,

@@ -1,20 +1,20 @@
-// What every handler of the API works with, and a request once its URL is understood.
+// The objects that every handler of the API uses, and a request whose URL has been parsed.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "apiserver/authorization.h"
-#include "apiserver/exchange.h"
-#include "apiserver/kind_registry.h"
+#include "apiserver/access/authorization.h"
+#include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "base/clock.h"
 #include "base/worker_pool.h"
+#include "http/exchange.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
 
-// Borrowed by all handlers; outlives them.
+// All handlers borrow it; it must outlive them.
 struct ApiContext {
   store::Store& store;
   const base::Clock& clock;
@@ -32,24 +32,26 @@ struct ResourceRequest {
   std::string subresource;
   std::string verb;  // as in access rules: get, list, watch, create, update, patch, delete,
                      // deletecollection
-  Query query;
-  Role role;  // of the user who asks
-  std::shared_ptr<Exchange> exchange;
-  bool may_create = false;  // of a patch that applies: may the user create what is missing?
+  http::Query query;
+  Role role;  // the role of the user who sends the request
+  std::shared_ptr<http::Exchange> exchange;
+  bool may_create = false;  // for server-side apply: whether the user may create a missing object
 
   const api::KindInfo& info() const { return *rules->info; }
 };
 
-// Answers, indented and compressed as the client asked, with the warnings that have gathered; with
-// an object or list, given as JSON text, in the format that the client asked for; or with an error.
-void Reply(Exchange& exchange, Response response);
-void ReplyObject(Exchange& exchange, int code, std::string json);
-void ReplyError(Exchange& exchange, const base::Status& status);
+// Answer the request. The answer is indented and compressed as the client asked, and carries the
+// warnings that were added. ReplyObject sends an object or list, given as JSON text, in the format
+// that the client asked for; ReplyError sends an error.
+void Reply(http::Exchange& exchange, http::Response response);
+void ReplyObject(http::Exchange& exchange, int code, std::string json);
+void ReplyError(http::Exchange& exchange, const base::Status& status);
 
-// dryRun=All asks for everything but the write; 400 for other values.
-base::StatusOr<bool> IsDryRun(const Query& query);
+// Whether the query has dryRun=All, which asks for everything except the write. 400 for other
+// values.
+base::StatusOr<bool> IsDryRun(const http::Query& query);
 
-// Reads through the store, for admission.
+// The Lookup of admission, which reads from the store.
 class StoreLookup : public Lookup {
  public:
   explicit StoreLookup(store::Store& store) : store_(store) {}

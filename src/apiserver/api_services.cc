@@ -5,8 +5,8 @@
 
 #include "api/time.h"
 #include "apiserver/api_context.h"
-#include "apiserver/object_text.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/kinds/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -16,8 +16,8 @@ using base::json::String;
 
 namespace {
 
-// Which group's resource is meant by a short name that several have: the higher goes first. The
-// numbers are Kubernetes' own.
+// If several groups have a resource of the same short name, the group with the higher priority
+// wins. The numbers are Kubernetes' own.
 constexpr std::pair<std::string_view, int> kGroupPriorities[] = {
     {"", 18000},
     {"apps", 17800},
@@ -51,7 +51,7 @@ Json ServiceFor(const std::string& group, const std::string& version) {
           {"spec", std::move(spec)}};
 }
 
-// By name.
+// The APIServices by name.
 std::map<std::string, Json> ServicesFor(std::span<const api::KindInfo* const> kinds) {
   std::map<std::string, Json> services;
   for (const api::KindInfo* kind : kinds) {

@@ -1,4 +1,4 @@
-// The APIService objects: one for each group and version that is served, kept by the server.
+// The APIService objects: one for each group and version that is served. The server maintains them.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace berth::apiserver {
 
-// Makes, changes and removes APIServices until they tell what `kinds` serve. Blocks on the store.
+// Creates, updates and deletes APIServices so that they match `kinds`. Blocks on the store.
 base::Status SyncApiServices(store::Store& store, const base::Clock& clock,
                              std::span<const api::KindInfo* const> kinds);
 

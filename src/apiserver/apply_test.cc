@@ -1,6 +1,6 @@
 // Server-side apply and managedFields, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -31,7 +31,7 @@ StatusOr<FieldValidation> FieldValidationOf(const ResourceRequest& request) {
 }
 
 // The media type of the body, without parameters.
-std::string_view ContentType(const Request& request) {
+std::string_view ContentType(const http::Request& request) {
   std::string_view type = request.Header("Content-Type");
   type = type.substr(0, type.find(';'));
   while (type.ends_with(' ')) type.remove_suffix(1);
@@ -82,9 +82,10 @@ StatusOr<Json> ReadBody(const ResourceRequest& request, const api::Schema* schem
                         std::string_view kind, api::StrictErrors& strict) {
   const std::string_view type = ContentType(request.exchange->request());
   const std::string body = request.exchange->TakeBody();
-  if (type.empty() || EqualsIgnoreCase(type, "application/json")) return ReadJson(body, strict);
-  if (EqualsIgnoreCase(type, "application/yaml")) return ReadYaml(body, strict);
-  if (EqualsIgnoreCase(type, api::kProtobufType) && api::HasProtobuf(schema)) {
+  if (type.empty() || http::EqualsIgnoreCase(type, "application/json"))
+    return ReadJson(body, strict);
+  if (http::EqualsIgnoreCase(type, "application/yaml")) return ReadYaml(body, strict);
+  if (http::EqualsIgnoreCase(type, api::kProtobufType) && api::HasProtobuf(schema)) {
     return ReadProtobuf(body, *schema, kind);
   }
   return UnsupportedType(schema);

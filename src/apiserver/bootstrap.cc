@@ -1,8 +1,8 @@
 #include "apiserver/bootstrap.h"
 
 #include "apiserver/api_context.h"
-#include "apiserver/object_text.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/kinds/write_rules.h"
 
 namespace berth::apiserver {
 namespace {

@@ -1,4 +1,4 @@
-// The objects that every cluster has from its start.
+// Creates the objects that every cluster has from its start.
 #pragma once
 
 #include "base/clock.h"
@@ -6,8 +6,8 @@
 
 namespace berth::apiserver {
 
-// Makes the namespaces default, kube-system, kube-public and kube-node-lease, and the service
-// account default/default, where they are missing.
+// Creates the namespaces default, kube-system, kube-public and kube-node-lease, and the service
+// account default/default, if they are missing.
 base::Status CreateBuiltInObjects(store::Store& store, const base::Clock& clock);
 
 }  // namespace berth::apiserver

@@ -1,6 +1,6 @@
 #include "apiserver/event_cache.h"
 
-#include "apiserver/object_text.h"
+#include "apiserver/formats/object_text.h"
 
 namespace berth::apiserver {
 
@@ -32,13 +32,13 @@ store::Record CachedChange::Shown(std::string_view type) const {
   return shown;
 }
 
-Frame CachedChange::Render(std::string_view type, const Renderer& renderer) {
+http::Frame CachedChange::Render(std::string_view type, const Renderer& renderer) {
   const std::string key = fmt::format("{}/{}", type, renderer.event_key());
   {
     base::MutexLock lock(mutex_);
     if (const auto it = frames_.find(key); it != frames_.end()) return it->second;
   }
-  Frame frame = MakeFrame(renderer.Event(type, Shown(type), false));
+  http::Frame frame = http::MakeFrame(renderer.Event(type, Shown(type), false));
   base::MutexLock lock(mutex_);
   return frames_.emplace(key, std::move(frame)).first->second;
 }

@@ -1,4 +1,4 @@
-// The latest changes, parsed and rendered at most once however many watch them.
+// Caches the latest changes, so that each is parsed and rendered at most once for all its watchers.
 //
 // Thread-safe. Changes come in revision order, so a few entries serve all watchers of a live
 // stream.
@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
-#include "apiserver/http_message.h"
 #include "apiserver/renderer.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "http/message.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -25,18 +25,18 @@ class CachedChange {
   // The object after and before the change, parsed when first asked for. Empty objects if damaged.
   const base::Json& after() ABSL_LOCKS_EXCLUDED(mutex_);
   const base::Json& before() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The object that an event of `type` shows: of one that leaves a selector (DELETED) as it was, at
-  // the revision of the change.
+  // The object that an event of `type` shows. If an update moved the object out of the watcher's
+  // selector (DELETED), it is the object before the change, with the revision of the change.
   store::Record Shown(std::string_view type) const;
-  // The chunk that tells of the change as `type`: ADDED, MODIFIED or DELETED.
-  Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The chunk with the watch event of this change. `type` is ADDED, MODIFIED or DELETED.
+  http::Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const store::Change change_;
   base::Mutex mutex_;
   std::unique_ptr<const base::Json> after_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<const base::Json> before_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Frame> frames_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, http::Frame> frames_ ABSL_GUARDED_BY(mutex_);
 };
 
 class EventCache {

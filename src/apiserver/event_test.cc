@@ -1,6 +1,6 @@
 // One event, two forms: core and events.k8s.io.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -10,14 +10,15 @@ namespace {
 
 constexpr std::string_view kRoots[] = {"/healthz", "/livez", "/readyz"};
 
-Response Text(int code, std::string body) {
+http::Response Text(int code, std::string body) {
   return {.code = code,
           .content_type = "text/plain; charset=utf-8",
           .body = std::move(body),
           .headers = {{"X-Content-Type-Options", "nosniff"}}};
 }
 
-Response All(const std::vector<HealthCheck>& checks, std::string_view name, const Query& query) {
+http::Response All(const std::vector<HealthCheck>& checks, std::string_view name,
+                   const http::Query& query) {
   std::vector<std::string> excluded = query.All("exclude");
   std::string report;
   bool failed = false;
@@ -48,7 +49,7 @@ Response All(const std::vector<HealthCheck>& checks, std::string_view name, cons
   return Text(200, fmt::format("{}{} check passed\n", report, name));
 }
 
-Response One(const HealthCheck& check) {
+http::Response One(const HealthCheck& check) {
   const base::Status status = check.run();
   if (status.ok()) return Text(200, "ok");
   return Text(500, fmt::format("internal server error: {}\n", base::Message(status)));
@@ -56,8 +57,8 @@ Response One(const HealthCheck& check) {
 
 }  // namespace
 
-std::optional<Response> HealthDocument(const std::vector<HealthCheck>& checks,
-                                       std::string_view path, const Query& query) {
+std::optional<http::Response> HealthDocument(const std::vector<HealthCheck>& checks,
+                                             std::string_view path, const http::Query& query) {
   for (const std::string_view root : kRoots) {
     if (!path.starts_with(root)) continue;
     const std::string_view rest = path.substr(root.size());

@@ -1,4 +1,4 @@
-// /healthz, /livez and /readyz: whether the server serves, and by which checks it knows.
+// /healthz, /livez and /readyz: whether the server works, and which checks prove it.
 //
 //   GET /readyz                    "ok", or 500 with all checks
 //   GET /readyz?verbose            all checks; exclude=NAME leaves one out
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/http_message.h"
 #include "base/status.h"
+#include "http/message.h"
 
 namespace berth::apiserver {
 
@@ -20,11 +20,11 @@ struct HealthCheck {
   std::function<base::Status()> run;
 };
 
-// The answer at `path` (without query); nullopt if it is none of these.
-std::optional<Response> HealthDocument(const std::vector<HealthCheck>& checks,
-                                       std::string_view path, const Query& query);
+// The answer at `path` (without query); nullopt if it is no health path.
+std::optional<http::Response> HealthDocument(const std::vector<HealthCheck>& checks,
+                                             std::string_view path, const http::Query& query);
 
-// Their paths, for the index at "/".
+// The paths of the health documents, for the index at "/".
 std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks);
 
 }  // namespace berth::apiserver

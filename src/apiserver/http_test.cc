@@ -1,6 +1,6 @@
 // Bad clients and bad bytes: each is answered or dropped, and the server serves on.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {
@@ -133,6 +133,7 @@ TEST_F(HttpTest, RefusesWhatIsNotServed) {
       {"GET", "/api/v1/namespaces/default/configmaps/a/status", "", 404, "could not find"},
       {"GET", "/api/v1/namespaces/default/configmaps/..%2Fx", "", 400, "invalid name"},
       {"GET", "/api/v1/namespaces/default/configmaps/%", "", 400, "percent escape"},
+      {"GET", "/api/v1/namespaces/default/configmaps/a%00b", "", 400, "percent escape"},
       {"POST", "/api/v1/configmaps", "{}", 405, "does not allow this method"},
       {"POST", "/api/v1/namespaces/default/configmaps/a", "{}", 405, "does not allow this method"},
       {"PUT", "/api/v1/namespaces/default/configmaps", "{}", 405, "does not allow this method"},

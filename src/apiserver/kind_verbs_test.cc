@@ -1,6 +1,6 @@
 // How each kind's verbs behave: one row a kind, one test a rule, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
 
@@ -13,18 +13,17 @@ namespace {
 
 constexpr std::chrono::seconds kLongestWatch{24 * 3600};
 
-Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
-
 const api::KindInfo kListOptions{
     .group = "meta.k8s.io", .version = "v1", .kind = "ListOptions", .plural = "", .singular = ""};
 
-base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
+base::StatusOr<int64_t> Number(const http::Query& query, std::string_view key) {
   const std::string& text = query.Get(key);
   int64_t value = 0;
   if (text.empty()) return value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return BadRequest(fmt::format("{}: invalid value \"{}\": must be a whole number", key, text));
+    return BadRequestError(
+        fmt::format("{}: invalid value \"{}\": must be a whole number", key, text));
   }
   return value;
 }
@@ -32,17 +31,17 @@ base::StatusOr<int64_t> Number(const Query& query, std::string_view key) {
 base::StatusOr<Selection> ParseSelection(const ResourceRequest& request) {
   Selection selection;
   auto labels = api::LabelSelector::Parse(request.query.Get("labelSelector"));
-  if (!labels.ok()) return BadRequest(base::Message(labels.status()));
+  if (!labels.ok()) return BadRequestError(base::Message(labels.status()));
   auto fields = api::FieldSelector::Parse(request.info(), request.query.Get("fieldSelector"),
                                           request.rules->selectable_fields);
-  if (!fields.ok()) return BadRequest(base::Message(fields.status()));
+  if (!fields.ok()) return BadRequestError(base::Message(fields.status()));
   selection.labels = *std::move(labels);
   selection.fields = *std::move(fields);
   return selection;
 }
 
-// The combinations of a list's options that Kubernetes refuses.
-Status CheckListOptions(const Query& query) {
+// Refuses the combinations of list options that Kubernetes refuses.
+Status CheckListOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
   const std::string& revision = query.Get("resourceVersion");
@@ -69,8 +68,8 @@ Status CheckListOptions(const Query& query) {
   return errors.ToStatus(kListOptions, "");
 }
 
-// The same for a watch.
-Status CheckWatchOptions(const Query& query) {
+// Refuses the combinations of watch options that Kubernetes refuses.
+Status CheckWatchOptions(const http::Query& query) {
   FieldErrors errors;
   const std::string& match = query.Get("resourceVersionMatch");
   const bool initial = query.Has("sendInitialEvents");
@@ -107,7 +106,7 @@ bool Selection::Matches(const Json& object) const {
   return labels.Matches(of_object);
 }
 
-base::StatusOr<store::Revision> ParseRevision(const Query& query) {
+base::StatusOr<store::Revision> ParseRevision(const http::Query& query) {
   auto revision = Number(query, "resourceVersion");
   if (revision.ok() && *revision >= 0) return revision;
   FieldErrors errors;
@@ -117,7 +116,7 @@ base::StatusOr<store::Revision> ParseRevision(const Query& query) {
 }
 
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
-  const Query& query = request.query;
+  const http::Query& query = request.query;
   RETURN_IF_ERROR(CheckListOptions(query));
   ListQuery list;
   ASSIGN_OR_RETURN(list.selection, ParseSelection(request));
@@ -125,12 +124,12 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
   list.limit = static_cast<size_t>(std::max<int64_t>(limit, 0));
   ASSIGN_OR_RETURN(list.revision, ParseRevision(query));
   const std::string& match = query.Get("resourceVersionMatch");
-  // The pages of a list that names a revision have always been of just that one.
+  // As in Kubernetes, a list with a limit and a revision is of exactly that revision.
   list.exact = match == "Exact" || (match.empty() && list.limit > 0 && list.revision > 0);
   const std::string& token = query.Get("continue");
   if (!token.empty()) {
     if (list.revision != 0) {
-      return BadRequest("specifying resource version is not allowed when using continue");
+      return BadRequestError("specifying resource version is not allowed when using continue");
     }
     ASSIGN_OR_RETURN(list.from, DecodeContinue(token));
   }
@@ -138,7 +137,7 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
 }
 
 base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
-  const Query& query = request.query;
+  const http::Query& query = request.query;
   RETURN_IF_ERROR(CheckWatchOptions(query));
   WatchQuery watch;
   ASSIGN_OR_RETURN(watch.selection, ParseSelection(request));
@@ -146,7 +145,7 @@ base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
   ASSIGN_OR_RETURN(const int64_t timeout, Number(query, "timeoutSeconds"));
   watch.timeout = std::chrono::seconds(std::clamp<int64_t>(timeout, 0, kLongestWatch.count()));
   watch.bookmarks = query.Bool("allowWatchBookmarks");
-  // Who doesn't say begins with what is there, unless it knows a revision.
+  // By default a watch begins with the existing objects, unless the client names a revision.
   watch.send_initial_events =
       query.Has("sendInitialEvents") ? query.Bool("sendInitialEvents") : watch.revision == 0;
   return watch;

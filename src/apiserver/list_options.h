@@ -1,4 +1,4 @@
-// The query of a list or watch, parsed and checked as Kubernetes does.
+// Parses and checks the query of a list or watch, as Kubernetes does.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 #include "api/selector.h"
 #include "apiserver/api_context.h"
-#include "apiserver/continue_token.h"
+#include "apiserver/formats/continue_token.h"
 
 namespace berth::apiserver {
 
@@ -21,21 +21,21 @@ struct Selection {
 struct ListQuery {
   Selection selection;
   size_t limit = 0;              // 0: all
-  store::Revision revision = 0;  // not older than that; 0: any
-  bool exact = false;            // exactly that revision
+  store::Revision revision = 0;  // the list must not be older than this; 0: any
+  bool exact = false;            // the list must be of exactly this revision
   std::optional<ContinueToken> from;
 };
 
 struct WatchQuery {
   Selection selection;
-  store::Revision revision = 0;      // the last that the client knows; 0: none
-  bool send_initial_events = false;  // begin with what is there
+  store::Revision revision = 0;      // the last one that the client knows; 0: none
+  bool send_initial_events = false;  // first send the objects that exist
   bool bookmarks = false;
   std::chrono::seconds timeout{0};  // 0: the server's default
 };
 
-// resourceVersion of a query; 0 if absent. 422 for what is no revision.
-base::StatusOr<store::Revision> ParseRevision(const Query& query);
+// resourceVersion of a query; 0 if absent. 422 if it is no revision.
+base::StatusOr<store::Revision> ParseRevision(const http::Query& query);
 
 // KubeErrors: 400 for malformed values, 422 for combinations that Kubernetes refuses.
 base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request);

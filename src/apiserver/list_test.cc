@@ -1,7 +1,7 @@
 // Lists: pages, snapshots, revisions and selectors, over HTTP.
 
-#include "apiserver/gzip.h"
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
+#include "http/gzip.h"
 
 namespace berth::apiserver {
 namespace {
@@ -195,12 +195,12 @@ TEST_F(ListTest, ALongListIsCompressedForWhoTakesIt) {
   const auto packed = Call("GET", kConfigMaps, "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(packed.head, HasSubstr("Content-Encoding: gzip\r\n"));
   EXPECT_LT(packed.body.size(), plain.body.size() / 5);
-  EXPECT_EQ(Gunzip(packed.body), plain.body);
+  EXPECT_EQ(http::Gunzip(packed.body), plain.body);
   // One that fits into a single answer as well.
   const auto middle =
       Call("GET", std::string(kConfigMaps) + "?limit=150", "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(middle.head, HasSubstr("Content-Encoding: gzip\r\n"));
-  EXPECT_EQ(Gunzip(middle.body), Get(std::string(kConfigMaps) + "?limit=150").body);
+  EXPECT_EQ(http::Gunzip(middle.body), Get(std::string(kConfigMaps) + "?limit=150").body);
   EXPECT_THAT(
       Call("GET", std::string(kConfigMaps) + "?limit=9", "", "Accept-Encoding: gzip\r\n").head,
       testing::Not(HasSubstr("Content-Encoding")));

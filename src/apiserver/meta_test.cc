@@ -1,6 +1,6 @@
 // The rules of metadata and of writes that all kinds share, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {
@@ -8,9 +8,6 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
-
-constexpr std::string_view kAttachments = "/apis/storage.k8s.io/v1/volumeattachments";
-constexpr std::string_view kLeases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 Json Attachment(std::string_view name) {
   return {{"metadata", {{"name", std::string(name)}}},

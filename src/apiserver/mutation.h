@@ -1,10 +1,11 @@
-// One read-modify-write of one key, without a thread waiting for the disk.
+// One read-modify-write of one key. No thread waits for the disk.
 //
 //   read the record ─▶ plan ─▶ ApplyAsync ─▶ done
 //         ▲                        │ the key changed meanwhile (or a generated name is taken)
 //         └────────────────────────┘ at most `attempts` times
 //
-// The plan runs on a worker, `done` on a worker or on the store's writer thread: it must not block.
+// The plan runs on a worker. `done` must not block, because it may run on the store's writer
+// thread.
 #pragma once
 
 #include <atomic>
@@ -19,20 +20,21 @@
 
 namespace berth::apiserver {
 
-// Counts mutations that have not called `done`: a server's end waits for them.
+// Counts the mutations that have not called `done`, because a server waits for them before it ends.
 class InFlight {
  public:
-  // The number is for Leave.
+  // Returns the round's number, which Leave needs.
   size_t Enter();
   void Leave(size_t round);
   void Wait();
-  // Until those that run now are done; others may begin meanwhile. For one thread at a time.
+  // Waits until the mutations that run now are done; others may begin meanwhile. Only one thread
+  // may wait at a time.
   void WaitForPresent();
 
  private:
   base::Mutex mutex_;
   base::CondVar idle_;
-  // Those of the present round, and of the one before, which ends.
+  // The mutations of the current round and of the previous one, which is ending.
   size_t counts_[2] ABSL_GUARDED_BY(mutex_) = {0, 0};
   size_t round_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -42,8 +44,8 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   struct Plan {
     enum class Action { kNothing, kCreate, kPut, kDelete };
     Action action = Action::kNothing;
-    std::string key;   // kCreate: may differ from the mutation's (a generated name)
-    std::string text;  // kCreate, kPut: to store; else what is to be answered
+    std::string key;   // kCreate: may differ from the mutation's key (generated name)
+    std::string text;  // kCreate, kPut: what to store; else what to answer
     bool retry_taken_name = false;
   };
   struct Result {
@@ -61,7 +63,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
     int attempts = 6;
   };
 
-  // Everything is borrowed. Call Run on a worker.
+  // Borrows everything. Run must be called on a worker.
   Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight, Options options,
            Planner planner, Done done);
   ~Mutation();

@@ -1,6 +1,6 @@
 // The end of a namespace: marked first, gone when its content and then its finalizer are.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "api/kinds/kinds.h"
 #include "api/names.h"
-#include "apiserver/object_text.h"
+#include "apiserver/formats/object_text.h"
 
 namespace berth::apiserver {
 
@@ -13,9 +13,7 @@ using base::StatusCode;
 
 namespace {
 
-Status BadRequest(std::string_view message) { return KubeError(Reason::kBadRequest, message); }
-
-// The container that is meant: the one asked for, or the only one.
+// The container of the request: the one that it names, or the pod's only one.
 base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
   std::string names;
   std::string inits;
@@ -31,17 +29,17 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
     if (container.name() == asked) return asked;
   }
   if (!asked.empty()) {
-    return BadRequest(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
+    return BadRequestError(fmt::format("container {} is not valid for pod {}", asked, pod.name()));
   }
   if (names.find(' ') == std::string::npos && !names.empty()) return names;
   const std::string also =
       inits.empty() ? "" : fmt::format(" or one of the init containers: [{}]", inits);
-  return BadRequest(
+  return BadRequestError(
       fmt::format("a container name must be specified for pod {}, choose one of: [{}]{}",
                   pod.name(), names, also));
 }
 
-// The node agent's path for what is asked.
+// The path of the request at the node agent.
 base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest& request) {
   const std::string& what = request.subresource;
   if (what == "portforward") {
@@ -52,24 +50,26 @@ base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest&
                      pod.name(), pod.uid(), container);
 }
 
-// Header lines are built from these: a name that holds a line break must not get in.
+// Header lines are built from such texts, so that a text with a line break must be refused.
 bool IsHeaderText(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
 
-// The client's head for the node agent: another path, no credentials, and no reuse of the
-// connection unless it becomes a stream.
-std::string HeadFor(const Request& request, std::string_view path, size_t body_size) {
+// The request's head as it is sent to the node agent: with another path, without credentials, and
+// without reuse of the connection unless it is upgraded to a stream.
+std::string HeadFor(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();
   std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
                                  query.empty() ? "" : "?", query);
   for (const auto& [name, value] : request.headers) {
-    const bool own =
-        EqualsIgnoreCase(name, "Host") || EqualsIgnoreCase(name, "Content-Length") ||
-        EqualsIgnoreCase(name, "Transfer-Encoding") || EqualsIgnoreCase(name, "Authorization") ||
-        EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") || EqualsIgnoreCase(name, "Expect") ||
-        (EqualsIgnoreCase(name, "Connection") && !upgrade);
+    const bool own = http::EqualsIgnoreCase(name, "Host") ||
+                     http::EqualsIgnoreCase(name, "Content-Length") ||
+                     http::EqualsIgnoreCase(name, "Transfer-Encoding") ||
+                     http::EqualsIgnoreCase(name, "Authorization") ||
+                     http::EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") ||
+                     http::EqualsIgnoreCase(name, "Expect") ||
+                     (http::EqualsIgnoreCase(name, "Connection") && !upgrade);
     if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
   }
@@ -102,10 +102,10 @@ void PodStreams::Start(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(const std::string target, TargetOf(pod, request));
     const std::string node = pod.node_name();
     if (node.empty()) {
-      return BadRequest(fmt::format("pod {} does not have a host assigned", pod.name()));
+      return BadRequestError(fmt::format("pod {} does not have a host assigned", pod.name()));
     }
     if (!api::CheckPathSegment(node).ok()) {
-      return BadRequest(fmt::format("pod {} has an invalid host assigned", pod.name()));
+      return BadRequestError(fmt::format("pod {} has an invalid host assigned", pod.name()));
     }
     const std::string body = request.exchange->TakeBody();
     const Status failure =

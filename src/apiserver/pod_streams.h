@@ -16,7 +16,7 @@ class PodStreams {
  public:
   explicit PodStreams(ApiContext& context) : context_(context) {}
 
-  // Whether it is one of the above.
+  // Whether `subresource` is one of those above.
   static bool Serves(std::string_view subresource);
   void Start(const ResourceRequest& request);  // on a worker
 

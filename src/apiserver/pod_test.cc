@@ -1,6 +1,6 @@
 // Pods and what makes them: what a spec gets, what it is refused for, what of it may change.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {
@@ -9,15 +9,12 @@ using testing::HasSubstr;
 
 constexpr std::string_view kSets = "/apis/apps/v1/namespaces/default/daemonsets";
 constexpr std::string_view kRevisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
-constexpr std::string_view kRuntimes = "/apis/node.k8s.io/v1/runtimeclasses";
-
-Json ParsePod(std::string_view text) { return base::json::Parse(text).value(); }
 
 // A pod of one container, with `change` merged into its spec; a container's change goes into it.
 Json PodWith(std::string_view change) {
   Json pod =
-      ParsePod(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"x:1"}]}})");
-  Json spec = ParsePod(change);
+      ParseJson(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"x:1"}]}})");
+  Json spec = ParseJson(change);
   if (spec.contains("container")) {
     pod["spec"]["containers"][0].merge_patch(spec["container"]);
     spec.erase("container");
@@ -27,11 +24,11 @@ Json PodWith(std::string_view change) {
 }
 
 Json SetWith(std::string_view change) {
-  Json set = ParsePod(R"({"metadata":{"name":"s"},"spec":{
+  Json set = ParseJson(R"({"metadata":{"name":"s"},"spec":{
     "selector":{"matchLabels":{"app":"x"}},
     "template":{"metadata":{"labels":{"app":"x"}},
                 "spec":{"containers":[{"name":"c","image":"x:1"}]}}}})");
-  set["spec"].merge_patch(ParsePod(change));
+  set["spec"].merge_patch(ParseJson(change));
   return set;
 }
 
@@ -95,7 +92,7 @@ TEST_F(ApiTest, ARuntimeClassSaysWhereItsPodsGo) {
   EXPECT_EQ(unknown.code, 403);
   EXPECT_THAT(unknown.message(),
               HasSubstr("pods \"p\" is forbidden: pod rejected: RuntimeClass \"vm\" not found"));
-  ASSERT_EQ(Post(kRuntimes, ParsePod(R"({"metadata":{"name":"vm"},"handler":"kata",
+  ASSERT_EQ(Post(kRuntimes, ParseJson(R"({"metadata":{"name":"vm"},"handler":"kata",
       "overhead":{"podFixed":{"memory":"100Mi"}},
       "scheduling":{"nodeSelector":{"kvm":"yes"},"tolerations":[{"key":"k","operator":"Exists"}]}})"))
                 .code,
@@ -123,12 +120,12 @@ TEST_F(ApiTest, AGatedPodIsHeldBack) {
   EXPECT_EQ(created.json["status"]["conditions"][0]["reason"], "SchedulingGated");
   const Json binding = {{"metadata", {{"name", "p"}}}, {"target", {{"name", "n"}}}};
   EXPECT_EQ(Post(At(kPods, "p") + "/binding", binding).code, 409);
-  const auto added = Patch(At(kPods, "p"), ParsePod(R"({"spec":{"schedulingGates":[
+  const auto added = Patch(At(kPods, "p"), ParseJson(R"({"spec":{"schedulingGates":[
       {"name":"example.com/g"},{"name":"example.com/h"}]}})"));
   EXPECT_THAT(added.message(), HasSubstr("only deletion is allowed"));
-  EXPECT_EQ(Patch(At(kPods, "p"), ParsePod(R"({"spec":{"nodeSelector":{"a":"b"}}})")).code, 200);
-  EXPECT_EQ(Patch(At(kPods, "p"), ParsePod(R"({"spec":{"nodeSelector":{"a":"c"}}})")).code, 422);
-  EXPECT_EQ(Patch(At(kPods, "p"), ParsePod(R"({"spec":{"schedulingGates":null}})")).code, 200);
+  EXPECT_EQ(Patch(At(kPods, "p"), ParseJson(R"({"spec":{"nodeSelector":{"a":"b"}}})")).code, 200);
+  EXPECT_EQ(Patch(At(kPods, "p"), ParseJson(R"({"spec":{"nodeSelector":{"a":"c"}}})")).code, 422);
+  EXPECT_EQ(Patch(At(kPods, "p"), ParseJson(R"({"spec":{"schedulingGates":null}})")).code, 200);
   EXPECT_EQ(Post(At(kPods, "p") + "/binding", binding).code, 201);
   const Json bound = Get(At(kPods, "p")).json;
   EXPECT_EQ(bound["spec"]["nodeName"], "n");
@@ -337,14 +334,14 @@ TEST_F(ApiTest, ADaemonSetCountsItsGenerations) {
   };
   EXPECT_EQ(generations({{"metadata", {{"labels", {{"a", "b"}}}}}}), "1 1");
   EXPECT_EQ(generations({{"spec", {{"minReadySeconds", 3}}}}), "2 1");
-  EXPECT_EQ(generations(ParsePod(R"({"spec":{"template":{"spec":{"hostPID":true}}}})")), "3 2");
+  EXPECT_EQ(generations(ParseJson(R"({"spec":{"template":{"spec":{"hostPID":true}}}})")), "3 2");
   const auto status =
       Patch(At(kSets, "s") + "/status",
-            ParsePod(R"({"spec":{"minReadySeconds":9},"status":{"numberReady":2}})"));
+            ParseJson(R"({"spec":{"minReadySeconds":9},"status":{"numberReady":2}})"));
   EXPECT_EQ(status.json["metadata"]["generation"], 3);
   EXPECT_EQ(status.json["spec"]["minReadySeconds"], 3);
   EXPECT_EQ(status.json["status"]["numberReady"], 2);
-  EXPECT_EQ(Patch(At(kSets, "s") + "/status", ParsePod(R"({"status":{"numberReady":-1}})")).code,
+  EXPECT_EQ(Patch(At(kSets, "s") + "/status", ParseJson(R"({"status":{"numberReady":-1}})")).code,
             422);
   EXPECT_EQ(Delete(At(kSets, "s")).json["kind"], "Status");
 }
@@ -382,7 +379,7 @@ TEST_F(ApiTest, RefusesInvalidDaemonSetsAndSaysWhy) {
   }
   ASSERT_EQ(Post(kSets, SetWith("{}")).code, 201);
   const auto moved =
-      Patch(At(kSets, "s"), ParsePod(R"({"spec":{"selector":{"matchLabels":{"app":"y"}},
+      Patch(At(kSets, "s"), ParseJson(R"({"spec":{"selector":{"matchLabels":{"app":"y"}},
       "template":{"metadata":{"labels":{"app":"y"}}}}})"));
   EXPECT_THAT(moved.message(), HasSubstr("spec.selector: Invalid value: "
                                          "{\"matchLabels\":{\"app\":\"y\"}}: field is immutable"));
@@ -392,7 +389,7 @@ TEST_F(ApiTest, ARevisionKeepsItsData) {
   const auto bare = Post(kRevisions, {{"metadata", {{"name", "r"}}}, {"revision", 1}});
   EXPECT_THAT(bare.message(), HasSubstr("data: Required value: data is mandatory"));
   ASSERT_EQ(
-      Post(kRevisions, ParsePod(R"({"metadata":{"name":"r"},"revision":1,"data":{"a":1}})")).code,
+      Post(kRevisions, ParseJson(R"({"metadata":{"name":"r"},"revision":1,"data":{"a":1}})")).code,
       201);
   EXPECT_EQ(Patch(At(kRevisions, "r"), {{"revision", 2}}).code, 200);
   EXPECT_EQ(Patch(At(kRevisions, "r"), {{"revision", -2}}).code, 422);

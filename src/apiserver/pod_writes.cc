@@ -1,11 +1,11 @@
-// The pod's half of ResourceWriter: its binding to a node, and its eviction.
+// The part of ResourceWriter that is only for pods: binding to a node, and eviction.
 
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -15,7 +15,7 @@ using base::json::String;
 
 namespace {
 
-void ReplyDone(Exchange& exchange, const Mutation::Result&) {
+void ReplyDone(http::Exchange& exchange, const Mutation::Result&) {
   ReplyObject(exchange, 201,
               R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201})");
 }
@@ -94,7 +94,7 @@ void ResourceWriter::Bind(const ResourceRequest& request) {
   if (const Status status = run(); !status.ok()) ReplyError(*request.exchange, status);
 }
 
-// Without disruption budgets there is nothing to wait for: an eviction is a delete.
+// An eviction is a delete, because there are no disruption budgets that could forbid it.
 void ResourceWriter::Evict(const ResourceRequest& request) {
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(const bool dry_run, IsDryRun(request.query));

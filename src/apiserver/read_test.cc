@@ -1,6 +1,6 @@
 // The forms in which objects are shown, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

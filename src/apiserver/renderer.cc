@@ -2,9 +2,9 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
-#include "apiserver/kube_status.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/table.h"
+#include "apiserver/documents/table.h"
+#include "apiserver/formats/kube_status.h"
+#include "apiserver/kinds/stored_form.h"
 
 namespace berth::apiserver {
 
@@ -22,14 +22,15 @@ base::StatusOr<Renderer> Renderer::For(const ResourceRequest& request, const bas
     }
     const api::Schema* schema = request.rules->schema;
     if (as == "Table") {
-      schema = nullptr;  // no table is a protobuf message
+      schema = nullptr;  // a table cannot be a protobuf message
     } else if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") {
       schema = api::NamedSchema("PartialObjectMetadata");
     } else if (!as.empty()) {
       continue;
     }
     const auto format = FormatIn(range, schema);
-    // A stream has no end that YAML could show, and no table in YAML is asked for.
+    // YAML is not offered for watches, because it cannot mark where an event ends, nor for tables,
+    // because no client asks for it.
     if (!format || (*format == Format::kYaml && (watch || as == "Table"))) continue;
     if (*format == Format::kProtobuf && version == "v1beta1") continue;
     renderer.format_ = *format;
@@ -62,7 +63,8 @@ std::string Renderer::Columns() const {
   return base::json::Dump(kind_->columns != nullptr ? kind_->columns() : TableColumns(*info_));
 }
 
-// Without parsing: each change of each kind is told so to the garbage collector.
+// Works without parsing, because the garbage collector receives each change of each kind in this
+// form.
 std::string Renderer::Partial(const store::Record& record) const {
   std::string out;
   AppendWithRevision(
@@ -76,7 +78,8 @@ std::string Renderer::Partial(const store::Record& record) const {
 
 std::string Renderer::Row(const store::Record& record) const {
   Json object = DecodeRecord(record).value_or(Json::object());
-  // Built-in columns read the stored form, those of custom resources their version's.
+  // The columns of built-in kinds read the stored form. Those of custom resources read the form of
+  // their version.
   Json cells;
   if (kind_->cells == nullptr) cells = TableCells(*info_, object, clock_->Now());
   ConvertFromStored(*kind_, object);
@@ -126,7 +129,7 @@ std::string Renderer::list_kind() const {
 
 namespace {
 
-// Field numbers of every list.
+// The protobuf field numbers that all lists share.
 constexpr int kListMetadata = 1;
 constexpr int kListItems = 2;
 
@@ -190,9 +193,9 @@ std::string Renderer::ListTail(const ListEnd& end, bool empty) const {
 
 std::string Renderer::EncodeEvent(std::string_view type, std::string_view object) const {
   if (format_ == Format::kProtobuf) {
-    return EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
+    return http::EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
   }
-  return EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
+  return http::EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
 }
 
 std::string Renderer::Event(std::string_view type, const store::Record& record, bool first) const {

@@ -1,15 +1,14 @@
-// How objects are shown to a client: whole, as a Table (kubectl get), or by their metadata alone;
-// and in which format.
+// Renders objects for a client: whole, as a Table (kubectl get) or only their metadata, in the
+// format that the client accepts.
 //
-// Whole objects are never parsed for JSON, and passed over once for protobuf. Immutable and
-// thread-safe.
+// Whole objects are not parsed for JSON, and are read once for protobuf. Immutable and thread-safe.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "apiserver/api_context.h"
-#include "apiserver/reply_format.h"
+#include "apiserver/formats/reply_format.h"
 #include "base/clock.h"
 #include "store/store.h"
 
@@ -19,7 +18,8 @@ class Renderer {
  public:
   enum class Form { kObject, kTable, kPartial };
 
-  // By the Accept header and the query's includeObject; 406 if nothing accepted is on offer.
+  // Chooses form and format by the Accept header and the query's includeObject. 406 if the client
+  // accepts none of them.
   static base::StatusOr<Renderer> For(const ResourceRequest& request, const base::Clock& clock);
 
   Form form() const { return form_; }
@@ -27,11 +27,11 @@ class Renderer {
   std::string content_type() const { return std::string(MediaType(format_)); }
   std::string watch_content_type() const;
 
-  // A GET of one object.
+  // The answer to a GET of one object.
   std::string One(const store::Record& record) const;
 
-  // A list is ListHead, items, ListTail. Protobuf's head says how large the whole is: there the
-  // items are measured first (needs_size).
+  // A list is ListHead, items, ListTail. Protobuf needs the size of all items in its head, so that
+  // the items are measured first (needs_size).
   struct ListEnd {
     store::Revision revision = 0;
     std::string_view continue_token;
@@ -43,18 +43,18 @@ class Renderer {
   void AppendItem(std::string& out, const store::Record& record, bool first) const;
   std::string ListTail(const ListEnd& end, bool empty) const;
 
-  // Watch events, each a chunk. A table's first one has the columns.
+  // Watch events, each as one chunk. The first event of a table carries the columns.
   std::string Event(std::string_view type, const store::Record& record, bool first) const;
   std::string Bookmark(store::Revision revision, bool initial_events_end) const;
   std::string ErrorEvent(const base::Status& status) const;
-  // Renderers with the same key render events (but for the first) alike.
+  // Renderers with the same key render events in the same way, except the first event.
   std::string event_key() const;
 
  private:
   enum class Include { kMetadata, kObject, kNone };
   Renderer(KindPtr kind, const base::Clock& clock)
       : kind_(std::move(kind)), info_(kind_->info), clock_(&clock) {}
-  // The JSON text of what the form shows.
+  // The JSON text of the object in the renderer's form.
   std::string Text(const store::Record& record, bool first) const;
   std::string BookmarkText(store::Revision revision, bool initial_events_end) const;
   std::string EncodeEvent(std::string_view type, std::string_view object) const;

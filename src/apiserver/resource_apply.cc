@@ -1,12 +1,12 @@
-// The applying half of ResourceWriter: PATCH with application/apply-patch+yaml (server-side apply).
+// The part of ResourceWriter for PATCH with application/apply-patch+yaml (server-side apply).
 
 #include "api/codecs/yaml.h"
 #include "api/time.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/object_meta.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -25,7 +25,7 @@ std::string KindText(std::string_view api_version, std::string_view kind) {
 }
 
 base::StatusOr<Json> ParseConfig(const std::string& body, api::StrictErrors& strict) {
-  // kubectl sends JSON, which is YAML too, but faster to read.
+  // JSON is tried first, because kubectl sends JSON, which parses faster than YAML.
   if (auto json = base::json::Parse(body); json.ok()) {
     api::StrictErrors duplicates;
     api::FindDuplicates(body, *json, duplicates);
@@ -60,7 +60,8 @@ void DropNulls(Json& value) {
   }
 }
 
-// The configuration with its namespace. Its null members are kept: they unset what they name.
+// Checks the configuration and fills in its namespace. Its null members are kept, because they
+// unset fields.
 base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
   const api::KindInfo& info = request.info();
   const std::string version = String(config, {"apiVersion"});
@@ -83,8 +84,9 @@ base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
   return config;
 }
 
-// What of a configuration counts: its status goes by the subresource alone, and nothing else does
-// there.
+// Removes the parts of a configuration that the request cannot set. Without a subresource that is
+// the status. With the status subresource it is everything except the status and, for some kinds,
+// some of the metadata.
 void KeepWhatCounts(const ResourceRequest& request, Json& config) {
   if (request.subresource.empty()) {
     if (request.info().has_status) config.erase("status");
@@ -100,7 +102,7 @@ void KeepWhatCounts(const ResourceRequest& request, Json& config) {
     kept["metadata"] = std::move(metadata);
     config = std::move(kept);
   }
-  // Conditions, which were checked.
+  // These are preconditions, which have been checked.
   base::json::Remove(config, {"metadata", "resourceVersion"});
   base::json::Remove(config, {"metadata", "uid"});
 }
@@ -125,7 +127,7 @@ Status ConflictsError(const std::vector<api::ApplyConflict>& conflicts) {
   return KubeError(Reason::kConflict, message, details);
 }
 
-// `live` with the configuration; null: there is no object yet.
+// Merges the configuration into `live`, which is null if there is no object yet.
 base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live, Json config,
                                        const std::string& manager, base::WallTime now) {
   const api::KindInfo& info = request.info();
@@ -155,9 +157,9 @@ base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live
 
 }  // namespace
 
-bool IsApply(const Request& request) {
+bool IsApply(const http::Request& request) {
   std::string_view type = request.Header("Content-Type");
-  return EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
+  return http::EqualsIgnoreCase(type.substr(0, type.find(';')), "application/apply-patch+yaml");
 }
 
 base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceRequest& request,

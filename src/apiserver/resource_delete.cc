@@ -1,10 +1,10 @@
-// The deleting half of ResourceWriter.
+// The part of ResourceWriter that deletes.
 
 #include "api/selector.h"
 #include "apiserver/body_decoder.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 #include "apiserver/resource_writer.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -19,8 +19,9 @@ constexpr size_t kCollectionPage = 500;
 
 namespace {
 
-// What the query of a delete without a body says of dependents, as DeleteOptions; null for nothing.
-Json PropagationOf(const Query& query) {
+// The propagation options of a delete without a body, read from its query, as DeleteOptions; null
+// if there are none.
+Json PropagationOf(const http::Query& query) {
   Json options;
   if (const std::string& policy = query.Get("propagationPolicy"); !policy.empty()) {
     options["propagationPolicy"] = policy;
@@ -65,7 +66,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
           if (current == nullptr) return NotFoundError(*rules->info, name);
           return PlanDelete(*rules, *current, options, context_.clock.Now());
         },
-        [rules = request.rules](Exchange& exchange, const Mutation::Result& result) {
+        [rules = request.rules](http::Exchange& exchange, const Mutation::Result& result) {
           if (result.action != Action::kDelete || rules->delete_returns_object) {
             return ObjectRenderer(rules)(exchange, result);
           }
@@ -83,13 +84,13 @@ namespace {
 // Collects the deleted objects, and answers with them when the last delete is done.
 class DeletedList {
  public:
-  DeletedList(std::shared_ptr<Exchange> exchange, KindPtr kind)
+  DeletedList(std::shared_ptr<http::Exchange> exchange, KindPtr kind)
       : exchange_(std::move(exchange)), kind_(std::move(kind)), info_(*kind_->info) {}
 
   ~DeletedList() {
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) ReplyError(*exchange_, failure_);
-    // After an error this has no effect: an exchange is answered once.
+    // After an error this has no effect, because only the first answer of an exchange counts.
     ReplyObject(
         *exchange_, 200,
         fmt::format(R"({{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{}"}},)"
@@ -104,12 +105,12 @@ class DeletedList {
       AppendAs(*kind_, items_, result->text, result->revision);
       revision_ = std::max(revision_, result->revision);
     } else if (failure_.ok() && result.status().code() != StatusCode::kNotFound) {
-      failure_ = result.status();  // gone meanwhile is as good as deleted
+      failure_ = result.status();  // NOT_FOUND counts as deleted
     }
   }
 
  private:
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   const KindPtr kind_;
   const api::KindInfo& info_;  // of kind_
   base::Mutex mutex_;

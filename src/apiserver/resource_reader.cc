@@ -1,10 +1,10 @@
 #include "apiserver/resource_reader.h"
 
+#include "apiserver/formats/media_range.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/formats/reply_encoder.h"
 #include "apiserver/list_options.h"
-#include "apiserver/media_range.h"
-#include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
-#include "apiserver/reply_encoder.h"
 
 namespace berth::apiserver {
 
@@ -13,15 +13,15 @@ using base::StatusCode;
 
 namespace {
 
-constexpr size_t kPage = 500;
-// What is gathered before it goes to the client.
-constexpr size_t kChunk = 256 * 1024;
-// A list up to this size goes out whole where its size has to be known before.
-constexpr size_t kWhole = 4 * kChunk;
-// Records that are looked at before others get their turn: a selector may let few of them pass.
-constexpr size_t kTurn = 2000;
+constexpr size_t kListPage = 500;
+// A list is sent in chunks of about this size.
+constexpr size_t kListChunk = 256 * 1024;
+// A list up to this size is kept in memory when its size must be known first.
+constexpr size_t kWhole = 4 * kListChunk;
+// A list yields its worker after this many records, because a selector may match few of them.
+constexpr size_t kListTurn = 2000;
 
-// One list, from its first page to its end. Owned by the jobs that carry it on.
+// One list request, from its first page to its end. The jobs that continue it own it.
 class ListRun : public std::enable_shared_from_this<ListRun> {
  public:
   ListRun(ApiContext& context, const ResourceRequest& request, ListQuery query, Renderer renderer)
@@ -39,25 +39,27 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     NarrowToName();
   }
 
-  // Without its end the text must not pass for a whole list.
+  // Breaks the stream if the list is incomplete, so that the client does not take it for a whole
+  // list.
   ~ListRun() {
     if (encoder_ && !ended_) request_.exchange->BreakStream();
   }
 
-  // On a worker: reads and sends until the client has to catch up, or others have waited enough.
+  // Runs on a worker. Reads and sends until a chunk waits for the client, or until other requests
+  // need the worker.
   void Run() {
     if (!begun_) Begin();
     size_t looked_at = 0;
     while (!done_) {
       if (const Status status = ReadPage(looked_at); !status.ok()) {
-        // Once the head is out, a list that breaks off is all there is left to say.
+        // After the head was sent, an error can only be shown by breaking the stream.
         if (!encoder_) ReplyError(*request_.exchange, status);
         return;
       }
       if (done_) break;
       if (measuring_ && out_.size() >= kWhole) Measure();
-      if (!measuring_ && out_.size() >= kChunk) return Send();
-      if (looked_at >= kTurn) {
+      if (!measuring_ && out_.size() >= kListChunk) return Send();
+      if (looked_at >= kListTurn) {
         if (!request_.exchange->over()) Continue();
         return;
       }
@@ -81,8 +83,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     if (!measuring_) out_ = renderer_.ListHead();
   }
 
-  // A list that needs its size before its items, and is too large to be kept meanwhile, is read
-  // twice, at the same revision: for its size, and to be sent.
+  // A list whose size must be sent before its items, and that is too large to keep in memory, is
+  // read twice at the same revision: first to measure it, then to send it.
   void Measure() {
     measured_ += out_.size();
     out_.clear();
@@ -97,8 +99,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     Continue();
   }
 
-  // A selector by name reads that one object: a page of one that begins just before its key. No
-  // valid name has a character above 'z', so nothing lies between.
+  // A selector by name reads only that object: a page of one record that starts just before its
+  // key. No other key lies between, because no valid name has a character above 'z'.
   void NarrowToName() {
     const auto name = query_.selection.fields.RequiredValue("metadata.name");
     if (!name || name->empty() || query_.from) return;
@@ -110,7 +112,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   }
 
   Status ReadPage(size_t& looked_at) {
-    const size_t page_size = only_key_.empty() ? kPage : 1;
+    const size_t page_size = only_key_.empty() ? kListPage : 1;
     auto page = context_.store.List(prefix_, after_, page_size, at_);
     if (!page.ok()) return ListError(page.status());
     at_ = page->revision;
@@ -130,9 +132,9 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     return base::OkStatus();
   }
 
-  // The client's page is full and more follows.
+  // Ends the client's page when it is full and more objects follow.
   Status EndPage() {
-    // How many match a selector would take a look at all of them.
+    // With a selector the remaining number is omitted, because counting would read all objects.
     if (query_.selection.everything()) {
       if (query_.from && query_.from->remaining) {
         remaining_ = *query_.from->remaining - static_cast<int64_t>(count_);
@@ -153,8 +155,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     if (status.code() != StatusCode::kOutOfRange) return status;
     if (at_ > context_.store.current()) return TooLargeRevision(at_, context_.store.current());
     if (query_.from) {
-      // A fresh token goes on from the same place in what is there now: the client may take it, if
-      // it can live with a list that is not of one moment.
+      // The new token continues at the same place, but in the current objects. The client may use
+      // it if it accepts a list that is not of one revision.
       return KubeError(
           Reason::kExpired,
           "The provided continue parameter is too old to display a consistent list result. "
@@ -173,20 +175,20 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     context_.workers.Post([self = shared_from_this()] { self->Run(); });
   }
 
-  // Sends what is gathered and goes on when it is out.
+  // Sends the gathered text and continues when it is written.
   void Send() {
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       encoder_.emplace(ReplyEncoder::Options{
           .pretty = renderer_.format() == Format::kJson && WantsPretty(exchange.request()),
           .gzip = out_.size() > kGzipFrom && AcceptsGzip(exchange.request())});
-      Response head{.content_type = renderer_.content_type()};
+      http::Response head{.content_type = renderer_.content_type()};
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
-    const std::string chunk = EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
-    if (chunk.empty()) return Continue();  // the compressor still gathers
-    if (!exchange.PushPage(MakeFrame(chunk))) {
+    const std::string chunk = http::EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
+    if (chunk.empty()) return Continue();  // the compressor has no output yet
+    if (!exchange.PushPage(http::MakeFrame(chunk))) {
       ended_ = true;
       return;
     }
@@ -195,13 +197,13 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   void End() {
     ended_ = true;
-    Exchange& exchange = *request_.exchange;
+    http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
     }
     std::string rest = encoder_->Next(std::move(out_));
     rest += encoder_->Finish();
-    exchange.PushPage(MakeFrame(EncodeChunk(rest)));
+    exchange.PushPage(http::MakeFrame(http::EncodeChunk(rest)));
     exchange.EndStream();
   }
 
@@ -217,13 +219,13 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   bool begun_ = false;
   bool measuring_ = false;
   size_t measured_ = 0;  // bytes of items that were measured and not kept
-  std::string start_;    // where it began
-  bool done_ = false;    // all is read
-  bool ended_ = false;   // all is sent, or nobody takes it
+  std::string start_;    // the start key of the list
+  bool done_ = false;    // everything is read
+  bool ended_ = false;   // everything is sent, or the client is gone
   std::string continue_token_;
   int64_t remaining_ = 0;
   std::string out_;                      // gathered and not yet sent
-  std::optional<ReplyEncoder> encoder_;  // of a list that goes out in chunks
+  std::optional<ReplyEncoder> encoder_;  // set for a list that is sent in chunks
 };
 
 }  // namespace

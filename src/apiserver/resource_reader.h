@@ -1,7 +1,7 @@
 // The verbs that read: get and list.
 //
-// A list that is longer than a page goes out page by page, each read when the one before it has
-// left, so that memory is bounded by the page and not by the number of objects.
+// A list that is longer than a page is sent page by page. Each page is read only after the previous
+// one was sent, so that memory is bounded by the size of a page and not by the number of objects.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ class ResourceReader {
   ApiContext& context_;
 };
 
-// 504 with the cause ResourceVersionTooLarge: the client knows a revision that the server has not
-// reached.
+// 504 with the cause ResourceVersionTooLarge, for a client that names a revision that the server
+// has not reached.
 base::Status TooLargeRevision(store::Revision asked, store::Revision current);
 
 }  // namespace berth::apiserver

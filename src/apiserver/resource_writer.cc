@@ -1,12 +1,12 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/merging/patch.h"
+#include "apiserver/access/node_restriction.h"
 #include "apiserver/body_decoder.h"
-#include "apiserver/node_restriction.h"
-#include "apiserver/object_meta.h"
-#include "apiserver/reply_format.h"
-#include "apiserver/stored_form.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/reply_format.h"
+#include "apiserver/kinds/object_meta.h"
+#include "apiserver/kinds/stored_form.h"
+#include "apiserver/kinds/write_rules.h"
 
 namespace berth::apiserver {
 
@@ -18,10 +18,10 @@ using Action = Mutation::Plan::Action;
 
 namespace {
 
-// A generated name that is taken is drawn again this often.
+// How many generated names are tried, because one may be taken.
 constexpr int kNameAttempts = 8;
 
-// What the store says, in the API's words.
+// Translates the store's errors into those of the API.
 Status Translate(const Status& status, const api::KindInfo& info, std::string_view name) {
   switch (status.code()) {
     case StatusCode::kAlreadyExists:
@@ -50,9 +50,9 @@ base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
   const bool strategic = !request.rules->custom && api::SupportsStrategicMerge(request.info());
   std::string_view type = request.exchange->request().Header("Content-Type");
   type = type.substr(0, type.find(';'));
-  if (EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
-  if (EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
-  if (EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
+  if (http::EqualsIgnoreCase(type, "application/json-patch+json")) return PatchKind::kJson;
+  if (http::EqualsIgnoreCase(type, "application/merge-patch+json")) return PatchKind::kMerge;
+  if (http::EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
     return PatchKind::kStrategic;
   }
   return KubeError(
@@ -83,8 +83,8 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
 }  // namespace
 
 ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
-  return [kind = std::move(kind), code](Exchange& exchange, const Mutation::Result& result) {
-    // A dry run creates nothing, but answers as if: of what is not stored there is no revision.
+  return [kind = std::move(kind), code](http::Exchange& exchange, const Mutation::Result& result) {
+    // Revision 0 is the dry run of a create: it stores nothing, but answers like a create.
     const bool created = result.action == Action::kCreate || result.revision == 0;
     ReplyObject(exchange, created ? 201 : code, TextAs(*kind, result.text, result.revision));
   };
@@ -92,11 +92,11 @@ ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
 
 void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
                            Mutation::Done done) {
-  if (dry_run) {  // plans all, and then has nothing to write
+  if (dry_run) {  // makes the same plan, and then writes nothing
     planner = [this, inner = std::move(planner)](
                   const store::Record* current) -> base::StatusOr<Mutation::Plan> {
       ASSIGN_OR_RETURN(Mutation::Plan planned, inner(current));
-      // What the store would say.
+      // Returns the errors that the store would return.
       if (planned.action == Action::kCreate && context_.store.Get(planned.key).ok()) {
         return base::Error(StatusCode::kAlreadyExists, "key '{}' exists", planned.key);
       }
@@ -109,7 +109,7 @@ void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner plan
       ->Run();
 }
 
-// A node agent's write is held against what it may change, whatever verb made it.
+// Adds the check of what a node agent may change. It is the same for all verbs.
 Mutation::Planner ResourceWriter::Restricted(const ResourceRequest& request, Planner planner) {
   if (request.role.kind != Role::Kind::kNode) return planner;
   return [node = request.role.node, info = request.rules->info, subresource = request.subresource,
@@ -137,7 +137,8 @@ Mutation::Planner ResourceWriter::Restricted(const ResourceRequest& request, Pla
 
 void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
                          Planner planner, Render render) {
-  // Nothing is written that could not be answered for.
+  // Checked before the write, because an object that the client cannot receive should not be
+  // written.
   if (!FormatFor(request.exchange->request(), request.rules->schema)) {
     return ReplyError(*request.exchange, NotAcceptableError(request.rules->schema));
   }
@@ -151,7 +152,7 @@ void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation:
         });
 }
 
-// A namespaced object needs its namespace, and one that does not end.
+// A namespaced object can be created only in a namespace that exists and is not being deleted.
 Status ResourceWriter::CheckNamespace(const ResourceRequest& request, std::string_view name) {
   if (!request.info().namespaced) return base::OkStatus();
   const auto record = context_.store.Get(ObjectStoreKey(api::kinds::kNamespace, "", request.ns));
@@ -160,7 +161,8 @@ Status ResourceWriter::CheckNamespace(const ResourceRequest& request, std::strin
                ? NotFoundError(api::kinds::kNamespace, request.ns)
                : record.status();
   }
-  // Cheap for the many creates in living namespaces; a label's value cannot look like the member.
+  // A text search is enough in the usual case and cheaper than parsing. A label's value cannot
+  // match, because its quotes are escaped.
   if (record->value->find(R"("deletionTimestamp":)") == std::string::npos) return base::OkStatus();
   ASSIGN_OR_RETURN(const Json object, DecodeStored(*record->value));
   if (Find(object, {"metadata", "deletionTimestamp"}) == nullptr) return base::OkStatus();
@@ -191,7 +193,8 @@ void ResourceWriter::Create(const ResourceRequest& request) {
         named, dry_run, {.read_first = false, .attempts = kNameAttempts},
         [this, rules = request.rules, ns = request.ns, object = std::move(object), manager,
          generated](const store::Record*) mutable -> base::StatusOr<Mutation::Plan> {
-          // Only a generated name may have to be drawn, and the object planned, again.
+          // Only a create with a generated name may be planned again, so that it needs a copy of
+          // the object.
           Json made = generated ? object : std::move(object);
           StoreLookup lookup(context_.store);
           const base::WallTime now = context_.clock.Now();
@@ -273,8 +276,8 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
   RETURN_IF_ERROR(ConformPatched(request, wanted, strict));
   RETURN_IF_ERROR(FillNamespace(*rules.info, request.ns, wanted));
   RETURN_IF_ERROR(CheckName(wanted, request.name));
-  // The document had the present resourceVersion: another one comes from the patch, as a
-  // precondition.
+  // The patched document had the current resourceVersion. If it is another one now, the patch has
+  // set it as a precondition.
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
   old["metadata"].erase("resourceVersion");
   StoreLookup lookup(context_.store);

@@ -1,9 +1,9 @@
 // The verbs that change objects: create, update, patch, delete, deletecollection, and a pod's
 // binding and eviction.
 //
-// (delete and deletecollection are in resource_delete.cc, server-side apply in resource_apply.cc,
-// what is only for pods in pod_writes.cc). Each runs on a worker until its write is queued; the
-// store's completion answers.
+// delete and deletecollection are in resource_delete.cc, server-side apply is in resource_apply.cc,
+// and the pod's verbs are in pod_writes.cc. Each verb runs on a worker until its write is queued;
+// the store's completion callback sends the answer.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace berth::apiserver {
 
-// Whether a PATCH applies a configuration, which creates the object if it is missing.
-bool IsApply(const Request& request);
+// Whether a PATCH is a server-side apply, which creates the object if it is missing.
+bool IsApply(const http::Request& request);
 
 class ResourceWriter {
  public:
@@ -32,20 +32,20 @@ class ResourceWriter {
 
  private:
   using Planner = Mutation::Planner;
-  using Render = std::function<void(Exchange&, const Mutation::Result&)>;
+  using Render = std::function<void(http::Exchange&, const Mutation::Result&)>;
 
-  // A write that meets changes of others is tried once and up to five times more.
+  // The total number of attempts of a write that conflicts with other writes.
   static constexpr int kConflictAttempts = 6;
 
   static Planner Restricted(const ResourceRequest& request, Planner planner);
   // Answers with the object; 201 if it was created, else `code`.
   static Render ObjectRenderer(KindPtr kind, int code = 200);
-  // Starts a mutation of the request's object; `render` answers with its result, errors are
-  // answered here.
+  // Starts a mutation of the request's object. `render` makes the answer from the result; Run
+  // itself answers errors.
   void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,
            Render render);
   void Start(bool dry_run, Mutation::Options options, Planner planner, Mutation::Done done);
-  // PATCH with an applied configuration.
+  // PATCH that is a server-side apply.
   void Apply(const ResourceRequest& request);
 
   base::StatusOr<Mutation::Plan> PlanPut(const ResourceRequest& request, Json wanted,

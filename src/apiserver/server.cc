@@ -1,12 +1,14 @@
 #include "apiserver/server.h"
 
-#include "apiserver/api_service.h"
+#include "apiserver/access/certificates.h"
+#include "apiserver/access/tls.h"
 #include "apiserver/api_services.h"
 #include "apiserver/bootstrap.h"
-#include "apiserver/certificates.h"
 #include "apiserver/custom/definition_controller.h"
-#include "apiserver/tls.h"
+#include "apiserver/http_front.h"
+#include "apiserver/request_router.h"
 #include "base/log.h"
+#include "http/server.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::apiserver {
@@ -35,36 +37,34 @@ class ServerImpl : public Server {
         authorizer_(store),
         workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
-        service_(context_, authenticator_, authorizer_, signer_),
+        router_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
-  // Ends what runs in the order in which nothing calls what is already gone.
+  // Stops the parts in an order in which no part calls one that is already gone.
   ~ServerImpl() override {
     definitions_.Stop();
-    service_.watches().EndAll();
+    router_.watches().EndAll();
     if (http_) http_->Drain(kGrace);
     workers_.Stop();
     in_flight_.Wait();
     if (http_) http_->Stop();
   }
 
-  // Whoever is let in finds the custom resources that there are.
+  // Serves the existing custom resources before the server accepts its first request.
   Status ServeDefinitions() {
     RETURN_IF_ERROR(definitions_.Start());
     return ListGroups();
   }
 
   Status Listen(const Certificates& certificates) {
-    ASSIGN_OR_RETURN(SslContextPtr context, MakeServerContext(certificates));
-    ASSIGN_OR_RETURN(
-        http_, HttpServer::Listen({.unix_socket = options_.unix_socket,
-                                   .listen_address = options_.listen_address,
-                                   .port = options_.port,
-                                   .on_tick = [this] { Tick(); }},
-                                  std::move(context), [this](std::shared_ptr<Exchange> exchange) {
-                                    service_.Handle(std::move(exchange));
-                                  }));
-    service_.documents().UseAddress(address());
+    ASSIGN_OR_RETURN(http::SslContextPtr context, MakeServerContext(certificates));
+    ASSIGN_OR_RETURN(http_, http::Server::Listen({.name = "api",
+                                                  .unix_socket = options_.unix_socket,
+                                                  .listen_address = options_.listen_address,
+                                                  .port = options_.port,
+                                                  .on_tick = [this] { Tick(); }},
+                                                 std::move(context), front_));
+    router_.documents().UseAddress(address());
     return WriteConfigs(certificates);
   }
 
@@ -94,14 +94,14 @@ class ServerImpl : public Server {
   }
 
   void Tick() {
-    service_.watches().Tick();
+    router_.watches().Tick();
     const auto now = std::chrono::steady_clock::now();
     if (now < next_check_) return;
     next_check_ = now + options_.check_certificates;
     workers_.Post([this] { RenewCertificates(); });
   }
 
-  // A server that runs for longer than its certificate is good for.
+  // Renews certificates while the server runs, because it may run longer than they are valid.
   void RenewCertificates() {
     const auto certificates = EnsureCertificates(CertificatesFor(options_), context_.clock.Now());
     if (!certificates.ok()) {
@@ -122,13 +122,14 @@ class ServerImpl : public Server {
   }
 
   void ServeChangedKinds() {
-    service_.watches().EndUnserved(*kinds_.Current());
+    router_.watches().EndUnserved(*kinds_.Current());
     if (const Status status = ListGroups(); !status.ok()) {
       LOG_ERROR("api: the APIServices cannot be brought up to date: {}", base::ToString(status));
     }
   }
 
-  // The definitions' thread may be at it while the server starts.
+  // Takes a mutex, because the definition controller's thread may call this while the server
+  // starts.
   Status ListGroups() ABSL_LOCKS_EXCLUDED(groups_mutex_) {
     base::MutexLock lock(groups_mutex_);
     return SyncApiServices(context_.store, context_.clock, kinds_.Current()->infos());
@@ -143,13 +144,16 @@ class ServerImpl : public Server {
   KindRegistry kinds_;
   base::WorkerPool workers_;
   ApiContext context_;
-  ApiService service_;
+  RequestRouter router_;
+  HttpFront front_{
+      [this](std::shared_ptr<http::Exchange> exchange) { router_.Handle(std::move(exchange)); }};
   base::Mutex groups_mutex_;
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
-      std::chrono::steady_clock::now() + options_.check_certificates;  // of the event loop
-  std::atomic<bool> renewed_{false};                                   // and not used yet
-  std::unique_ptr<HttpServer> http_;
+      std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only
+  // New certificates are made but not in use yet.
+  std::atomic<bool> renewed_{false};
+  std::unique_ptr<http::Server> http_;
 };
 
 }  // namespace

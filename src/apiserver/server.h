@@ -1,8 +1,8 @@
 // The embedded API server: a Kubernetes-style API over HTTP/1.1 on a UNIX socket and on TLS.
 //
-// Who may call: on the UNIX socket processes of root (peer credentials); on TLS holders of a client
-// certificate from the server's own CA or of a token (authentication.h). Nobody else: without
-// either only health and version are told. What they may do: authorization.h.
+// Authentication: on the UNIX socket, processes of root (peer credentials); on TLS, clients with a
+// certificate from the server's own CA or with a token (authentication.h). Other clients can read
+// only health and version. Authorization: authorization.h.
 //
 // Threads: one event loop owns all connections; requests run on a bounded pool of workers; the
 // store has its own writer. SQL and slow system calls never run on the event loop.
@@ -25,19 +25,19 @@ struct ServerOptions {
   std::string
       certificate_folder;  // CA, server and client keys are made here when missing; mode 0700
   std::string kubeconfig;  // path to write, mode 0600, for the TLS address
-  // The folder of node agents' streaming sockets, "<node name>.sock": pods/log and pods/exec of a
-  // pod go to its node's.
+  // The folder of the node agents' streaming sockets, "<node name>.sock". Requests for pods/log and
+  // pods/exec are forwarded to the socket of the pod's node.
   std::string node_sockets;
   std::string node_name = {};        // the node whose agent gets a certificate; empty: none
   std::string node_kubeconfig = {};  // path to write for that agent; empty: none
   std::string token_file = {};       // people's tokens (static_tokens.h); may be missing
-  // How often a running server looks whether certificates have to be made again.
+  // How often a running server checks whether certificates must be made again.
   std::chrono::milliseconds check_certificates = std::chrono::hours(12);
 };
 
 class Server {
  public:
-  // `store` and `clock` are borrowed.
+  // Borrows `store` and `clock`.
   static base::StatusOr<std::unique_ptr<Server>> Start(store::Store& store,
                                                        const base::Clock& clock,
                                                        const ServerOptions& options);

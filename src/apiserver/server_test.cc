@@ -1,6 +1,6 @@
 // The main path over HTTP: create, get, list, watch, update, patch, delete.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -3,8 +3,8 @@
 #include <random>
 
 #include "apiserver/event_cache.h"
+#include "apiserver/formats/object_text.h"
 #include "apiserver/list_options.h"
-#include "apiserver/object_text.h"
 #include "apiserver/renderer.h"
 #include "apiserver/resource_reader.h"
 
@@ -16,23 +16,25 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kPage = 500;
-// Records that are looked at before others get their turn: a selector may let few of them pass.
-constexpr size_t kTurn = 2000;
-constexpr size_t kChunk = 256 * 1024;
+constexpr size_t kWatchPage = 500;
+// A watch yields its worker after this many records, because a selector may match few of them.
+constexpr size_t kWatchTurn = 2000;
+constexpr size_t kWatchChunk = 256 * 1024;
 constexpr std::chrono::seconds kBookmarkEvery{60};
-// A last one before the end tells the client from where to watch next.
+// A last bookmark is sent this long before the end, so that the client knows where its next watch
+// starts.
 constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
 constexpr std::chrono::seconds kDefaultTimeout{1800};
 
-// Without a wish of the client's: 30 to 60 minutes, so that watches do not all end at once.
+// The timeout if the client names none: 30 to 60 minutes, random so that watches do not all end at
+// once.
 std::chrono::seconds RandomTimeout() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return kDefaultTimeout + std::chrono::seconds(std::uniform_int_distribution<int>(
                                0, kDefaultTimeout.count())(random));
 }
 
-// How the keys end that a selection by name may match; "" if it names none.
+// The end of all keys that a selection by name can match; "" if it names none.
 std::string EndOfKey(const Selection& selection) {
   const auto name = selection.fields.RequiredValue("metadata.name");
   return name.has_value() ? "/" + *name : "";
@@ -54,7 +56,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
         next_bookmark_(NextBookmark(Clock::now())) {}
 
-  // On a worker.
+  // Runs on a worker.
   void Begin() {
     revision_ = query_.revision;
     if (revision_ > context_.store.current() || revision_ < 0) return Fail(OutOfHistory());
@@ -73,12 +75,12 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!query_.bookmarks || now < next_bookmark_) return;
     next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
-    if (progress_ == 0) return;  // still catching up: nothing that a bookmark could stand for
-    Push(MakeFrame(renderer_.Bookmark(progress_, false)));
+    if (progress_ == 0) return;  // still catching up, so that no revision is complete yet
+    Push(http::MakeFrame(renderer_.Bookmark(progress_, false)));
   }
 
-  // From any thread, also from a delivery: the subscription goes on a worker, since leaving it
-  // waits for running deliveries.
+  // May be called on any thread, also during a delivery. A worker drops the subscription, because
+  // dropping it waits for running deliveries.
   void End() {
     {
       base::MutexLock lock(mutex_);
@@ -86,7 +88,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       ended_ = true;
     }
     exchange_->EndStream();
-    // Refused only when the server ends, and then EndAll leaves on its own thread.
+    // Post fails only when the server ends, and then EndAll calls Leave on its own thread.
     context_.workers.Post([self = shared_from_this()] { self->Leave(); });
   }
 
@@ -120,7 +122,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     opened_ = true;
   }
 
-  void Push(const Frame& frame) {
+  void Push(const http::Frame& frame) {
     if (!exchange_->Push(frame)) End();
   }
 
@@ -131,7 +133,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
              : change.type == Type::kUpdated ? "MODIFIED"
                                              : "DELETED";
     }
-    // A name does not change: what has another one needn't be parsed.
+    // Objects with another name are skipped without parsing, because a name never changes.
     if (!only_name_.empty() && !change.record.key.ends_with(only_name_)) return "";
     const bool now = query_.selection.Matches(cached.after());
     switch (change.type) {
@@ -152,22 +154,22 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     return now < last ? std::min(next, last) : next;
   }
 
-  // Goes on with `step` when the client has taken `out`; ends if it is gone.
+  // Sends `out` and continues with `step` when it is written. Ends the watch if the client is gone.
   void SendThen(std::string out, void (Watch::*step)()) {
-    if (!out.empty() && !exchange_->PushPage(MakeFrame(std::move(out)))) return End();
+    if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
       self->context_.workers.Post([self, step] { ((*self).*step)(); });
     });
   }
 
-  // Sends pages of what is there, each when the client has taken the one before; then what happened
-  // since.
+  // Sends the existing objects in pages, each after the client has received the previous one. Then
+  // sends the events since.
   void SendInitial() {
     std::string out;
     size_t looked_at = 0;
     bool listed = false;
-    while (!listed && out.size() < kChunk && looked_at < kTurn) {
-      auto page = context_.store.List(prefix_, after_, kPage, at_);
+    while (!listed && out.size() < kWatchChunk && looked_at < kWatchTurn) {
+      auto page = context_.store.List(prefix_, after_, kWatchPage, at_);
       if (!page.ok()) return Fail(page.status());
       at_ = page->revision;
       looked_at += page->records.size();
@@ -190,9 +192,9 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     SendThen(std::move(out), &Watch::SendHistory);
   }
 
-  // Sends pages of what happened after the revision that the client knows, then follows live.
+  // Sends in pages the events after the revision that the client knows, then follows live.
   void SendHistory() {
-    auto history = context_.store.Changes(prefix_, revision_, kPage);
+    auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
     if (!history.ok()) return Fail(history.status());
     Open();
     std::string out;
@@ -210,7 +212,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       base::MutexLock lock(order_);
       progress_ = revision_;
     }
-    // What happened in between is delivered before Watch returns.
+    // The changes since `revision_` are delivered before Watch returns.
     auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
     if (!subscription.ok()) return Fail(subscription.status());
     bool ended;
@@ -222,15 +224,15 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (ended) Leave();
   }
 
-  // The event that tells of `change`; none if the client doesn't see it. The first of a table has
-  // the columns.
-  std::optional<Frame> FrameFor(const store::Change& change, CachedChange& cached) {
+  // The event for `change`; none if the client does not see the change. The first event of a table
+  // carries the columns.
+  std::optional<http::Frame> FrameFor(const store::Change& change, CachedChange& cached) {
     const std::string_view type = TypeFor(change, cached);
     if (type.empty()) return std::nullopt;
     const bool first = renderer_.form() == Renderer::Form::kTable && !columns_sent_;
     columns_sent_ = true;
     if (first) {
-      return MakeFrame(renderer_.Event(type, cached.Shown(type), true));
+      return http::MakeFrame(renderer_.Event(type, cached.Shown(type), true));
     }
     return cached.Render(type, renderer_);
   }
@@ -250,7 +252,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!opened_) {
       ReplyError(*exchange_, error);
     } else {
-      Push(MakeFrame(renderer_.ErrorEvent(error)));
+      Push(http::MakeFrame(renderer_.ErrorEvent(error)));
     }
     End();
   }
@@ -258,24 +260,24 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   WatchService& service_;
   ApiContext& context_;
   const KindPtr kind_;
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<http::Exchange> exchange_;
   const WatchQuery query_;
   const Renderer renderer_;
   const std::string prefix_;
-  const std::string only_name_;  // how keys end that may match; "": any way
+  const std::string only_name_;  // the end of keys that can match; "": any key
   const Clock::time_point deadline_;
-  Clock::time_point next_bookmark_;  // of Tick's thread
+  Clock::time_point next_bookmark_;  // used on Tick's thread only
 
-  // Until the subscription these belong to the one job that runs; afterwards to the store's
-  // delivery.
+  // Before the subscription, only the one running job uses these; afterwards only the store's
+  // delivery does.
   bool opened_ = false;
   bool columns_sent_ = false;
   std::string after_;
   store::Revision at_ = 0;
   store::Revision revision_ = 0;
 
-  // Held over each push of an event or bookmark: a bookmark must not fall behind an event before
-  // it.
+  // Held while an event or bookmark is pushed, so that they are sent in the order of their
+  // revisions.
   base::Mutex order_;
   store::Revision progress_ ABSL_GUARDED_BY(order_) = 0;
   base::Mutex mutex_;
@@ -301,7 +303,8 @@ void WatchService::Start(const ResourceRequest& request) {
     }
     request.exchange->OnOver([watch] { watch->End(); });
     watch->Begin();
-    // The kind may have gone between the routing of the request and its entry in watches_.
+    // Checks again, because the kind may have been removed after the request was routed and before
+    // it was entered in watches_.
     if (!context_.kinds.Current()->Contains(request.rules)) watch->End();
     return base::OkStatus();
   };

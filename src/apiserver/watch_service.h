@@ -1,12 +1,14 @@
-// Watches: what changes goes to each client as one line of JSON per event.
+// Serves watches: sends each change to the watching clients, as one line of JSON per event.
 //
-//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended (time-out, client gone, too
-//   slow)
+//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended: time-out, client gone,
+//                                                              or client too slow
 //
-// The first two go out in pages, each when the client has taken the one before.
+// The existing objects and the past events are sent in pages. Each page is sent after the client
+// has received the previous one.
 //
-// Events are rendered once and shared by all watchers that see them alike. A client that does not
-// read is cut off by its exchange's bound; it holds up nobody, since delivery never blocks.
+// An event is rendered once and shared by all watchers with the same form. A client that does not
+// read is disconnected when its exchange's queue is full. It does not delay other clients, because
+// delivery never blocks.
 #pragma once
 
 #include <chrono>
@@ -26,13 +28,13 @@ class WatchService {
   explicit WatchService(ApiContext& context);
   ~WatchService();  // as EndAll
 
-  // On a worker.
+  // Called on a worker.
   void Start(const ResourceRequest& request);
-  // Each second: bookmarks and time-outs. Does not block.
+  // Called each second: sends bookmarks and ends watches whose time is up. Does not block.
   void Tick();
-  // Ends the watches of kinds that are not among `kinds`. Does not block.
+  // Ends the watches of kinds that `kinds` does not contain. Does not block.
   void EndUnserved(const ServedKinds& kinds);
-  // Ends all watches, and those that come.
+  // Ends all watches, and ends each later one as soon as it starts.
   void EndAll();
 
  private:

@@ -1,6 +1,6 @@
 // Watches, over HTTP.
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 namespace {

@@ -1,4 +1,5 @@
-// For tests: goes on only if a Status, or that of a StatusOr, is OK, and says else what it is.
+// For tests: ASSERT_OK ends the test unless a Status, or that of a StatusOr, is OK, and prints the
+// failure.
 #pragma once
 
 #include <gtest/gtest.h>

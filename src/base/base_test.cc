@@ -4,7 +4,6 @@
 
 #include "base/ids.h"
 #include "base/log.h"
-#include "base/percent_encode.h"
 #include "base/status.h"
 
 namespace berth::base {
@@ -19,11 +18,6 @@ TEST(StatusTest, AnnotationsStandBeforeTheMessage) {
 TEST(QuoteTest, KeepsALineALineAndShort) {
   EXPECT_EQ(Quote("a\nb'c\\"), "'a\\x0ab\\'c\\\\'");
   EXPECT_LT(Quote(std::string(10000, 'x')).size(), 300u);
-}
-
-TEST(PercentEncodeTest, LeavesOnlyUnreservedCharacters) {
-  EXPECT_EQ(PercentEncode("aZ09-_.~"), "aZ09-_.~");
-  EXPECT_EQ(PercentEncode("a b/=\xc3\xbc&%"), "a%20b%2F%3D%C3%BC%26%25");
 }
 
 TEST(IdsTest, UuidsAreRandomAndOfVersionFour) {

@@ -1,5 +1,5 @@
-// The time, as something that a test can hold. Wall time goes into API objects; deadlines and
-// backoff use std::chrono::steady_clock directly and are not faked.
+// The time behind an interface, so that a test can control it. Wall time goes into API objects;
+// deadlines and backoff use std::chrono::steady_clock directly and are not faked.
 #pragma once
 
 #include <atomic>

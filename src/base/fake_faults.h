@@ -1,4 +1,4 @@
-// Switches fault points of the test's own process on for as long as it lives.
+// Switches fault points of the test's own process on, from its construction to its destruction.
 #pragma once
 
 #include <gtest/gtest.h>

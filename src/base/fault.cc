@@ -15,7 +15,8 @@
 
 namespace berth::base {
 
-// All points of the program, and what they were told. Sites put themselves in before main.
+// All points of the program, and what each of them is to do. Sites register themselves before
+// main().
 class FaultRegistry {
  public:
   static FaultRegistry& Get() {
@@ -100,7 +101,7 @@ class FaultRegistry {
     return Error(spec.code, "fault point '{}' was told to fail", name);
   }
 
-  // Without the lock: what a family makes adds itself.
+  // Called without the lock, because each point that a family makes takes it to register itself.
   void MakeFamilies() {
     std::vector<std::function<void()>> families;
     {
@@ -143,7 +144,7 @@ class FaultRegistry {
     if (write(log_.get(), line.data(), line.size()) < 0) log_.Reset();
   }
 
-  // Returns if it has crashed here before and may do so once only.
+  // Returns only if the process has crashed here before and may do so only once.
   void Crash(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!once_folder_.empty()) {
       const std::string mark = fmt::format("{}/{}", once_folder_, name);

@@ -2,9 +2,10 @@
 //
 //   RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
 //
-// The name is part of the type, so that every point that a program contains is known to it before
-// it is passed (FaultPointNames, `berth faults list`). Off, the usual state, a point costs one
-// relaxed load. What switches points on and what they then do is in fault_spec.h.
+// The name is part of the type, so that a program knows every point that it contains before the
+// point is passed (FaultPointNames, `berth faults list`). A point that is off, which is the usual
+// state, costs one relaxed load. fault_spec.h tells how points are switched on and what they do
+// then.
 //
 // The environment, read by InitFaultPoints:
 //   BERTH_FAULTS      what to do at which point (fault_spec.h)
@@ -49,7 +50,7 @@ class FaultSite {
  public:
   enum class Kind {
     kStep,
-    kAnswer,  // the answer to a request is there: it can be lost, the request being done
+    kAnswer,  // an answer has come in: a fault can lose it, although the request was carried out
   };
   FaultSite(std::string name, Kind kind);
   FaultSite(const FaultSite&) = delete;
@@ -97,8 +98,8 @@ CallPoints CallPointsOf() {
           &FaultSiteOf<kCall + ".after", FaultSite::Kind::kAnswer>()};
 }
 
-// For points whose names come from a table: as a static object it has `make` called when names are
-// first needed, to construct them.
+// For points whose names come from a table. It is a static object; `make` is called when the names
+// are first needed, and constructs the points.
 class FaultFamily {
  public:
   explicit FaultFamily(std::function<void()> make);
@@ -107,8 +108,8 @@ class FaultFamily {
 // The names of all points of this program, sorted.
 std::vector<std::string> FaultPointNames();
 
-// Reads the environment. Called by each program before threads start; without it no point is on.
-// Called again, only what the environment then says is on. INVALID_ARGUMENT: BERTH_FAULTS is
+// Reads the environment. Each program calls it before threads start; until then no point is on. A
+// later call switches on exactly what the environment says then. INVALID_ARGUMENT: BERTH_FAULTS is
 // malformed or names what this program does not have. `role`, which may be empty, tells this
 // process from others of the same program.
 Status InitFaultPoints(std::string_view role = "");

@@ -87,7 +87,7 @@ StatusOr<FaultSpec> ParseFault(std::string_view item) {
   return spec;
 }
 
-// The finalizer of SplitMix64: neighbours in, independent numbers out.
+// The finalizer of SplitMix64: it turns neighbouring numbers into independent ones.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

@@ -35,7 +35,7 @@ struct FaultSpec {
   uint64_t seed = 0;
 
   bool Names(std::string_view point) const;
-  // If it acts at this passage of `point`, counted from 1.
+  // Whether the fault acts at this passage of `point`, counted from 1.
   bool ActsAt(std::string_view point, uint64_t passage) const;
 };
 

@@ -134,7 +134,7 @@ class FlightRing {
       Slot slot;
       if (!ReadAt(fd, SlotOffset(index_, i), slot)) continue;
       last_used_ = std::max(last_used_.load(), slot.sequence);
-      // What ran when the role died stays in the file as it is; here its place may be taken.
+      // An act that ran when the role died stays in the file as it is, but its place may be reused.
       Note(i, slot);
       if (slot.state == kRunning) notes_[i].state = kDone;
     }
@@ -312,7 +312,7 @@ StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Open(const std::string
 void FlightRecorder::Load() {
   Header header;
   if (!ReadHeader(fd_.get(), header)) {
-    if (ftruncate(fd_.get(), 0) != 0) LOG_WARNING("the flight record cannot be begun anew");
+    if (ftruncate(fd_.get(), 0) != 0) LOG_WARNING("cannot empty the flight record");
     return;
   }
   epoch_ = header.epoch + 1;
@@ -361,7 +361,7 @@ std::shared_ptr<FlightRing> FlightRecorder::Ring(std::string_view key, bool make
   auto oldest = rings_.end();
   for (auto it = rings_.begin(); it != rings_.end(); ++it) {
     taken[it->second->index()] = true;
-    // One that somebody uses now is not given away.
+    // A ring that somebody uses now is not given to another key.
     if (it->second.use_count() > 1) continue;
     if (oldest == rings_.end() || it->second->last_used() < oldest->second->last_used()) {
       oldest = it;

@@ -5,16 +5,16 @@
 // of its own. The file holds a bounded number of rings, one for each key of work, and a ring a
 // bounded number of records: calls, child processes and retries, with start, end and outcome.
 // A record is written when the act begins and again when it has ended, by one pwrite to a fixed
-// place and never an fsync: it survives kill -9, and a power cut may lose the tail. The file is
-// read, not the process, since a role that hangs cannot answer (ADR 8).
+// place and never an fsync: it survives kill -9, but a power cut may lose the last records. Readers
+// read the file and do not ask the process, because a role that hangs cannot answer (ADR 8).
 //
 //   Begin ─▶ running ─ End ─▶ done ─ the same outcome again ─▶ done, counted
 //               └── the role died ─▶ interrupted (the outcome is unknown)
 //
-// What is recorded comes from the code that acts: KeyedWorkers opens a FlightScope for the key that
-// a worker runs, and whatever makes a call or a process on that thread opens a FlightSpan. Without
-// a scope a span does nothing. Names, paths and error messages are recorded, never a request, an
-// environment or the arguments of a program, which may hold secrets (rule 10).
+// The code that acts records its acts: KeyedWorkers opens a FlightScope for the key that a worker
+// runs, and code that makes a call or starts a process on that thread opens a FlightSpan. Without a
+// scope a span does nothing. Names, paths and error messages are recorded, but never a request, an
+// environment or the arguments of a program, because they may hold secrets (rule 10).
 //
 // Thread-safe. A ring has a lock of its own: a write that hangs holds up its own key alone.
 #pragma once
@@ -73,11 +73,12 @@ class FlightRing;
 class FlightRecorder {
  public:
   struct Options {
-    size_t rings = 512;  // of 16 KiB each; the one that was idle longest makes room
+    size_t rings = 512;  // of 16 KiB each; a new key takes the ring that was idle longest
   };
 
-  // Makes the file, or goes on with what an earlier process left in it. One process a file: the
-  // caller holds the lock of the folder. A file that this code did not write is begun anew.
+  // Creates the file, or continues the one that an earlier process left. Only one process may use a
+  // file: the caller holds the lock of the folder. A file that this code did not write is emptied
+  // first.
   static StatusOr<std::unique_ptr<FlightRecorder>> Open(const std::string& path,
                                                         std::string_view role,
                                                         const Options& options);
@@ -87,7 +88,7 @@ class FlightRecorder {
   }
   ~FlightRecorder();
 
-  // The ring of `key`, made if `make`; else null if there is none.
+  // The ring of `key`. If there is none it is made where `make` is true; else null is returned.
   std::shared_ptr<FlightRing> Ring(std::string_view key, bool make);
 
  private:
@@ -109,8 +110,8 @@ class FlightRecorder {
 // Reads a role's file. NOT_FOUND; INVALID_ARGUMENT: no flight record. Torn records are left out.
 StatusOr<FlightLog> ReadFlightLog(const std::string& path);
 
-// What this thread does from here on is done for `key`. `recorder` may be null: nothing is
-// recorded.
+// As long as it lives, the acts of this thread are recorded for `key`. `recorder` may be null: then
+// nothing is recorded.
 class FlightScope {
  public:
   FlightScope(FlightRecorder* recorder, std::string key);
@@ -118,8 +119,8 @@ class FlightScope {
   FlightScope(const FlightScope&) = delete;
   FlightScope& operator=(const FlightScope&) = delete;
 
-  // For the scope that this thread is in, if any: its work failed and runs again after `delay`; its
-  // work is done and nothing waits any more.
+  // Both concern the scope that this thread is in, if any. Retry: its work failed and runs again
+  // after `delay`. Settled: its work is done and nothing waits any more.
   static void Retry(const Status& why, std::chrono::milliseconds delay);
   static void Settled();
 
@@ -139,7 +140,7 @@ class FlightSpan {
   FlightSpan(const FlightSpan&) = delete;
   FlightSpan& operator=(const FlightSpan&) = delete;
 
-  // The child process that does it.
+  // Names the child process that carries out the act.
   void SetPid(pid_t pid);
   void End(const Status& status);
 

@@ -1,5 +1,5 @@
-// Builds a Json from the events of nlohmann's parser, bounded in depth, and without the members
-// that nobody wants: what is never built costs nothing to take apart.
+// Builds a Json from the events of nlohmann's parser, with a bounded depth. It leaves unwanted
+// members out while it parses, because to free them afterwards would cost more than to parse them.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class Builder {
   Builder(int max_depth, UnwantedMember unwanted) : max_depth_(max_depth), unwanted_(unwanted) {}
 
   Json Take() { return std::move(root_); }
-  // Why it ended; empty: the parser did not say, since the value is too deep.
+  // Why it ended. Empty: the parser gave no reason, because the value is too deep.
   const std::string& error() const { return error_; }
 
   bool null() { return Put(nullptr); }
@@ -47,7 +47,7 @@ class Builder {
  private:
   struct Level {
     Json* value;
-    bool has_unwanted;  // it is a member `of`
+    bool has_unwanted;  // this object is a member `of`
   };
 
   // Places a value where the parser is.

@@ -97,7 +97,7 @@ class Scanner {
     return handler_.Number(number, text);
   }
 
-  // Most strings have no escapes and are seen in place.
+  // Most strings have no escapes; for them the view points into the text itself.
   bool ReadString(std::string_view& out) {
     const char* const begin = ++at_;
     while (at_ != end_ && *at_ != '"' && *at_ != '\\') ++at_;

@@ -33,8 +33,8 @@ bool KeyedWorkers::AddWorker() {
       WorkerLoop();
     });
   } catch (const std::system_error& error) {
-    // The next key that waits tries again; the workers that there are go on.
-    LOG_ERROR("{}: no further worker: {}", options_.name, error.what());
+    // The existing workers go on, and the next key that waits tries again.
+    LOG_ERROR("{}: cannot start another worker: {}", options_.name, error.what());
     return false;
   }
   ++workers_;
@@ -82,7 +82,7 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
     first_due_.NotifyOne();
   }
   AddWantedWorker();
-  // Who looks after spare workers may wait for a key that is due later.
+  // The thread that starts spare workers may be waiting for a key that is due later.
   if (place == queue_.begin() && !HasFreeWorker()) all_busy_.NotifyOne();
 }
 
@@ -177,7 +177,7 @@ void KeyedWorkers::Run(const std::string& key) {
     scope.emplace(options_.flight, fmt::format("{} {}", options_.name, key));
   }
   const Outcome outcome = work_(key);
-  // Before the next run of the key may begin, on another thread.
+  // This comes before the next run of the key, which may begin on another thread.
   if (outcome.status.ok()) {
     FlightScope::Settled();
   } else {
@@ -205,7 +205,7 @@ void KeyedWorkers::AddSpareWorkers() {
     }
     LOG_WARNING("{}: all {} workers are busy and {} keys wait: one more is started", options_.name,
                 workers_, queue_.size());
-    // Without a thread to be had it is tried again after as long.
+    // If no thread can be started it tries again after the same time.
     if (!AddWorker()) all_busy_.WaitUntil(mutex_, now + options_.patience);
   }
 }

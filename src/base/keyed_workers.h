@@ -33,9 +33,10 @@ class KeyedWorkers {
  public:
   struct Options {
     std::string name;  // for logs and thread names; at most 15 bytes are kept for the latter
-    int workers = 4;   // at most: each is started when a key first waits for it, and stays
-    // For work that can hang (a mount, a device): where a key waits and no worker has taken one for
-    // `patience`, a spare worker is started, up to so many in all. They stay. 0: no spare ones.
+    int workers = 4;   // at most: a worker is started when a key first waits for it, and stays
+    // For work that can hang (a mount, a device): when a key waits and no worker has taken a key
+    // for `patience`, a spare worker is started, until there are `max_workers` in all. Spare
+    // workers stay. 0: there are none.
     int max_workers = 0;
     std::chrono::milliseconds patience{1000};
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
@@ -91,7 +92,7 @@ class KeyedWorkers {
   };
 
   bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // False: there is no thread to be had, which is logged.
+  // False if no thread can be started, which is logged.
   bool AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts a worker if a key waits, none is free, and there may be one more.
   void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -105,19 +106,19 @@ class KeyedWorkers {
   void Enqueue(const std::string& key, Entry& entry, Time due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
-  // When it is run again.
+  // Returns the time until the key is run again.
   std::chrono::milliseconds Failed(const std::string& key, Entry& entry, const Outcome& outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Succeeded(const std::string& key, Entry& entry, const Outcome& outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // After a run that failed as the key's `failures` ones before it.
+  // The delay after a failed run that follows `failures` failed ones of the same key.
   std::chrono::milliseconds RetryDelay(const Outcome& outcome, int failures) const;
 
   const Options options_;
   const Work work_;
   Mutex mutex_;
-  // Of the idle workers one keeps the time: it waits until the first key is due, the others until
-  // they are wanted.
+  // One of the idle workers keeps the time: it waits until the first key is due. The other idle
+  // workers wait until they are wanted.
   CondVar first_due_;
   CondVar idle_;
   CondVar settled_;   // nothing runs

@@ -1,7 +1,7 @@
 // The figures of a process for Prometheus: counters, gauges and histograms, and their text form.
 //
-// A figure comes into being when it is first written. Labels are few and bounded by the caller. A
-// wrapper, so that prometheus-cpp stays in one file. Thread-safe.
+// A figure exists from its first write on. Labels are few and bounded by the caller. This is a
+// wrapper, so that only one file includes prometheus-cpp. Thread-safe.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class Metrics {
   void Observe(const Description& histogram, const Labels& labels, double value);
   void Count(const Description& counter, const Labels& labels, double by = 1);
   void Set(const Description& gauge, const Labels& labels, double value);
-  // A gauge of what is no longer there.
+  // Removes the gauge of an object that is no longer there.
   void Remove(const Description& gauge, const Labels& labels);
 
   // In the text exposition format 0.0.4, which every Prometheus reads.

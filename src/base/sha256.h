@@ -1,4 +1,5 @@
-// SHA-256 of what comes in pieces; of what is there whole: ids.h. Not thread-safe.
+// SHA-256 of data that comes in pieces. For data that is there as a whole see Sha256Hex (ids.h).
+// Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ class Sha256 {
  public:
   Sha256();
   void Add(std::string_view data);
-  // Lower-case hex of the digest of all that was added; once, as the last call.
+  // Lower-case hex of the digest of everything that was added. Call it once, and last.
   std::string Hex();
 
  private:

@@ -1,4 +1,4 @@
-// Small things that are done to text, and to paths as text. Also for the static programs.
+// Small helpers for text, and for paths as text. Also for the static programs.
 #pragma once
 
 #include <string_view>

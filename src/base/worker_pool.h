@@ -1,5 +1,5 @@
-// A fixed number of threads behind a bounded queue: who must not block (an event loop, gRPC's
-// callback threads) hands its work over and returns. Threads are made as they are needed.
+// A fixed number of threads behind a bounded queue. A thread that must not block (an event loop,
+// gRPC's callback threads) hands its work over and returns. Threads are started as they are needed.
 //
 // Thread-safe. Tasks must not wait for other tasks of the same pool.
 #pragma once
@@ -24,12 +24,12 @@ class WorkerPool {
   };
 
   explicit WorkerPool(Options options);
-  // Runs what is queued to its end, so that whatever was taken is done.
+  // Runs all queued tasks to their end, so that every task that was accepted is done.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // False after Stop, and while `max_queued` tasks wait: `task` is then not taken.
+  // False after Stop, and while `max_queued` tasks wait: then `task` is not accepted.
   bool Post(std::function<void()> task);
   // Drops what is queued and waits for what runs. Idempotent.
   void Stop();

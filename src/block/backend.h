@@ -3,16 +3,16 @@
 // Images are known by their name, which Create is given and which becomes part of paths and export
 // names: lower-case letters, digits, '-' and '.', at most 253 bytes (a PersistentVolume's name).
 //
-// The second fence: a mapping holds a lock of the image for as long as the kernel has the device,
-// whatever becomes of the process that made it: exclusive for a writer, shared for readers. So
-// HasLock tells whether somebody may still write, where the back end can know that.
+// The second fence: a mapping holds a lock of the image as long as the kernel has the device, even
+// if the process that made the mapping ends. The lock is exclusive for a writer and shared for
+// readers. So HasLock tells whether somebody may still write, if the back end can know that.
 //
-// All calls are idempotent and have an end: whatever may hang runs in a child with a deadline.
-// Thread-safe; two calls for one image exclude each other.
+// All calls are idempotent and end: an operation that may hang runs in a child process with a
+// deadline. Thread-safe; two calls for one image exclude each other.
 //
-// Failures: UNIMPLEMENTED where a back end cannot do that at all, with what to do instead.
+// Failures: UNIMPLEMENTED: the back end cannot do that at all; the message says what to do instead.
 // UNAVAILABLE, DEADLINE_EXCEEDED: the outcome is unknown. DATA_LOSS: the image is not the recorded
-// one, and is not touched.
+// one; the call does not touch it.
 #pragma once
 
 #include <chrono>
@@ -54,7 +54,8 @@ struct Mapping {
   uint64_t device_number = 0;
   int64_t size_bytes = 0;
   bool read_only = false;
-  // What the back end needs to know it again after a restart; opaque, kept in the agent's record.
+  // What the back end needs to identify the mapping after a restart. It is opaque, and the agent
+  // keeps it in its record.
   base::Json state = base::Json::object();
 };
 
@@ -64,15 +65,16 @@ class Backend {
 
   // --- The images; where the images are reached (the operator) ---
 
-  // The image, made now or before, grown since or not. ALREADY_EXISTS: one that was made with
-  // another size or source.
+  // Makes the image, or gives the one that was made before, also if it has grown since.
+  // ALREADY_EXISTS: the image was made with another size or source.
   virtual base::StatusOr<ImageInfo> Create(const NewImage& wanted) = 0;
-  // OK also for one that does not exist. FAILED_PRECONDITION: it has a lock.
+  // OK also if the image does not exist. FAILED_PRECONDITION: somebody holds a lock of it.
   virtual base::Status Delete(const std::string& image) = 0;
-  // A consistent copy that never changes. FAILED_PRECONDITION: it is written to at present.
+  // Makes a consistent copy that never changes. FAILED_PRECONDITION: the image may be written to
+  // now.
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
-  // At least `size_bytes`; the device follows by Refresh on its node.
+  // Grows the image to at least `size_bytes`. Refresh on its node then grows the device.
   virtual base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) = 0;
   virtual base::StatusOr<std::vector<ImageInfo>> List() = 0;
 
@@ -80,60 +82,62 @@ class Backend {
 
   // Whether some node has the image mapped. UNIMPLEMENTED: this back end cannot know.
   virtual base::StatusOr<bool> HasLock(const std::string& image) = 0;
-  // Shuts a node out for good, so that nothing it sends later is written. UNIMPLEMENTED: it cannot.
+  // Shuts a node out for good, so that the back end writes nothing that the node sends later.
+  // UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const std::string& node) = 0;
 
   // --- A file system in the making ---
 
-  // Notes with the image, durably, which file system is being made in it, and was never mounted:
-  // whoever has the image next, on whatever node, may make it anew. Empty: none is any more.
-  // UNIMPLEMENTED: this back end keeps nothing with its images.
+  // Notes durably with the image that mkfs is making the file system `uuid` in it, and that it was
+  // never mounted. So the next user of the image, on any node, may run mkfs again. An empty `uuid`
+  // removes the note. UNIMPLEMENTED: this back end keeps nothing with its images.
   virtual base::Status NoteFormatting(const std::string& image, const std::string& uuid) = 0;
-  // Its UUID; empty: none. Counts only while the image is mapped for writing here: else another may
-  // be using it by now. UNIMPLEMENTED as above.
+  // The UUID that NoteFormatting noted; empty: none. It is valid only while the image is mapped for
+  // writing here, because else another node may use the file system by now. UNIMPLEMENTED as above.
   virtual base::StatusOr<std::string> Formatting(const std::string& image) = 0;
 
   // --- The devices of this node ---
 
-  // The device that shows the image, made if there is none. FAILED_PRECONDITION: its lock is
-  // another's. Never gives a device that shows anything else.
+  // Gives the device that shows the image, and makes one if there is none. FAILED_PRECONDITION:
+  // another holder has the image's lock. Never gives a device that shows anything else.
   virtual base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) = 0;
   // nullopt: it is not mapped here.
   virtual base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) = 0;
-  // All of this node.
+  // All mappings of this node.
   virtual base::StatusOr<std::vector<Mapping>> Mappings() = 0;
-  // Whether the device still carries the image's blocks. DATA_LOSS: it does not and will not; what
-  // has become of it and what to do, in words for people. Any other failure says nothing of that.
+  // Checks that the device still serves the image's blocks. DATA_LOSS: it does not and never will
+  // again; the message tells people what happened and what to do. Any other failure leaves the
+  // question open.
   virtual base::Status Check(const Mapping& mapping);
-  // Gives the device the image's size of now; the mapping with it.
+  // Gives the device the present size of the image, and returns the mapping with that size.
   virtual base::StatusOr<Mapping> Refresh(const Mapping& mapping) = 0;
   // OK if it is not mapped. FAILED_PRECONDITION: something has the device open.
   virtual base::Status Unmap(const Mapping& mapping) = 0;
-  // Whatever has it open, and though the back end does not answer: writes fail from then on.
-  // `patience` is how long it may take by itself; then its utility is sent SIGINT.
+  // Unmaps by force, even if something has the device open or the back end does not answer: writes
+  // fail from then on. `patience` is how long each step may take by itself.
   virtual base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) = 0;
 };
 
-// DATA_LOSS, of Check.
+// The DATA_LOSS that Check gives.
 base::Status NoLongerShown(const Mapping& mapping);
 
-// What all back ends are made with; borrowed.
+// What every back end needs. It borrows `exec` and `mounter`.
 struct BackendParts {
   platform::Exec& exec;
   platform::Mounter& mounter;
   // Where `berth io-proxy` of this node listens; empty: there is none.
   std::string proxy_socket;
-  // This node: devices that another node's agent made on the same kernel, as in a test, are not
-  // taken for its own.
+  // The name of this node. A back end uses it to ignore devices that the agent of another node made
+  // on the same kernel, as happens in tests.
   std::string node;
 };
 
-// Of a StorageCluster's spec.backend: an object of one member, which names the type.
+// Makes the back end that a StorageCluster's spec.backend describes: an object with one member,
+// whose name is the type.
 //   {"images": {"folder": "/srv/pool", "access": "Loop" | "Proxy"}}
 //   {"nbd": {"server": "10.0.0.5:10809" | "unix:/run/nbd.sock", "folder": "/srv/exports",
-//            "access": "Kernel" | "Proxy" | "Auto"}}   `folder` where the images are, for Create
-//            and
-//                                                      the like; empty: made at the server
+//            "access": "Kernel" | "Proxy" | "Auto"}}
+//       `folder` is where the images are, for Create and the like; empty: made at the server
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);

@@ -1,4 +1,4 @@
-// What is done to a volume's device besides mounting it.
+// Operations on a volume's device, except mounting it.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,19 @@
 
 namespace berth::block {
 
-// Lets writes to the device fail, or succeed again. The kernel keeps this with the device's number,
-// whatever image comes behind it next: it is to be taken back before the device is detached.
+// Makes writes to the device fail, or succeed again. Set it back before the device is detached,
+// because the kernel keeps this setting with the device number, also for the next image there.
 base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only);
 
 // Writes out what the device's own cache holds. `exclusive`: FAILED_PRECONDITION where something
 // has the device mounted.
 base::Status Flush(const platform::LoopDevice& device, bool exclusive);
 
-// Opens a device that still is the attachment `sequence` (DiskSequence in
-// platform/devices/loop_table.h), which it stays for as long as it is open: else its number may be
-// another image's by now. Gives a descriptor for reading, or a negative errno; -ENODEV: it is
-// another attachment, or none. For children: by system calls alone.
+// Opens a device if it still is the attachment `sequence` (DiskSequence in
+// platform/devices/loop_table.h). The check is needed because the device number may belong to
+// another image by now; while the device is open, it stays that attachment. Gives a descriptor for
+// reading, or a negative errno; -ENODEV: it is another attachment, or none. Makes system calls
+// only, so that a forked child may call it.
 int OpenAttachment(const char* device, uint64_t sequence);
 
 }  // namespace berth::block

@@ -1,8 +1,8 @@
-// A back end in memory, for tests of what stands above it: images that are mapped to devices which
-// it only names, by nodes that share a FakeImages.
+// A back end in memory, for tests of the code that uses a back end. Nodes that share a FakeImages
+// map images to devices that do not exist; the back end only makes up their names.
 //
-// It keeps the rules of backend.h: a mapping holds the image's lock until it is unmapped, shared
-// for readers; what is open is not unmapped, but by force. Thread-safe.
+// It keeps the rules of backend.h: a mapping holds the image's lock, shared for readers, until it
+// is unmapped. A device that is open can only be unmapped by force. Thread-safe.
 #pragma once
 
 #include <sys/sysmacros.h>
@@ -25,7 +25,7 @@ class FakeImages {
  public:
   struct Image {
     ImageInfo info;
-    // Nodes that have it mapped; true: as readers.
+    // The nodes that have it mapped; true: for reading only.
     std::map<std::string, bool> mapped_by;
     bool shared_writers = false;
     std::string formatting;
@@ -34,7 +34,7 @@ class FakeImages {
   base::Mutex mutex;
   std::map<std::string, Image> images ABSL_GUARDED_BY(mutex);
   std::map<std::string, std::set<std::string>> shut_out ABSL_GUARDED_BY(mutex);  // image → nodes
-  // Of a back end that cannot know.
+  // False: this is a back end that cannot know.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
 };
@@ -43,18 +43,18 @@ class FakeBackend : public Backend {
  public:
   FakeBackend(FakeImages& images, std::string node) : images_(images), node_(std::move(node)) {}
 
-  // Called with the name of each call and its image before it does anything; what it fails with is
-  // the call's failure.
+  // Called with the name of each call and its image before it does anything; if the hook fails, the
+  // call fails with the same status.
   void OnCall(std::function<base::Status(std::string_view call, const std::string& image)> hook) {
     base::MutexLock lock(images_.mutex);
     hook_ = std::move(hook);
   }
-  // The device is open: it is not unmapped.
+  // While `open` is true, the device counts as open and cannot be unmapped.
   void SetOpen(const std::string& image, bool open) {
     base::MutexLock lock(images_.mutex);
     open ? static_cast<void>(open_.insert(image)) : static_cast<void>(open_.erase(image));
   }
-  // The path of the device that images are mapped to; empty: a name.
+  // Sets the device that the image is mapped to, instead of a made-up name.
   void SetDevice(const std::string& image, const std::string& path, uint64_t number) {
     base::MutexLock lock(images_.mutex);
     devices_[image] = {path, number};

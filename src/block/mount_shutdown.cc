@@ -21,12 +21,12 @@ namespace {
 #ifndef FS_IOC_SHUTDOWN
 #define FS_IOC_SHUTDOWN _IOR('X', 125, __u32)
 #endif
-// Without writing the log out first, which could wait for ever.
+// Shuts down without writing the log first, because that write could wait for ever.
 constexpr uint32_t kAtOnce = 2;
 
-// By system calls alone: 0 or an errno. What is open stays mounted, and its device attached; but
-// since the look at the mounts the path may have become another file system's, and the device
-// another image's.
+// Makes system calls only; returns 0 or an errno. It checks the file system and the device again,
+// because both may have changed since the mount table was read. While they are open, they cannot
+// change.
 int ShutDown(int fd, const char* device, dev_t number, uint64_t sequence) {
   struct stat st;
   if (fstat(fd, &st) != 0) return errno;

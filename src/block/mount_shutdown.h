@@ -1,4 +1,4 @@
-// Ends the writing of file systems by force.
+// Shuts mounted file systems down by force, so that they write nothing more.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,11 @@
 
 namespace berth::block {
 
-// Shuts down whatever file system is mounted of `device` (its path and number) while that is the
-// attachment `sequence` (DiskSequence in platform/devices/loop_table.h), in whichever mount
-// namespace: it writes nothing any more. `mounted` tells whether there was one. Fails where the
-// file system cannot, as btrfs, or does not answer within `patience`, or is none of that
-// attachment's any more.
+// Shuts down the file system that is mounted from `device` (its path and number), as long as the
+// device still is the attachment `sequence` (DiskSequence in platform/devices/loop_table.h). The
+// file system then writes nothing more, in any mount namespace. `mounted` tells whether one was
+// mounted. Fails if the file system does not support it (btrfs does not), does not answer within
+// `patience`, or no longer is on that attachment.
 base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,
                             uint64_t sequence, std::chrono::milliseconds patience, bool& mounted);
 

@@ -15,9 +15,8 @@ inline bool ShowsFileSystemOf(const platform::MountEntry& mount,
   return platform::ShowsFileSystemOf(mount, device.path, device.device);
 }
 
-// The mount is a bind of the node of `device` itself, as a published raw block volume is: its root
-// is
-// "/loop3" within the file system of /dev.
+// The mount is a bind of the node of `device` itself, as a published raw block volume is. Its root
+// within the file system of /dev is then the name of the node, for example "/loop3".
 inline bool ShowsNodeOf(const platform::MountEntry& mount, const platform::LoopDevice& device) {
   const std::string_view path = device.path;
   return (mount.fs_type == "devtmpfs" || mount.fs_type == "tmpfs") &&

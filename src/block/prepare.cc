@@ -29,7 +29,7 @@ base::Status Foreign(const Record& record, const LoopDevice& device,
       device.path, found->type, found->uuid);
 }
 
-// Probes until the recorded file system is there, and no other.
+// Fails unless the probe finds exactly the recorded file system.
 base::Status CheckIsRecorded(const Record& record, const LoopDevice& device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
   if (found.has_value() && found->type == record.fs_type && found->uuid == record.fs_uuid) {
@@ -42,7 +42,7 @@ base::StatusOr<LoopDevice> Format(Pool& pool, platform::Exec& exec, Record& reco
                                   LoopDevice device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
   if (record.content == Content::kFormatting) {
-    // What a broken-off mkfs leaves bears the recorded UUID, or is nothing yet.
+    // An interrupted mkfs leaves either the recorded UUID or nothing that a probe finds.
     if (found.has_value() && found->uuid != record.fs_uuid) return Foreign(record, device, found);
     ASSIGN_OR_RETURN(device, pool.MapEmptied(record.id));
   } else {

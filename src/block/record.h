@@ -1,4 +1,4 @@
-// What a pool knows of a volume or snapshot, and its durable form.
+// What a pool records about a volume or snapshot, and the format of that record on disk.
 //
 //                     image made, synced               removal asked for
 //   (none) ─▶ creating ───────────────────▶ ready ───────────────────────▶ deleting ─▶ (none)
@@ -11,9 +11,9 @@
 //
 //   kRaw         a raw block volume: never probed, never formatted
 //   kBlank       never written: may be formatted if a probe, too, finds nothing at all
-//   kFormatting  a format of a blank image was begun and never mounted: emptied and begun anew
+//   kFormatting  a format was begun and never mounted: the image is emptied and formatted
 //   kCopied      a copy of another image: its file system gets `fs_uuid` before its first mount
-//   kFormatted   holds the file system `fs_uuid`: never formatted again, whatever a probe says
+//   kFormatted   holds the file system `fs_uuid`: never formatted again, even after an empty probe
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,8 @@ std::string_view Name(State state);
 std::string_view Name(Content content);
 std::string_view Name(AccessType access);
 
-// Which file an image is, so that another file under its name is not taken for it (a restored
-// backup, a pool folder over which something else was mounted). The device number is only good
-// within one boot.
+// Identifies the file of an image, because another file may come to have its name (from a restored
+// backup, or from a mount over the pool folder). The device number is valid within one boot only.
 struct ImageIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -62,18 +61,19 @@ struct Record {
   AccessType access = AccessType::kMount;
   std::string fs_type;  // "ext4", "xfs", ...; empty for raw block
   Content content = Content::kBlank;
-  std::string fs_uuid;            // the UUID that the file system has or is to be given
+  std::string fs_uuid;            // the UUID that the file system has or will get
   bool grow_file_system = false;  // the image grew and the file system in it has not followed yet
-  uint32_t sector_size = 0;       // of its device, once it had one: a file system depends on it
-  int64_t growing_from = 0;       // while the image is made longer: what it was; else 0
+  uint32_t sector_size = 0;       // of its file system's first device; 0: none yet
+  int64_t growing_from = 0;       // the old size while the image grows; else 0
   Source source;                  // id empty: none; of a snapshot, the volume that it shows
   ImageIdentity image;
-  // Of an inline volume, which ends with its pod: where the pod has it. Empty for others.
+  // For an inline volume, which ends with its pod: the path where the pod has it. Empty for other
+  // volumes.
   std::string inline_target;
 };
 
-// True for the text of a UUID as this pool makes them: what an outside volume id must look like
-// before it becomes part of a path.
+// True if `text` has the form of the UUIDs that this pool makes. A volume id that comes from
+// outside must pass this check before it becomes part of a path.
 bool IsId(std::string_view text);
 
 std::string Encode(const Record& record);

@@ -29,7 +29,7 @@ base::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t minimum) {
   }
   const int64_t rounded = (size + kSizeStep - 1) / kSizeStep * kSizeStep;
   if (range.limit == 0 || rounded <= range.limit) return rounded;
-  // Where nothing was required, rounding down keeps within the limit.
+  // If rounding up exceeds the limit, rounding down is tried.
   const int64_t below = range.limit / kSizeStep * kSizeStep;
   if (below >= minimum && below >= range.required) return below;
   return base::Error(base::StatusCode::kOutOfRange,

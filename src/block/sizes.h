@@ -15,14 +15,14 @@ struct SizeRange {
 };
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kDefaultSize = 1024 * kMiB;  // where nothing is asked for
+constexpr int64_t kDefaultSize = 1024 * kMiB;  // if the request gives no size
 constexpr int64_t kSizeStep = 4096;            // images are whole blocks of the largest sector size
 
-// The least size that a file system's mkfs takes ("" for raw block).
+// The smallest size that the mkfs of a file system accepts; `fs_type` is "" for raw block.
 int64_t MinimumSize(std::string_view fs_type);
 
-// The size for `range`, at least `minimum` and a multiple of kSizeStep. OUT_OF_RANGE if there is
-// none; INVALID_ARGUMENT for a range that is none.
+// The size for `range`, at least `minimum` and a multiple of kSizeStep. OUT_OF_RANGE: no size fits.
+// INVALID_ARGUMENT: `range` is not a valid range.
 base::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t minimum);
 
 // True if a volume of `size` satisfies `range`.

@@ -11,7 +11,7 @@ namespace berth::block {
 struct Space {
   int64_t total = 0;
   int64_t free = 0;
-  // Kept back for records, and for writes to the images that are there already.
+  // Bytes that new images may not take, because records and writes to existing images need them.
   int64_t reserve() const;
 };
 

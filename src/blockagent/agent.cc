@@ -27,12 +27,12 @@ using Deadline = Attachments::Deadline;
 using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr size_t kLargestDriver = 8 * 1024 * 1024;
-// For what this agent does by itself to wait for a volume that a request works on.
+// How long work that the agent starts by itself waits for a volume that a request works on.
 constexpr std::chrono::seconds kOwnPatience{30};
-// Pods that were given a volume and have not got it yet.
+// The delay before the agent works again on a volume for which Reconcile left something open.
 constexpr std::chrono::seconds kSoon{10};
 
-// The driver with its trailer (base/ipc/block_call.h).
+// Gives the driver's executable with its trailer (base/ipc/block_call.h).
 StatusOr<std::string> DriverWithTrailer(const std::string& executable, const std::string& socket) {
   namespace call = base::ipc::block;
   ASSIGN_OR_RETURN(std::string content, platform::ReadFile(executable, kLargestDriver));

@@ -1,14 +1,13 @@
 // `berth block-agent`: attaches the volumes of storage clusters on its node, behind a thin
 // Flexvolume driver.
 //
-//   start   records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new file,
-//           which the kubelet finds and asks for its init ─▶ mounts are served
+//   start           records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new
+//                   file, which the kubelet finds and asks for its init ─▶ mounts are served
 //   while it runs   each volume on record is compared with fence, pods and image: at start, when
-//   its
-//           VolumeFence or PersistentVolume changes, after a failure, and every minute
+//                   its VolumeFence or PersistentVolume changes, after a failure, and every minute
 //
-// Its death takes nothing along: mounts and devices are the kernel's, and the next one goes on by
-// the records.
+// If the agent dies, mounts and devices stay, because the kernel holds them. The next agent goes on
+// from the records.
 #pragma once
 
 #include <memory>
@@ -31,26 +30,29 @@ struct AgentOptions {
   std::string kubelet_folder = "/var/lib/kubelet";
   std::string socket;
   std::vector<std::string> drivers;  // "vendor/driver"
-  // Where the kubelet looks for drivers; empty: found (volume/flex/plugin_folder.h).
+  // The folder where the kubelet looks for drivers; empty: the agent finds it
+  // (volume/flex/plugin_folder.h).
   std::string plugin_folder;
   std::string driver_executable;  // berth-flex
-  // Where the node's file system begins, for the plugin folder alone: "" but in a container.
+  // The path of the node's root file system; only the plugin folder needs it. It is "" unless the
+  // agent runs in a container.
   std::string host_root;
   std::string proxy_socket;  // of `berth io-proxy`; empty: there is none
   std::chrono::milliseconds resync = std::chrono::minutes(1);
-  // How long the Lease of a Node that is gone has to stay as it is until that node counts as
-  // silent; longer where the Lease says so.
+  // After a Node is gone, its Lease must stay unchanged this long before the node counts as silent;
+  // longer if the Lease says so.
   std::chrono::milliseconds node_silence = kLeaseTime;
 };
 
 class Agent {
  public:
-  // Borrows all; `make_backend` null: block::OpenBackend.
+  // Borrows the objects that it takes by reference. If `make_backend` is null, block::OpenBackend
+  // is used.
   static base::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options, kube::Client& client,
                                                       base::EventSink& events,
                                                       const base::Clock& clock,
                                                       MakeBackend make_backend);
-  // Waits for what runs; mounts stay.
+  // Waits for running calls. Mounts stay.
   virtual ~Agent() = default;
 
   // UNAVAILABLE: the driver's handshake has not been made.

@@ -19,7 +19,7 @@ using base::StatusOr;
 }  // namespace
 
 bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping) {
-  // btrfs has a device number of its own in the mount table.
+  // In the mount table btrfs has its own device number, so the source is compared.
   if (mount.fs_type == "btrfs") return mount.source == mapping.device;
   return makedev(mount.major, mount.minor) == mapping.device_number;
 }
@@ -30,7 +30,8 @@ StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions optio
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
   for (Record record : records->All()) {
     if (record.boot_id == boot_id) continue;
-    // Devices and mounts went with the machine; the fence stands until pods are looked at.
+    // The reboot removed devices and mounts. The fence still names this node until Reconcile has
+    // looked at the pods.
     LOG_INFO("volume {} was attached before the machine was started anew", Quote(record.volume));
     record.boot_id = boot_id;
     record.mapping.reset();
@@ -60,7 +61,8 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
   }
   ASSIGN_OR_RETURN(auto made, parts_.make_backend(settings));
   MutexLock lock(mutex_);
-  // Another may have made it meanwhile: all use the same one, which keeps calls apart.
+  // Another thread may have made it meanwhile. All threads must use the same object, because it
+  // keeps calls for one image apart.
   return backends_.try_emplace(key, std::move(made)).first->second;
 }
 

@@ -1,23 +1,23 @@
-// The volumes that this node has attached: fence, device, file system, mounts, and back again.
+// Attaches volumes to this node and detaches them: fence, device, file system and mounts.
 //
 //   Mount    may it? ─▶ record ─▶ fence ─▶ may it still? ─▶ map ─▶ format if blank, check ─▶ mount
 //            ─▶ grow ─▶ answer
 //   Unmount  record ─▶ unmount ─▶ with the last pod: unmap ─▶ fence ─▶ no record
 //
-// One at a time for each volume; each step is recorded before it is taken (records.h), so that
-// after a restart either call, or the agent by itself, goes on from there:
+// Only one call works on a volume at a time. Each step is recorded before it is taken (records.h),
+// so that after a restart either call, or the agent by itself, goes on from there:
 //
 //   Reconcile   a pod is gone         ─▶ taken off as by Unmount
 //               the fence names it no more ─▶ taken off at once, by force, and told
 //               the image grew        ─▶ device and file system with it
 //               the device is dead    ─▶ told: to the pods, and in the fence's status
 //
-// A pod's mount of a volume for one pod is that of the device; of one that pods share it is bound
-// from a mount of the device that all of them have:
+// If only one pod may use a volume, the device is mounted at the pod's folder. If pods may share
+// it, each pod gets a bind mount of one common mount of the device:
 //
 //   KUBELET/plugins/berth.dev/block/mounts/NAME
 //
-// Thread-safe. What the parts name is borrowed.
+// Thread-safe. The objects in AttachmentParts are borrowed.
 #pragma once
 
 #include <chrono>
@@ -72,49 +72,52 @@ class Attachments {
   // How a volume is taken off.
   struct Force {
     bool on = false;
-    // Of ForceUnmap, before its utility is sent SIGINT.
+    // The patience of Backend::ForceUnmap.
     std::chrono::milliseconds patience{30000};
   };
 
   static base::StatusOr<std::unique_ptr<Attachments>> Open(AttachmentOptions options,
                                                            AttachmentParts parts);
 
-  // Gives the pod its volume at call.mount_dir; OK if it has it. FAILED_PRECONDITION: it is fenced,
-  // or something else is on the device or in the way. Whatever fails may be called again.
+  // Gives the pod its volume at call.mount_dir; OK if the pod has it already. FAILED_PRECONDITION:
+  // the fence keeps the pod out, or something else is on the device or at the folder. The caller
+  // may repeat a call that failed.
   base::Status Mount(const MountCall& call, Deadline deadline);
 
-  // Takes what is mounted at a folder off; OK where nothing is. FAILED_PRECONDITION: it is busy, or
-  // something else is mounted there.
+  // Unmounts the volume at a folder; OK if nothing is mounted there. FAILED_PRECONDITION: it is
+  // busy, or something else is mounted there.
   base::Status Unmount(const std::string& mount_dir, Deadline deadline);
 
-  // Takes one use of a volume off this node, and with the last one the device. OK where this node
-  // has nothing of it, which says nothing of its fence. By force: mounts go lazily, and the device
-  // whatever has it open.
+  // Takes one use of a volume off this node, and with the last use the device. OK if this node has
+  // nothing of the volume; the fence may still name the node then. By force: mounts are detached
+  // lazily, and the device is unmapped even if something has it open.
   base::Status TakeOff(const std::string& volume, const api::FenceEntry& use, const Force& force,
                        Deadline deadline);
 
-  // Takes an entry of a NodeCleanup off this node, on record or not, and out of the fence.
-  // FAILED_PRECONDITION: what is mounted there cannot be told to be the volume.
+  // Takes an entry of a NodeCleanup off this node, whether or not there is a record of it, and
+  // removes it from the fence. FAILED_PRECONDITION: nothing shows that the mount there is the
+  // volume's.
   base::Status Clear(const api::CleanupEntry& entry, const Force& force, Deadline deadline);
 
-  // Takes the volume off this node whole, whoever uses it.
+  // Takes all uses of the volume off this node.
   base::Status TakeAllOff(const std::string& volume, const Force& force, Deadline deadline);
 
   // Whether the fence names that use.
   base::StatusOr<bool> IsFenced(const std::string& volume, const api::FenceEntry& use);
 
-  // Compares the volume's record with fence, pods and image, and does what follows from that.
-  // Gives whether something is left that time alone changes: it is to be called again soon.
+  // Compares the volume's record with fence, pods and image, and does what follows from that. Gives
+  // true if the caller should call it again soon, because something is left that only time changes.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
-  // Of which there are records.
+  // The volumes of which there are records.
   std::vector<std::string> Volumes() const;
-  // Those of a StorageCluster that this node has on record, or that a fence says it has.
+  // The volumes of a StorageCluster that this node has on record, or for which a fence names this
+  // node.
   base::StatusOr<std::set<std::string>> VolumesOf(const std::string& cluster);
   std::optional<Record> Find(const std::string& volume) const { return records_->Get(volume); }
 
  private:
-  // What the API says of a mount.
+  // What the API objects say about the volume that a call mounts.
   struct Subject {
     api::PersistentVolume volume;
     api::Pod pod;
@@ -136,8 +139,8 @@ class Attachments {
   base::StatusOr<BackendPtr> OpenBackend(const base::Json& settings);
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
-  // Before a use comes in: takes off what others have of the volume here that the fence does not
-  // name, or whose pods are gone.
+  // Before a new use begins, takes off the other uses of the volume on this node that the fence
+  // does not name, or whose pods are gone.
   base::Status TakeOffLeftovers(const std::string& volume, const api::FenceEntry& coming);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
                                                 bool likely_first, block::Backend& backend,
@@ -150,25 +153,25 @@ class Attachments {
                            block::Backend& backend);
   base::Status MountDevice(const Subject& subject, Record& record, const std::string& target,
                            bool read_only, block::Backend& backend);
-  // Readies the file system on the device for its mount, and makes it where there is none.
+  // Makes the file system on the device ready for its mount, and runs mkfs if there is none.
   base::Status ReadyDevice(const Subject& subject, Record& record, block::Backend& backend);
   base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry,
                         block::Backend& backend);
   void Grow(Record& record, block::Backend& backend);
-  // Tells why the volume's device carries nothing any more.
+  // Reports in events and in the fence's status why the volume's device no longer works.
   void TellQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
-  // Of a use that the fence does not name: another may have the volume by now.
+  // Takes off a use that the fence does not name, by force if needed, because another node may have
+  // the volume by now.
   base::Status TakeOffLost(const Record& record, const Use& use);
-  // Unmounts all that shows the record's device at `target`.
+  // Unmounts every mount of the record's device at `target`.
   base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
-  // Of the pod, and with the last one what pods share.
+  // Unmounts the pod's mount, and with the last pod also the mount that pods share.
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
   void ShutOff(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
-  // Makes a record of what is mounted at a folder of which there is none; nullopt: there is nothing
-  // of ours.
+  // Makes a record of a mount that has no record yet. nullopt: nothing there is this agent's.
   base::StatusOr<std::optional<Record>> Adopt(const std::string& mount_dir,
                                               const platform::MountEntry* mounted);
   base::StatusOr<std::optional<Record>> AdoptVolume(const std::string& volume,
@@ -177,12 +180,13 @@ class Attachments {
                                                     const platform::MountEntry* mounted);
   base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
   base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
-  // The settings of a cluster's back end; null where it has none, or is gone.
+  // Gives the settings of a cluster's back end. Null: the cluster has none, or does not exist.
   base::StatusOr<base::Json> BackendOf(const std::string& cluster_name);
-  // Makes a record of an image that is mapped here and of no record; nullopt: it is not.
+  // Makes a record of an image that is mapped here but has no record yet. nullopt: it is not mapped
+  // here.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
-  // Tells that what a pod uses here is taken from it.
+  // Reports that a pod loses the volume that it uses here.
   void TellLost(const Record& record, const api::FenceEntry& use);
 
   void TellDevice(const Record& record, std::string_view state, const std::string& message,
@@ -196,7 +200,7 @@ class Attachments {
   Consumers consumers_;
   Fences fences_;
   base::KeyLocks locks_{"volume"};
-  base::KeyLocks image_locks_{"image"};  // taken after a volume's
+  base::KeyLocks image_locks_{"image"};  // by image; taken after the volume's lock
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
 };

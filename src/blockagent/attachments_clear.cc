@@ -1,4 +1,4 @@
-// Taking off what others want off, whether it is on record or not.
+// Takes off what others want taken off, whether or not there is a record of it.
 
 #include "base/log.h"
 #include "blockagent/attachments.h"
@@ -38,7 +38,7 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(use.mount_dir));
   if (record.has_value()) {
-    // Other pods use it here. One that is mounted for this pod, too, is unmounted alone.
+    // Other pods use the volume here. Only this pod's mount is unmounted.
     if (mounted != nullptr) RETURN_IF_ERROR(UnmountAt(*record, use.mount_dir, force.on));
     return fences_.Release(entry.volume, use);
   }
@@ -55,7 +55,7 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
                  "mounted; look at it and unmount it",
                  Quote(use.mount_dir), Quote(mounted->source));
   }
-  // Nothing of it is on this node.
+  // This node has nothing of the volume.
   return fences_.Release(entry.volume, use);
 }
 
@@ -67,7 +67,8 @@ StatusOr<base::Json> Attachments::BackendOf(const std::string& cluster_name) {
   return settings == nullptr ? base::Json() : *settings;
 }
 
-// The PersistentVolume may be gone, and the image still be mapped.
+// Uses the entry's image name, because the PersistentVolume may be gone while the image is still
+// mapped.
 StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
   if (entry.image.empty()) return std::nullopt;
   ASSIGN_OR_RETURN(base::Json settings, BackendOf(entry.cluster_name));
@@ -109,7 +110,7 @@ Status Attachments::TakeAllOff(const std::string& volume, const Force& force, De
 }
 
 Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& force) {
-  // Each step leaves one use less.
+  // Each round removes one use.
   while (auto record = records_->Get(volume)) {
     if (record->uses.empty()) {
       RETURN_IF_ERROR(UnmapLocked(*record, force));
@@ -119,7 +120,7 @@ Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& for
     const FenceEntry use = record->uses.front().entry;
     RETURN_IF_ERROR(TakeOffLocked(*std::move(record), use, force));
   }
-  // What the fence says of this node beyond the record.
+  // The fence may name uses of this node that have no record.
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
   for (const FenceEntry& entry : entries) {
     if (entry.node != options_.node) continue;

@@ -1,4 +1,4 @@
-// Attaching, as part of Mount.
+// Attaches volumes: the steps of Attachments::Mount.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ using platform::MountEntry;
 
 constexpr std::chrono::seconds kLookTime{10};
 
-// Whether one of the pod's volumes is that claim.
+// Whether one of the pod's volumes is the claim of `volume`.
 bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
   if (pod.ns() != volume.claim_namespace()) return false;
   const std::string claim = volume.claim_name();
@@ -42,25 +42,26 @@ bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
   return false;
 }
 
-// Whether nobody has the device, and nothing is mounted at the target: then the mount table, which
-// is long where much is mounted, has nothing of either.
+// Whether nobody has the device open and nothing is mounted at the target. Then the caller need not
+// read the mount table, which may be long.
 StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
   return platform::AskChild<bool>(
       fmt::format("look at device {}", Quote(device)), kLookTime, [device, target](bool& free) {
         struct statx found = {};
         constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
-        // What cannot be told here, the table tells.
+        // If this check cannot tell, the caller reads the mount table.
         if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) return 0;
-        // A mount claims the device, in whichever mount namespace it is.
+        // The exclusive open fails if the device is mounted in any mount namespace.
         const int fd = open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
-        // Older kernels do not tell of mounts.
+        // Older kernels do not report whether a path is the root of a mount.
         free = fd >= 0 && (found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 &&
                (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
         return 0;
       });
 }
 
-// An API object that is not there is no reason to try again at once.
+// Turns NOT_FOUND into FAILED_PRECONDITION, because a retry at once does not help if an API object
+// is missing.
 template <typename T>
 StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
   if (found.status().code() == StatusCode::kNotFound) {
@@ -70,7 +71,7 @@ StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
   return found;
 }
 
-// One of which volumes may be mounted.
+// Finds a StorageCluster whose volumes may be mounted.
 StatusOr<api::StorageCluster> FindCluster(kube::Client& client, const std::string& name) {
   ASSIGN_OR_RETURN(api::StorageCluster cluster,
                    Need(kube::Get<api::StorageCluster>(client, "", name),
@@ -115,8 +116,8 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
     return Error(StatusCode::kFailedPrecondition, "pod {} has uid {} by now, and not {}",
                  Quote(subject.pod.key()), subject.pod.uid(), call.pod_uid);
   }
-  // A volume inline in the pod may bear a PersistentVolume's name, and would give the pod what is
-  // another's.
+  // This check is needed because an inline volume of the pod may have a PersistentVolume's name,
+  // and the pod would then get a volume that is not its own.
   if (!UsesClaim(subject.pod, pv)) {
     return Error(StatusCode::kPermissionDenied,
                  "pod {} does not use the claim {} of PersistentVolume {}",
@@ -127,7 +128,8 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   subject.backend = *cluster.backend();
   subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});
   subject.sharing = SharingOf(pv.access_modes(), subject.fs_type);
-  // Of a volume with many writers the device is a writer's, whoever comes first.
+  // If a volume may have many writers, its device is mapped for writing even if a reader comes
+  // first.
   subject.map_read_only = subject.read_only && subject.sharing != Sharing::kOneNode &&
                           subject.sharing != Sharing::kAllNodes;
   return subject;
@@ -136,7 +138,8 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
 Status Attachments::Mount(const MountCall& call, Deadline deadline) {
   ASSIGN_OR_RETURN(const Subject subject, FindSubject(call));
   ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(call.volume, deadline));
-  // Two volumes may name one image: one of them is on record before the other looks.
+  // Two volumes may name one image. The lock makes sure that one of them is on record before the
+  // other call looks.
   ASSIGN_OR_RETURN(const auto image_hold, image_locks_.WaitExclusive(subject.image, deadline));
   return base::Annotate(MountLocked(call, subject),
                         fmt::format("mount volume {}", Quote(call.volume)));
@@ -163,7 +166,8 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   record.cluster = subject.cluster;
   record.image = subject.image;
   if (!record.formatting_uuid.empty()) {
-    // Another may have had it since: what bears that UUID is then in use.
+    // If this node left the fence since, another node may use the file system with that UUID by
+    // now.
     ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(call.volume));
     const auto is_on_record = [&](const FenceEntry& one) { return record.Find(one) != nullptr; };
     if (std::ranges::none_of(entries, is_on_record)) record.formatting_uuid.clear();
@@ -176,7 +180,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     ASSIGN_OR_RETURN(const bool held, fences_.Holds(call.volume, entry));
     if (mounted && held) return base::OkStatus();
   }
-  // The device would be one, and its file system mounted twice.
+  // Both volumes would get the same device, and its file system would be mounted twice.
   if (const std::string other = records_->OtherOf(record); !other.empty()) {
     return Error(StatusCode::kFailedPrecondition,
                  "image {} of StorageCluster {} is in use on this node as volume {}: delete one of "
@@ -198,14 +202,15 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     return base::OkStatus();
   });
   if (fence.status().code() == StatusCode::kFailedPrecondition && recorded) {
-    // Another was faster: it was kept out for certain. What was here before this call is still.
+    // Another request was faster, so this one certainly is not in the fence. The earlier record is
+    // restored.
     const Status undone =
         before.has_value() ? records_->Put(*before) : records_->Remove(call.volume);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   }
   RETURN_IF_ERROR(fence);
-  // Whoever forces off what a cluster that is deleted has here may have looked before the record
-  // was written.
+  // The cluster is read again, because the cleanup of a cluster that is being deleted may have
+  // looked before the record was written.
   if (const auto cluster = FindCluster(parts_.client, subject.cluster); !cluster.ok()) {
     if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
     const Status undone = TakeOffLocked(record, entry, {});
@@ -228,13 +233,13 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
   for (const Use& use : record->uses) {
     if (!is_another(use)) continue;
-    // Each that goes leaves the record without it.
+    // The record is read again each time, because each use that is taken off changes it.
     if (!Names(entries, use.entry)) {
       RETURN_IF_ERROR(TakeOffLost(*records_->Get(volume), use));
       continue;
     }
     const auto gone = IsPodGone(parts_.client, use.entry);
-    // It is this node's to confirm that a pod that is gone has the volume no more.
+    // This node must confirm that a pod that is gone no longer has the volume.
     if (gone.ok() && *gone) {
       RETURN_IF_ERROR(TakeOffLocked(*records_->Get(volume), use.entry, {}));
     }
@@ -263,7 +268,7 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
         volume, old, controller.has_value() ? controller->uid : "",
         [&](const std::string& node) { return AskBackend(backend, subject.image, node); });
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
-    // This is the old node's agent, and its own word counts.
+    // The old node is this node, so this agent can confirm the detachment itself.
     auto record = records_->Get(volume);
     const auto table = parts_.mounter.List();
     facts.detach_confirmed = table.ok() && (!record.has_value() || record->Find(old) == nullptr) &&
@@ -291,7 +296,7 @@ StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {
 
 Status Attachments::MapAndMount(const Subject& subject, Record& record, const FenceEntry& entry,
                                 block::Backend& backend) {
-  // A device that an earlier reader left is no writer's.
+  // A device that was mapped for an earlier reader cannot serve a writer.
   if (record.mapping.has_value() && record.mapping->read_only != subject.map_read_only &&
       record.uses.size() == 1) {
     RETURN_IF_ERROR(UnmapLocked(record, {}));
@@ -304,7 +309,7 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
                                            Quote(record.cluster)));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
-  // One that was there before may be smaller than its image by now.
+  // A device that was mapped before may be smaller than its image by now.
   if (record.mapping.has_value()) mapped = backend.Refresh(*mapped);
   RETURN_IF_ERROR(mapped);
   record.mapping = *std::move(mapped);
@@ -375,7 +380,8 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
 
 Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::Backend& backend) {
   const block::Mapping& mapping = *record.mapping;
-  // What another node left counts, too, and this one's record only where the back end cannot tell.
+  // The back end's note comes first, because another node may have written it. This node's record
+  // counts only if the back end keeps no notes.
   const auto asked = backend.Formatting(record.image);
   const bool keeps_notes = asked.status().code() != StatusCode::kUnimplemented;
   if (keeps_notes) RETURN_IF_ERROR(asked);
@@ -398,14 +404,14 @@ Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::B
                                    return note(uuid);
                                  }}));
   if (mapping.read_only) return base::OkStatus();
-  // Before it is mounted, where every kernel and process may.
+  // The file system is grown before it is mounted, because every kernel allows that.
   RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
                               /*mount_point=*/""));
-  // It is about to be used.
+  // The note is removed, because the file system is about to be used.
   return noted.empty() ? base::OkStatus() : note("");
 }
 
-// What fails is tried again: the volume is mounted, if smaller than it could be.
+// A failure is only logged and tried again later, because the volume is usable at its old size.
 void Attachments::Grow(Record& record, block::Backend& backend) {
   if (!record.mapping.has_value() || record.mapping->read_only) return;
   const auto grown = [&]() -> Status {

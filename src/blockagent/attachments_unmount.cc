@@ -1,4 +1,4 @@
-// Detaching, and what a restart or another's word makes of a record.
+// Detaches volumes, and compares records with the fence, the pods and the image (Reconcile).
 
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ using base::StatusCode;
 using base::StatusOr;
 using platform::MountEntry;
 
-// More mounts than this on one path come from nothing that this agent does.
+// This agent never makes more mounts than this at one path.
 constexpr int kMostStacked = 16;
 
 base::ObjectReference ReferenceTo(const Record& record) {
@@ -67,7 +67,7 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
 Status Attachments::UnmapLocked(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   if (!record.mapping.has_value()) {
-    // It may have been mapped before a crash, and not recorded.
+    // The image may have been mapped just before a crash, without a record of the mapping.
     ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
     if (!record.mapping.has_value()) return base::OkStatus();
   }
@@ -80,8 +80,9 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
   return base::OkStatus();
 }
 
-// By force the device goes before its mounts: what is written fails from then on, so that
-// unmounting waits for no back end. What fails here is tried again once the mounts are gone.
+// With force, the device is shut off before its mounts are removed: writes fail from then on, so
+// unmounting does not wait for the back end. If this fails, it is tried again once the mounts are
+// gone.
 void Attachments::ShutOff(const Record& record, const Force& force) {
   const auto shut_off = [&]() -> Status {
     if (!record.mapping.has_value()) return base::OkStatus();
@@ -111,7 +112,7 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   if (force.on) ShutOff(record, force);
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
   RETURN_IF_ERROR(UnmapLocked(record, force));
-  // The device is gone: the fence may say so.
+  // The fence may be released now, because the device is gone.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
   RETURN_IF_ERROR(records_->Remove(record.volume));
   LOG_INFO("volume {} is detached", Quote(record.volume));
@@ -161,7 +162,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-  if (!records_->OtherOf(record).empty()) return std::nullopt;  // the mapping is that volume's
+  if (!records_->OtherOf(record).empty()) return std::nullopt;  // it is that volume's
   if (mounted != nullptr && (!record.mapping.has_value() || !Shows(*mounted, *record.mapping))) {
     return std::nullopt;
   }
@@ -188,7 +189,7 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
     if (record.has_value()) return record;
   }
   if (mounted == nullptr) return std::nullopt;
-  // By the device: whose fence names this folder.
+  // Finds the volume by the fence that names this folder.
   ASSIGN_OR_RETURN(const auto fences, parts_.client.List(api::kinds::kVolumeFence, "", {}));
   for (const base::Json& item : fences.items) {
     const api::VolumeFence fence(item);
@@ -206,7 +207,7 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   ASSIGN_OR_RETURN(auto table, parts_.mounter.List());
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(mount_dir));
   if (volume.empty() && mounted != nullptr) {
-    // A further mount of a device that is recorded.
+    // This may be another mount of a device that is on record.
     for (const Record& record : records_->All()) {
       if (record.mapping.has_value() && Shows(*mounted, *record.mapping)) volume = record.volume;
     }
@@ -215,7 +216,8 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
     volume = folder->volume;
   }
   ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
-  // Whoever had the volume until now may have unmounted it: the call that is repeated here.
+  // The table is read again, because the call that held the lock may have unmounted the volume:
+  // this call may be a retry of it.
   ASSIGN_OR_RETURN(table, parts_.mounter.List());
   mounted = platform::FindMount(table, MountPointOf(mount_dir));
   const std::string context = fmt::format("unmount {}", Quote(mount_dir));
@@ -256,7 +258,7 @@ Status Attachments::TakeOffLost(const Record& record, const Use& use) {
     return TakeOffLocked(record, use.entry, {.on = true});
   }
   const Status done = TakeOffLocked(record, use.entry, {});
-  // Nobody but this node's own leftovers can be in the way.
+  // Force is safe, because only leftovers of this node can block the unmount.
   return done.ok() ? done : TakeOffLocked(record, use.entry, {.on = true});
 }
 
@@ -312,7 +314,7 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (!record.has_value()) return false;
   bool again = false;
   if (record->uses.empty()) {
-    // A pod was kept out while the last one's device was still there.
+    // A new pod was kept out while the device of the last pod was still there.
     RETURN_IF_ERROR(UnmapLocked(*record, {}));
     RETURN_IF_ERROR(records_->Remove(volume));
     return false;

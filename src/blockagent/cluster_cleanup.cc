@@ -12,9 +12,9 @@ using base::Status;
 using base::StatusCode;
 using Outcome = base::KeyedWorkers::Outcome;
 
-// For a request that has the volume to come to its end.
+// How long the cleanup waits for a request that works on the volume.
 constexpr std::chrono::minutes kOthersTime{2};
-// Volumes are taken off side by side, and what hangs is a volume's own.
+// Volumes are taken off in parallel, so that one that hangs does not delay the others.
 constexpr int kAtOnce = 16, kMostAtOnce = 64;
 
 }  // namespace
@@ -105,7 +105,7 @@ Status ClusterCleanup::Tell(const api::StorageCluster& cluster, bool clean) {
   const Json own = {{"state", clean ? "Clean" : "Cleaning"}, {"volumes", std::move(volumes)}};
   const Json* before = base::json::Find(cluster.json(), {"status", "nodes", node_});
   if (before != nullptr && *before == own) return base::OkStatus();
-  // Only this node's member is touched.
+  // The patch changes only this node's member.
   const Status told =
       kube::MergePatch(client_, cluster, {{"status", {{"nodes", {{node_, own}}}}}}, "status")
           .status();

@@ -4,8 +4,8 @@
 //   deleting ─▶ each volume of it on record, side by side: forced off, again until it is
 //            ─▶ status.nodes[NODE]: Cleaning, with each volume ─▶ Clean
 //
-// A back end that hangs holds up its own volume alone, and each step of that has an end. While a
-// cluster is being deleted no volume of it is mounted anew (attachments_mount.cc).
+// If a back end hangs, only the volumes that need it wait, and each of their steps has a deadline.
+// While a cluster is being deleted, no volume of it is mounted again (attachments_mount.cc).
 //
 // Thread-safe. All is borrowed.
 #pragma once
@@ -27,9 +27,9 @@ class ClusterCleanup {
   ~ClusterCleanup() { Stop(); }
 
   void Start();
-  // Waits for what runs.
+  // Waits for running work.
   void Stop();
-  // The cluster is there, or changed; it may be one that is not being deleted.
+  // Call this when a cluster appears or changes, whether or not it is being deleted.
   void Changed(const std::string& cluster) { clusters_.AddNow(cluster); }
 
  private:

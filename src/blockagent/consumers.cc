@@ -15,11 +15,11 @@ using base::StatusOr;
 
 constexpr std::string_view kLeaseNamespace = "kube-node-lease";
 constexpr std::string_view kOutOfServiceTaint = "node.kubernetes.io/out-of-service";
-// More are not watched at once: those that are asked about are few.
+// The most consumers that are watched at once; far fewer are expected.
 constexpr size_t kMostWatched = 16384;
 constexpr std::chrono::seconds kLongestPromise{3600};
-// A kubelet tries a mount again within two minutes. Of what was longer ago nothing is concluded:
-// the node may have been there in between.
+// A kubelet tries a mount again within two minutes. After a longer pause the watch begins again,
+// because the node may have been there in between.
 constexpr std::chrono::minutes kLongestPause{5};
 
 }  // namespace

@@ -1,10 +1,11 @@
-// Finds out what is known of the consumer that an entry of a fence names (fence_rules.h).
+// Finds the facts about the consumer that an entry of a fence names (fence_rules.h).
 //
-// A lease counts as expired once this process saw it unchanged, or absent, for as long as it
-// promises, and at least for a time of its own: clocks of other machines are not believed, and a
-// Node that is deleted takes its Lease along though its machine may run. Each consumer is watched
-// by itself, since whoever came after an earlier death of the node shows that it was back; a node
-// that was seen in between, or that nobody asked about for long, is watched anew.
+// A Lease counts as expired once this process saw it unchanged, or absent, for the duration in the
+// Lease and at least for Options::lease_time. This process measures the time itself, because the
+// clocks of other machines may be wrong. A Lease must be absent that long, because it goes with its
+// Node object although the machine may still run. Each consumer is watched separately, because a
+// consumer that came after an earlier death of its node shows that the node was back. The watch
+// begins again if the node was seen in between, or if nobody asked about it for long.
 //
 // Thread-safe. Borrows the client.
 #pragma once
@@ -20,7 +21,7 @@
 
 namespace berth::blockagent {
 
-// Longer than the 40 seconds for which Kubernetes leaves a silent node its word.
+// Longer than the 40 seconds after which Kubernetes declares a silent node unreachable.
 inline constexpr std::chrono::seconds kLeaseTime{45};
 
 class Consumers {
@@ -30,14 +31,15 @@ class Consumers {
     std::chrono::milliseconds lease_time = kLeaseTime;  // the least
     std::function<Time()> now = std::chrono::steady_clock::now;
   };
-  // Asks the back end whether the node is shut out, or holds a lock; may take long.
+  // Asks the back end whether the node is shut out, or whether the image is locked. May take long.
   using AskBackend = std::function<BackendFact(const std::string& node)>;
 
   explicit Consumers(kube::Client& client) : Consumers(client, Options()) {}
   Consumers(kube::Client& client, Options options)
       : client_(client), options_(std::move(options)) {}
 
-  // `controller_uid` is that of the pod that wants in; empty: it has none.
+  // `controller_uid` is the uid of the controller of the pod that wants to use the volume; empty:
+  // it has none.
   ConsumerFacts Find(const std::string& volume, const api::FenceEntry& old,
                      const std::string& controller_uid, const AskBackend& ask_backend);
 
@@ -46,7 +48,7 @@ class Consumers {
     std::string state;
     Time since;
     Time asked;
-    // The longest that its Lease, when there was one, had to be left alone for.
+    // The longest duration that the node's Lease named while there was one.
     std::chrono::milliseconds promised{0};
   };
 
@@ -62,8 +64,8 @@ class Consumers {
   std::map<std::string, Seen> watched_ ABSL_GUARDED_BY(mutex_);  // by volume, node and pod
 };
 
-// Whether the pod of that name is another one by now, or none. Any other failure than NOT_FOUND is
-// given.
+// Whether the entry's pod is gone: no pod has its name, or a pod with another uid has it. Failures
+// other than NOT_FOUND are returned.
 base::StatusOr<bool> IsPodGone(kube::Client& client, const api::FenceEntry& entry);
 
 }  // namespace berth::blockagent

@@ -15,7 +15,7 @@ using base::StatusCode;
 using base::StatusOr;
 using platform::FileSystem;
 
-// Less than that a file system leaves unused at its end.
+// A file system leaves less than this unused at the end of its device.
 constexpr int64_t kNoticeable = 64 * 1024;
 
 Status Make(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,

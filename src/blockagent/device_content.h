@@ -1,9 +1,9 @@
 // The file system on a mapped device: readied for its first mount, and grown with its image.
 //
 //   blank ─▶ a UUID is recorded, and noted with the image ─▶ mkfs with that UUID ─▶ there
-//   what bears that UUID: a broken-off mkfs, never mounted: made anew, by another node as well
-//   any file system that is asked for: checked as far as every mount may afford
-//   all else: refused, and left as it is
+//   with that UUID: an interrupted mkfs, never mounted: mkfs runs again, also on another node
+//   the file system of the request: it gets a check that is quick enough for every mount
+//   anything else: refused, and not changed
 #pragma once
 
 #include <functional>
@@ -20,16 +20,17 @@ struct ContentRequest {
   std::string fs_type;  // asked for; empty: what is there, or ext4
   bool read_only = false;
   std::string formatting_uuid;  // as recorded or noted
-  // Records the UUID of a file system that is about to be made.
+  // Called before mkfs, to record the UUID of the new file system.
   std::function<base::Status(const std::string& uuid)> about_to_format;
 };
 
-// For a device that is not mounted. Gives the file system's type. FAILED_PRECONDITION: something
-// else is on the device, or nothing and it cannot be written.
+// Makes the file system on a device ready for its mount, and gives its type. The device must not be
+// mounted. FAILED_PRECONDITION: something else is on the device, or the device is blank and cannot
+// be written.
 base::StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request);
 
-// Grows a file system to its device's size, where it is noticeably smaller; an empty `mount_point`:
-// it is not mounted. Types that the platform does not know are left alone.
+// Grows a file system to its device's size if it is noticeably smaller. An empty `mount_point`
+// means that it is not mounted. Does nothing for types that the platform does not know.
 base::Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
                          const std::string& fs_type, const std::string& mount_point);
 

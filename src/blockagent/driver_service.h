@@ -1,10 +1,10 @@
-// The agent's socket, at which its driver asks (base/ipc/block_call.h).
+// Serves the agent's socket, to which its driver sends requests (base/ipc/block_call.h).
 //
 //   [waiting] ── init, versions agree ──▶ [ready]      mount and unmount wait for that, as long as
 //                                                      the driver waits for them
 //
-// Only root is answered, the socket's mode is 0600. Requests run on threads of their own, bounded;
-// a driver that is killed in mid-call ends nothing. Thread-safe.
+// Only root gets an answer, and the socket's mode is 0600. Requests run on a bounded number of
+// threads; a request goes on even if its driver is killed. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,17 +22,17 @@ struct DriverServiceOptions {
   std::string socket;
   std::function<base::Status(const MountCall& call, Deadline deadline)> mount;
   std::function<base::Status(const std::string& mount_dir, Deadline deadline)> unmount;
-  // How long a request may take: less than its driver waits for it.
+  // How long a request may take. It is less than the time that the driver waits.
   std::chrono::milliseconds call_time = std::chrono::seconds(105);
   uid_t peer = 0;
 };
 
 class DriverService {
  public:
-  // FAILED_PRECONDITION: another process listens at the socket; INVALID_ARGUMENT: no socket can
-  // have that path.
+  // FAILED_PRECONDITION: another process listens at the socket. INVALID_ARGUMENT: the path cannot
+  // be a socket's.
   static base::StatusOr<std::unique_ptr<DriverService>> Start(DriverServiceOptions options);
-  // No more requests; waits for those that run.
+  // Accepts no more requests, and waits for those that run.
   virtual ~DriverService() = default;
 
   // Whether the driver's handshake was made.

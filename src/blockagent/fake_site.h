@@ -38,12 +38,12 @@ class FakeEvents : public base::EventSink {
   std::vector<std::string> told_ ABSL_GUARDED_BY(mutex_);
 };
 
-// An API in which others act just before a fence is written.
+// An API in which a test can act just before a fence is written.
 class FakeApi : public kube::FakeClient {
  public:
   using FakeClient::FakeClient;
 
-  // Called once, before the next write of a fence; set while nothing calls.
+  // Called once, before the next write of a fence. Set it only while no call runs.
   std::function<void()> before_fence_write;
 
   base::StatusOr<base::Json> Create(const api::KindInfo& kind, std::string_view ns,
@@ -67,7 +67,7 @@ class FakeApi : public kube::FakeClient {
 class FakeSite {
  public:
   enum class Disk { kReal, kMemory };
-  // In memory, where the speed of a disk is of no account.
+  // kMemory is for tests that do not depend on a real disk, because it is faster.
   explicit FakeSite(Disk disk = Disk::kReal) {
     if (disk == Disk::kMemory) {
       const base::Status mounted =
@@ -85,7 +85,7 @@ class FakeSite {
                 {"spec", {{"backend", Settings()}}}});
   }
   ~FakeSite() {
-    // What a failed test left: mounts hold devices.
+    // Unmounts what a failed test left, because mounts keep devices open.
     const auto table = mounter->List();
     for (auto it = table->rbegin(); it != table->rend(); ++it) {
       if (it->mount_point.starts_with(folder.path() + "/")) {
@@ -110,7 +110,7 @@ class FakeSite {
     return *std::move(made);
   }
 
-  // An agent's attachments, as after its start.
+  // Opens an agent's attachments, as the agent does at its start.
   std::unique_ptr<Attachments> Start(const std::string& node) {
     nodes_.push_back(node);
     auto made =
@@ -137,7 +137,7 @@ class FakeSite {
     ASSERT_TRUE(image.ok()) << image.status();
     AddVolumeOf(name, name, modes, fs_type);
   }
-  // A PersistentVolume, and no image.
+  // Adds a PersistentVolume, but no image.
   void AddVolumeOf(const std::string& image, const std::string& name,
                    const std::vector<std::string>& modes = {"ReadWriteOnce"},
                    const std::string& fs_type = "ext4") {
@@ -153,7 +153,7 @@ class FakeSite {
                     {"options", {{"cluster", "main"}, {"image", image}}}}}}}});
   }
 
-  // A pod on a node that uses the volume, and what the kubelet asks for it.
+  // Adds a pod on a node that uses the volume, and gives the kubelet's mount call for it.
   MountCall AddPod(const std::string& node, const std::string& pod, const std::string& volume,
                    bool read_only = false) {
     const std::string uid = base::NewUuid();

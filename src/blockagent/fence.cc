@@ -22,11 +22,12 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// How often a write may meet another's. Twenty agents that want one volume settle it in fewer.
+// How often a write may conflict with another's. Twenty agents that want one volume need fewer
+// tries.
 constexpr int kMostTries = 20;
 constexpr std::string_view kBlocked = "Blocked";
 
-// A fence that another wrote, or that came or went meanwhile.
+// True if another wrote, created or deleted the fence meanwhile.
 bool IsRace(const Status& status) {
   return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kAborted ||
          status.code() == StatusCode::kNotFound;
@@ -40,8 +41,8 @@ VolumeFence NewFence(const std::string& volume) {
   return fence;
 }
 
-// nullopt: there is none. UNAVAILABLE: the API does not serve fences, as while their kind is
-// installed anew, which says nothing of who uses the volume.
+// nullopt: there is no fence. UNAVAILABLE: the API does not serve fences, for example while their
+// CustomResourceDefinition is installed again; then nothing is known about the users of the volume.
 StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::string& volume) {
   const std::string context = fmt::format("read the fence of volume {}", Quote(volume));
   auto found = kube::Get<VolumeFence>(client, "", volume);
@@ -49,9 +50,10 @@ StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::strin
   if (found.status().code() != StatusCode::kNotFound) {
     return base::Annotate(found.status(), context);
   }
-  // Of a folder that is no volume's: nothing can have such a name.
+  // The name may come from a folder that is not a volume's. No object can have such a name.
   if (!api::CheckDns1123Subdomain(volume).ok()) return std::nullopt;
-  // A kind that is not served is as little found as an object: a list tells them apart.
+  // The API answers NOT_FOUND both for a missing object and for a kind that it does not serve. A
+  // list distinguishes the two.
   auto listed = client.List(VolumeFence::kInfo, "", {.field_selector = "metadata.name=" + volume});
   if (listed.status().code() == StatusCode::kNotFound) {
     return Error(StatusCode::kUnavailable, "{}: the API does not serve VolumeFences: {}", context,
@@ -71,7 +73,7 @@ Status Remove(kube::Client& client, const VolumeFence& fence) {
                        {.uid = fence.uid(), .resource_version = fence.resource_version()});
 }
 
-// The device that a node last said.
+// The device path that the node last wrote into the status.
 std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
   for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
     if (base::json::String(device, {"node"}) == node) {
@@ -81,7 +83,7 @@ std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
   return "";
 }
 
-// Of the condition Blocked where it is true; else empty.
+// The message of the condition Blocked if that is true; else empty.
 std::string BlockedMessage(const VolumeFence& fence) {
   for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
     if (base::json::String(condition, {"type"}) == kBlocked &&
@@ -92,7 +94,7 @@ std::string BlockedMessage(const VolumeFence& fence) {
   return "";
 }
 
-// The condition Blocked that is to be; false: it is so already.
+// Sets the condition Blocked. Gives false if it has that value already.
 bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
                 const std::string& now) {
   Json conditions = Json::array();
@@ -165,7 +167,8 @@ void Fences::TellBlocked(const FenceRequest& request, const FenceContext& contex
     options_.events.Record(*object, base::EventType::kWarning, "FenceBlocked", text);
   }
   const Status told = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
-    // Of many that want in the first is named: they would write it in turn for ever.
+    // If many pods are blocked, the condition keeps the first one, because else their agents would
+    // overwrite it in turn for ever.
     if (BlockedMessage(edited).ends_with(decision.missing)) return false;
     return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
   });
@@ -195,7 +198,7 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
       return fence;
     }
     if (decision.verdict == Verdict::kBlocked) {
-      // Agents of nodes that live let go of what they have of pods that are gone.
+      // Asks the agents of living nodes to take off what pods that are gone left there.
       if (const Status asked = WriteCleanups(request, context, decision.stale, fence);
           !asked.ok()) {
         LOG_WARNING("{}", base::ToString(asked));
@@ -205,8 +208,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
                    Quote(request.volume), decision.missing);
     }
     RETURN_IF_ERROR(callbacks.entering());
-    // What is to be taken off is written first: a crash leaves an entry too many, never one too
-    // few.
+    // The cleanups are written before the fence, because a crash may then leave an entry too many,
+    // but never one too few.
     RETURN_IF_ERROR(WriteCleanups(request, context, decision.broken, fence));
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.before">());
     fence.set_entries(Apply(entries, request, decision));
@@ -292,7 +295,7 @@ Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
       const std::string node = base::json::String(device, {"node"});
       const bool in = std::ranges::any_of(
           fence.entries(), [&](const FenceEntry& entry) { return entry.node == node; });
-      // Those of nodes that are out are stale.
+      // Devices of nodes that no longer are in the fence are stale, and are dropped.
       if (node != options_.node && in) devices.push_back(device);
     }
     devices.push_back({{"node", options_.node},

@@ -1,4 +1,4 @@
-// The VolumeFence of a volume: writes into the API who uses it.
+// The VolumeFence of a volume, an API object that names who uses the volume.
 //
 //   Acquire   read ─▶ decide (fence_rules.h) ─▶ [break] NodeCleanup of the old node ─▶ write
 //              ▲                                                                        │
@@ -6,10 +6,11 @@
 //                                                                  granted ◀────────────┘
 //   Release   the entry goes, and the object with its last one: deleted as it was read
 //
-// Each write is made against what was read (create, or the resourceVersion), so that of two who
-// want in one wins. UNAVAILABLE and DEADLINE_EXCEEDED: unknown; calling again finds what was done.
-// An API that does not serve fences at present is UNAVAILABLE, and never a volume without one.
-// Thread-safe. What the options name is borrowed.
+// Each write depends on what was read (it is a create, or carries the resourceVersion), so only one
+// of two competing requests wins. UNAVAILABLE and DEADLINE_EXCEEDED: the outcome is unknown; a
+// repeated call finds what was done. If the API does not serve fences now, the result is
+// UNAVAILABLE; it never counts as a volume without a fence. Thread-safe. The objects in Options are
+// borrowed.
 #pragma once
 
 #include <functional>
@@ -25,23 +26,24 @@
 
 namespace berth::blockagent {
 
-// Besides the request: what is told, and to whom.
+// Facts about the request that events and the fence's status need.
 struct FenceContext {
   base::ObjectReference volume;  // the PersistentVolume
-  base::ObjectReference pod;     // that wants in
+  base::ObjectReference pod;     // that wants to use the volume
   std::string cluster_name;
   std::string image;
 };
 
 struct FenceCallbacks {
-  // What is known of the consumer of an entry that conflicts.
+  // Finds the facts about the consumer of a conflicting entry.
   std::function<ConsumerFacts(const api::FenceEntry& old)> find_facts;
-  // The request is about to come in, or is in: called before the fence is written, once or more.
-  // What it fails with is the call's failure. Whoever is kept out from the first leaves no trace.
+  // Called before the fence is written, once or more, when the rules let the request in or it is in
+  // already. If it fails, Acquire fails with the same status. It is not called for a request that
+  // is blocked at once, so that such a request leaves no record.
   std::function<base::Status()> entering = [] { return base::OkStatus(); };
 };
 
-// Whether that use is among the entries.
+// Whether `entries` contain that use.
 bool Names(const std::vector<api::FenceEntry>& entries, const api::FenceEntry& use);
 
 struct DeviceStatus {
@@ -60,42 +62,44 @@ class Fences {
   };
   explicit Fences(Options options) : options_(std::move(options)) {}
 
-  // Lets the request's pod in; gives the fence as it then is. FAILED_PRECONDITION: others are in,
-  // and what proof is missing; it is told in events and in the fence's status, too. ABORTED: others
-  // wrote it all the time.
+  // Adds the request's pod to the fence, and gives the fence after that. FAILED_PRECONDITION: other
+  // pods use the volume; the message, the events and the fence's status name the missing proof.
+  // ABORTED: others wrote the fence at every try.
   base::StatusOr<api::VolumeFence> Acquire(const FenceRequest& request, const FenceContext& context,
                                            const FenceCallbacks& callbacks);
 
-  // Takes the entry of that very use out. OK where it is not there.
+  // Removes the entry of exactly that use. OK if there is none.
   base::Status Release(const std::string& volume, const api::FenceEntry& use);
 
-  // Whether that use is in.
+  // Whether the fence names that use.
   base::StatusOr<bool> Holds(const std::string& volume, const api::FenceEntry& use);
 
-  // The entries of now; empty where there is no fence.
+  // The present entries; empty if there is no fence.
   base::StatusOr<std::vector<api::FenceEntry>> Entries(const std::string& volume);
 
-  // Says what this node made of the volume. `known`, if it is not null, is the fence as last read,
-  // which spares a read. What fails is only less to see: callers log it.
+  // Writes the state of this node's device into the fence's status. `known`, if it is not null, is
+  // the fence as last read, and saves a read. Callers only log a failure, because the status is for
+  // people.
   base::Status SetDevice(const std::string& volume, const DeviceStatus& status,
                          const api::VolumeFence* known = nullptr);
 
  private:
-  // Has the nodes of the entries take them off.
+  // Writes the entries into the NodeCleanups of their nodes, so that these nodes take them off.
   base::Status WriteCleanups(const FenceRequest& request, const FenceContext& context,
                              const std::vector<Broken>& entries, const api::VolumeFence& fence);
   void TellBroken(const FenceContext& context, const Decision& decision);
   void TellBlocked(const FenceRequest& request, const FenceContext& context,
                    const Decision& decision, const api::VolumeFence& fence);
-  // Edits status of the fence against its resourceVersion; `edit` false: nothing is to be written.
+  // Edits the fence's status and writes it with the resourceVersion that was read. If `edit`
+  // returns false, nothing is written.
   base::Status EditStatus(const std::string& volume, const api::VolumeFence* known,
                           const std::function<bool(api::VolumeFence&)>& edit);
 
   const Options options_;
 };
 
-// Takes all entries out of a fence, whatever uses the volume, after writing them into the
-// NodeCleanups of their nodes: `berth fence break --dangerous`. Gives those that were in.
+// Removes all entries of a fence, even if something uses the volume, after it wrote them into the
+// NodeCleanups of their nodes. This is `berth fence break --dangerous`. Gives the removed entries.
 base::StatusOr<std::vector<api::FenceEntry>> BreakFence(kube::Client& client,
                                                         const std::string& volume,
                                                         const std::string& reason);

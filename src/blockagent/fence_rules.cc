@@ -9,7 +9,7 @@ namespace {
 
 using api::FenceEntry;
 
-// So many entries that block are named.
+// The most blocking entries that a message names.
 constexpr size_t kMostNamed = 3;
 
 bool Has(const std::vector<std::string>& modes, std::string_view mode) {
@@ -173,7 +173,7 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
     decision.verdict = Verdict::kBreak;
     return decision;
   }
-  // Those that could be broken are stale all the same.
+  // Entries that could be broken are stale even if another entry blocks the request.
   std::ranges::move(decision.broken, std::back_inserter(decision.stale));
   decision.broken.clear();
   if (blocking > kMostNamed) {

@@ -1,4 +1,4 @@
-// Who may use a volume: the decision alone, of what is known. Pure.
+// Decides who may use a volume, from facts that the caller found. Pure functions.
 //
 //                         no entry that conflicts
 //   a pod wants in ──┬───────────────────────────────▶ [held] its own entry is there
@@ -15,7 +15,7 @@
 //   ReadWriteMany                     those on other nodes, unless the file system is made for
 //                                     several kernels (ADR 14)
 //
-// An entry is broken only where its consumer is provably gone, which takes both of
+// An entry is broken only if its consumer is provably gone. That takes two proofs:
 //   the pod    its uid exists no more; or the pod ends, and the one that wants in is of the same
 //              controller: the workload's pod moved. Never its name alone
 //   the node   one of
@@ -34,7 +34,7 @@
 
 namespace berth::blockagent {
 
-// What the access modes come to.
+// Who may use a volume at the same time, by its access modes.
 enum class Sharing {
   kOnePod,
   kReaders,   // many readers, or one writer
@@ -42,7 +42,8 @@ enum class Sharing {
   kAllNodes,  // many pods anywhere
 };
 
-// Of a PersistentVolume's accessModes and the file system that is, or is to be, in it.
+// Derives it from a PersistentVolume's accessModes and from the file system that it has or will
+// get.
 Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view fs_type);
 
 // Whether several nodes may write to it at once: gfs2, ocfs2.
@@ -53,12 +54,12 @@ enum class NodeFact { kUnknown, kThere, kOutOfService, kGone };
 enum class LeaseFact { kUnknown, kAlive, kExpired };
 enum class BackendFact { kUnknown, kCannotTell, kLocked, kNoLock, kFenced };
 
-// What is known of the consumer that an entry names.
+// The facts about the consumer that an entry names.
 struct ConsumerFacts {
   PodFact pod = PodFact::kUnknown;
   bool detach_confirmed = false;
   NodeFact node = NodeFact::kUnknown;
-  // Asked for only where the node is gone.
+  // These two are found only if the node is gone.
   LeaseFact lease = LeaseFact::kUnknown;
   BackendFact backend = BackendFact::kUnknown;
   std::string note;  // why something is not known, for people
@@ -66,15 +67,15 @@ struct ConsumerFacts {
 
 struct FenceRequest {
   std::string volume;
-  api::FenceEntry entry;  // that is to come in
+  api::FenceEntry entry;  // the entry to add
   Sharing sharing = Sharing::kOnePod;
   std::string fs_type;
-  // Nothing is known of a use, so that there is most likely no fence yet: the first try makes one
-  // without a look.
+  // The caller knows of no use, so there is most likely no fence yet. The first try then creates a
+  // fence without a read.
   bool likely_first = false;
 };
 
-// The entries that the request cannot be together with, in their order.
+// The entries that conflict with the request, in their order.
 std::vector<api::FenceEntry> Conflicting(const std::vector<api::FenceEntry>& entries,
                                          const FenceRequest& request);
 
@@ -88,8 +89,8 @@ struct Broken {
 struct Decision {
   Verdict verdict = Verdict::kBlocked;
   std::vector<Broken> broken;  // of kBreak
-  std::string missing;         // of kBlocked: which proof, and how to give it
-  // Of kBlocked: entries of pods that are gone, which their nodes are to take off.
+  std::string missing;         // with kBlocked: which proof is missing, and how to give it
+  // With kBlocked: entries of pods that are gone. Their nodes must take them off.
   std::vector<Broken> stale;
 };
 
@@ -97,7 +98,7 @@ struct Decision {
 Decision Decide(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
                 const std::vector<ConsumerFacts>& facts);
 
-// The entries afterwards: without what is broken, and with the request's.
+// The entries after the decision: without the broken ones, and with the request's.
 std::vector<api::FenceEntry> Apply(const std::vector<api::FenceEntry>& entries,
                                    const FenceRequest& request, const Decision& decision);
 

@@ -1,4 +1,5 @@
-// What the kubelet asks of a Flexvolume driver: the mount's folder and options, read. Pure.
+// Parses what the kubelet passes to a Flexvolume driver: the mount's folder and its options. Pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@
 
 namespace berth::blockagent {
 
-// What a folder's path says of the volume that is mounted there:
+// What the path of a mount's folder says about the volume:
 //   .../pods/UID/volumes/VENDOR~DRIVER/NAME
 //   .../plugins/kubernetes.io/flexvolume/VENDOR/DRIVER/mounts/NAME     (no pod)
 struct VolumeFolder {
@@ -19,7 +20,7 @@ struct VolumeFolder {
   bool operator==(const VolumeFolder&) const = default;
 };
 
-// nullopt: a path of neither form.
+// nullopt: the path has neither form.
 std::optional<VolumeFolder> ParseVolumeFolder(std::string_view path);
 
 struct MountCall {
@@ -29,13 +30,13 @@ struct MountCall {
   std::string pod;
   std::string volume;
   std::string driver;
-  std::string fs_type;  // empty: as the device says
+  std::string fs_type;  // empty: the type that is on the device
   bool read_only = false;
 };
 
-// INVALID_ARGUMENT: no folder of a pod's volume, or options that lack what is needed or contradict
-// the folder. Options are merged with those of the volume, so that where both know something (the
-// pod's uid, the volume) the folder, which the kubelet made, decides.
+// INVALID_ARGUMENT: the folder is not one of a pod's volume, or options are missing or contradict
+// the folder. If folder and options name the same thing (the pod's uid, the volume), the folder
+// decides: the kubelet made the folder, but the options may come from the volume's own.
 base::StatusOr<MountCall> ReadMountCall(const std::string& mount_dir, std::string_view options);
 
 }  // namespace berth::blockagent

@@ -1,4 +1,4 @@
-// Where a folder stands in the mount table, which knows no symlinks.
+// Gives the path that a folder has in the mount table, which contains no symlinks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace berth::blockagent {
 
-// As given, where it cannot be resolved.
+// The last part of the path is not resolved, because a file system that is mounted there could
+// hang. A path whose folder cannot be resolved is returned as it is.
 inline std::string MountPointOf(const std::string& folder) {
   return platform::ResolveMountPoint(folder).value_or(folder);
 }

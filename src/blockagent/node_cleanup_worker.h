@@ -1,12 +1,12 @@
-// Works off what others want taken off this node: the entries of its NodeCleanup.
+// Takes off this node what others want taken off: the entries of its NodeCleanup.
 //
-//   entry ─▶ its pod is there, and the fence names it ─▶ the volume is rightly in use: entry
-//   removed
-//         ─▶ else: unmounted, unmapped, out of the fence ─▶ entry removed
+//   entry ─┬─▶ its pod is there, and the fence names it: rightly in use ─┬─▶ entry removed
+//          └─▶ else: unmounted, unmapped, out of the fence ──────────────┘
 //
-// The entry goes last, so that a crash on the way does it once more. What does not come off by
-// itself in a while (something has it open, though its pod is gone) is forced off; at once where
-// the fence no longer names it, for somebody else may have the volume by then.
+// The entry is removed last, so that after a crash the work is done again. A volume that cannot be
+// taken off within Options::patience (something has it open, though its pod is gone) is forced off.
+// If the fence no longer names the use, it is forced off at once, because somebody else may have
+// the volume by then.
 //
 // Not thread-safe. All is borrowed.
 #pragma once
@@ -33,7 +33,8 @@ class NodeCleanupWorker {
                     Attachments& attachments)
       : options_(std::move(options)), client_(client), events_(events), attachments_(attachments) {}
 
-  // Works on each entry once. A failure names what is left; the object's status, too.
+  // Works on each entry once. The message of a failure names what is left, and so does the object's
+  // status.
   base::Status WorkOff(Time deadline);
 
  private:

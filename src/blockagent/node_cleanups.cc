@@ -17,7 +17,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr int kMostCleanupTries = 10;
-constexpr size_t kMostEntries = 4096;  // of the CustomResourceDefinition
+constexpr size_t kMostEntries = 4096;  // the limit in the CustomResourceDefinition
 
 bool IsOf(const CleanupEntry& entry, std::string_view volume, std::string_view pod_uid) {
   return entry.volume == volume && entry.attachment.pod_uid == pod_uid;

@@ -1,7 +1,7 @@
-// The NodeCleanup objects: what the agents of nodes are to take off.
+// The NodeCleanup objects, which name what the agents of nodes must take off.
 //
-// An entry is known by its volume and the pod's uid; adding it again replaces it. All writes are
-// made against the resourceVersion that was read, a bounded number of times. Thread-safe.
+// Volume and pod uid identify an entry; adding it again replaces it. Each write carries the
+// resourceVersion that was read, and is tried a bounded number of times. Thread-safe.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@
 
 namespace berth::blockagent {
 
-// Adds entries to the NodeCleanup of `node`, which is made if there is none. UNAVAILABLE,
-// DEADLINE_EXCEEDED: unknown, to be called again. RESOURCE_EXHAUSTED: it holds too many.
+// Adds entries to the NodeCleanup of `node`, and creates it if there is none. UNAVAILABLE,
+// DEADLINE_EXCEEDED: the outcome is unknown; call again. RESOURCE_EXHAUSTED: it has too many
+// entries.
 base::Status AddCleanups(kube::Client& client, const std::string& node,
                          const std::vector<api::CleanupEntry>& entries);
 
-// Removes one; with the last the object goes, too. OK where it is not there.
+// Removes one entry, and with the last entry the object. OK if there is no such entry.
 base::Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
                            const std::string& pod_uid);
 

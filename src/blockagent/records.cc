@@ -166,7 +166,8 @@ std::string Records::VolumeAt(std::string_view mount_dir) const {
 std::string Records::OtherOf(const Record& record) const {
   MutexLock lock(mutex_);
   for (const auto& [volume, other] : records_) {
-    // Two clusters may have one back end, and one of them another by now.
+    // Two clusters may have the same back end, and one cluster may have got another back end by
+    // now.
     if (volume != record.volume && other.image == record.image &&
         (other.cluster == record.cluster || other.backend == record.backend)) {
       return volume;

@@ -7,10 +7,11 @@
 //   attaching   the fence may name this node, the image may be mapped
 //   mapped      it is, to the recorded device; a file system may be in the making, and mounted
 //   mounted     all that is in use is mounted
-//   detaching   nobody is to use it here any more; whatever is left of it goes
+//   detaching   nobody may use it here any more; what is left of it is being removed
 //
-// A record of another boot tells of devices and mounts that are gone; its fence may stand. Each pod
-// that uses the volume is one of `uses`, with a state of its own: attaching, mounted, detaching.
+// A record of an earlier boot names devices and mounts that are gone, but the fence may still name
+// the node. Each pod that uses the volume is one of `uses`, with its own state: attaching, mounted
+// or detaching.
 #pragma once
 
 #include <map>
@@ -41,13 +42,13 @@ struct Record {
   std::string volume_uid;  // of the PersistentVolume, for events
   std::string cluster;
   std::string image;
-  base::Json backend;  // the StorageCluster's settings: they are needed though it be gone
+  base::Json backend;  // the StorageCluster's settings, needed also after it is gone
   std::string boot_id;
   State state = State::kAttaching;
   std::string fs_type;  // once it is known
-  // Of a file system that is in the making: what bears this UUID was never used.
+  // UUID of a file system that mkfs is making: a file system with this UUID was never used.
   std::string formatting_uuid;
-  std::string shared_mount;  // where pods' mounts are bound from; empty: each mounts the device
+  std::string shared_mount;  // source of the pods' bind mounts; empty: none
   std::optional<block::Mapping> mapping;
   std::vector<Use> uses;
 
@@ -59,17 +60,18 @@ base::Json ToJson(const Record& record);
 // DATA_LOSS: a member is missing or unknown.
 base::StatusOr<Record> FromJson(const base::Json& json);
 
-// Thread-safe; of one volume one writes at a time.
+// Thread-safe, but only one caller at a time may write the record of a volume.
 class Records {
  public:
-  // Reads what is there. A file that is no record is an error: it may tell of a device in use.
+  // Reads all records. A file that cannot be decoded is an error, because it may name a device in
+  // use.
   static base::StatusOr<std::unique_ptr<Records>> Open(const std::string& folder);
 
   std::optional<Record> Get(const std::string& volume) const;
   std::vector<Record> All() const;
-  // The volume of which a pod's folder this is; empty: none.
+  // The volume that has `mount_dir` as a pod's folder; empty: none.
   std::string VolumeAt(std::string_view mount_dir) const;
-  // Another volume of the same image; empty: none.
+  // Gives another volume of the same image; empty: none.
   std::string OtherOf(const Record& record) const;
 
   base::Status Put(const Record& record);

@@ -1,4 +1,4 @@
-// What the commands have in common on their way to a terminal and to the API's text answers.
+// Helpers that the commands share: output to a terminal, and the API's text answers.
 #pragma once
 
 #include <string>

@@ -34,7 +34,7 @@ class Deadline {
   std::jthread timer_;
 };
 
-// After a call that ended so, the next may tell more.
+// True if the caller may call again after this result, because more can come.
 bool MayCome(const Status& status) {
   return status.ok() || status.code() == StatusCode::kOutOfRange ||
          status.code() == StatusCode::kUnavailable;

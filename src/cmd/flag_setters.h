@@ -1,11 +1,14 @@
-// How a flag's text becomes a member of ProcessOptions: Into(&ProcessOptions::kubeconfig), or by a
-// function that gives the member, for those that lie deeper.
+// How a flag's text becomes a member of ProcessOptions. A function names the member:
+//   Flag("kubeconfig", "", "Kubeconfig of the API", BERTH_OPTION(kubeconfig))
 #pragma once
 
 #include <type_traits>
 #include <utility>
 
 #include "cmd/go_flags.h"
+
+// The function that returns a member of ProcessOptions; `member` may lie deeper: election.on.
+#define BERTH_OPTION(member) [](::berth::roles::ProcessOptions& o) -> auto& { return o.member; }
 
 namespace berth::cmd {
 
@@ -38,23 +41,24 @@ constexpr GoFlag::Type TypeOf() {
 template <typename Member>
 GoFlag Flag(std::string name, std::string fallback, std::string help, Member member,
             GoFlag::Use use = GoFlag::Use::kDefault) {
-  using T = std::remove_cvref_t<std::invoke_result_t<Member, ProcessOptions&>>;
-  return {.name = std::move(name),
-          .type = TypeOf<T>(),
-          .fallback = std::move(fallback),
-          .help = std::move(help),
-          .use = use,
-          .apply = [member](ProcessOptions& options, const std::string& value) -> base::Status {
-            ASSIGN_OR_RETURN(member(options), ParseFlag<T>(value));
-            return base::OkStatus();
-          }};
+  using T = std::remove_cvref_t<std::invoke_result_t<Member, roles::ProcessOptions&>>;
+  return {
+      .name = std::move(name),
+      .type = TypeOf<T>(),
+      .fallback = std::move(fallback),
+      .help = std::move(help),
+      .use = use,
+      .apply = [member](roles::ProcessOptions& options, const std::string& value) -> base::Status {
+        ASSIGN_OR_RETURN(member(options), ParseFlag<T>(value));
+        return base::OkStatus();
+      }};
 }
 
 // A number that must not be below one: so many workers.
 template <typename Member>
 GoFlag CountFlag(std::string name, std::string fallback, std::string help, Member member) {
   GoFlag flag = Flag(std::move(name), std::move(fallback), std::move(help), member);
-  flag.apply = [member](ProcessOptions& options, const std::string& value) -> base::Status {
+  flag.apply = [member](roles::ProcessOptions& options, const std::string& value) -> base::Status {
     ASSIGN_OR_RETURN(const int count, ParseGoInt(value));
     if (count < 1) {
       return base::Error(base::StatusCode::kInvalidArgument, "must be greater than zero");

@@ -13,6 +13,7 @@ using base::Quote;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
+using roles::ProcessOptions;
 using std::chrono::milliseconds;
 
 namespace {
@@ -50,7 +51,7 @@ Status CheckValue(const GoFlag& flag, const std::string& value) {
   return base::OkStatus();
 }
 
-Status Take(const GoFlag& flag, const std::string& value, ProcessOptions& options) {
+Status ApplyFlag(const GoFlag& flag, const std::string& value, ProcessOptions& options) {
   RETURN_IF_ERROR_WITH(CheckValue(flag, value), "flag -" + flag.name);
   if (flag.apply == nullptr) return base::OkStatus();
   return base::Annotate(flag.apply(options, value), "flag -" + flag.name);
@@ -72,7 +73,7 @@ Status EachPart(std::string_view text, Visit visit) {
 Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::string>& arguments,
                     ProcessOptions& options, std::vector<std::string>& warnings) {
   for (const GoFlag& flag : flags) {
-    if (flag.use == GoFlag::Use::kDefault) RETURN_IF_ERROR(Take(flag, flag.fallback, options));
+    if (flag.use == GoFlag::Use::kDefault) RETURN_IF_ERROR(ApplyFlag(flag, flag.fallback, options));
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string_view argument = arguments[i];
@@ -96,7 +97,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
       }
       value = arguments[i];
     }
-    RETURN_IF_ERROR(Take(*flag, value, options));
+    RETURN_IF_ERROR(ApplyFlag(*flag, value, options));
     if (flag->use == GoFlag::Use::kNone) {
       warnings.push_back(fmt::format("flag -{} has no effect: {}", flag->name, flag->help));
     }

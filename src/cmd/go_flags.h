@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cmd/process_options.h"
+#include "roles/process_options.h"
 
 namespace berth::cmd {
 
@@ -28,14 +28,15 @@ struct GoFlag {
   std::string fallback;  // the default, as a flag's value
   std::string help;
   Use use = Use::kNone;
-  std::function<base::Status(ProcessOptions& options, const std::string& value)> apply = nullptr;
+  std::function<base::Status(roles::ProcessOptions& options, const std::string& value)> apply =
+      nullptr;
 };
 
 // Puts the defaults and then `arguments` into `options`. What deserves a warning goes to
 // `warnings`. INVALID_ARGUMENT for an unknown flag, a missing or malformed value, and what stands
 // alone.
 base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
-                          const std::vector<std::string>& arguments, ProcessOptions& options,
+                          const std::vector<std::string>& arguments, roles::ProcessOptions& options,
                           std::vector<std::string>& warnings);
 
 // One flag a line, with type, default and help.

@@ -9,6 +9,7 @@ namespace berth::cmd {
 namespace {
 
 using base::StatusCode;
+using roles::ProcessOptions;
 using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;

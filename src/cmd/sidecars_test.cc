@@ -9,6 +9,8 @@
 namespace berth::cmd {
 namespace {
 
+using roles::FindRole;
+using roles::ProcessOptions;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;

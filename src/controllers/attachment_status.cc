@@ -11,10 +11,10 @@ namespace {
 using base::KeyedWorkers;
 using Attachment = api::VolumeAttachment;
 
-// What Kubernetes takes as the message of a VolumeError, in bytes.
+// Kubernetes accepts at most so many bytes in the message of a VolumeError.
 constexpr size_t kMaxErrorBytes = 1024;
 
-// `text` without what is beyond the limit, cut between two characters of UTF-8.
+// Cuts `text` at the limit, between two characters of UTF-8.
 std::string Shortened(std::string text) {
   constexpr std::string_view kMore = "...";
   if (text.size() <= kMaxErrorBytes) return text;
@@ -25,10 +25,10 @@ std::string Shortened(std::string text) {
 void WriteError(const Context& context, kube::Informer<Attachment>& attachments,
                 const Attachment& attachment, std::string_view field, const Status& status) {
   const std::string message = Shortened(FailureText(status));
-  // The same again is no news: time and count are in the event.
+  // The same message is not written again, because the event holds the time and the count.
   if (attachment.String({"status", field, "message"}) == message) return;
   Json error = {{"time", api::FormatTime(context.clock.Now())}, {"message", message}};
-  // Of a merge patch: a code that another failure left is not this one's.
+  // A null removes, by the merge patch, the code that another failure left.
   error["errorCode"] = IsOfDriver(status) ? Json(static_cast<int>(status.code())) : Json();
   Json change;
   change[std::string(field)] = std::move(error);
@@ -48,7 +48,7 @@ Status WriteAttached(const Context& context, kube::Informer<Attachment>& attachm
                      const Attachment& attachment,
                      const std::map<std::string, std::string>& metadata) {
   Json entries = Json::object();
-  // Of an earlier publication, which this one replaces.
+  // The nulls remove the entries of an earlier publication, which this one replaces.
   for (const auto& [key, value] : attachment.attachment_metadata()) entries[key] = nullptr;
   for (const auto& [key, value] : metadata) entries[key] = value;
   Json status = {{"attached", true}, {"attachError", nullptr}};

@@ -1,4 +1,4 @@
-// What whoever attaches volumes writes into the status of their VolumeAttachments.
+// Writes the status of VolumeAttachments, for every controller that attaches volumes.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace berth::controllers {
 
-// What the two operations differ in when they fail.
+// How the failures of the two operations are reported.
 struct AttachmentOperation {
   std::string_view error_field;  // of the status
   std::string_view event;
@@ -19,16 +19,19 @@ struct AttachmentOperation {
 inline constexpr AttachmentOperation kAttachOperation{"attachError", "FailedAttachVolume"};
 inline constexpr AttachmentOperation kDetachOperation{"detachError", "FailedDetachVolume"};
 
-// With `metadata` for the node, in place of what an earlier attachment gave.
+// Writes that the volume is attached. `metadata` is for the node; it replaces the metadata of an
+// earlier attachment.
 Status WriteAttached(const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
                      const api::VolumeAttachment& attachment,
                      const std::map<std::string, std::string>& metadata);
 
-// Somebody else's finalizer keeps the object; it must not say that the volume is attached.
+// Writes that the volume is detached, because the object may stay for the finalizer of another
+// program, and it must not say then that the volume is attached.
 Status WriteDetached(const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
                      const api::VolumeAttachment& attachment);
 
-// Tells of a failure: an event, and the error in the status, once while it is the same.
+// Reports a failure by an event and by the error in the status. The status is not written again
+// while the message stays the same.
 base::KeyedWorkers::Outcome AttachmentFailed(const Context& context,
                                              kube::Informer<api::VolumeAttachment>& attachments,
                                              const api::VolumeAttachment& attachment,

@@ -1,5 +1,5 @@
-// csi_sidecar_operations_seconds: how long each call of a driver took and what it answered, with
-// the names, labels and buckets of the Go sidecars, so that their dashboards go on.
+// csi_sidecar_operations_seconds: how long each call of a driver took and what it answered. The
+// names, labels and buckets are those of the Go sidecars, so that their dashboards still work.
 #pragma once
 
 #include <google/protobuf/descriptor.h>

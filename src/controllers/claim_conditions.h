@@ -1,4 +1,5 @@
-// The conditions of a claim that its resizing and modification write, beside those of others.
+// The conditions that resizing and modification write to a claim. Conditions of other programs
+// stay.
 #pragma once
 
 #include <span>
@@ -16,7 +17,7 @@ inline constexpr std::string_view kNodeResizeError = "NodeResizeError";
 inline constexpr std::string_view kModifyingVolume = "ModifyingVolume";
 inline constexpr std::string_view kModifyVolumeError = "ModifyVolumeError";
 
-// A condition that holds, from now on.
+// A condition with status True, whose transition time is now.
 base::Json Condition(std::string_view type, std::string_view message, const base::Clock& clock);
 
 // status.conditions of the claim without those of the types in `drop`, and with `add` (null: none)

@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/log.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 
 namespace berth::controllers {
@@ -21,68 +22,16 @@ namespace {
 
 constexpr std::string_view kBetaStorageClass = "volume.beta.kubernetes.io/storage-class";
 
+}  // namespace
+
 std::string VolumeClassName(const PersistentVolume& volume) {
   return volume.has_annotation(kBetaStorageClass) ? volume.annotation(kBetaStorageClass)
                                                   : volume.storage_class_name();
 }
 
-// The class a claim names itself; nullopt: it takes the default.
 std::optional<std::string> OwnClassName(const PersistentVolumeClaim& claim) {
   if (claim.has_annotation(kBetaStorageClass)) return claim.annotation(kBetaStorageClass);
   return claim.storage_class_name();
-}
-
-}  // namespace
-
-void AddPodIndexes(kube::Informer<api::Pod>& pods) {
-  pods.AddIndex(kPodsByClaim, [](const api::Object& object) {
-    const auto& pod = static_cast<const api::Pod&>(object);
-    std::vector<std::string> keys;
-    for (const std::string& claim : ClaimNames(pod)) {
-      keys.push_back(api::ObjectKey(pod.ns(), claim));
-    }
-    return keys;
-  });
-  pods.AddIndex(kPodsByNode, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
-  });
-}
-
-void AddHostMountIndexes(kube::Informer<api::HostMount>& mounts) {
-  mounts.AddIndex(kHostMountsByClaim, [](const api::Object& object) {
-    const auto& mount = static_cast<const api::HostMount&>(object);
-    return std::vector<std::string>{api::ObjectKey(mount.ns(), mount.claim_name())};
-  });
-}
-
-void AddAttachmentIndexes(kube::Informer<api::VolumeAttachment>& attachments) {
-  attachments.AddIndex(kAttachmentsByVolume, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::VolumeAttachment&>(object).pv_name()};
-  });
-  attachments.AddIndex(kAttachmentsByNode, [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::VolumeAttachment&>(object).node_name()};
-  });
-}
-
-void AddClaimIndexes(kube::Informer<PersistentVolumeClaim>& claims) {
-  claims.AddIndex(kClaimsByClass, [](const api::Object& object) {
-    const auto& claim = static_cast<const PersistentVolumeClaim&>(object);
-    if (IsBound(claim)) return std::vector<std::string>{};
-    return std::vector<std::string>{OwnClassName(claim).value_or("")};
-  });
-}
-
-void AddVolumeIndexes(kube::Informer<PersistentVolume>& volumes) {
-  volumes.AddIndex(kVolumesByClaim, [](const api::Object& object) {
-    const auto& volume = static_cast<const PersistentVolume&>(object);
-    if (!volume.has_claim_ref()) return std::vector<std::string>{};
-    return std::vector<std::string>{api::ObjectKey(volume.claim_namespace(), volume.claim_name())};
-  });
-  volumes.AddIndex(kFreeVolumesByClass, [](const api::Object& object) {
-    const auto& volume = static_cast<const PersistentVolume&>(object);
-    if (volume.has_claim_ref()) return std::vector<std::string>{};
-    return std::vector<std::string>{VolumeClassName(volume)};
-  });
 }
 
 std::vector<std::string> ClaimNames(const api::Pod& pod) {

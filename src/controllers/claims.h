@@ -1,4 +1,5 @@
-// What several controllers ask about claims: whose they are, their class, and which volume fits.
+// What several controllers ask about claims: which pods use them, their class, and which volume
+// fits. The functions only read the informers. FindVolume needs the indexes of volumes (indexes.h).
 #pragma once
 
 #include <memory>
@@ -12,38 +13,31 @@
 
 namespace berth::controllers {
 
-// Indexes, added by whichever controller asks first (adding one again is harmless).
-inline constexpr char kPodsByClaim[] = "claim";           // "namespace/claim" → pods
-inline constexpr char kPodsByNode[] = "node";             // node → pods
-inline constexpr char kHostMountsByClaim[] = "claim";     // "namespace/claim" → host mounts
-inline constexpr char kAttachmentsByVolume[] = "volume";  // PersistentVolume → VolumeAttachments
-inline constexpr char kAttachmentsByNode[] = "node";      // node → VolumeAttachments
-inline constexpr char kClaimsByClass[] = "class";         // class ("" for none) → unbound claims
-inline constexpr char kVolumesByClaim[] = "claimRef";     // "namespace/claim" → its volumes
-inline constexpr char kFreeVolumesByClass[] = "class";    // class → volumes without a claimRef
-void AddPodIndexes(kube::Informer<api::Pod>& pods);
-void AddHostMountIndexes(kube::Informer<api::HostMount>& mounts);
-void AddAttachmentIndexes(kube::Informer<api::VolumeAttachment>& attachments);
-void AddClaimIndexes(kube::Informer<api::PersistentVolumeClaim>& claims);
-void AddVolumeIndexes(kube::Informer<api::PersistentVolume>& volumes);
-
 // The names of the claims that a pod uses, those of its generic ephemeral volumes
 // ("<pod>-<volume>") included, in the order of spec.volumes.
 std::vector<std::string> ClaimNames(const api::Pod& pod);
 
-// bind-completed and a volume name: the two are one. Phase Lost is not looked at.
+// Whether the claim is bound: it has the annotation bind-completed and a volume name. The phase
+// (Lost) plays no part.
 bool IsBound(const api::PersistentVolumeClaim& claim);
 
-// The claim that `volume` names is this one: same namespace and name, and the same uid if it has
-// one.
+// Whether the claimRef of `volume` names this claim: the same namespace and name, and the same uid
+// if the claimRef has one.
 bool RefersTo(const api::PersistentVolume& volume, const api::PersistentVolumeClaim& claim);
 
 // spec.claimRef for `claim`, as the binder and the provisioner write it.
 base::Json ClaimReference(const api::PersistentVolumeClaim& claim);
 
-// The class marked as default; of several the newest, then the first by name. nullptr: none.
+// The class that is marked as default. Of several it is the newest, and of those created at the
+// same time the first by name. nullptr: none.
 std::shared_ptr<const api::StorageClass> DefaultClass(
     const kube::Informer<api::StorageClass>& classes);
+
+// The class of a volume, by the beta annotation or spec.storageClassName; "" for none.
+std::string VolumeClassName(const api::PersistentVolume& volume);
+
+// The class that a claim names itself, by the same two fields. nullopt: the default class applies.
+std::optional<std::string> OwnClassName(const api::PersistentVolumeClaim& claim);
 
 // The name of the class a claim asks for: spec.storageClassName, or the beta annotation before it,
 // or the default class's. "" for none.
@@ -57,7 +51,8 @@ base::Status CheckFits(const api::PersistentVolume& volume, const api::Persisten
 
 struct MatchOptions {
   std::string class_name;
-  // Only volumes that name the claim already: a claim that waits for its first consumer.
+  // Find only volumes that name the claim already. Set for a claim that waits for its first
+  // consumer.
   bool pre_bound_only = false;
   // If set, the volume must be usable on this node.
   const api::Node* node = nullptr;
@@ -71,7 +66,7 @@ std::shared_ptr<const api::PersistentVolume> FindVolume(
     const kube::Informer<api::PersistentVolume>& volumes, const api::PersistentVolumeClaim& claim,
     const MatchOptions& options);
 
-// spec.nodeAffinity.required of `volume` holds for `node`, or there is none.
+// Whether spec.nodeAffinity.required of `volume` holds for `node`, or is absent.
 bool VolumeReachableFrom(const api::PersistentVolume& volume, const api::Node& node);
 
 }  // namespace berth::controllers

@@ -4,6 +4,7 @@
 
 #include "controllers/csi_codec.h"
 #include "controllers/fake_cluster.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 

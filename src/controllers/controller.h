@@ -19,7 +19,7 @@ class Metrics;
 
 namespace berth::controllers {
 
-// What a controller is made with; everything is borrowed and outlives it.
+// What a controller gets when it is made. Everything is borrowed and outlives the controller.
 struct Context {
   kube::Client& client;
   kube::Informers& informers;

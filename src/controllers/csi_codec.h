@@ -23,8 +23,9 @@ base::StatusOr<csi::v1::VolumeCapability> ToCsiCapability(const api::PersistentV
                                                           bool single_node_multi_writer,
                                                           const std::string& default_fs_type);
 
-// The decoded data of a Secret, by a request of the API each time: secrets are kept nowhere. An
-// empty reference gives an empty map. NOT_FOUND names the secret; values are in no message.
+// Reads the decoded data of a Secret. Each call asks the API, because secrets are not kept in
+// memory. An empty reference gives an empty map. NOT_FOUND names the secret; no message holds a
+// value.
 base::StatusOr<std::map<std::string, std::string>> ReadSecret(
     kube::Client& client, const api::SecretReference& reference);
 
@@ -41,16 +42,16 @@ std::map<std::string, std::string> ToMap(const ProtoMap& from) {
 // "rpc error: code = NotFound desc = ...", as Kubernetes shows a driver's error.
 std::string DriverError(const base::Status& status);
 
-// Marks a failure as what the driver answered to a call (or did not answer), apart from those on
-// the way to the call: a volume that is not there, a secret, the API.
+// Marks a failure as the outcome of a call of the driver. Failures before the call are not marked:
+// a volume or a secret that does not exist, the API.
 base::Status OfDriver(base::Status status);
 bool IsOfDriver(const base::Status& status);
 
-// The API is away, or has something newer than what was read: to be tried again (AfterApi), and
-// nothing that an object should be said to have failed with.
+// Whether the API is away, or has a newer version than the one that was read. The caller tries
+// again (AfterApi), and does not report the failure on an object.
 bool IsOfApi(const base::Status& status);
 
-// What a person reads: DriverError of a driver's failure, else the message alone.
+// The text for a person: DriverError of a driver's failure, else the message alone.
 std::string FailureText(const base::Status& status);
 
 }  // namespace berth::controllers

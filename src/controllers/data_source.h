@@ -1,4 +1,4 @@
-// What a claim's volume is to be filled from, where a CSI driver fills it (spec.dataSource).
+// The source from which a CSI driver fills a claim's volume (spec.dataSource).
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace berth::controllers {
 
-// The claim that `claim` is to be a copy of, in its own namespace; "" for none.
+// The name of the claim whose volume is copied for `claim`, in the same namespace; "" for none.
 std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 
-// The snapshot that `claim` is to be filled from, in its own namespace; "" for none.
+// The name of the snapshot whose data `claim` gets, in the same namespace; "" for none.
 std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
 
-// The content of that snapshot, read when it is asked for: a cluster without the kinds costs
-// nothing. None: there is none, or it is not known.
+// The content of that snapshot. Each call reads it from the API instead of an informer, because
+// the cluster may not have the kinds. nullopt: there is none, or it could not be read.
 std::optional<api::VolumeSnapshotContent> SnapshotSourceContent(
     kube::Client& client, const api::PersistentVolumeClaim& claim);
 

@@ -35,7 +35,7 @@ Status Install(kube::Client& client, CustomResourceDefinition wanted) {
   return kube::MergePatch(client, present, {{"spec", wanted.json()["spec"]}}).status();
 }
 
-// Follows the definitions until all of `names` are established; what is left of them otherwise.
+// Waits until all of `names` are established. Returns those that are not when the time is up.
 std::set<std::string> WaitEstablished(kube::Client& client, std::set<std::string> names,
                                       std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;

@@ -66,7 +66,7 @@ void DriverConnection::Measure(const google::protobuf::Descriptor& request,
               took);
 }
 
-// The identity calls are made whoever leads: they change nothing.
+// The identity calls are made without being the leader, because they change nothing.
 StatusOr<DriverInfo> DriverConnection::Read() {
   ASSIGN_OR_RETURN(const csi::v1::ProbeResponse probe,
                    Measured(&rpc::CsiClient::Probe, csi::v1::ProbeRequest(), options_.timeout));
@@ -117,7 +117,7 @@ void DriverConnection::Run() {
       MutexLock lock(mutex_);
       while (connected_ && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
-      connected_ = true;  // a call that finds no driver while this one is read has it read again
+      connected_ = true;  // a call that fails during Read clears it, and then Read runs again
     }
     StatusOr<DriverInfo> read = Read();
     const std::shared_ptr<const DriverInfo> known = info();

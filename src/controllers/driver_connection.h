@@ -2,19 +2,17 @@
 // whether it is there.
 //
 //            Start                 Probe ready, GetPluginInfo, capabilities read
-//   [idle] ────────▶ [connecting] ─────────────────────────────────────────────▶ [ready] ── OnReady
-//   ──▶
-//                        ▲   │ refused, not ready: again (100 ms, doubling to 2 s)  │
-//                        └───┘                                                      │
-//                        ▲            a Call failed with UNAVAILABLE                │
-//                        └──────────────────────────────────────────────────────────┘
+//   [idle] ────────▶ [connecting] ──────────────────────────────────────────────▶ [ready: OnReady]
+//                      │  ▲   ▲                                                          │
+//                      └──┘   └────────────── a Call failed with UNAVAILABLE ────────────┘
+//   refused or not ready: again after 100 ms, doubling to 2 s
 //
-// An absent driver pauses its controllers and never ends the process. While it is away, info() is
-// what it last said, so that work with an unknown outcome goes on trying. When it is back
-// everything is read anew (it may have been replaced by another version) and OnReady is called, so
-// that nothing waits for the rest of its backoff. One that answers UNAVAILABLE and was there all
-// the time has not come back: what it refused keeps its backoff. A driver that comes back under
-// another name is refused.
+// An absent driver pauses its controllers and never ends the process. While the driver is away,
+// info() returns what it last said, so that work with an unknown outcome is still tried again. When
+// the driver is back, everything is read anew, because another version may have replaced it; then
+// OnReady is called, so that no work waits for the rest of its backoff. A driver that answered
+// UNAVAILABLE but was never away has not come back: the work that it refused keeps its backoff. A
+// driver that comes back under another name is refused.
 //
 // Thread-safe. OnReady functions run on the connection's thread and must only queue work.
 #pragma once
@@ -67,7 +65,8 @@ class DriverConnection {
     // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE and marked
     // as not sent (rpc::WasNotSent).
     std::function<bool()> may_call = nullptr;
-    // The only driver that is taken for the one behind the socket; "": the first that answers.
+    // The name that the driver behind the socket must have; "": the name of the first one that
+    // answers.
     std::string driver = {};
   };
 
@@ -77,13 +76,13 @@ class DriverConnection {
   static base::StatusOr<std::unique_ptr<DriverConnection>> New(const std::string& socket);
   ~DriverConnection();
 
-  // Calls `ready` each time the driver has come, or come back, or says something new of itself.
-  // Before Start only.
+  // `ready` is called each time the driver has become ready, has come back, or says something new
+  // about itself. To be called before Start only.
   void OnReady(std::function<void()> ready);
   void Start();
   // Waits for the identity call that runs. Idempotent.
   void Stop();
-  // Ends the calls that run; none is made any more. Their outcome is unknown.
+  // Ends the running calls, whose outcome is then unknown. No call is made any more.
   void CancelCalls() { client_->CancelAll(); }
 
   // nullptr until the driver was ready once.
@@ -116,7 +115,7 @@ class DriverConnection {
     Measure(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began);
     return response;
   }
-  // Into csi_sidecar_operations_seconds; the request's type tells the method.
+  // Adds a call to csi_sidecar_operations_seconds; the request's type tells the method.
   void Measure(const google::protobuf::Descriptor& request, const base::Status& status,
                std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
   void Lost(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -128,10 +127,10 @@ class DriverConnection {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // False: the driver is to be read (again).
+  // False: the thread must read the driver (again).
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
-  // The driver was not there since it was last ready; an answer that says UNAVAILABLE is no
-  // absence.
+  // The driver has been away since it was last ready. An answer UNAVAILABLE does not mean that it
+  // was away.
   bool was_away_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;

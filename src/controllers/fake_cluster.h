@@ -108,8 +108,8 @@ class FakeCluster {
   // A volume in the driver, and the PersistentVolume for it.
   void AddVolume(const std::string& name, const base::Json& more = nullptr);
 
-  // Waits until each controller knows the driver, if there is one: they look at all their objects
-  // again then, which would count twice what a test counts.
+  // Waits until each controller knows the driver, if there is one, because controllers look at all
+  // their objects again at that moment, and a test would count the same action twice.
   void Start() {
     if (connection_ != nullptr) {
       connection_->OnReady([this] { driver_known_ = true; });  // after those of the controllers
@@ -122,13 +122,13 @@ class FakeCluster {
     ASSERT_TRUE(WaitUntil([this] { return connection_ == nullptr || driver_known_; }));
   }
 
-  // Whoever calls handlers stops before the controllers that they belong to go.
+  // The callers of handlers stop before the controllers that own the handlers.
   void Stop() {
     informers.Stop();
     if (connection_ != nullptr) connection_->Stop();
     for (const auto& controller : controllers_) controller->Stop();
     controllers_.clear();
-    // None of Berth's own: they are the roles of the Go programs, and their rights.
+    // Controllers need no rights beyond those of their roles.
     EXPECT_THAT(allowed.refused(), ::testing::IsEmpty());
   }
 
@@ -141,8 +141,8 @@ class FakeCluster {
   bool Has(std::string_view ns, std::string_view name) const {
     return client.Peek<T>(ns, name).has_value();
   }
-  // Adds it, and waits until the controllers' copies show it: objects of two kinds come by two
-  // watches, in any order.
+  // Adds the object, and waits until the controllers' copies show it, because objects of two kinds
+  // come by two watches, in any order.
   void Put(const base::Json& object);
   void Put(const api::Object& object) { Put(object.json()); }
   bool WaitUntil(const std::function<bool()>& condition) { return client.WaitUntil(condition); }
@@ -150,7 +150,7 @@ class FakeCluster {
   base::FakeClock clock;
   kube::FakeClient client{clock};
   RecordedEvents events;
-  // What the controllers have: the client, with the rights of their roles if they have any.
+  // The client of the controllers, with the rights of their roles if they have any.
   kube::RestrictedClient allowed{client};
   kube::Informers informers{allowed};
   std::unique_ptr<rpc::FakeCsiDriver> driver;
@@ -230,14 +230,14 @@ inline void FakeCluster::Put(const base::Json& object) {
   while (std::chrono::steady_clock::now() < deadline) {
     const auto seen = copy->Find(added.key());
     if (seen != nullptr && std::stoll(seen->resource_version()) >= version) return;
-    // It may have been seen and deleted since.
+    // The object may have been deleted after the copy showed it.
     if (client.Peek(*kind, added.ns(), added.name()).is_null()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   ADD_FAILURE() << kind->kind << " '" << added.key() << "' does not show in the copy";
 }
 
-// What makes MakeClaim's claim and MakeVolume's volume a bound pair.
+// The changes that make MakeClaim's claim and MakeVolume's volume a bound pair.
 inline base::Json BoundClaim(const std::string& volume) {
   return {{"metadata", {{"annotations", {{"pv.kubernetes.io/bind-completed", "yes"}}}}},
           {"spec", {{"volumeName", volume}}},

@@ -6,7 +6,7 @@
 namespace berth::controllers {
 
 base::Json RulesOf(std::string_view role) {
-  // That is no role by itself, but a part of one.
+  // "capacity" is a part of the role "provisioner", and has no role of its own.
   base::Json rules = role == "capacity" ? RulesOf("provisioner") : base::Json::array();
   for (const std::string_view text : RoleManifests()) {
     const auto documents = api::ParseYaml(text);

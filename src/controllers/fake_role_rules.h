@@ -1,5 +1,5 @@
-// The rights that deploy/csi and deploy/block-agent give to each role, so that tests of controllers
-// run with no others.
+// The rights that deploy/csi and deploy/block-agent give to each role. Tests of controllers run
+// with these rights only.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace berth::controllers {
 
-// The texts of the files of rights below deploy, YAML.
+// The texts of the YAML files below deploy that hold the rights.
 std::span<const std::string_view> RoleManifests();
 
-// The rules of the Roles and ClusterRoles called "csi-`role`" or "berth-`role`"; empty: nobody is
-// told of it.
+// The rules of the Roles and ClusterRoles called "csi-`role`" or "berth-`role`". They are empty if
+// no file has such a role.
 base::Json RulesOf(std::string_view role);
 
 }  // namespace berth::controllers

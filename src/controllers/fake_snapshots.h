@@ -1,5 +1,5 @@
-// The objects of snapshots in their usual shape, as fake_cluster.h has others; `more` is merged
-// over.
+// The objects of snapshots in their usual shape, like the objects in fake_cluster.h; `more` is
+// merged over them.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ inline base::Json MakeSnapshotClass(const std::string& name, const base::Json& m
                 more);
 }
 
-// Of claim "data", with class "snap".
+// A snapshot of claim "data", with class "snap".
 inline base::Json MakeSnapshot(const std::string& name, const base::Json& more = nullptr) {
   return Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
                  {"kind", "VolumeSnapshot"},
@@ -36,7 +36,8 @@ inline base::Json MakeSnapshot(const std::string& name, const base::Json& more =
                 more);
 }
 
-// For `snapshot`, of a volume with this handle; held, as the controller makes it.
+// The content for `snapshot` of the volume with this handle. It has the finalizer, as the
+// controller creates it.
 inline base::Json MakeContent(const std::string& snapshot, const std::string& volume_handle,
                               const base::Json& more = nullptr) {
   return Merged({{"apiVersion", "snapshot.storage.k8s.io/v1"},
@@ -55,7 +56,8 @@ inline base::Json MakeContent(const std::string& snapshot, const std::string& vo
                 more);
 }
 
-// What makes MakeContent's one of a snapshot that exists in the driver, not bound yet.
+// The changes that make MakeContent's content one for a snapshot that exists in the driver already
+// and is not bound yet.
 inline base::Json Existing(const std::string& snapshot_handle) {
   return {{"spec",
            {{"source", {{"volumeHandle", nullptr}, {"snapshotHandle", snapshot_handle}}},

@@ -38,16 +38,17 @@ inline constexpr std::string_view kPidPressureTaint = "node.kubernetes.io/pid-pr
 inline constexpr std::string_view kNetworkUnavailableTaint =
     "node.kubernetes.io/network-unavailable";
 
-// The owner of these has asked for the end of what it owns, or for its release, before its own.
+// Finalizers of an owner that is being deleted: its dependents are deleted first, or released
+// first.
 inline constexpr std::string_view kForegroundDeletion = "foregroundDeletion";
 inline constexpr std::string_view kOrphan = "orphan";
 
 inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";
 
-// On a claim from before CreateVolume until its PersistentVolume is bound: a volume may exist that
-// no object names. The provisioner sets it; the binder takes it off with the write that binds, or
-// the provisioner does where another binder bound the claim.
+// On a claim from before CreateVolume until its PersistentVolume is bound, because a volume may
+// exist that no object names. The provisioner sets it. The binder removes it with the write that
+// binds; the provisioner removes it if another binder bound the claim.
 inline constexpr std::string_view kProvisioningFinalizer = "storage.berth.dev/provisioning";
 
 }  // namespace berth::controllers

@@ -1,5 +1,6 @@
-// The pages of a driver's list: how far they are followed. A driver may say at the end of each page
-// that there is another one; one that never stops saying so must not hold a worker, nor its stop.
+// Limits how many pages of a driver's list are read. A driver says at the end of each page whether
+// another one follows; a driver that never stops saying so must not hold a worker or delay its
+// stop.
 //
 //   Pages pages("snapshots", stop);
 //   while (true) {
@@ -9,7 +10,8 @@
 //     request.set_starting_token(response.next_token());
 //   }
 //
-// What a token can be long is the client's matter (rpc/csi_limits.h). For one list, by one thread.
+// The client limits the length of a token (rpc/csi_limits.h). An object serves one list and one
+// thread.
 #pragma once
 
 #include <chrono>
@@ -28,11 +30,11 @@ class Pages {
     std::chrono::milliseconds time = std::chrono::minutes(10);
   };
 
-  // `what` is listed, as a person is told.
+  // `what` names the listed things in error messages: "snapshots".
   Pages(std::string what, std::stop_token stop, Limits limits);
 
-  // Whether the page at `next_token` is to be asked for. INTERNAL: the pages go in a circle, do not
-  // end, or take too long. ABORTED: whoever lists is stopped.
+  // OK if the caller may ask for the page at `next_token`. INTERNAL: the pages go in a circle, do
+  // not end, or take too long. ABORTED: a stop was requested.
   base::Status Turn(const std::string& next_token);
 
  private:

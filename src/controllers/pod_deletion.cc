@@ -37,7 +37,8 @@ Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods, con
           {"lastTransitionTime", stays ? String(*present, {"lastTransitionTime"}, now) : now}}});
   }
   if (status.empty()) return base::OkStatus();
-  // Of conditions, a list that several write, a strategic merge patch adds this one.
+  // A strategic merge patch adds this condition and keeps the others, because several programs
+  // write to that list.
   const StatusOr<Json> written = context.client.Patch(
       api::Pod::kInfo, pod.ns(), pod.name(), kube::PatchType::kStrategicMerge,
       {{"metadata", {{"uid", pod.uid()}}}, {"status", std::move(status)}}, "status");

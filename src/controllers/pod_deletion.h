@@ -1,5 +1,5 @@
-// How controllers end pods that nobody else will end: what is said in the pod's status first, and
-// the delete.
+// How controllers end pods that no other program will end: they write the reason to the pod's
+// status first, and then delete the pod.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ struct Disruption {
   std::string message;
 };
 
-// Writes the condition, and phase Failed with `failed` unless the pod has ended. Nothing is written
-// that is there already.
+// Writes the condition, and with `failed` also the phase Failed unless the pod has ended. A
+// condition that the pod has already is not written again.
 base::Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods,
                            const api::Pod& pod, const Disruption& disruption, bool failed);
 
-// MarkDisrupted as failed, then a delete without grace: for pods that no node agent will ever end.
+// Calls MarkDisrupted with `failed`, then deletes the pod without a grace period. For pods that no
+// node agent will ever end.
 base::Status FailAndDelete(const Context& context, kube::Informer<api::Pod>& pods,
                            const api::Pod& pod, const Disruption& disruption = {});
 

@@ -1,4 +1,4 @@
-// Secrets that a class names with tokens: "of-${pvc.name}" in "${pvc.namespace}".
+// Secrets that a class names with tokens: "of-${pvc.name}" in the namespace "${pvc.namespace}".
 #pragma once
 
 #include "api/kinds/kinds.h"
@@ -6,10 +6,10 @@
 
 namespace berth::controllers {
 
-// `templates` with each ${token} replaced by its value: in the namespace those of `in_namespace`
-// alone, in the name those of `in_name` as well. A namespace comes from less: whoever chose it
-// would choose whose secrets are read. INVALID_ARGUMENT for an unknown token, and for what is no
-// name of a secret or a namespace in the end.
+// Returns `templates` with each ${token} replaced by its value. The namespace may use only the
+// tokens of `in_namespace`, the name also those of `in_name`, because a user who could choose the
+// namespace would choose whose secrets are read. INVALID_ARGUMENT for an unknown token, and for a
+// result that is no valid name of a secret or a namespace.
 base::StatusOr<api::SecretReference> FillSecret(const api::SecretReference& templates,
                                                 const api::Labels& in_namespace,
                                                 const api::Labels& in_name);

@@ -16,7 +16,7 @@ using base::StatusOr;
 namespace {
 
 constexpr std::string_view kPrefix = "csi.storage.k8s.io/";
-// Each with "-name" and "-namespace" behind it; those of groups are known and not used here.
+// Each key ends with "-name" or "-namespace" in a class. The keys of groups are known and not used.
 constexpr std::array<std::string_view, 4> kSecretKeys = {
     "snapshotter-secret", "snapshotter-list-secret", "group-snapshotter-secret",
     "group-snapshotter-get-secret"};

@@ -1,8 +1,8 @@
-// How controllers write: patches that carry the version they were computed from, whose result is in
-// the informer before the next read, and what the API's refusals mean for a queue.
+// How controllers write. A patch carries the version from which it was computed, and its result is
+// in the informer before the next read. AfterApi says what a refused write means for a queue.
 //
-// A refused write is never an error of the object: a conflict is computed anew at once, a slow or
-// absent API is waited for, and an object that is gone needs nothing more.
+// A refused write is never an error of the object: after a conflict the write is computed anew at
+// once, a slow or absent API is waited for, and an object that is gone needs nothing more.
 #pragma once
 
 #include <string_view>
@@ -21,9 +21,8 @@ using base::StatusOr;
 // What becomes of a key after `status` of an API call:
 //   OK, NOT_FOUND                    done (an object that vanished tells its informer)
 //   ABORTED, ALREADY_EXISTS          again as soon as the newer state is here, 50 ms at the latest
-//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second, doubling to 16: nobody waits for minutes
-//   once
-//                                    the API is back
+//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second, doubling to 16, so that nobody waits for
+//                                    minutes once the API is back
 //   anything else                    again after the backoff
 base::KeyedWorkers::Outcome AfterApi(const Status& status);
 
@@ -34,16 +33,16 @@ Json FinalizersPatch(const api::Object& object, std::string_view add, std::strin
 // True if this write is the last that `object` sees: it is deleted, and nothing holds it.
 bool IsGone(const api::Object& object);
 
-// Merge patch of this very object, not of another one of its name, whatever its version: for fields
-// that only the caller's controller writes. A mismatch is ABORTED, or INVALID_ARGUMENT as
-// kube-apiserver has it.
+// A merge patch of the object with this uid, whatever its version is, for fields that only the
+// caller's controller writes. If another object has the name now, the answer is ABORTED, or
+// INVALID_ARGUMENT from kube-apiserver.
 template <typename T>
 StatusOr<T> Patch(kube::Client& client, kube::Informer<T>& informer, const T& object, Json patch,
                   std::string_view subresource = "") {
   if (!object.uid().empty()) base::json::Set(patch, {"metadata", "uid"}, object.uid());
   ASSIGN_OR_RETURN(T patched, kube::MergePatch(client, object, patch, subresource));
-  // Also what is gone with this write: as long as the watch has not told, the copy at least says
-  // so.
+  // The copy also takes an object that this write ended, so that the copy says so until the watch
+  // removes it.
   informer.Observe(patched.json());
   return patched;
 }
@@ -63,7 +62,7 @@ StatusOr<T> UpdateAt(kube::Client& client, kube::Informer<T>& informer, const T&
                      const Json& patch) {
   ASSIGN_OR_RETURN(T whole, kube::Get<T>(client, object.ns(), object.name()));
   if (whole.resource_version() != object.resource_version()) {
-    // The next run sees it.
+    // The next run sees the newer version.
     informer.Observe(whole.json());
     return base::Error(StatusCode::kAborted, "{} '{}' changed meanwhile", T::kInfo.singular,
                        object.key());

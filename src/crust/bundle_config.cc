@@ -15,7 +15,7 @@ using base::Json;
 using base::StatusCode;
 using base::StatusOr;
 
-// runc takes a mount for a bind by its type or by its options.
+// runc treats a mount as a bind mount if its type or one of its options says so.
 bool IsBind(const Json& mount) {
   if (json::String(mount, {"type"}) == "bind") return true;
   for (const Json& option : json::Array(mount, {"options"})) {

@@ -1,5 +1,5 @@
-// The config.json of a container that is about to be created (OCI runtime specification): which of
-// its mounts are of volumes that were deferred, and the same file with their sources elsewhere.
+// The config.json of a container that is about to be created (OCI runtime specification): finds its
+// mounts of deferred volumes, and replaces the sources of these mounts.
 //
 // Pure.
 #pragma once
@@ -14,21 +14,23 @@
 
 namespace berth::crust {
 
-// One mount of a container whose source is a volume, or lies in one.
+// A mount of a container whose source is a volume, or a path inside one.
 struct DeferredMount {
-  size_t mount = 0;      // in the config's "mounts"
-  size_t target = 0;     // in the targets that were asked for
+  size_t mount = 0;      // its index in the config's "mounts"
+  size_t target = 0;     // the volume's index in the list of targets
   std::string sub_path;  // "" for the volume itself
 };
 
-// Volumes may be spelled by a path that leads through a symlink, and containerd spells it without.
+// A volume's target. Its path may contain a symlink, but containerd writes the resolved path into
+// the config, so both are kept.
 struct KnownTarget {
   std::string path;
   std::string resolved;  // the same without symlinks
 };
 
-// The bind mounts below the targets. INVALID_ARGUMENT: the text is no config; FAILED_PRECONDITION:
-// it was written anew before, for its sources are in `graft_folder`; RESOURCE_EXHAUSTED: too many.
+// Finds the bind mounts at or below the targets. INVALID_ARGUMENT: the text is no config.
+// FAILED_PRECONDITION: the config was rewritten before, because its sources are in `graft_folder`.
+// RESOURCE_EXHAUSTED: there are too many.
 base::StatusOr<std::vector<DeferredMount>> FindDeferred(const base::Json& config,
                                                         const std::vector<KnownTarget>& targets,
                                                         std::string_view graft_folder);

@@ -44,7 +44,8 @@ StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::stri
   const google::protobuf::EnumDescriptor* all = Capability::Type_descriptor();
   for (int i = 0; names.empty() && i < all->value_count(); ++i) {
     const auto type = static_cast<Capability::Type>(all->value(i)->number());
-    // Nothing here labels files one by one, which is nothing to do where there are no labels.
+    // This handler does not relabel files one by one. On a kernel without SELinux there is nothing
+    // to relabel, so the capability can be offered there.
     if (type == Capability::SELINUX_RELABEL && platform::KernelHasSelinux()) continue;
     if (type != Capability::UNKNOWN) types.push_back(type);
   }
@@ -74,7 +75,7 @@ StatusOr<std::vector<std::string>> KnownToKernel(const std::vector<std::string>&
 class CrustHandlerImpl final : public CrustHandler {
  public:
   ~CrustHandlerImpl() override {
-    // Servers wait for the calls that run.
+    // Stops long walks first, because the servers' destructors wait for running calls.
     if (handler_ != nullptr) handler_->Cancel();
     oci_server_.reset();
     server_.reset();
@@ -96,7 +97,8 @@ class CrustHandlerImpl final : public CrustHandler {
     RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
     ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
     RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
-    // Private on the host, too: nothing that berth-oci puts there may come to be seen elsewhere.
+    // The graft folder is a private mount on the host, too, because other mount namespaces must not
+    // see what berth-oci mounts there.
     const std::string grafts = ipc::crust::GraftFolder(options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
     RETURN_IF_ERROR(PreparePins(*mounter_, grafts));
@@ -130,7 +132,7 @@ class CrustHandlerImpl final : public CrustHandler {
     return base::OkStatus();
   }
 
-  // In the order in which they need each other; the servers go first.
+  // Each member needs the ones above it, so the servers come last and are destroyed first.
   base::UniqueFd lock_;
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();

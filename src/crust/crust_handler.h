@@ -1,9 +1,9 @@
 // The CRUST handler as a whole (`berth crust-handler`): sandboxes that are mount namespaces, and
 // the two sockets on which the node agent and berth-oci ask for their volumes.
 //
-// All that it has is in its data folder, the mount namespaces that are bound there, and the run
-// folder: a handler started anew on the same folders goes on, and containers never notice that it
-// was away. It must run in the host's mount namespace.
+// All its state is in the data folder, in the mount namespaces that are bound there, and in the run
+// folder. So a new handler on the same folders goes on, and containers do not notice the restart.
+// It must run in the host's mount namespace.
 #pragma once
 
 #include <memory>
@@ -22,23 +22,24 @@ struct CrustHandlerOptions {
   std::string kubelet_folder = "/var/lib/kubelet";
   // By their names in proto/crust.proto; empty: all.
   std::vector<std::string> capabilities;
-  // Those that the kernel knows are offered.
+  // The handler offers those of them that the kernel supports.
   std::vector<std::string> file_systems = {"ext4", "xfs", "btrfs"};
   std::vector<std::string> shares;
-  // Shares that a mount utility mounts, as FUSE file systems: "TYPE", by mount.TYPE, or
-  // "TYPE=PROGRAM".
+  // Shares that a mount utility mounts as FUSE file systems: "TYPE" uses mount.TYPE; "TYPE=PROGRAM"
+  // names the program.
   std::vector<std::string> utility_shares;
   std::chrono::milliseconds look_every{std::chrono::seconds(30)};
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
   size_t workers = 16;
-  size_t max_queued = 1024;  // beyond, UNAVAILABLE
+  size_t max_queued = 1024;  // more calls get UNAVAILABLE
 };
 
 class CrustHandler {
  public:
-  // FAILED_PRECONDITION: another handler has the folder or a socket. INVALID_ARGUMENT: options.
+  // FAILED_PRECONDITION: another handler has the folder or a socket. INVALID_ARGUMENT: an option is
+  // wrong.
   static base::StatusOr<std::unique_ptr<CrustHandler>> Start(const CrustHandlerOptions& options);
-  // Takes no more calls and waits for those at work. Leaves every volume as it is.
+  // Accepts no more calls and waits for those that run. Leaves every volume as it is.
   virtual ~CrustHandler() = default;
 };
 

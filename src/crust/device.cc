@@ -22,9 +22,10 @@ using base::Quote;
 using base::StatusCode;
 
 constexpr std::chrono::seconds kTimeout(10);
-constexpr std::chrono::milliseconds kPause(20);  // the kernel tells nobody
+constexpr std::chrono::milliseconds kPause(20);  // to poll: the kernel sends no event
 
-// In a child: a descriptor of the device, or a negative errno; ESTALE: the path leads to another.
+// Runs in a child process. Gives a descriptor of the device, or a negative errno; -ESTALE: the path
+// leads to another device.
 int Open(const Device& device, int flags) {
   const int fd = open(device.source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   if (fd < 0) return -errno;
@@ -61,13 +62,12 @@ base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::millisecon
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
     ASSIGN_OR_RETURN(const int error, platform::AskChild<int>(what, kTimeout, [device](int& error) {
-                       // Whoever mounts a device claims it, and an open with O_EXCL is refused
-                       // meanwhile.
+                       // A mount claims its device, so an open with O_EXCL fails meanwhile.
                        const int fd = Open(device, O_EXCL);
                        error = fd < 0 ? -fd : 0;
                        return 0;
                      }));
-    // Gone, or the name is another's.
+    // The device is free, is gone, or another device has its name.
     if (error == 0 || error == ENOENT || error == ENXIO || error == ENODEV || error == ESTALE) {
       return base::OkStatus();
     }

@@ -1,5 +1,5 @@
-// Questions about a block device that is known by its number; a path that leads to another one by
-// now is no answer. In children with deadlines.
+// Questions about a block device that its number identifies. If the path leads to another device by
+// now, that device is not used. Each question is asked in a child process with a deadline.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,13 @@
 
 namespace berth::crust {
 
-// In bytes. FAILED_PRECONDITION: the path leads to another device; NOT_FOUND.
+// Gives the device's size in bytes. FAILED_PRECONDITION: the path leads to another device.
+// NOT_FOUND: the path leads to none.
 base::StatusOr<int64_t> DeviceSize(const Device& device);
 
-// Until nobody has it mounted or open for himself: the kernel lets go of a mount some time after
-// its last process is gone. A device that is gone is free. FAILED_PRECONDITION: somebody still has
-// it, whom the message names.
+// Waits until nobody has the device mounted or open exclusively, because the kernel frees a mount
+// some time after its last process has ended. A device that is gone counts as free.
+// FAILED_PRECONDITION: somebody still has it; the message names who.
 base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::milliseconds patience);
 
 }  // namespace berth::crust

@@ -1,4 +1,4 @@
-// A kind of sandbox that mounts nothing and says of each volume what the test says.
+// A kind of sandbox that mounts nothing and gives the answers that the test sets.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class FakeSandboxes final : public SandboxKind {
   base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
     return std::make_unique<FakeSandbox>(answers);
   }
-  FakeAnswers answers;  // of all of its sandboxes
+  FakeAnswers answers;  // used by all sandboxes of this kind
 };
 
 }  // namespace berth::crust

@@ -1,8 +1,5 @@
 #include "crust/handler.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "crust/bundle_config.h"
+#include "crust/bundle_look.h"
 #include "crust/device.h"
-#include "crust/leftovers.h"
-#include "platform/errno.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::crust {
@@ -30,11 +26,6 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr size_t kMostVolumes = 256;
-// A bundle that is not there is looked for once more before its sandbox is held for gone.
-constexpr std::chrono::seconds kLookAgain(2);
-// A sandbox is looked at soon after it was taken up, and less and less often later: one that ends
-// while no handler is there does so at about that time, and nobody tells it.
-constexpr std::chrono::milliseconds kFirstLook(500);
 
 // The lowest name that no volume of the sandbox has.
 std::string FreeName(const SandboxRecord& record) {
@@ -54,17 +45,6 @@ std::string Resolved(const std::string& folder) {
   return error ? folder : path.string();
 }
 
-// Whether a publish that failed so left nothing mounted: not one that was given up, nor one whose
-// child died.
-bool IsForCertain(const Status& failure) {
-  return failure.code() != StatusCode::kDeadlineExceeded && failure.code() != StatusCode::kInternal;
-}
-
-bool IsFolder(const std::string& path) {
-  struct stat st;
-  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
@@ -73,7 +53,7 @@ StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, Sandbo
     RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
   }
   std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
-  RETURN_IF_ERROR(handler->Load());
+  RETURN_IF_ERROR(handler->LoadRecords());
   handler->watch_.Start();
   return handler;
 }
@@ -84,23 +64,25 @@ Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords recor
       kind_(kind),
       sandboxes_(options_.patience),
       records_(std::move(records)),
+      steps_(sandboxes_, records_, options_.free_within, stopping_),
       watch_({.name = "crust-watch",
               .workers = 2,
               .retry_start = std::chrono::seconds(1),
               .retry_max = std::chrono::seconds(60)},
-             [this](const std::string& id) { return LookAt(id); }) {}
+             [this](const std::string& id) { return CheckBundle(id); }) {}
 
 Handler::~Handler() {
   stopping_ = true;
   watch_.Stop();
 }
 
-Status Handler::Load() {
+Status Handler::LoadRecords() {
   ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.Load());
   for (SandboxRecord& record : known.records) {
     const std::string id = record.sandbox_id;
-    ASSIGN_OR_RETURN(const Hold entry, sandboxes_.Add(std::move(record)));
-    // One that cannot be opened now is opened when it is asked for, and holds up no other.
+    ASSIGN_OR_RETURN(const Hold entry, sandboxes_.AddSandbox(std::move(record)));
+    // A sandbox that cannot be opened now is opened when a call needs it, so it does not block the
+    // others.
     if (auto sandbox = kind_.Open(id); sandbox.ok()) {
       entry->sandbox = *std::move(sandbox);
     } else {
@@ -120,19 +102,20 @@ Status Handler::Load() {
   for (const std::string& mark : marks) {
     if (sandboxes_.Contains(mark)) continue;
     if (unreadable.contains(mark)) {
-      unreadable_.insert(mark);  // a mark is of this boot
+      unreadable_.insert(mark);  // marks exist only for sandboxes of this boot
     } else {
-      // Its sandbox ended: berth-oci would ask for nothing.
+      // The sandbox has ended, so berth-oci no longer needs the mark.
       unlink((options_.paths.Marks() + "/" + mark).c_str());
     }
   }
   return OkStatus();
 }
 
-StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id,
-                                      const SandboxTable::Wish& wish) {
+StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
+                                             const SandboxTable::Wish& wish) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
-  // What is in it may be in use: NOT_FOUND would say that it is over.
+  // The sandbox's volumes may be in use, so the answer is not NOT_FOUND, which would mean that the
+  // sandbox has ended.
   if (unreadable_.contains(sandbox_id)) {
     return Error(
         StatusCode::kInternal,
@@ -140,10 +123,10 @@ StatusOr<Handler::Hold> Handler::Take(const std::string& sandbox_id,
         "until this machine is started anew",
         Quote(sandbox_id), Quote(options_.paths.Records()));
   }
-  ASSIGN_OR_RETURN(Hold hold, sandboxes_.Take(sandbox_id, wish));
+  ASSIGN_OR_RETURN(Hold hold, sandboxes_.HoldSandbox(sandbox_id, wish));
   if (hold->sandbox == nullptr) {
     StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
-    // NOT_FOUND would say that there is no such sandbox, whose end is then held for done.
+    // The error is not NOT_FOUND, because the caller would then treat the sandbox as ended.
     if (!sandbox.ok()) {
       return Error(StatusCode::kInternal, "open sandbox {}: {}", Quote(sandbox_id),
                    base::Message(sandbox.status()));
@@ -160,7 +143,8 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
   if (!bundle.starts_with('/') || bundle.size() > 4095 || !IsFolder(bundle)) {
     return Error(StatusCode::kInvalidArgument, "bundle {} is no folder", Quote(bundle));
   }
-  if (StatusOr<Hold> known = Take(sandbox_id); known.status().code() != StatusCode::kNotFound) {
+  if (StatusOr<Hold> known = HoldSandbox(sandbox_id);
+      known.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(known);
     const SandboxRecord& record = (*known)->record;
     if (record.pod_uid == pod_uid && record.bundle == bundle && !record.ending) return OkStatus();
@@ -169,7 +153,7 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
   }
   ASSIGN_OR_RETURN(
       const Hold entry,
-      sandboxes_.Add({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
+      sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
   entry->wait = options_.look_every;
   const Status begun = [&]() -> Status {
     RETURN_IF_ERROR(records_.Write(entry->record));
@@ -182,8 +166,8 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
     LOG_INFO("sandbox {} of pod {} begins", Quote(sandbox_id), Quote(pod_uid));
     return OkStatus();
   }
-  // Nothing is in it yet.
-  if (const Status undone = End(*entry); !undone.ok()) {
+  // The new sandbox has no volume yet, so it can be cleared.
+  if (const Status undone = ClearSandbox(*entry); !undone.ok()) {
     LOG_WARNING("{}", base::ToString(undone));
     watch_.Add(sandbox_id);
   }
@@ -218,7 +202,7 @@ Status Handler::CheckPublish(const SandboxRecord& record,
 
 StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
     const wire::RuntimePublishVolumeRequest& request) {
-  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   SandboxRecord& record = hold->record;
   const std::string& target = request.host_target_path();
   const std::string context =
@@ -235,91 +219,29 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
                      Quote(target));
       }
       if (IsSame(known->plan, plan)) {
-        RETURN_IF_ERROR(CallAnew(*hold, *known, request.host_volume_id(), std::move(plan)));
-        return Publish(*hold, *known, /*absent=*/false);
+        RETURN_IF_ERROR(
+            steps_.RecordOtherPath(*hold, *known, request.host_volume_id(), std::move(plan)));
+        return steps_.PublishAgain(*hold, *known);
       }
       if (known->state == VolumeState::kPublished) {
         return Error(StatusCode::kFailedPrecondition,
                      "another volume is published at {}, or the same one in another way",
                      Quote(target));
       }
-      // One that failed is asked for in another way; it may be there half.
-      RETURN_IF_ERROR(Unpublish(*hold, target));
+      // An earlier publish failed and this one has other arguments. The volume may be half mounted,
+      // so it is taken off first.
+      RETURN_IF_ERROR(steps_.Unpublish(*hold, target));
     }
     if (record.volumes.size() >= kMostVolumes) {
       return Error(StatusCode::kResourceExhausted, "the sandbox has {} volumes already",
                    record.volumes.size());
     }
-    record.volumes.push_back(
+    return steps_.PublishNew(
+        *hold,
         {.host_volume_id = request.host_volume_id(), .target = target, .plan = std::move(plan)});
-    if (const Status written = records_.Write(record); !written.ok()) {
-      record.volumes.pop_back();
-      return written;
-    }
-    sandboxes_.NoteUse(record.sandbox_id, record.volumes.back());
-    return Publish(*hold, record.volumes.back(), /*absent=*/true);
   }();
   RETURN_IF_ERROR_WITH(published, context);
   return wire::RuntimePublishVolumeResponse();
-}
-
-// The device has another path now (/dev/disk/by-id/x, /dev/sdb), by which it will be asked for.
-Status Handler::CallAnew(Entry& entry, VolumeRecord& volume, const std::string& host_volume_id,
-                         MountPlan plan) {
-  if (volume.host_volume_id == host_volume_id) return OkStatus();
-  const VolumeRecord before = volume;
-  volume.host_volume_id = host_volume_id;
-  volume.plan = std::move(plan);
-  const Status written = records_.Write(entry.record);
-  if (!written.ok()) volume = before;
-  return written;
-}
-
-Status Handler::SetState(Entry& entry, VolumeRecord& volume, VolumeState state) {
-  const VolumeState before = std::exchange(volume.state, state);
-  const Status written = records_.Write(entry.record);
-  if (!written.ok()) volume.state = before;
-  return written;
-}
-
-// Whatever its record says but "unpublishing". `absent`: for certain nothing of it is mounted
-// yet.
-Status Handler::Publish(Entry& entry, VolumeRecord& volume, bool absent) {
-  const std::string& sandbox_id = entry.record.sandbox_id;
-  if (volume.state == VolumeState::kFailed) {
-    absent = true;
-    RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublishing));
-    sandboxes_.NoteUse(sandbox_id, volume);
-  }
-  const PublishContext context{
-      .shared = sandboxes_.WrittenElsewhere(sandbox_id, volume),
-      .absent = absent,
-      .alone = [&] { return !sandboxes_.UsedElsewhere(sandbox_id, volume); },
-      .cancelled = [&] { return stopping_ || entry.unwanted; },
-      .progress =
-          [&](uint64_t done) {
-            std::string text = fmt::format("fsGroup of {}: {} files and folders so far",
-                                           Quote(volume.host_volume_id), done);
-            LOG_INFO("{}", text);
-            sandboxes_.TellProgress(entry, std::move(text));
-          }};
-  const Status published = entry.sandbox->Publish(volume.plan, context);
-  if (volume.state == VolumeState::kPublished) return published;
-  if (published.ok()) {
-    RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublished));
-    sandboxes_.NoteUse(sandbox_id, volume);
-    LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
-    return OkStatus();
-  }
-  // Where the outcome of this try, or of one before, is unknown, the kernel may mount it still.
-  if (absent && IsForCertain(published)) {
-    if (const Status noted = SetState(entry, volume, VolumeState::kFailed); noted.ok()) {
-      sandboxes_.NoteEnd(sandbox_id, volume.target);
-    } else {
-      LOG_WARNING("{}", base::ToString(noted));
-    }
-  }
-  return published;
 }
 
 StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
@@ -335,7 +257,7 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     }
     return wire::RuntimeUnpublishVolumeResponse();
   }
-  StatusOr<Hold> hold = Take(request.sandbox_id(), {.ends = true});
+  StatusOr<Hold> hold = HoldSandbox(request.sandbox_id(), {.ends = true});
   if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
   RETURN_IF_ERROR(hold);
   const VolumeRecord* volume = (*hold)->record.FindTarget(request.host_target_path());
@@ -345,79 +267,38 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
                  Quote(request.host_target_path()), Quote(volume->host_volume_id),
                  Quote(request.host_volume_id().substr(0, 512)));
   }
-  RETURN_IF_ERROR_WITH(Unpublish(**hold, request.host_target_path()),
+  RETURN_IF_ERROR_WITH(steps_.Unpublish(**hold, request.host_target_path()),
                        fmt::format("unpublish {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   return wire::RuntimeUnpublishVolumeResponse();
 }
 
-Status Handler::Unpublish(Entry& entry, const std::string& target) {
-  SandboxRecord& record = entry.record;
-  VolumeRecord* volume = record.FindTarget(target);
-  if (volume == nullptr) return OkStatus();
-  if (volume->state == VolumeState::kPublished) {
-    RETURN_IF_ERROR(SetState(entry, *volume, VolumeState::kUnpublishing));
-  }
-  RETURN_IF_ERROR(entry.sandbox->Unpublish(volume->plan));
-  // Before the look at who else has it: of two that end together, the last one waits.
-  sandboxes_.NoteEnd(record.sandbox_id, target);
-  const Status forgotten = Forget(entry, *volume);
-  if (forgotten.ok()) return OkStatus();
-  const VolumeRecord* left = record.FindTarget(target);
-  if (left->state != VolumeState::kFailed) sandboxes_.NoteUse(record.sandbox_id, *left);
-  return forgotten;
-}
-
-// What the sandbox has let go of.
-Status Handler::Forget(Entry& entry, VolumeRecord& volume) {
-  SandboxRecord& record = entry.record;
-  // Whoever has the device of one that failed is somebody else.
-  if (volume.state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, volume));
-  RETURN_IF_ERROR(RemoveEmptyFolders(volume.target));
-  const std::vector<VolumeRecord> before = record.volumes;
-  const std::string what = volume.host_volume_id;
-  std::erase_if(record.volumes, [&](const VolumeRecord& v) { return &v == &volume; });
-  if (const Status written = records_.Write(record); !written.ok()) {
-    record.volumes = before;
-    return written;
-  }
-  LOG_INFO("took {} out of sandbox {}", Quote(what), Quote(record.sandbox_id));
-  return OkStatus();
-}
-
-Status Handler::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume) {
-  if (!volume.plan.device.block || sandboxes_.UsedElsewhere(record.sandbox_id, volume)) {
-    return OkStatus();
-  }
-  return WaitUntilDeviceIsFree(volume.plan.device, options_.free_within);
-}
-
 Status Handler::EndSandbox(const std::string& sandbox_id) {
-  StatusOr<Hold> hold = Take(sandbox_id, {.ends = true});
+  StatusOr<Hold> hold = HoldSandbox(sandbox_id, {.ends = true});
   if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(hold);
-  const Status ended = End(**hold);
-  // What is left is tried again.
+  const Status ended = ClearSandbox(**hold);
+  // The watch takes off what is left.
   if (!ended.ok()) watch_.Add(sandbox_id);
   return base::Annotate(ended, fmt::format("end sandbox {}", Quote(sandbox_id)));
 }
 
-Status Handler::End(Entry& entry) {
+Status Handler::ClearSandbox(Entry& entry) {
   SandboxRecord& record = entry.record;
   if (!record.ending) {
     record.ending = true;
     RETURN_IF_ERROR(records_.Write(record));
   }
-  // One that does not go holds up no other.
+  // A volume that cannot be taken off does not block the others.
   Status first = OkStatus();
   std::vector<std::string> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
   for (const std::string& target : targets) {
-    const Status gone = Unpublish(entry, target);
+    const Status gone = steps_.Unpublish(entry, target);
     if (first.ok()) first = gone;
   }
   RETURN_IF_ERROR(first);
-  // What failed to begin may be there all the same.
+  // The sandbox may exist although an earlier try to open it failed.
   if (entry.sandbox == nullptr) {
     ASSIGN_OR_RETURN(entry.sandbox, kind_.Open(record.sandbox_id));
   }
@@ -426,50 +307,37 @@ Status Handler::End(Entry& entry) {
   RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
       ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
-  sandboxes_.Forget(record.sandbox_id);
+  sandboxes_.ForgetSandbox(record.sandbox_id);
   LOG_INFO("sandbox {} of pod {} is over", Quote(record.sandbox_id), Quote(record.pod_uid));
   return OkStatus();
 }
 
-// A runtime that was killed while it made a sandbox may leave the bundle for good: nothing was put
-// into that sandbox, and the node has finished with its pod.
-bool Handler::IsForsaken(const SandboxRecord& record) const {
-  const std::string plan = ipc::crust::PlanPath(options_.paths.run(), record.pod_uid);
-  return record.volumes.empty() && access(plan.c_str(), F_OK) != 0 && errno == ENOENT;
-}
-
-base::KeyedWorkers::Outcome Handler::LookAt(const std::string& sandbox_id) {
+base::KeyedWorkers::Outcome Handler::CheckBundle(const std::string& sandbox_id) {
   using Outcome = base::KeyedWorkers::Outcome;
-  StatusOr<Hold> hold = Take(sandbox_id);
+  StatusOr<Hold> hold = HoldSandbox(sandbox_id);
   if (hold.status().code() == StatusCode::kNotFound) return Outcome::Done();
   if (hold.status().code() == StatusCode::kAborted) return Outcome::After(options_.look_every);
   if (!hold.ok()) return Outcome::From(hold.status());
   Entry& entry = **hold;
   if (!entry.record.ending) {
-    if (IsFolder(entry.record.bundle) && !IsForsaken(entry.record)) {
-      entry.missed = false;
-      entry.wait = std::min(std::max(entry.wait * 2, kFirstLook), options_.look_every);
-      return Outcome::After(entry.wait);
-    }
-    if (!std::exchange(entry.missed, true)) {
-      return Outcome::After(std::min<std::chrono::milliseconds>(kLookAgain, options_.look_every));
-    }
-    LOG_INFO("sandbox {} is gone: its bundle {} or its pod is", Quote(sandbox_id),
-             Quote(entry.record.bundle));
+    const auto next = TimeToNextLook(entry, options_.paths.run(), options_.look_every);
+    if (next.has_value()) return Outcome::After(*next);
   }
-  return Outcome::From(End(entry));
+  return Outcome::From(ClearSandbox(entry));
 }
 
 StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
-  // A file system that grows keeps its sandbox for so long.
+  // A container waits longer, because another call may hold the sandbox while it grows a file
+  // system.
   ASSIGN_OR_RETURN(const Hold hold,
-                   Take(request.sandbox_id, {.patience = options_.container_patience}));
+                   HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
   SandboxRecord& record = hold->record;
   if (record.pod_uid != request.pod_uid || record.ending) {
     return Error(StatusCode::kFailedPrecondition, "sandbox {} is {}", Quote(record.sandbox_id),
                  record.ending ? "over" : "another pod's");
   }
-  // The plan, not the record, says what must not be the host's plain folder.
+  // The targets come from the plan first, because it also names volumes that are not published yet.
+  // A container must not get the host's plain folder in their place.
   ASSIGN_OR_RETURN(std::vector<std::string> targets, PlannedTargets(record.pod_uid));
   for (const VolumeRecord& volume : record.volumes) {
     if (std::ranges::find(targets, volume.target) == targets.end()) {
@@ -517,9 +385,10 @@ StatusOr<Graft> Handler::ForContainer(Entry& entry, VolumeRecord& volume,
   RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
   StatusOr<Graft> graft = entry.sandbox->ForContainer(volume.plan, sub_path);
   if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
-  // The sandbox lost it (somebody took its namespace away): it is mounted again, by the plan.
+  // The sandbox lost the mount (somebody removed its namespace), so it is mounted again from the
+  // plan.
   LOG_WARNING("{}: mounting it again", base::Message(graft.status()));
-  RETURN_IF_ERROR(Publish(entry, volume, /*absent=*/false));
+  RETURN_IF_ERROR(steps_.PublishAgain(entry, volume));
   return entry.sandbox->ForContainer(volume.plan, sub_path);
 }
 
@@ -546,7 +415,7 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_STATS)) {
     return Error(StatusCode::kUnimplemented, "this handler gives no stats");
   }
-  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
   if (volume == nullptr) {
     return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
@@ -577,7 +446,7 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_RESIZE)) {
     return Error(StatusCode::kFailedPrecondition, "this handler grows no volumes");
   }
-  ASSIGN_OR_RETURN(const Hold hold, Take(request.sandbox_id()));
+  ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
   if (volume == nullptr || volume->state != VolumeState::kPublished) {
     return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
@@ -588,7 +457,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   if (device.block) {
     ASSIGN_OR_RETURN(size, DeviceSize(device));
     if (size < request.required_bytes()) {
-      // That it has not grown yet passes; FAILED_PRECONDITION would be this handler's last word.
+      // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
+      // final.
       return Error(StatusCode::kUnavailable,
                    "device {} has {} bytes, and {} are asked for: it has to grow first",
                    Quote(device.source), size, request.required_bytes());
@@ -599,7 +469,8 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
                        fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   wire::RuntimeExpandVolumeResponse response;
-  // A file system keeps some of its device for itself, and the volume is as large as that.
+  // For a block device the capacity is the device's size, because a file system uses some of the
+  // device for itself.
   response.set_capacity_bytes(device.block ? size : *capacity);
   return response;
 }

@@ -1,5 +1,6 @@
-// The handler: knows sandboxes and their volumes, keeps the mapping between the host's paths and
-// what is in the sandboxes, and says no. It does not know which kind of sandbox it serves.
+// The handler: knows the sandboxes and their volumes, maps the host's paths to the volumes in the
+// sandboxes, and refuses requests that do not fit. It does not know which kind of sandbox it
+// serves.
 //
 //   berth-oci: create of the sandbox's container    ──▶  known, with its pod and its bundle
 //   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
@@ -8,15 +9,14 @@
 //   or its bundle, or the pod of an empty one, is
 //   gone                                            ──▶  volumes off, devices free, forgotten
 //
-// A record is durable before each step; a handler started anew goes on where the last one stopped,
-// and containers never notice. Calls for one sandbox are made one at a time: a second one waits for
-// ten seconds, a container for longer, and is then told ABORTED; one that ends what is under way
-// ends its walk over files, too. Thread-safe.
+// A record is durable before each step. A new handler goes on where the last one stopped, and
+// containers do not notice. Only one call at a time works on a sandbox: a second one waits for ten
+// seconds, or longer if it creates a container, and then gets ABORTED. A waiting call that undoes
+// the running call also stops its walk over files. Thread-safe.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +28,7 @@
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
+#include "crust/volume_steps.h"
 
 namespace berth::crust {
 
@@ -35,12 +36,12 @@ struct HandlerOptions {
   Paths paths;
   std::string kubelet_folder;
   Offer offer;
-  // How often it is looked whether a sandbox's bundle is still there.
+  // The longest interval between two checks that a sandbox's bundle still exists.
   std::chrono::milliseconds look_every{std::chrono::seconds(30)};
-  // How long a device may take to come free once its last mount went.
+  // How long a device may stay busy after its last mount is gone.
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
-  // How long a call waits for another one of its sandbox, and a container that is to be created
-  // does: one that cannot be fails a pod whose restartPolicy is Never.
+  // How long a call waits for another call of its sandbox. The creation of a container waits
+  // longer, because its failure ends a pod whose restartPolicy is Never.
   std::chrono::milliseconds patience{std::chrono::seconds(10)};
   std::chrono::milliseconds container_patience{std::chrono::seconds(90)};
 };
@@ -49,14 +50,14 @@ struct HandlerOptions {
 struct CreateRequest {
   std::string sandbox_id;
   std::string pod_uid;
-  std::string config;  // of its bundle: config.json
-  size_t from = 0;     // the first of its mounts that is wanted
-  size_t most = 0;     // how many are
+  std::string config;  // the text of config.json in its bundle
+  size_t from = 0;     // index of the first mount that the reply must have
+  size_t most = 0;     // how many mounts the reply may have
 };
 struct CreateReply {
-  size_t count = 0;  // of its mounts of deferred volumes
+  size_t count = 0;  // number of its mounts of deferred volumes
   std::vector<Graft> grafts;
-  std::string config;  // with their sources at their places in the graft folder
+  std::string config;  // the config with sources in the graft folder
 };
 
 class Handler {
@@ -65,10 +66,10 @@ class Handler {
   static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind);
   // Leaves every volume as it is.
   ~Handler();
-  // Ends walks that give files to groups, now and later on: the process is to end.
+  // Stops walks that give files to groups, now and later. Call it before the process ends.
   void Cancel() { stopping_ = true; }
 
-  // What the node agent asks for (proto/crust.proto).
+  // The calls of the node agent (proto/crust.proto).
   base::StatusOr<wire::RuntimeGetCapabilitiesResponse> RuntimeGetCapabilities(
       const wire::RuntimeGetCapabilitiesRequest& request);
   base::StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> RuntimeGetSupportedFileSystems(
@@ -82,11 +83,12 @@ class Handler {
   base::StatusOr<wire::RuntimeExpandVolumeResponse> RuntimeExpandVolume(
       const wire::RuntimeExpandVolumeRequest& request);
 
-  // What berth-oci asks for. A sandbox's container is about to be created, in `bundle`.
+  // The calls of berth-oci. BeginSandbox: a sandbox's container is about to be created, in
+  // `bundle`.
   base::Status BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
                             const std::string& bundle);
   base::StatusOr<CreateReply> CreateContainer(const CreateRequest& request);
-  // The sandbox's container is deleted. OK for one that is not known.
+  // The sandbox's container is deleted. OK if the handler does not know the sandbox.
   base::Status EndSandbox(const std::string& sandbox_id);
 
  private:
@@ -94,37 +96,32 @@ class Handler {
   using Hold = SandboxTable::Hold;
 
   Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
-  base::Status Load();
+  base::Status LoadRecords();
 
-  // NOT_FOUND, ABORTED; or why the sandbox cannot be opened.
-  base::StatusOr<Hold> Take(const std::string& sandbox_id,
-                            const SandboxTable::Wish& wish = SandboxTable::Wish());
+  // Holds and opens the sandbox. NOT_FOUND; ABORTED; any other failure says why the sandbox cannot
+  // be opened.
+  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id,
+                                   const SandboxTable::Wish& wish = SandboxTable::Wish());
 
   base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
-  base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
-  base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
-  base::Status CallAnew(Entry& entry, VolumeRecord& volume, const std::string& host_volume_id,
-                        MountPlan plan);
-  base::Status Unpublish(Entry& entry, const std::string& target);
-  base::Status Forget(Entry& entry, VolumeRecord& volume);
-  base::Status End(Entry& entry);
+  // Takes every volume off, and forgets the sandbox once all are off.
+  base::Status ClearSandbox(Entry& entry);
   base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
                                      const std::string& sub_path);
-  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
 
-  bool IsForsaken(const SandboxRecord& record) const;
-  base::KeyedWorkers::Outcome LookAt(const std::string& sandbox_id);
+  base::KeyedWorkers::Outcome CheckBundle(const std::string& sandbox_id);
 
   const HandlerOptions options_;
   const std::string resolved_kubelet_folder_;
   SandboxKind& kind_;
   SandboxTable sandboxes_;
   const SandboxRecords records_;
-  std::set<std::string> unreadable_;  // sandboxes of this boot of which nothing is known
   std::atomic<bool> stopping_ = false;
-  base::KeyedWorkers watch_;  // last: it is stopped first
+  VolumeSteps steps_;
+  std::set<std::string> unreadable_;  // sandboxes of this boot with a record that cannot be read
+  base::KeyedWorkers watch_;          // last: it is stopped first
 };
 
 }  // namespace berth::crust

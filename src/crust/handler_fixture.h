@@ -1,6 +1,6 @@
-// A handler in folders of its own, with berth-oci and runc on it, and pods of real containers on
-// volumes that are file systems on loop devices; for *_root_test.cc. Checks at the end that nothing
-// of it is left mounted or attached.
+// A handler in its own folders, with berth-oci and runc, and pods of real containers whose volumes
+// are file systems on loop devices; for *_root_test.cc. At the end it checks that nothing stays
+// mounted or attached.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ struct TestMount {
 
 struct Outcome {
   int exit_code = 0;
-  std::string out;  // and what went to standard error
+  std::string out;  // standard output and standard error
   std::string log;  // the runtime's
 };
 
@@ -91,7 +91,7 @@ class HandlerFixture : public testing::Test {
     }
   }
 
-  // The handler's process ends and comes back.
+  // Ends the handler and starts it again, as if its process was restarted.
   void Restart() {
     handler_.reset();
     auto handler = CrustHandler::Start(options_);
@@ -100,7 +100,7 @@ class HandlerFixture : public testing::Test {
     client_ = *rpc::CrustClient::New(options_.socket);
   }
 
-  // A formatted device.
+  // Makes a formatted loop device.
   platform::LoopDevice MakeDevice(const std::string& type, uint64_t bytes = 320 * kMiB) {
     const std::string image = folder_.SparseFile(fmt::format("image{}", loops_.size()), bytes);
     const auto loop = platform::AttachLoop(image, {});
@@ -116,7 +116,7 @@ class HandlerFixture : public testing::Test {
                        uid_, volume);
   }
 
-  // What the node agent does before RunPodSandbox.
+  // Writes the pod's plan, as the node agent does before RunPodSandbox.
   void Plan(const std::vector<std::string>& volumes) {
     base::ipc::Strings targets;
     for (const std::string& volume : volumes) {
@@ -148,7 +148,7 @@ class HandlerFixture : public testing::Test {
     return client_->RuntimeUnpublishVolume(request, kCallTime).status();
   }
 
-  // berth-oci as containerd's shim calls it.
+  // Runs berth-oci as containerd's shim does.
   Outcome Oci(const std::vector<std::string>& arguments) {
     const std::string log = fmt::format("{}/log{}.json", folder_.path(), ++runs_);
     std::vector<std::string> argv = {
@@ -162,7 +162,8 @@ class HandlerFixture : public testing::Test {
     return {result->exit_code, result->out + result->err, text.str()};
   }
 
-  // What is asked for from now on is another pod's, in a sandbox of its own; gives the one before.
+  // From now on, calls are for another pod in its own sandbox. Gives the ids of the pod and the
+  // sandbox before.
   std::pair<std::string, std::string> BeAnotherPod() {
     std::pair before(uid_, sandbox_);
     uid_ = base::NewUuid();
@@ -172,7 +173,7 @@ class HandlerFixture : public testing::Test {
 
   std::string Bundle(const std::string& id) const { return folder_ / ("bundles/" + id); }
 
-  // Writes a bundle, as containerd does; containerd makes a mount's source where it finds none.
+  // Writes a bundle as containerd does, which also makes the source of a mount if it is missing.
   void MakeBundle(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
     std::filesystem::remove_all(Bundle(id));
     std::filesystem::create_directories(Bundle(id));
@@ -220,7 +221,7 @@ class HandlerFixture : public testing::Test {
   Outcome Shell(const std::string& id, const std::string& script) {
     return Oci({"exec", id, "/bin/sh", "-c", script});
   }
-  // As containerd does: the runtime deletes it, then its bundle goes.
+  // Deletes a container as containerd does: first in the runtime, then its bundle.
   void Delete(const std::string& id) {
     const Outcome deleted = Oci({"delete", "--force", id});
     EXPECT_EQ(deleted.exit_code, 0) << deleted.out;
@@ -248,7 +249,7 @@ class HandlerFixture : public testing::Test {
   std::unique_ptr<CrustHandler> handler_;
   std::unique_ptr<rpc::CrustClient> client_;
   std::string uid_ = base::NewUuid();
-  // Of this run alone: runc's containers have cgroups by their names.
+  // Unique for this run, because runc names cgroups after containers.
   std::string sandbox_ = "s" + uid_.substr(0, 8);
   std::vector<platform::LoopDevice> loops_;
   std::vector<std::string> containers_;

@@ -32,14 +32,14 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kHolderTimeout(10);
-constexpr std::chrono::seconds kUnmountTimeout(60);  // what is not written yet is written
+constexpr std::chrono::seconds kUnmountTimeout(60);  // the kernel writes dirty data first
 constexpr std::chrono::seconds kLookTimeout(5);
 
-// In a child: a namespace that has nothing but a tmpfs, as a descriptor, or a negative errno.
-// `folder` is any folder; in the new namespace it is mounted over.
+// Runs in a child process. Makes a namespace that contains only a tmpfs, and gives its descriptor
+// or a negative errno. `folder` is any folder; the tmpfs is mounted over it in the new namespace.
 int MakeEmpty(const char* folder) {
   if (const int error = EnterNewNamespace(); error != 0) return -error;
-  // Nothing that is done here may reach the host.
+  // All mounts are made private first, because nothing that is done here may reach the host.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return -errno;
   const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
   if (space < 0) return -errno;
@@ -148,7 +148,7 @@ StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
 
 StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub_path) const {
   const std::string path = PathOf(name);
-  constexpr int kLost = EIDRM;  // none of these calls fails so
+  constexpr int kLost = EIDRM;  // an errno that none of these calls gives
   const auto open = [space = space_.get(), path, sub_path] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
     int at = OpenMountRoot(path.c_str());
@@ -193,9 +193,9 @@ Status Holder::Sync(const std::string& name, std::shared_ptr<void> alive) const 
                                 if (setns(space, CLONE_NEWNS) != 0) return errno;
                                 const int root = OpenMountRoot(path.c_str());
                                 if (root < 0) return -root;
-                                // A file system that was shut down after an error still tells its
-                                // size; that nothing can be written any more is seen only by
-                                // writing.
+                                // A sync is needed, because a file system that was shut down after
+                                // an error still reports its size; only a write shows that it is
+                                // dead.
                                 const int folder =
                                     openat(root, ".", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
                                 return folder < 0 || fsync(folder) != 0 ? errno : 0;

@@ -16,7 +16,7 @@
 namespace berth::crust {
 namespace {
 
-// A path has fewer parts.
+// No path has more parts than this.
 constexpr int kDeepest = 2048;
 
 // 0 or an errno.

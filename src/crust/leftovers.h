@@ -1,5 +1,5 @@
-// What a runtime leaves on the host of a volume that it never mounted there: containerd makes a
-// mount's source where it finds none, so that a container's subPath stays behind as empty folders.
+// Removes what a runtime leaves on the host for a volume that is not mounted there: containerd
+// makes a missing source of a mount, so a container's subPath leaves empty folders.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace berth::crust {
 
-// Removes the folders below `target` that hold nothing but such folders; never what is mounted
-// there, no file, and not `target` itself. Symlinks are not followed. Nothing there is OK.
+// Removes the folders below `target` that contain nothing but empty folders. Never removes a mount,
+// a file, or `target` itself. Does not follow symlinks. OK if nothing is there.
 base::Status RemoveEmptyFolders(const std::string& target);
 
 }  // namespace berth::crust

@@ -27,7 +27,7 @@ namespace {
 #define NS_GET_MNTNS_ID _IOR(NSIO, 0x5, uint64_t)
 #endif
 
-// Of the process's mount namespace; 0: the kernel does not tell it.
+// The sequence number of the process's mount namespace; 0: the kernel does not report it.
 uint64_t NamespaceNumber() {
   const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
   uint64_t number = 0;
@@ -39,10 +39,10 @@ uint64_t NamespaceNumber() {
 
 }  // namespace
 
-// A namespace can be bound to a file only in one with a lower number, so that no two can keep each
-// other. Since Linux 6.18 each CPU has numbers of its own to give, and a namespace that is made on
-// another one than this process's was may get a lower one; on the CPU that gave this one's it does
-// not.
+// The kernel lets a namespace be bound to a file only in a namespace with a lower number, because
+// two namespaces must not keep each other alive. Since Linux 6.18 each CPU gives out its own
+// numbers, so a new namespace may get a lower number than this process's. On the CPU that gave this
+// process's number it gets a higher one, so the loop tries the CPUs.
 int EnterNewNamespace() {
   const uint64_t from = NamespaceNumber();
   if (unshare(CLONE_NEWNS) != 0) return errno;
@@ -58,7 +58,7 @@ int EnterNewNamespace() {
     if (unshare(CLONE_NEWNS) != 0) return errno;
     if (NamespaceNumber() > from) return 0;
   }
-  return ELOOP;  // as the kernel would say of the bind
+  return ELOOP;  // the error that the bind would give
 }
 
 int OpenMountRoot(const char* path) {

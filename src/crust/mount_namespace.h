@@ -1,5 +1,5 @@
-// Mount namespaces that live as long as a file that they are bound to, a pin (nsfs), whoever runs:
-// what a handler has begun, the next one finds by it.
+// Mount namespaces that are bound to a file, a pin (nsfs). They live as long as the binding, even
+// without any process, so the next handler finds what the last one began.
 #pragma once
 
 #include <string>
@@ -10,29 +10,29 @@
 
 namespace berth::crust {
 
-// In a child of this process: into a new mount namespace, a copy of its own, that can be bound to a
-// file in its own. 0, or an errno.
+// Call it in a child process. Enters a new mount namespace, a copy of the present one, that can be
+// bound to a file in the present one. Returns 0 or an errno.
 int EnterNewNamespace();
 
-// In a child: the root of what is mounted at `path`, with O_PATH, or a negative errno; ENOENT where
-// nothing is.
+// Call it in a child process. Opens the root of the mount at `path` with O_PATH, or returns a
+// negative errno; -ENOENT: nothing is mounted there.
 int OpenMountRoot(const char* path);
 
-// Makes the folder of pins, a private mount: a namespace bound in a shared one would be bound in
-// every other namespace, too, and could not go.
+// Makes the folder of pins and makes it a private mount, because a namespace that is bound in a
+// shared mount would be bound in every other namespace, too, and would never end.
 base::Status PreparePins(platform::Mounter& mounter, const std::string& folder);
 
 // Binds a namespace at `pin`.
 base::Status Pin(platform::Mounter& mounter, const base::UniqueFd& space, const std::string& pin);
 
-// The namespace that is bound at `pin`; invalid: none is.
+// Opens the namespace that is bound at `pin`; invalid: there is none.
 base::UniqueFd OpenPin(const std::string& pin);
 
-// Takes the pin away, and with it all that is mounted there, once no one else has it open.
-// Idempotent.
+// Removes the pin. All mounts in the namespace end once nobody else has it open. Idempotent.
 base::Status Unpin(platform::Mounter& mounter, const std::string& pin);
 
-// Removes the files in the folder that no namespace is bound to: of another boot, or of a crash.
+// Removes the files in the folder that have no namespace bound to them. An earlier boot or a crash
+// left them.
 base::Status RemoveEmptyPins(const std::string& folder);
 
 }  // namespace berth::crust

@@ -1,7 +1,8 @@
-// How a volume gets into a sandbox, as plain data: what it is, what must hold, and what is done, in
-// order. A plan says nothing of the kind of sandbox: it is carried out in a mount namespace of this
-// host (namespace_sandbox.h) or could be sent into a guest, and it is kept with the sandbox's
-// record, so that a repeated publish can be compared and a lost mount made again.
+// Describes as plain data how a volume gets into a sandbox: the device, the checks, and the steps
+// in their order. A plan does not depend on the kind of sandbox: it is carried out in a mount
+// namespace of this host (namespace_sandbox.h), or could be sent into a guest. It is kept in the
+// sandbox's record, because a repeated publish is compared with it, and a lost mount is made again
+// from it.
 //
 // Pure.
 #pragma once
@@ -23,32 +24,35 @@ namespace berth::crust {
 struct Device {
   std::string source;  // the host's path of the device, or "srv:/export"
   bool block = false;
-  // Of a block device. The path is only how the kernel is told; this is what it must lead to.
+  // The number of a block device. `source` only tells the kernel the path, and it must lead to this
+  // device.
   dev_t number = 0;
   bool operator==(const Device&) const = default;
 };
 
-// The source is a block device of this number, before the first step and after the mount.
+// Checks before the first step and after the mount that the source is a block device with this
+// number.
 struct IsDevice {
   dev_t number = 0;
   bool operator==(const IsDevice&) const = default;
 };
-// Nothing is mounted at this path of the host, where the volume would be if it were not deferred.
+// Checks that nothing is mounted at this path of the host. If the volume were not deferred, it
+// would be mounted there.
 struct IsNotMountedAt {
   std::string path;
   bool operator==(const IsNotMountedAt&) const = default;
 };
 using Check = std::variant<IsDevice, IsNotMountedAt>;
 
-// Mounts the device's file system, where nobody sees it.
+// Mounts the device's file system outside of all mount namespaces.
 struct MountFileSystem {
   std::string type;
   std::vector<std::string> options;  // as for mount(8) -o
-  std::string selinux_label;         // the context of all that is in it; empty: none
-  std::string utility;  // the mount utility that mounts it; empty: the kernel by itself
+  std::string selinux_label;         // the label of all its files; empty: none
+  std::string utility;               // program that mounts it; empty: the kernel does
   bool operator==(const MountFileSystem&) const = default;
 };
-// Gives what is in it to a group, before anybody has it.
+// Gives the volume's files to a group, before anybody uses the volume.
 struct ApplyGroup {
   gid_t group = 0;
   bool only_on_root_mismatch = false;
@@ -74,7 +78,7 @@ struct MountPlan {
     }
     return nullptr;
   }
-  // The type of its file system, and its name in the sandbox.
+  // The type of the volume's file system, and the volume's name in the sandbox.
   std::string_view fs_type() const;
   std::string_view name() const;
   bool read_only() const;

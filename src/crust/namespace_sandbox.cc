@@ -35,7 +35,7 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kProgressInterval(5);
-// A journal that takes seconds is one under load.
+// A sync that takes seconds is normal under load.
 constexpr std::chrono::seconds kSlowestSync(30);
 
 class NamespaceSandbox final : public Sandbox {
@@ -53,7 +53,7 @@ class NamespaceSandbox final : public Sandbox {
       ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
       if (there) return CheckPlaced(plan, *there);
     }
-    // It is put into the sandbox only once it is as it is to be: what is there is done.
+    // The volume is placed in the sandbox as the last step, so a volume that is there is complete.
     ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan, context));
     if (const auto* group = plan.Find<ApplyGroup>()) {
       if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, context));
@@ -109,7 +109,7 @@ class NamespaceSandbox final : public Sandbox {
                      base::Message(grown));
       }
       if (grown.code() == StatusCode::kFailedPrecondition) {
-        // Busy: one that was given up still grows it.
+        // The device is busy, because an earlier resize that timed out still runs.
         return Error(StatusCode::kUnavailable, "{}", base::Message(grown));
       }
       RETURN_IF_ERROR(grown);
@@ -142,8 +142,8 @@ class NamespaceSandbox final : public Sandbox {
   Status End() override { return Unpin(mounter_, pin_); }
 
  private:
-  // Looks at a volume that may not be over: while one is not, the next is not begun, since what the
-  // kernel does not let go of would be more each time.
+  // Looks at a volume that may still run. No new look begins while the last one runs, because
+  // processes that hang in the kernel would accumulate.
   struct Looks {
     std::weak_ptr<void> usage, sync;
     std::optional<std::chrono::steady_clock::time_point> late_since;  // the sync
@@ -160,16 +160,16 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   static bool IsOver(const std::weak_ptr<void>& look) {
-    platform::ReapTheDead();  // one of them may have been that look
+    platform::ReapTheDead();  // one of the dead children may be that look
     return look.expired();
   }
 
-  // "": it is.
+  // Why writes to the volume fail; "": they do not.
   std::string WhyNothingIsWritten(const MountPlan& plan, Looks& looks) const {
     const std::string name(plan.name());
     const auto now = std::chrono::steady_clock::now();
-    // One that was given up and has come back since was slow: the next is another matter. Of a
-    // share it may only have been killed.
+    // If a sync that timed out has ended since, it was only slow, so the time starts again. This
+    // holds for block devices only: for a share the child may only have been killed.
     if (plan.device.block && IsOver(looks.sync)) looks.late_since.reset();
     const Status synced =
         Once(looks.sync, [&](std::shared_ptr<void> alive) { return holder_.Sync(name, alive); });
@@ -189,14 +189,15 @@ class NamespaceSandbox final : public Sandbox {
   StatusOr<VolumeMount> Mount(const MountPlan& plan, const PublishContext& context) const {
     const auto* mount = plan.Find<MountFileSystem>();
     if (mount == nullptr || mount->utility.empty()) return MountVolume(plan, context.shared);
-    // What others of the share's users do to its files is theirs.
+    // `exclusive` stays false, because others may use the share's files at the same time.
     ASSIGN_OR_RETURN(UniqueFd root, utilities_.Mount(plan, *mount));
     return VolumeMount{.root = std::move(root)};
   }
 
-  // That what is placed under the plan's name is what it would place.
+  // Checks that the volume with the plan's name in the sandbox is the one that the plan would
+  // place.
   static Status CheckPlaced(const MountPlan& plan, dev_t there) {
-    // btrfs has numbers of its own, which are no device's.
+    // btrfs has its own numbers, which belong to no device.
     if (!plan.device.block || major(there) == 0 || there == plan.device.number) {
       return base::OkStatus();
     }
@@ -218,7 +219,7 @@ class NamespaceSandbox final : public Sandbox {
                                    .progress_interval = kProgressInterval});
   }
 
-  // As the kubelet makes them: with the mode of the volume's root.
+  // Makes the folders as the kubelet does: with the mode of the volume's root.
   Status MakeFolders(const std::string& name, const std::string& sub_path) const {
     ASSIGN_OR_RETURN(const UniqueFd root, holder_.Root(name));
     struct statx found = {};

@@ -1,5 +1,5 @@
-// Sandboxes whose containers are processes of this host: their volumes are in a mount namespace of
-// their own (holder.h), from which each container gets copies of the mounts.
+// Sandboxes whose containers are processes of this host. The volumes of a sandbox are in a separate
+// mount namespace (holder.h), and each container gets copies of the mounts.
 //
 //   fsmount, fsGroup      ──▶  holder /<name>        ──▶  a copy per container
 //   a mount in no table        one namespace a sandbox    berth-oci puts it into the container's
@@ -18,7 +18,7 @@ namespace berth::crust {
 struct NamespaceFolders {
   std::string pins;       // for the namespaces
   std::string utilities;  // where mount utilities mount
-  std::string kubelet;    // whose mounts a share's server must not keep
+  std::string kubelet;    // a share's server must not keep mounts below it
 };
 
 // Borrows `mounter` and `exec`.

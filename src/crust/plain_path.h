@@ -1,4 +1,4 @@
-// Paths by their text alone. Pure.
+// Compares paths by their text only. Pure functions.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace berth::crust {
 
-// Without ".", "..", doubled and trailing slashes.
+// Gives the path without ".", "..", doubled and trailing slashes.
 std::string PlainPath(std::string_view path);
 
-// The sub path that `source`, of a container's mount, has below `target`: "" for the volume itself.
-// False: it is elsewhere. `source` is in its plainest spelling (PlainPath).
+// Whether `source`, the source of a container's mount, is at or below `target`. Sets `sub_path` to
+// the rest of the path, "" for the volume itself. `source` is a result of PlainPath.
 bool IsBelow(std::string_view source, std::string_view target, std::string_view& sub_path);
 
 }  // namespace berth::crust

@@ -33,7 +33,7 @@ Status CheckOptions(const wire::RuntimePublishVolumeRequest& request) {
                  request.mount_options_size(), kMostOptions);
   }
   for (const std::string& option : request.mount_options()) {
-    // The option itself may be sensitive.
+    // The message does not quote the option, because it may be sensitive.
     if (option.empty() || option.size() > kLongestOption || !IsPrintable(option)) {
       return Error(StatusCode::kInvalidArgument,
                    "a mount option is empty, longer than {} bytes, or not printable",
@@ -50,7 +50,7 @@ StatusOr<std::vector<Step>> GroupStep(const wire::RuntimePublishVolumeRequest& r
                                       const Offer& offer) {
   std::vector<Step> steps;
   if (!request.has_fsgroup_gid()) return steps;
-  // The kernel's "no change" is no group.
+  // The last 32-bit number is not a valid group, because it means "no change" in chown(2).
   if (request.fsgroup_gid() < 0 || request.fsgroup_gid() >= std::numeric_limits<uint32_t>::max()) {
     return Error(StatusCode::kInvalidArgument, "fsGroup {} is no group id", request.fsgroup_gid());
   }

@@ -107,7 +107,7 @@ StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
     StatusOr<SandboxRecord> record = DecodeSandboxRecord(text);
     const std::string id = name.substr(0, name.size() - kSuffix.size());
     if (!record.ok() || record->sandbox_id != id) {
-      // Its sandbox's mounts are left alone: containers may use them.
+      // The mounts of this sandbox are left alone, because containers may use them.
       loaded.unreadable.push_back(id);
       LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(path),
                 record.ok() ? "it is another sandbox's" : base::Message(record.status()));

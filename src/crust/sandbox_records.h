@@ -1,5 +1,5 @@
-// What the handler must remember of a sandbox, durable before it is done: one file each
-// (crust/paths.h).
+// What the handler must remember of a sandbox, in one file for each (crust/paths.h). A record is
+// durable before the step is taken.
 //
 //   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
 //                 │    ▲
@@ -7,8 +7,9 @@
 //              [failed]: for certain nothing of it is mounted; the others may be
 //
 // A record says what may exist; the sandbox says what does (DESIGN, rule 2). Records of another
-// boot describe what is gone, and are dropped at open. Mount options are kept, since a lost mount
-// must be made again: the files are root's alone. Thread-safe for different sandboxes.
+// boot describe what is gone, and are dropped when they are loaded. Mount options are kept, because
+// a lost mount must be made again; only root can read the files. Thread-safe for different
+// sandboxes.
 #pragma once
 
 #include <string>
@@ -31,13 +32,13 @@ struct VolumeRecord {
 struct SandboxRecord {
   std::string sandbox_id;
   std::string pod_uid;
-  std::string bundle;  // the folder of its container: where that is gone, so is the sandbox
+  std::string bundle;  // its container's folder; if that is gone, so is the sandbox
   std::string boot_id;
-  bool ending = false;  // it is over, and what is left of it goes
+  bool ending = false;  // it has ended, and its volumes are being taken off
   std::vector<VolumeRecord> volumes;
 
   VolumeRecord* FindTarget(std::string_view target);
-  // By the node agent's name of it; nullptr.
+  // Finds a volume by the node agent's name for it; nullptr: there is none.
   const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
 };
 
@@ -52,7 +53,7 @@ class SandboxRecords {
 
   struct Loaded {
     std::vector<SandboxRecord> records;   // those of this boot
-    std::vector<std::string> unreadable;  // ids of sandboxes, of whichever boot; logged
+    std::vector<std::string> unreadable;  // ids of sandboxes of any boot; logged
   };
   base::StatusOr<Loaded> Load() const;
   // Fills in the boot id.

@@ -25,51 +25,52 @@ Status UnknownSandbox(std::string_view id) {
 }  // namespace
 
 SandboxTable::Hold::~Hold() {
-  if (entry_ != nullptr) table_->TellProgress(*entry_, "");
+  if (entry_ != nullptr) table_->Release(*entry_);
 }
 
-StatusOr<SandboxTable::Hold> SandboxTable::Add(SandboxRecord record) {
+StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
   const std::string id = record.sandbox_id;
   auto entry = std::make_shared<Entry>(std::move(record));
+  entry->busy = true;
   base::MutexLock lock(mutex_);
   if (entries_.size() >= kMostSandboxes) {
     return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already", entries_.size());
   }
-  entry->turn = fmt::format("{}#{}", id, ++added_);
-  ASSIGN_OR_RETURN(base::KeyLocks::Hold turn, turns_.Exclusive(entry->turn));
   if (!entries_.emplace(id, entry).second) {
     return Error(StatusCode::kAborted, "another call for sandbox {} is under way", Quote(id));
   }
-  return Hold(*this, std::move(entry), std::move(turn));
+  return Hold(*this, std::move(entry));
 }
 
-StatusOr<SandboxTable::Hold> SandboxTable::Take(const std::string& sandbox_id, const Wish& wish) {
+StatusOr<SandboxTable::Hold> SandboxTable::HoldSandbox(const std::string& sandbox_id,
+                                                       const Wish& wish) {
   const auto deadline =
       std::chrono::steady_clock::now() + (wish.patience.count() != 0 ? wish.patience : patience_);
-  std::shared_ptr<Entry> entry;
-  {
-    base::MutexLock lock(mutex_);
-    const auto found = entries_.find(sandbox_id);
-    if (found == entries_.end()) return UnknownSandbox(sandbox_id);
-    entry = found->second;
-    if (wish.ends) {
-      ++entry->enders;
-      entry->unwanted = true;
+  base::MutexLock lock(mutex_);
+  const auto found = entries_.find(sandbox_id);
+  if (found == entries_.end()) return UnknownSandbox(sandbox_id);
+  std::shared_ptr<Entry> entry = found->second;
+  while (entry->busy) {
+    if (wish.ends) entry->unwanted = true;
+    if (!released_.WaitUntil(mutex_, deadline)) {
+      return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
+                   Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
     }
   }
-  StatusOr<base::KeyLocks::Hold> turn = turns_.WaitExclusive(entry->turn, deadline);
-  base::MutexLock lock(mutex_);
-  if (wish.ends) --entry->enders;
-  if (!turn.ok()) {
-    return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
-                 Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
-  }
   if (entry->gone) return UnknownSandbox(sandbox_id);
-  entry->unwanted = entry->enders > 0;
-  return Hold(*this, std::move(entry), *std::move(turn));
+  entry->busy = true;
+  return Hold(*this, std::move(entry));
 }
 
-void SandboxTable::Forget(const std::string& sandbox_id) {
+void SandboxTable::Release(Entry& entry) {
+  base::MutexLock lock(mutex_);
+  entry.busy = false;
+  entry.unwanted = false;
+  entry.progress.clear();
+  released_.NotifyAll();
+}
+
+void SandboxTable::ForgetSandbox(const std::string& sandbox_id) {
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return;

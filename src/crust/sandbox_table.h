@@ -1,4 +1,12 @@
-// The sandboxes that a handler knows: whose turn it is at each, and which devices they have.
+// The sandboxes that a handler knows, and which devices their volumes use. One call at a time works
+// on a sandbox: it holds the sandbox's entry, and the next call waits for it.
+//
+//   AddSandbox ──▶ [held] ──▶ ~Hold ──▶ [free] ──▶ HoldSandbox ──▶ [held] ...
+//                    └── ForgetSandbox, by the call that holds it ──▶ not in the table
+//
+// Every method is thread-safe. The fields of an entry are not guarded by the table: the call that
+// holds the entry uses them alone, except `pod_uid`, which never changes, and `unwanted`, which a
+// waiting call sets. A Hold keeps its entry alive, and must not outlive the table.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "crust/sandbox.h"
@@ -21,7 +28,6 @@
 
 namespace berth::crust {
 
-// Thread-safe. Who has an entry in hand has its fields for itself.
 class SandboxTable {
  public:
   struct Entry {
@@ -29,21 +35,21 @@ class SandboxTable {
     const std::string pod_uid;
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
-    bool missed = false;                // its bundle was not there when it was last looked for
-    std::chrono::milliseconds wait{0};  // from one look for it to the next
-    // Somebody waits who ends what the call in hand is at: it need not finish.
+    bool missed = false;                // the last look did not find its bundle (bundle_look.h)
+    std::chrono::milliseconds wait{0};  // from one look for its bundle to the next
+    // A call waits that undoes the work of the call that holds the entry: that one may stop early.
+    // Cleared when the entry is released.
     std::atomic<bool> unwanted = false;
 
    private:
     friend SandboxTable;
-    std::string turn;  // the key of its lock; another entry of the same sandbox has another one
     // Guarded by SandboxTable::mutex_.
-    int enders = 0;        // calls that wait in order to end what the call in hand is at
-    bool gone = false;     // it is in the table no more
-    std::string progress;  // how far a long call has come
+    bool busy = false;     // a Hold of it exists
+    bool gone = false;     // it was forgotten, so that calls that waited for it find nothing
+    std::string progress;  // how far the call that holds it has come
   };
 
-  // The right to work on a sandbox.
+  // The right to work on a sandbox, until its destructor gives it to one of the calls that wait.
   class Hold {
    public:
     Hold(Hold&&) = default;
@@ -54,37 +60,44 @@ class SandboxTable {
 
    private:
     friend SandboxTable;
-    Hold(SandboxTable& table, std::shared_ptr<Entry> entry, base::KeyLocks::Hold turn)
-        : table_(&table), entry_(std::move(entry)), turn_(std::move(turn)) {}
+    Hold(SandboxTable& table, std::shared_ptr<Entry> entry)
+        : table_(&table), entry_(std::move(entry)) {}
 
     SandboxTable* table_;
     std::shared_ptr<Entry> entry_;
-    base::KeyLocks::Hold turn_;
   };
 
-  // `patience`: how long a call waits for another one of its sandbox.
+  // `patience`: how long HoldSandbox waits where its caller names no time.
   explicit SandboxTable(std::chrono::milliseconds patience) : patience_(patience) {}
 
-  // In hand at once. RESOURCE_EXHAUSTED; ABORTED: it is in the table by now.
-  base::StatusOr<Hold> Add(SandboxRecord record);
-  // NOT_FOUND; ABORTED: another call is under way, and how far it has come.
+  // Adds a sandbox, which the caller holds from the start. RESOURCE_EXHAUSTED: the table is full;
+  // ABORTED: another call added a sandbox of that id in the meantime.
+  base::StatusOr<Hold> AddSandbox(SandboxRecord record);
   struct Wish {
     std::chrono::milliseconds patience{0};  // 0: the table's
-    bool ends = false;                      // the call in hand becomes unwanted
+    bool ends = false;                      // the call that holds the entry becomes unwanted
   };
-  base::StatusOr<Hold> Take(const std::string& sandbox_id, const Wish& wish);
-  void Forget(const std::string& sandbox_id);
+  // Waits until no other call holds the sandbox. NOT_FOUND: it is not in the table, or was
+  // forgotten while this call waited. ABORTED: the time is over; the message says how far the other
+  // call has come.
+  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id, const Wish& wish);
+  // Takes the sandbox out of the table; the caller holds it. One that is not there is fine.
+  void ForgetSandbox(const std::string& sandbox_id);
   bool Contains(const std::string& sandbox_id);
-  // Of the pods for which `is_meant`.
+  // The ids of the sandboxes of those pods for which `is_meant` is true, whether or not a call
+  // holds them.
   std::vector<std::string> IdsWhere(const std::function<bool(std::string_view pod_uid)>& is_meant);
-  // Of the call that has the entry in hand, for those who wait.
+  // Says how far the call that holds the entry has come, for the message of a call that gives up.
   void TellProgress(Entry& entry, std::string progress);
 
-  // A block device may be in several sandboxes. Noted for each as its state changes.
+  // Several sandboxes may use one block device. NoteUse is called for a volume before it is mounted
+  // and again when it is "published", NoteEnd when nothing of it is mounted any more. Neither does
+  // anything for a volume that is no block device.
   void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
   void NoteEnd(const std::string& sandbox_id, const std::string& target);
+  // Whether the volume's device is in use by another sandbox, or at another target of this one.
   bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
-  // Mounted there, and for writing.
+  // Whether it is mounted there, and for writing.
   bool WrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
 
  private:
@@ -93,14 +106,15 @@ class SandboxTable {
     bool writes = false;
   };
 
-  // Whether a use of the volume's device, in another sandbox or at another target, `is_meant`.
+  // Whether `is_meant` is true for a use of the volume's device in another sandbox or at another
+  // target.
   template <typename Predicate>
   bool AnyOther(const std::string& sandbox_id, const VolumeRecord& volume, Predicate is_meant);
+  void Release(Entry& entry);
 
   const std::chrono::milliseconds patience_;
-  base::KeyLocks turns_{"sandbox"};  // by Entry::turn
   base::Mutex mutex_;
-  uint64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
+  base::CondVar released_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   // By sandbox and target path.
   std::map<std::pair<std::string, std::string>, Use> uses_ ABSL_GUARDED_BY(mutex_);

@@ -3,10 +3,11 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
-#include "platform/files/durable_file.h"
 #include "proto/crust.grpc.pb.h"
 #include "rpc/outcome.h"
 
@@ -21,7 +22,7 @@ using base::StatusOr;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Messages never quote mount options, so that they can be logged.
+// The messages can be logged, because they never quote mount options.
 template <typename Response>
 grpc::Status Answer(const char* method, StatusOr<Response> result, Response* response) {
   if (result.ok()) {
@@ -32,8 +33,8 @@ grpc::Status Answer(const char* method, StatusOr<Response> result, Response* res
   return rpc::ToGrpc(result.status());
 }
 
-// One override that hands a call over; request and response live until Finish. A caller who left
-// while it waited has gone on without it.
+// Defines one override that passes a call to the workers. Request and response live until Finish. A
+// call whose caller left while it waited is dropped.
 #define BERTH_SERVE(method)                                                                        \
   ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
                              wire::method##Response* response) override {                          \
@@ -76,17 +77,38 @@ StatusOr<std::string> Member(const ipc::Message& message, std::string_view name)
   return *text;
 }
 
-StatusOr<std::string> ReadConfigFile(int fd) {
-  if (lseek(fd, 0, SEEK_SET) != 0) return platform::ErrnoError(errno, "lseek");
-  return platform::ReadAll(fd, ipc::crust::kLargestConfig);
+StatusOr<std::string> ReadAll(int fd) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (off_t at = 0;;) {
+    const ssize_t size = pread(fd, buffer.data(), buffer.size(), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return platform::ErrnoError(errno, "read the container's config.json");
+    if (size == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(size));
+    at += size;
+    if (text.size() > ipc::crust::kLargestConfig) {
+      return Error(StatusCode::kResourceExhausted, "the container's config.json is larger than {}",
+                   ipc::crust::kLargestConfig);
+    }
+  }
 }
 
-// In place of what a handler wrote that ended before it had answered.
-Status WriteConfigFile(int fd, std::string_view text) {
+// Replaces the file's content, because a handler that ended before its answer may have written some
+// of it.
+Status WriteAll(int fd, std::string_view text) {
   if (text.empty()) return base::OkStatus();
-  if (ftruncate(fd, 0) != 0) return platform::ErrnoError(errno, "ftruncate");
-  if (lseek(fd, 0, SEEK_SET) != 0) return platform::ErrnoError(errno, "lseek");
-  return platform::WriteAll(fd, text);
+  if (ftruncate(fd, 0) != 0) {
+    return platform::ErrnoError(errno, "empty the container's new config.json");
+  }
+  for (off_t at = 0; !text.empty();) {
+    const ssize_t size = pwrite(fd, text.data(), text.size(), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return platform::ErrnoError(errno, "write the container's config.json");
+    text.remove_prefix(static_cast<size_t>(size));
+    at += size;
+  }
+  return base::OkStatus();
 }
 
 StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
@@ -106,12 +128,9 @@ StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
                        .pod_uid = std::move(pod_uid),
                        .from = static_cast<size_t>(from),
                        .most = ipc::kMostDescriptors};
-  StatusOr<std::string> config = ReadConfigFile(request.descriptors[0].get());
-  RETURN_IF_ERROR_WITH(config, "read the container's config.json");
-  create.config = *std::move(config);
+  ASSIGN_OR_RETURN(create.config, ReadAll(request.descriptors[0].get()));
   ASSIGN_OR_RETURN(CreateReply created, handler.CreateContainer(create));
-  RETURN_IF_ERROR_WITH(WriteConfigFile(request.descriptors[1].get(), created.config),
-                       "write the container's config.json");
+  RETURN_IF_ERROR(WriteAll(request.descriptors[1].get(), created.config));
   ipc::Strings kinds;
   std::vector<base::UniqueFd> mounts;
   for (Graft& graft : created.grafts) {
@@ -131,7 +150,7 @@ StatusOr<ipc::Reply> End(Handler& handler, const ipc::Request& request) {
   return ipc::Message();
 }
 
-// What berth-oci is refused is the container's error, and the handler's log.
+// Logs each refusal, because else only the container's error would show it.
 StatusOr<ipc::Reply> Logged(std::string_view method, StatusOr<ipc::Reply> reply) {
   if (!reply.ok()) LOG_WARNING("{}: {}", method, base::ToString(reply.status()));
   return reply;

@@ -1,5 +1,5 @@
-// The handler's two sockets: CRUST over gRPC for the node agent, base/ipc for berth-oci. Both are
-// root's alone, and say no before anything is done.
+// The handler's two sockets: CRUST over gRPC for the node agent, base/ipc for berth-oci. Only root
+// can use them, and they refuse a wrong caller before any work is done.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@
 
 namespace berth::crust {
 
-// All are borrowed and must outlive what is made. Calls are handed to `workers`.
+// All arguments are borrowed and must outlive the result. `workers` runs the calls.
 std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers);
 std::map<std::string, base::ipc::Method> OciMethods(Handler& handler);
 

@@ -73,7 +73,7 @@ StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSy
   ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace(table));
   StatusOr<UniqueFd> root = MountIn(pin, space, plan, mount);
   if (const Status left = Leave(pin); !left.ok()) {
-    // The next handler does it.
+    // The next handler cleans this up.
     LOG_ERROR("leave the mount utility's namespace: {}", base::ToString(left));
   }
   return root;
@@ -81,7 +81,8 @@ StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSy
 
 StatusOr<UniqueFd> UtilityMounts::MakeNamespace(
     const std::vector<platform::MountEntry>& table) const {
-  // Where the host's mounts are not shared, a copy of a volume's mount would keep its device busy.
+  // Mounts below the kubelet's folder are removed from the copy, because a copy of a volume's mount
+  // would keep its device busy if the host's mounts are not shared.
   std::vector<std::string> volumes;
   for (const platform::MountEntry& entry : table) {
     if (entry.mount_point == kubelet_folder_ ||

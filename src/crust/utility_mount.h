@@ -1,14 +1,14 @@
-// Mounts shares that the kernel cannot mount by itself, by their mount utilities: FUSE file
-// systems, whose server is a process of this host (mount.glusterfs), in a mount namespace of that
-// process's own.
+// Mounts shares that the kernel cannot mount by itself with their mount utilities. These are FUSE
+// file systems whose server is a process of this host (mount.glusterfs). The server gets its own
+// mount namespace.
 //
 //   a copy of the host's namespace, its slave, without the kubelet's mounts; pinned in `folder`
 //     ─▶ mount.TYPE SOURCE FOLDER/at -o OPTIONS, there
 //     ─▶ a detached copy of what it mounted, for the sandbox; there it is unmounted
 //     ─▶ unpinned: the namespace is the server's alone, and ends with it
 //
-// So the host sees no mount, not even meanwhile, and the server keeps none of the host's. It ends
-// when the sandbox's mount goes. Thread-safe.
+// So the host never sees the mount, and the server keeps no mount of the host busy. The server ends
+// when the sandbox's mount ends. Thread-safe.
 #pragma once
 
 #include <string>
@@ -24,14 +24,15 @@ namespace berth::crust {
 
 class UtilityMounts {
  public:
-  // `folder` is this class's own, made if missing. Borrows `mounter` and `exec`. What a
-  // predecessor's death cut short is unmounted.
+  // Only this class uses `folder`; it is made if missing. Borrows `mounter` and `exec`. Unmounts
+  // what an earlier process left when it died.
   static base::StatusOr<UtilityMounts> Open(platform::Mounter& mounter, platform::Exec& exec,
                                             std::string folder, std::string kubelet_folder);
 
-  // The mount, in no namespace; closing it unmounts. FAILED_PRECONDITION: something is mounted on
-  // the host where the volume would be; INTERNAL: what the utility said; DEADLINE_EXCEEDED: it took
-  // over two minutes, and was ended.
+  // Gives the mount, which is in no namespace; closing the descriptor unmounts it.
+  // FAILED_PRECONDITION: something is mounted on the host where the volume would be. INTERNAL: the
+  // utility failed; the message is its output. DEADLINE_EXCEEDED: the utility took over two minutes
+  // and was ended.
   base::StatusOr<base::UniqueFd> Mount(const MountPlan& plan, const MountFileSystem& mount) const;
 
  private:
@@ -43,12 +44,12 @@ class UtilityMounts {
         kubelet_folder_(std::move(kubelet_folder)) {}
 
   std::string Target() const { return folder_ + "/at"; }
-  // `table`: the host's.
+  // `table` is the host's mount table.
   base::StatusOr<base::UniqueFd> MakeNamespace(
       const std::vector<platform::MountEntry>& table) const;
   base::StatusOr<base::UniqueFd> MountIn(const std::string& pin, const base::UniqueFd& space,
                                          const MountPlan& plan, const MountFileSystem& mount) const;
-  // Unmounts what is at the target in the pinned namespace, and lets that go.
+  // Unmounts the target in the pinned namespace and removes the pin.
   base::Status Leave(const std::string& pin) const;
 
   platform::Mounter& mounter_;

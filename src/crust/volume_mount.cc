@@ -29,15 +29,16 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr std::chrono::minutes kMountTimeout(2);
-// Looks whether a device is in use claim it for a moment, this handler's own among them.
+// The mount is tried again, because checks whether a device is in use claim it for a moment; this
+// handler's own checks do so, too.
 constexpr int kBusyTries = 20;
 constexpr timespec kBusyPause = {.tv_sec = 0, .tv_nsec = 10'000'000};
 
-// Where a child was when it failed.
+// The stage that a child had reached when it failed.
 enum class Stage : int { kLook, kOtherDevice, kMountedOnHost, kConfigure, kMount, kOtherMounted };
 
-// What a child says besides its descriptor, in memory that it shares: it may write there after it
-// was given up, so that it must not be this process's own.
+// What a child reports besides its descriptor. It is in a shared mapping, because the child may
+// still write there after this process has given it up.
 struct Report {
   Stage stage;
   bool exclusive;
@@ -68,7 +69,7 @@ struct Parameter {
   bool flag = false;
 };
 
-// All that a child needs, made ready before.
+// All that a child needs. It is prepared before the fork, because the child must not allocate.
 struct Job {
   std::string source;
   std::string type;
@@ -94,7 +95,7 @@ unsigned Attributes(unsigned long flags) {
   }
   if (flags & MS_NOATIME) return attributes | MOUNT_ATTR_NOATIME;
   if (flags & MS_STRICTATIME) return attributes | MOUNT_ATTR_STRICTATIME;
-  return attributes;  // relatime is the kernel's own
+  return attributes;  // relatime is the kernel's default
 }
 
 Job MakeJob(const MountPlan& plan, const MountFileSystem& mount, bool shared) {
@@ -113,7 +114,7 @@ Job MakeJob(const MountPlan& plan, const MountFileSystem& mount, bool shared) {
     if (parsed.flags & flag) job.parameters.push_back({.key = name, .flag = true});
   }
   for (const std::string& option : mount.options) {
-    // By itself: a value may hold commas.
+    // Each option is parsed separately, because a value may contain commas.
     if (platform::ParseMountOptions({option}).data.empty()) continue;
     const size_t equals = option.find('=');
     if (equals == std::string::npos) {
@@ -141,7 +142,8 @@ int CheckDevice(const Job& job) {
   return S_ISBLK(st.st_mode) && st.st_rdev == job.device->number ? 0 : -ESTALE;
 }
 
-// Whether something is mounted where the volume would be; the file system there is not asked.
+// Checks that nothing is mounted where the volume would be, without a call into the file system
+// there.
 int CheckHost(const std::string& path) {
   struct statx found = {};
   constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
@@ -157,7 +159,7 @@ bool InUse(const char* device) {
   return fd < 0;
 }
 
-// The context's messages, each with its level before it: "e ext4: Unknown parameter 'x'".
+// Reads the context's messages. Each begins with its level: "e ext4: Unknown parameter 'x'".
 void ReadMessages(int context, Report& report) {
   while (report.length + 2 < report.text.size()) {
     const size_t room = report.text.size() - report.length - 2;
@@ -180,7 +182,7 @@ int Configure(int context, const Job& job, bool read_only) {
   return 0;
 }
 
-// A descriptor of the detached mount.
+// Gives a descriptor of the detached mount.
 int Mount(const Job& job, bool read_only, unsigned attributes, Report& report) {
   report.stage = Stage::kConfigure;
   const int context = fsopen(job.type.c_str(), FSOPEN_CLOEXEC);
@@ -199,7 +201,7 @@ int Mount(const Job& job, bool read_only, unsigned attributes, Report& report) {
   return result;
 }
 
-// A path is the kernel's way to a device: by now it could lead to another one.
+// Checks the device again after the mount, because the path could lead to another device by now.
 int CheckMounted(int mounted, const Job& job) {
   struct stat st;
   if (fstat(mounted, &st) != 0) return -errno;
@@ -224,9 +226,10 @@ int Run(const Job& job, Report& report) {
     report.length = 0;
     mounted = Mount(job, job.read_only, job.attributes, report);
     if (mounted != -EBUSY || !job.read_only || !job.shared) continue;
-    // Mounted already for another sandbox, which may write: a file system is read-only for all or
-    // for none, and a mount of it for itself. Where nobody has it, this would write to a device
-    // that is only to be read.
+    // The file system is mounted already for another sandbox, which may write. A file system is
+    // read-only for all mounts or for none, but a mount can be read-only by itself, so that is
+    // used. It is done only if the device is shared, because else it would write to a device that
+    // must only be read.
     report.length = 0;
     mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }

@@ -1,4 +1,4 @@
-// Mounts a volume where nobody sees it: in no mount namespace, so in nobody's mount table.
+// Mounts a volume outside of all mount namespaces, so that it is in no mount table.
 #pragma once
 
 #include "base/status.h"
@@ -15,7 +15,7 @@ struct VolumeMount {
 
 // Carries out the plan's checks and its mount, in a child with a deadline of two minutes (a journal
 // may be long). NOT_FOUND, FAILED_PRECONDITION: a check failed, or the device is in use. The
-// message has what the kernel says of the file system. `shared`: PublishContext.
+// message includes what the kernel says about the file system. `shared` is that of PublishContext.
 base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared);
 
 }  // namespace berth::crust

@@ -9,7 +9,7 @@ using base::Error;
 using base::StatusCode;
 using block::Kind;
 
-// Keeps a reply well below gRPC's 4 MiB, whatever the names.
+// Keeps a reply well below gRPC's 4 MiB even with the longest names.
 constexpr size_t kMaxPage = 4096;
 
 void SetTimestamp(base::WallTime time, google::protobuf::Timestamp& timestamp) {
@@ -29,7 +29,7 @@ csi::v1::Snapshot DescribeSnapshot(const block::Record& record) {
   return snapshot;
 }
 
-// Why a volume does not have the capabilities and contexts asked about; empty: it has them.
+// Why a volume does not have the requested capabilities and context; empty: it has them.
 std::string Unconfirmed(const block::Record& volume,
                         const csi::v1::ValidateVolumeCapabilitiesRequest& request,
                         const Offer& offer) {
@@ -48,7 +48,7 @@ std::string Unconfirmed(const block::Record& volume,
   }
   if (!request.mutable_parameters().empty()) return "mutable_parameters are not supported";
   for (const auto& [key, value] : request.volume_context()) {
-    // This driver gives volumes no context; what Kubernetes' sidecars add to it is theirs.
+    // This driver gives volumes no context, but Kubernetes' sidecars add keys to it.
     if (!key.starts_with("storage.kubernetes.io/") && !key.starts_with("csi.storage.k8s.io/")) {
       return fmt::format("the volume has no {} in its context", base::Quote(key));
     }
@@ -56,7 +56,7 @@ std::string Unconfirmed(const block::Record& volume,
   return "";
 }
 
-// Inline volumes are their pods' alone.
+// Lists the volumes without the inline ones, because an inline volume belongs to its pod only.
 std::vector<block::Record> ListedVolumes(const block::Pool& pool) {
   std::vector<block::Record> volumes = pool.List(Kind::kVolume);
   std::erase_if(volumes, [](const block::Record& each) { return !each.inline_target.empty(); });
@@ -168,7 +168,7 @@ base::StatusOr<csi::v1::GetCapacityResponse> Controller::GetCapacity(
   csi::v1::GetCapacityResponse response;
   std::string fs_type = offer_.fs_types.at(0);
   if (!request.volume_capabilities().empty()) {
-    // Nothing can be made for capabilities that are not served, which is an answer and no error.
+    // The capacity for unsupported capabilities is zero, which is an answer and no error.
     const auto capabilities = ParseCapabilities(request.volume_capabilities(), offer_);
     if (!capabilities.ok()) return response;
     const Capability& first = capabilities->front();
@@ -180,8 +180,8 @@ base::StatusOr<csi::v1::GetCapacityResponse> Controller::GetCapacity(
   }
   ASSIGN_OR_RETURN(const block::Capacity capacity, pool_.GetCapacity());
   response.set_available_capacity(capacity.available_bytes);
-  // Kubernetes' scheduler holds claims against this one where it is set, so it is what can be made
-  // now.
+  // If the maximum is set, Kubernetes' scheduler compares claims with it, so it is the size that
+  // can be made now.
   response.mutable_maximum_volume_size()->set_value(capacity.available_bytes);
   response.mutable_minimum_volume_size()->set_value(block::MinimumSize(fs_type));
   return response;
@@ -265,7 +265,7 @@ base::StatusOr<csi::v1::ControllerExpandVolumeResponse> Controller::ControllerEx
       pool_.GrowVolume(request.volume_id(), {range.required_bytes(), range.limit_bytes()}));
   csi::v1::ControllerExpandVolumeResponse response;
   response.set_capacity_bytes(grown.size_bytes);
-  // The device, of a raw block volume too, takes on its new size on the node.
+  // The node must grow the device, also for a raw block volume.
   response.set_node_expansion_required(true);
   return response;
 }

@@ -1,4 +1,4 @@
-// The controller service's work: requests checked and turned into work on the pool.
+// Does the work of the controller service: checks requests and turns them into work on the pool.
 //
 // Thread-safe; everything is borrowed. Failures carry CSI's codes.
 #pragma once
@@ -38,8 +38,8 @@ class Controller {
 };
 
 // One page of `records`, which are ordered by id: those after `token`, at most `max_entries` (0: as
-// many as a reply holds). A token is the id of the last entry before; it stays good when that entry
-// goes. Sets `next` if more follow. ABORTED: a token that was never given out.
+// many as a reply holds). A token is the id of the last entry of the page before, and stays valid
+// when that entry is deleted. Sets `next` if more follow. ABORTED: the token was never given out.
 base::StatusOr<std::vector<block::Record>> Page(std::vector<block::Record> records,
                                                 int32_t max_entries, const std::string& token,
                                                 std::string& next);

@@ -15,7 +15,7 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// A topology segment's value, as the specification has it.
+// Whether `text` is a valid value of a topology segment by the specification.
 bool IsSegmentValue(std::string_view text) {
   const auto alphanumeric = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -100,7 +100,7 @@ class DriverImpl final : public Driver {
   }
 
  private:
-  // In the order in which they need each other; the servers go first.
+  // Each member needs the ones above it, so the servers come last and are destroyed first.
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   base::SystemClock clock_;

@@ -2,8 +2,8 @@
 //
 // Serves Identity, Controller and Node on one UNIX socket, and announces itself to the kubelet or
 // Berth's node agent by a registration socket. All state is in the pool folder, the mount table and
-// the loop devices: a driver started anew on the same folder goes on where the last one stopped,
-// and volumes in use stay in use meanwhile.
+// the loop devices: a new driver on the same folder goes on where the last one stopped, and volumes
+// in use stay in use meanwhile.
 #pragma once
 
 #include <chrono>
@@ -23,19 +23,19 @@ struct DriverOptions {
   std::string registration_folder;  // the kubelet's plugins_registry; empty: not announced
   double overcommit = 2.0;          // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
-  size_t workers = 8;            // calls at work at once, of the controller and of the node each
-  size_t max_queued = 1024;      // calls waiting, of each; beyond, UNAVAILABLE
+  size_t workers = 8;  // calls that run at once; the controller and the node each have that many
+  size_t max_queued = 1024;      // waiting calls of each; more get UNAVAILABLE
   std::string flight_file = "";  // its flight record (base/flight.h); empty: none
 };
 
 class Driver {
  public:
-  // Opens the pool, finishes what a crash left there, and serves. INVALID_ARGUMENT: options.
-  // FAILED_PRECONDITION: another process has the pool or the socket, or no file system is
-  // supported.
+  // Opens the pool, finishes what a crash left there, and serves. INVALID_ARGUMENT: an option is
+  // wrong. FAILED_PRECONDITION: another process has the pool or the socket, or this host supports
+  // no file system.
   static base::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
 
-  // Stops serving and waits for calls at work. Leaves every volume as it is.
+  // Stops serving and waits for running calls. Leaves every volume as it is.
   virtual ~Driver() = default;
 
   // "topology.NAME/node", the key of the one topology segment.

@@ -1,5 +1,5 @@
-// A driver on a pool in a folder of its own, called through its socket as a CO would; for
-// *_root_test.cc. Checks at the end that nothing of it is left mounted or attached.
+// A driver on a pool in its own folder. Tests call it through its socket, as a CO would; for
+// *_root_test.cc. At the end it checks that nothing stays mounted or attached.
 #pragma once
 
 #include <fcntl.h>
@@ -70,7 +70,7 @@ class DriverFixture : public testing::Test {
     }
   }
 
-  // The driver's process ends and comes back.
+  // Ends the driver and starts it again, as if its process was restarted.
   void Restart() {
     driver_.reset();
     client_.reset();
@@ -152,7 +152,7 @@ class DriverFixture : public testing::Test {
     request.set_readonly(read_only);
     return client_->NodePublishVolume(request, kTimeout).status();
   }
-  // For a pod whose container runtime can mount these file systems itself.
+  // Publishes for a pod whose container runtime can mount these file systems itself.
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishFor(
       const std::string& id, const VolumeCapability& capability, const std::string& target,
       const std::vector<std::string>& file_systems, bool read_only = false) {
@@ -192,7 +192,7 @@ class DriverFixture : public testing::Test {
     request.set_volume_path(path);
     return client_->NodeGetVolumeStats(request, kTimeout);
   }
-  // From nothing to published at Target(name).
+  // Stages the volume and publishes it at Target(name).
   void Bring(const std::string& id, const VolumeCapability& capability, const std::string& name) {
     const base::Status staged = Stage(id, capability);
     ASSERT_TRUE(staged.ok()) << staged;
@@ -222,7 +222,7 @@ class DriverFixture : public testing::Test {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // A read-only device may be opened for writing all the same: only the write tells.
+  // Tries a write, because a read-only device can still be opened for writing.
   static bool Writable(const std::string& path) {
     const base::UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
     char first = 0;
@@ -240,7 +240,7 @@ class DriverFixture : public testing::Test {
   std::unique_ptr<rpc::CsiClient> client_;
 };
 
-// A file system of its own in a file, with the pool on it.
+// A file system in a file of its own; the pool is on it.
 class PoolDisk {
  public:
   PoolDisk(const std::string& type, uint64_t bytes) : image_(folder_.SparseFile("disk", bytes)) {

@@ -32,7 +32,7 @@ class FakeSandbox {
   FakeSandbox(const FakeSandbox&) = delete;
   FakeSandbox& operator=(const FakeSandbox&) = delete;
 
-  // False: it cannot be written to.
+  // False: the write failed.
   bool Write(const std::string& name, const std::string& text) const {
     const base::UniqueFd file(
         openat(root_.get(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));

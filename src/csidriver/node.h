@@ -1,15 +1,20 @@
-// The node service's work: volumes of the pool mapped, mounted and bound to where pods find them.
+// Does the work of the node service: maps and mounts volumes of the pool, and binds them to the
+// paths of pods.
 //
-//            stage                   publish: mounted at staging with the first target,
-//   (none) ─────────▶ mapped,      ─────────────────────────▶ bound to each
-//          ◀───────── prepared     ◀───────────────────────── unpublish: not mounted any more with
-//            unstage   │     ▲                                the last one
-//                      │     └────── unpublish ──────┐
-//                      └──── publish ──▶ deferred: a container runtime mounts it for the target
+//               stage                     publish
+//   (none) ───────────────▶ [prepared] ─────────────▶ [mounted at staging, bound to each target]
+//      ▲                     │ │  ▲  ▲                                    │
+//      └────── unstage ──────┘ │  │  └─── unpublish of the last target ───┘
+//                              │  │
+//                      publish │  │ unpublish
+//                              ▼  │
+//                           [deferred: a container runtime mounts it for the target]
+//
+// Prepared means: mapped to a loop device, and the file system on it is made or checked.
 //
 // The kernel that has the file system mounted is this host's or a sandbox's, never both
-// (node_defer.cc). Between a deferral and whatever comes next but NodeUnstageVolume the volume is
-// mapped and prepared anew, which fails while anybody has its device.
+// (node_defer.cc). After a deferral, the volume is mapped and prepared again before its next use;
+// this fails while anybody has its device open. NodeUnstageVolume does not need that.
 //
 // Every step is recorded (node_records.h) before it is taken, and every "already done" is checked
 // against the mount table and the loop device of the volume's very image. A volume that an earlier
@@ -21,8 +26,8 @@
 //
 //   (none) ── publish ──▶ in the pool, mounted at the target ── unpublish ──▶ (none)
 //
-// Requests come in unchecked; each method checks its own. Thread-safe; one call per volume at a
-// time, the second gets ABORTED. Blocking: mkfs, fsck and mount run with deadlines of their own.
+// Each method checks its own request. Thread-safe. Only one call at a time works on a volume; a
+// second one gets ABORTED. Calls block; mkfs, fsck and mount have their own deadlines.
 #pragma once
 
 #include "base/status.h"
@@ -36,12 +41,13 @@
 
 namespace berth::csidriver {
 
-// How long an unmapping waits for whoever has the device open.
+// How long an unmap waits until nobody has the device open.
 inline constexpr std::chrono::seconds kUnmapPatience{5};
 
 class Node {
  public:
-  // All are borrowed. Tells the pool, once for its life, which volumes are deferred.
+  // All are borrowed. Sets the function by which the pool asks which volumes are deferred; this is
+  // done once in the life of a pool.
   Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
        const Offer& offer)
       : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {
@@ -56,13 +62,13 @@ class Node {
       const csi::v1::NodeStageVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnstageVolumeResponse> NodeUnstageVolume(
       const csi::v1::NodeUnstageVolumeRequest& request);
-  // node_publish.cc. The mount flags that count are those of the first target's publish.
+  // node_publish.cc. The first target's publish decides the mount flags.
   base::StatusOr<csi::v1::NodePublishVolumeResponse> NodePublishVolume(
       const csi::v1::NodePublishVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
       const csi::v1::NodeUnpublishVolumeRequest& request);
-  // node_inline.cc: inline volumes whose pod's folder is gone are deleted, since nobody is left who
-  // would unpublish them. At the start.
+  // node_inline.cc: called at the start. Deletes inline volumes whose pod's folder is gone, because
+  // nobody will unpublish them.
   void RemoveOrphans();
   // node_info.cc
   base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> NodeGetVolumeStats(
@@ -78,15 +84,16 @@ class Node {
   base::StatusOr<Presence> Look(const std::string& volume_id) const {
     return Presence::Look(pool_, mounter_, volume_id, records_.Get(volume_id));
   }
-  // Staged to its end, as the record and the pool's have it: whoever publishes may go on.
+  // Whether staging is complete, by the node's record and the pool's, so that a publish may go on.
   static bool IsStaged(const block::Record& volume, const Presence& presence);
   base::Status PrepareStaged(const block::Record& volume, const Presence& presence,
                              NodeRecord record);
-  // Nothing that is mounted may be prepared, here or by a container runtime.
+  // The caller makes sure that the volume is not mounted, neither here nor by a container runtime.
   base::StatusOr<platform::LoopDevice> MapAndPrepare(const block::Record& volume);
   base::Status MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
                                const std::vector<std::string>& flags, const std::string& path);
-  // Removes the device. FAILED_PRECONDITION while anybody has it open, which the kernel sees to.
+  // Removes the device. FAILED_PRECONDITION: somebody has it open; the kernel refuses the
+  // detachment then.
   base::Status Detach(const std::string& volume_id, DeviceUse use);
   base::Status UndoStage(const std::string& volume_id);
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishAt(const block::Record& volume,
@@ -105,7 +112,7 @@ class Node {
                                                  const NodeRecord& record,
                                                  const Presence& presence);
   base::StatusOr<platform::LoopDevice> PrepareAnew(const block::Record& volume, DeviceUse use);
-  // The answer; what it does may be done once more.
+  // Makes the target and gives the response. May be repeated.
   base::StatusOr<csi::v1::NodePublishVolumeResponse> Defer(const block::Record& volume,
                                                            const Capability& capability,
                                                            const PublishedTarget& target,
@@ -121,7 +128,7 @@ class Node {
   base::Status MountInline(const block::Record& volume, const Capability& capability,
                            bool read_only);
   base::Status RemoveInline(const block::Record& volume);
-  // The pool's id of a volume, which a CO knows by that, or an inline one by its own handle.
+  // The pool's id of a volume. A CO uses that id, or its own handle for an inline volume.
   base::StatusOr<std::string> PoolId(const std::string& volume_id) const;
   base::Status UnmountAll(const std::string& volume_id, const std::string& path);
 
@@ -132,23 +139,25 @@ class Node {
   const Offer& offer_;
 };
 
-// Makes what the volume is bound to: a folder, or for raw block a file. Its parent is the CO's to
-// make.
+// Makes the target of the bind mount: a folder, or a file for raw block. The CO must make its
+// parent.
 base::Status MakeTarget(const std::string& path, block::AccessType access);
-// Removes an empty folder or file; whatever else is there was not made here: FAILED_PRECONDITION.
+// Removes an empty folder or file. FAILED_PRECONDITION: something else is there, which this driver
+// did not make.
 base::Status RemoveTarget(const std::string& path);
 
 // FAILED_PRECONDITION, naming it, if something else than the volume is mounted at its staging path.
 base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
                               const std::string& path);
-// FAILED_PRECONDITION if it is no folder. Nothing may be mounted there, which might hang.
+// FAILED_PRECONDITION: it is no folder. The caller makes sure that nothing is mounted there,
+// because a mount might hang.
 base::Status CheckStagingFolder(const std::string& path);
 
 // Whether the mount of the volume's file system is left to the container runtime that asks through
 // `request`.
 bool CanDefer(const csi::v1::NodePublishVolumeRequest& request, const block::Record& volume);
-// FAILED_PRECONDITION, naming the target, if one of `others` has the file system in a kernel beside
-// which `wanted` must not have it.
+// FAILED_PRECONDITION, naming the target, if two kernels would have the file system mounted: that
+// of one of `others`, and that of `wanted`. Only deferred targets that all just read may do that.
 base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& wanted,
                             const std::vector<PublishedTarget>& others);
 

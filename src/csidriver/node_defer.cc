@@ -1,8 +1,8 @@
-// Volumes whose file system a container runtime mounts, and this host does not (KEP-2857).
+// Volumes whose file system a container runtime mounts instead of this host (KEP-2857).
 //
-// A file system has one kernel at a time: what one writes, another that has it mounted does not
-// see, and both lose data. So a volume is either mounted here or deferred, and a device is taken
-// from whoever had it, by its detachment, before the other kind of user gets it.
+// Only one kernel at a time may mount a file system for writing, because two kernels do not see
+// each other's writes, and data is lost. So a volume is either mounted here or deferred. Before the
+// other kind of user gets the device, it is detached, which takes it from the earlier user.
 #include "base/fault.h"
 #include "base/log.h"
 #include "block/device.h"
@@ -14,8 +14,8 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// The options as the runtime needs them for its mount: those of the capability, and whether it may
-// write.
+// Adds the options that the runtime needs for its mount: those of the capability, and "ro" for a
+// read-only mount.
 void AddOptions(const Capability& capability, bool read_only,
                 google::protobuf::Map<std::string, std::string>& options) {
   for (const std::string& flag : capability.mount_flags) {
@@ -23,7 +23,7 @@ void AddOptions(const Capability& capability, bool read_only,
     options[flag.substr(0, equals)] = equals == std::string::npos ? "" : flag.substr(equals + 1);
   }
   if (!read_only) return;
-  options.erase("rw");  // a map has no order in which the last one would win
+  options.erase("rw");  // a map has no order, so the last one would not win
   options["ro"] = "";
 }
 
@@ -81,16 +81,17 @@ base::StatusOr<platform::LoopDevice> Node::DeviceFor(const block::Record& volume
   return PrepareAnew(volume, record.use);
 }
 
-// Whoever had the device had it last: mount namespaces that were copied while the volume was
-// mounted, or a sandbox that was to have ended, would keep it from being detached. What a virtual
-// machine left when it was switched off is repaired as at staging.
+// Detaches the device and prepares the volume again. The detachment proves that no earlier user
+// still has the device: copied mount namespaces, or a sandbox that has not ended, would make it
+// fail. The preparation repairs what a virtual machine left when it was switched off, as at
+// staging.
 base::StatusOr<platform::LoopDevice> Node::PrepareAnew(const block::Record& volume, DeviceUse use) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.anew.detach.before">());
   RETURN_IF_ERROR(Detach(volume.id, use));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.anew.detach.after">());
   auto device = MapAndPrepare(volume);
   if (!device.ok()) {
-    // Without a device the next call begins here again.
+    // The device is removed, so that the next call begins here again.
     if (const base::Status unmapped = pool_.Unmap(volume.id); !unmapped.ok()) {
       LOG_WARNING("volume {} could not be prepared and not be detached: {}", base::Quote(volume.id),
                   base::ToString(unmapped));
@@ -104,8 +105,8 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::Defer(const block::Reco
                                                                const PublishedTarget& target,
                                                                const platform::LoopDevice& device) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.defer.target.before">());
-  // A sandbox is not trusted to keep to its mount options; and even a read-only mount replays the
-  // journal where the device lets it.
+  // The device itself is made read-only, because a sandbox may ignore its mount options, and even a
+  // read-only mount replays the journal if the device can be written.
   RETURN_IF_ERROR(block::SetReadOnly(device, target.read_only));
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.defer.target.after">());

@@ -33,8 +33,8 @@ bool Has(const std::vector<std::string>& options, std::string_view option) {
   return std::ranges::find(options, option) != options.end();
 }
 
-// A file system that the kernel stopped writing to after an error, although it was not mounted
-// read-only.
+// Tells if the kernel stopped writing to the file system after an error, although it was not
+// mounted read-only; empty: it did not.
 std::string Broken(const platform::MountEntry& mount) {
   for (const char* sign : {"shutdown", "emergency_ro"}) {
     if (Has(mount.super_options, sign)) return fmt::format("the file system went to '{}'", sign);
@@ -85,7 +85,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
   if (presence.IsDeferred()) {
-    // What is in it, and how it is, only the kernel knows that has it mounted.
+    // Only the kernel that has it mounted knows its usage and condition.
     if (!request.runtime_supports_stats()) {
       return Error(StatusCode::kFailedPrecondition,
                    "the mount of volume {} is deferred to a container runtime: its statistics are "
@@ -115,7 +115,8 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
              usage.available_bytes, response);
     AddUsage(csi::v1::VolumeUsage::INODES, usage.total_inodes, usage.used_inodes,
              usage.available_inodes, response);
-    // The mount at staging has the volume's own options; a target may be read-only by itself.
+    // The mount at staging is checked, because it has the volume's own options; a target's bind may
+    // be read-only by itself.
     const platform::MountEntry* mount = presence.recorded().has_value()
                                             ? presence.MountAt(presence.recorded()->staging_path)
                                             : presence.MountAt(path);
@@ -154,12 +155,14 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
                    "container runtime that cannot grow a file system: it grows at the next use",
                    base::Quote(volume.id), device.size);
     }
-    // It stays to be grown: whether the runtime did it is found out before the next use.
+    // grow_file_system stays set: before the next use the node finds out whether the runtime grew
+    // the file system.
     response.set_source(device.path);
     return response;
   }
   if (!volume.grow_file_system) return response;
-  // Whom it was deferred to may not be gone. It is prepared anew before anybody else mounts it.
+  // The runtime may still have the volume mounted. It is prepared again before anybody else mounts
+  // it.
   if (presence.AnyMountPoint().empty() && presence.recorded()->use == DeviceUse::kDeferred) {
     return response;
   }
@@ -170,12 +173,12 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.before">());
   base::Status grown = fs->Resize(exec_, device.path, presence.AnyMountPoint());
   if (grown.code() == StatusCode::kPermissionDenied) {
-    // CSI's code for "cannot be expanded while in use"; the next stage grows it.
+    // This is CSI's code for "cannot be expanded while in use". The next staging grows it.
     grown = Error(StatusCode::kFailedPrecondition, "{}", base::Message(grown));
   }
   RETURN_IF_ERROR_WITH(grown, fmt::format("expand volume {}", base::Quote(volume.id)));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.after">());
-  // Map may have changed the record.
+  // The record is read again, because Map may have changed it.
   ASSIGN_OR_RETURN(volume, pool_.Get(block::Kind::kVolume, volume.id));
   volume.grow_file_system = false;
   RETURN_IF_ERROR(pool_.Update(volume));

@@ -1,4 +1,4 @@
-// Inline (ephemeral) volumes: a pod's own, which come and go with it (node.h).
+// Inline (ephemeral) volumes, which are made and deleted with their pod (node.h).
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -14,7 +14,7 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// The folder that the CO makes for a target, and removes after it was unpublished.
+// Whether the folder is gone that the CO makes for a target and removes after the unpublish.
 bool PodFolderIsGone(const std::string& target) {
   const std::string folder(base::FolderOf(target));
   struct stat info;
@@ -48,7 +48,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   wanted.inline_target = path;
-  // What an earlier call may have done is not undone by this one.
+  // If the volume existed before, this call must not undo what an earlier call did.
   const bool was_there = pool_.FindVolume(wanted.name).has_value();
   if (!was_there) RETURN_IF_ERROR(CheckNothingAt(path));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.CreateVolume(wanted));
@@ -72,7 +72,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   RETURN_IF_ERROR(CheckUse(volume, capability));
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
-  // It is as if it were staged at its target.
+  // The record treats the target as the staging path.
   const NodeRecord record{.volume_id = volume.id,
                           .staging_path = path,
                           .capability = capability.Digest() + (read_only ? " read-only" : "")};
@@ -98,7 +98,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   return MountFileSystem(volume, device, mounted.mount_flags, path);
 }
 
-// The reverse, from whatever a crash left.
+// Unmounts and deletes an inline volume, also after a crash left it half-made.
 base::Status Node::RemoveInline(const block::Record& volume) {
   {
     ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
@@ -122,7 +122,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
                          fmt::format("unpublish inline volume {}", base::Quote(volume->name)));
     return csi::v1::NodeUnpublishVolumeResponse();
   }
-  // It is gone, or was never there: an empty target may remain.
+  // The volume is gone or never existed, but an empty target may remain.
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
   if (platform::FindMount(table, path) == nullptr) RETURN_IF_ERROR(RemoveTarget(path));
   return csi::v1::NodeUnpublishVolumeResponse();

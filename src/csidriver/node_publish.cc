@@ -54,7 +54,7 @@ base::Status MakeTarget(const std::string& path, block::AccessType access) {
     if (fd.valid()) return base::OkStatus();
   }
   if (errno != EEXIST) return platform::ErrnoError(errno, "make target " + base::Quote(path));
-  // No mount is there (the caller looked), so that lstat cannot hang.
+  // The caller made sure that nothing is mounted there, so lstat cannot hang.
   struct stat st;
   if (lstat(path.c_str(), &st) != 0)
     return platform::ErrnoError(errno, "stat " + base::Quote(path));
@@ -101,7 +101,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
-  // Whoever swapped the image meanwhile must not have it handed to a pod.
+  // If somebody replaced the image file meanwhile, a pod must not get that file.
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   if (const auto resolved = platform::ResolveMountPoint(staging); resolved.ok())
@@ -129,7 +129,8 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
     const std::vector<PublishedTarget> there = presence.Targets();
     again = presence.device().has_value() && std::ranges::find(there, wanted) != there.end();
   }
-  // A sandbox may have it from there: what made it so is neither repeated nor ever undone.
+  // An existing deferred target is only confirmed and never undone, because a sandbox may use the
+  // volume through it.
   const auto published = again ? Defer(volume, capability, wanted, *presence.device())
                                : PublishAt(volume, capability, wanted, presence);
   RETURN_IF_ERROR_WITH(
@@ -142,7 +143,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishAt(const block::
                                                                    const PublishedTarget& wanted,
                                                                    const Presence& presence) {
   NodeRecord record = *presence.recorded();
-  record.targets = presence.Targets(wanted.path);  // what is no longer there is forgotten
+  record.targets = presence.Targets(wanted.path);  // without targets that no longer exist
   RETURN_IF_ERROR(CheckOthers(volume, capability.mode, wanted, record.targets));
   ASSIGN_OR_RETURN(const platform::LoopDevice device, DeviceFor(volume, wanted, record, presence));
   if (volume.access == block::AccessType::kMount) {
@@ -162,7 +163,8 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishAt(const block::
   return done;
 }
 
-// Something is mounted at the target: this very publish, or the reason why it cannot be.
+// Called if something is mounted at the target. OK: it is this very publish; else the error says
+// why it is not.
 base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                     const PublishedTarget& wanted, const Presence& presence) {
   if (presence.At(wanted.path) == Found::kForeign) {
@@ -179,7 +181,7 @@ base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mod
                  "mounted there: unmount it",
                  base::Quote(wanted.path));
   }
-  // A mount that is there without a record of it is held against what can still be seen.
+  // If there is no record of the mount, only what the mount table shows can be compared.
   const bool same =
       known != nullptr
           ? *known == wanted
@@ -213,7 +215,8 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::Bind(const block::Recor
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
   platform::MountRequest mount{.target = target.path, .options = {"bind"}};
   if (volume.access == block::AccessType::kBlock) {
-    // A read-only bind does not keep writers off a device node, so the device itself is switched.
+    // The device itself is made read-only, because a read-only bind of a device node does not
+    // prevent writes.
     RETURN_IF_ERROR(block::SetReadOnly(device, target.read_only));
     mount.source = device.path;
   } else {
@@ -237,8 +240,8 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
-    // A volume that nobody knows is NOT_FOUND; of one that is merely not in use, an empty target
-    // may remain.
+    // An unknown volume gives NOT_FOUND. A volume that is only not in use may have left an empty
+    // target.
     RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));
   }
   const std::string context =
@@ -252,15 +255,15 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
     Forget(record, path);
     RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
   }
-  // The target is gone, and what was asked for done. A mount at staging that stays is in nobody's
-  // way before the next deferral or NodeUnstageVolume, which say then what holds it.
+  // The target is gone, so the request is done. If the mount at staging stays, it does no harm
+  // before the next deferral or NodeUnstageVolume; these then report what holds it.
   if (const base::Status unmounted = UnmountUnpublished(id); !unmounted.ok()) {
     LOG_WARNING("{}: {}", context, base::ToString(unmounted));
   }
   return csi::v1::NodeUnpublishVolumeResponse();
 }
 
-// With the last target that is mounted here, the file system's own mount goes.
+// Unmounts the file system at staging when no target on this host uses it any more.
 base::Status Node::UnmountUnpublished(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
   const std::optional<NodeRecord>& record = presence.recorded();

@@ -25,7 +25,7 @@ std::string_view NameOf(DeviceUse use) {
 
 base::StatusOr<DeviceUse> ReadUse(const base::Json& value) {
   const std::string name = base::json::String(value, {kDeviceUse});
-  // Earlier versions mounted a file system as they staged it, and wrote nothing of it.
+  // Earlier versions mounted the file system at staging and did not record its use.
   if (name.empty()) return DeviceUse::kMounted;
   for (const auto& [use, known] : kUses) {
     if (name == known) return use;
@@ -103,9 +103,9 @@ base::Status NodeRecords::Load() {
     ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
     base::StatusOr<NodeRecord> record = DecodeNodeRecord(text);
     if (!record.ok()) {
-      // The mount table still tells what is mounted: only the comparison of a repeated call's
-      // arguments is lost with this record, so it does not keep every other volume from being
-      // served.
+      // The record is skipped, so that the other volumes can be served. The mount table still tells
+      // what is mounted; without the record only the arguments of a repeated call cannot be
+      // compared.
       LOG_ERROR("node record {} is not readable and is left aside: {}", base::Quote(path),
                 base::Message(record.status()));
       continue;

@@ -1,11 +1,12 @@
-// What this node has done with each volume, durable before it is done.
+// Records what this node does with each volume. A record is durable before the step is taken.
 //
 // One file a volume in the pool's node folder (block/pools/pool_paths.h). A record says what may
 // exist; what does exist is in the mount table and in the loop devices, and the two are compared
 // (DESIGN, rule 2). Records of another boot describe mounts that are gone: they are dropped at
 // open. Mount flags, which may be sensitive, are kept as a digest.
 //
-// Thread-safe; whoever changes a volume's record holds that volume's lock (block::Pool::Lock).
+// Thread-safe. A caller that changes a volume's record must hold that volume's lock
+// (block::Pool::Lock).
 #pragma once
 
 #include <map>
@@ -29,12 +30,12 @@ struct PublishedTarget {
   bool operator==(const PublishedTarget&) const = default;
 };
 
-// Who was given a volume's device since its file system was last prepared. Of raw block volumes
-// nothing is prepared, and it stays kNone.
+// Who got a volume's device since its file system was last prepared. It stays kNone for raw block
+// volumes, because they are never prepared.
 enum class DeviceUse {
   kNone,      // nobody
   kMounted,   // this host
-  kDeferred,  // a container runtime; whether it still has the device, only the device can tell
+  kDeferred,  // a container runtime; only the device can tell whether the runtime still has it
 };
 
 struct NodeRecord {
@@ -60,14 +61,14 @@ class NodeRecords {
   std::optional<NodeRecord> Get(const std::string& volume_id) const;
   // Writes durably; fills in the boot id.
   base::Status Put(NodeRecord record);
-  // As Put, for a record that only lost targets: a full disk, which may hold it up, is logged and
-  // is no error, so that pods can still end. What the file then says too much is found out by what
-  // is there (presence.h).
+  // Like Put, for a record that only lost targets: a full disk is logged and is no error, so that
+  // pods can still end. The file then names too many targets; presence.h compares it with what
+  // exists.
   base::Status PutShorter(NodeRecord record);
   base::Status Remove(const std::string& volume_id);
 
-  // How many targets a volume of this node may have at once; a CO that asks for more has lost
-  // track.
+  // How many targets a volume of this node may have at once; a CO that asks for more probably has a
+  // bug.
   static constexpr size_t kMaxTargets = 1024;
 
  private:

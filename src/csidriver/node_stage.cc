@@ -10,7 +10,7 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// More mounts than this on one path come from nothing that this driver does.
+// This driver never makes more mounts than this at one path.
 constexpr int kMaxStacked = 16;
 
 }  // namespace
@@ -79,8 +79,9 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     if (is_block) return csi::v1::NodeStageVolumeResponse();
   }
   RETURN_IF_ERROR(CheckStagingPath(presence, volume, path));
-  // What was published since was prepared before. What was not was prepared as far as a broken-off
-  // call came: it is prepared once more, and is nobody's else.
+  // A volume that was published since its staging is prepared. Any other one is prepared again,
+  // because an interrupted call may not have finished that; it is safe, because nobody uses the
+  // volume.
   if (staged && (presence.recorded()->use != DeviceUse::kNone || presence.IsUsed())) {
     return csi::v1::NodeStageVolumeResponse();
   }
@@ -98,8 +99,8 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     record.use = presence.recorded()->use;
     record.targets = presence.Targets();
   } else if (presence.device().has_value() && !is_block) {
-    // The record was lost, and with it who was given the device. Targets that are still bound are
-    // found again as they are asked about.
+    // The record was lost, so nobody knows who got the device. Targets that are still bound are
+    // found when a call names them.
     record.use = presence.At(path) == Found::kOurs ? DeviceUse::kMounted : DeviceUse::kDeferred;
   }
   RETURN_IF_ERROR(records_.Put(record));
@@ -166,7 +167,7 @@ base::Status Node::UndoStage(const std::string& volume_id) {
   return records_.Remove(volume_id);
 }
 
-// Unmounts the volume from `path`, however often it is mounted there.
+// Unmounts the volume from `path`, even if it is mounted there several times.
 base::Status Node::UnmountAll(const std::string& volume_id, const std::string& path) {
   for (int i = 0; i < kMaxStacked; ++i) {
     ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
@@ -198,7 +199,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
-    // Nothing is staged: OK if it could be, NOT_FOUND if there is no such volume.
+    // Nothing is staged: OK if the volume exists, else NOT_FOUND.
     RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));
     return csi::v1::NodeUnstageVolumeResponse();
   }

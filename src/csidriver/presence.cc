@@ -10,8 +10,9 @@
 namespace berth::csidriver {
 namespace {
 
-// Of a deferred target, which is a plain folder of this host's. It is made before anybody is told
-// of the target and removed with it, so that without it nobody has the volume from there.
+// Used for a deferred target, which is a plain folder on this host. The folder is made before the
+// publish is answered and removed at the unpublish, so without the folder nobody uses the volume
+// through this target.
 bool IsFolder(const std::string& path) {
   struct stat st;
   return lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
@@ -37,8 +38,8 @@ Found Presence::At(std::string_view path) const {
         block::ShowsFileSystemOf(*mount, *device_) || block::ShowsNodeOf(*mount, *device_);
     return ours ? Found::kOurs : Found::kForeign;
   }
-  // Without the pool's record the device cannot be told, but this node's record of this boot still
-  // names the places where the volume was put, so that a pod can end.
+  // Without the pool's record the device is unknown. This node's record of this boot still names
+  // the paths where the volume was mounted, so that a pod can end.
   const bool named = recorded_.has_value() &&
                      (recorded_->staging_path == path || recorded_->FindTarget(path) != nullptr);
   return named && mount->source.starts_with("/dev/loop") ? Found::kOurs : Found::kForeign;
@@ -54,7 +55,8 @@ std::vector<PublishedTarget> Presence::Targets(std::string_view except) const {
   if (!recorded_.has_value()) return present;
   for (const PublishedTarget& target : recorded_->targets) {
     if (target.path == except) continue;
-    // What somebody mounted onto the folder of a deferred one may hang, and is not looked into.
+    // If somebody mounted something at a deferred target, its folder is not checked, because that
+    // mount may hang.
     const bool there = target.deferred ? MountAt(target.path) != nullptr || IsFolder(target.path)
                                        : At(target.path) == Found::kOurs;
     if (there) present.push_back(target);

@@ -38,11 +38,12 @@ class Presence {
 
   // Somebody may be at work in the file system: it is mounted at staging, or published.
   bool IsUsed() const;
-  // Recorded targets, other than `except`, that are there: mounted; or, deferred, their folder.
+  // Recorded targets, except `except`, that exist: they are mounted, or for a deferred target its
+  // folder exists.
   std::vector<PublishedTarget> Targets(std::string_view except = "") const;
-  // A recorded target that is there is deferred: as one is, so are all.
+  // Whether a recorded target that exists is deferred. If one target is deferred, all are.
   bool IsDeferred() const;
-  // Any place where the volume's file system is mounted; empty: nowhere.
+  // One of the paths where the volume's file system is mounted; empty: it is not mounted.
   std::string AnyMountPoint() const;
 
  private:

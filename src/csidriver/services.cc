@@ -11,8 +11,8 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Runs `work` for one call and gives its answer. Messages never quote secrets or mount flags, so
-// that they can be logged.
+// Runs `work` for one call and gives its answer. The messages can be logged, because they never
+// quote secrets or mount flags.
 template <typename Response>
 grpc::Status Answer(const char* method, base::StatusOr<Response> result, Response* response) {
   if (result.ok()) {
@@ -23,7 +23,7 @@ grpc::Status Answer(const char* method, base::StatusOr<Response> result, Respons
   return rpc::ToGrpc(result.status());
 }
 
-// The volume that a call is about: the ring of its record.
+// The volume that a call is about. The flight record has a ring for each.
 template <typename Request>
 std::string VolumeOf(const Request& request) {
   if constexpr (requires { request.volume_id(); }) {
@@ -35,7 +35,8 @@ std::string VolumeOf(const Request& request) {
   }
 }
 
-// Runs `work`, recorded from here on: a call that waits for a worker is in its caller's record.
+// Runs `work` and records it. The time that a call waits for a worker is only in its caller's
+// record.
 template <typename Response, typename Work>
 base::StatusOr<Response> Recorded(base::FlightRecorder* flight, const std::string& volume,
                                   const char* method, const Work& work) {
@@ -91,7 +92,7 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
 
   ServerUnaryReactor* Probe(CallbackServerContext* context, const csi::v1::ProbeRequest* request,
                             csi::v1::ProbeResponse* response) override {
-    // The socket is there only once the pool is open.
+    // Always ready, because the socket exists only once the pool is open.
     response->mutable_ready()->set_value(true);
     return Done(context);
   }
@@ -107,7 +108,7 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
   const std::string version_;
 };
 
-// One override that hands a call over.
+// Defines one override that passes a call to the workers.
 #define BERTH_SERVE(target, method)                                                   \
   ServerUnaryReactor* method(CallbackServerContext* context,                          \
                              const csi::v1::method##Request* request,                 \

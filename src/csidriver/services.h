@@ -1,6 +1,6 @@
 // The three CSI services over gRPC's callback API: every call goes to the worker pool, which
-// finishes it; no gRPC thread ever waits on storage. Identity is answered in place, so that a probe
-// passes however busy the workers are.
+// finishes it; no gRPC thread ever waits on storage. Identity calls are answered on the gRPC
+// thread, so that a probe passes even if all workers are busy.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -20,8 +20,8 @@ class FlightRecorder;
 
 namespace berth::csidriver {
 
-// A service that borrows what it serves, all of which must outlive it. Calls are recorded in
-// `flight`, unless it is null, under "volume ID" (CreateVolume: "volume NAME").
+// Each service borrows its arguments, which must outlive it. Calls are recorded in `flight`, unless
+// it is null, under "volume ID" (CreateVolume: "volume NAME").
 std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string version);
 std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
                                                     base::WorkerPool& workers,

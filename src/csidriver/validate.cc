@@ -12,7 +12,7 @@
 namespace berth::csidriver {
 namespace {
 
-// Of keys that the CO adds.
+// The prefix of keys that the CO adds.
 constexpr std::string_view kReservedPrefix = "csi.storage.k8s.io/";
 
 using base::Error;
@@ -26,7 +26,8 @@ base::Status Invalid(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
-// Options that would change what a mount is rather than how it behaves.
+// True for options that change the kind of the mount (for example bind or loop), not just its
+// behaviour.
 bool IsForbiddenFlag(std::string_view flag) {
   constexpr std::array<std::string_view, 18> kForbidden = {
       "bind",  "rbind",  "move",      "remount",  "shared",     "rshared",

@@ -1,5 +1,5 @@
-// What a request must look like before anything is done for it: the limits of the CSI specification
-// (section "Size Limits"), required fields, and what this driver supports. Pure functions.
+// Checks requests before any work is done: the limits of the CSI specification (section "Size
+// Limits"), required fields, and what this driver supports. Pure functions.
 //
 // A failure is INVALID_ARGUMENT and names the field, unless said otherwise. Values of fields that
 // may be sensitive (secrets, mount flags) never appear in a message.
@@ -30,62 +30,64 @@ struct Capability {
     return mode == AccessMode::SINGLE_NODE_READER_ONLY ||
            mode == AccessMode::MULTI_NODE_READER_ONLY;
   }
-  // The same for the same capability, whatever a restart; tells nothing of the flags.
+  // Equal capabilities have equal digests, also after a restart. The digest does not reveal the
+  // flags.
   std::string Digest() const;
 };
 
-// What this driver's node offers, which requests are held against.
+// What this driver's node offers. Requests are checked against it.
 struct Offer {
   std::string topology_key;
   std::string node_id;
   std::vector<std::string> fs_types;  // supported here; the first is the default
 };
 
-// The id of a volume in a request; one that this driver never gave out is not looked for:
-// NOT_FOUND.
+// Checks the id of a volume in a request. NOT_FOUND: this driver never gives out ids of this form.
 base::Status CheckVolumeId(std::string_view id);
 
-// A volume's or snapshot's name as a CO may give it.
+// Checks the name that a CO gives to a volume or snapshot.
 base::Status CheckName(std::string_view field, std::string_view name);
 
-// A path for staging or publishing: absolute, no "." or ".." part. Gives it without doubled or
-// trailing slashes.
+// Checks a path for staging or publishing: it must be absolute, without "." or ".." parts. Gives it
+// without doubled or trailing slashes.
 base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view path);
 
-// Parameters of a StorageClass or VolumeSnapshotClass: none is needed, and an unknown one is
-// refused, so that a typing error shows. Those that the CO's own sidecars add
-// ("csi.storage.k8s.io/...") are let pass.
+// Checks the parameters of a StorageClass or VolumeSnapshotClass. None is needed. An unknown one is
+// refused, because it may be a typing error. Those that the CO's sidecars add
+// ("csi.storage.k8s.io/...") are accepted.
 base::Status CheckParameters(const google::protobuf::Map<std::string, std::string>& parameters);
 
 base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capability,
                                            const Offer& offer);
 
-// All of a request's capabilities, which must agree on access type and file system.
+// Parses all capabilities of a request. They must agree on access type and file system.
 base::StatusOr<std::vector<Capability>> ParseCapabilities(
     const google::protobuf::RepeatedPtrField<csi::v1::VolumeCapability>& capabilities,
     const Offer& offer);
 
-// What to make of CreateVolume. RESOURCE_EXHAUSTED: the topology asked for is elsewhere.
+// The volume that a CreateVolume request asks for. RESOURCE_EXHAUSTED: it asks for the topology of
+// another node.
 base::StatusOr<block::NewVolume> ParseCreateVolume(const csi::v1::CreateVolumeRequest& request,
                                                    const Offer& offer);
 
 // True for the handle that a CO gives to an inline (ephemeral) volume: "csi-" and a SHA-256.
 bool IsInlineHandle(std::string_view id);
 
-// NodePublishVolume of an inline volume: volume_context says so, as the CSIDriver object's
-// podInfoOnMount lets it.
+// True for NodePublishVolume of an inline volume. volume_context says so, because the CSIDriver
+// object sets podInfoOnMount.
 bool IsInline(const csi::v1::NodePublishVolumeRequest& request);
 
-// What to make for it: a file system of volume_context["size"] (a quantity; 1Gi without it).
+// The inline volume that a request asks for: a file system with the size in volume_context["size"]
+// (a quantity; 1Gi if it is missing).
 base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVolumeRequest& request,
                                                    const Capability& capability,
                                                    const Offer& offer);
 
-// True if `topology` is where this node is. A term without segments says nothing and is so.
+// True if `topology` includes this node. A term without segments includes every node.
 bool IsHere(const csi::v1::Topology& topology, const Offer& offer);
 
-// A second NodePublishVolume of a published volume, by the table of the specification (section
-// "NodePublishVolume"): OK to go on, ALREADY_EXISTS or FAILED_PRECONDITION.
+// Decides about a second NodePublishVolume of a published volume, by the table in the specification
+// (section "NodePublishVolume"). OK: go on; else ALREADY_EXISTS or FAILED_PRECONDITION.
 base::Status CheckSecondPublish(AccessMode::Mode mode, bool same_target, bool same_arguments);
 
 }  // namespace berth::csidriver

@@ -16,7 +16,7 @@ class Backoff {
 
   void Reset() { next_ = start_; }
 
-  // Waits from half to the whole of the present step, which then doubles. False if stopped.
+  // Waits between half of the present step and all of it; then the step doubles. False if stopped.
   bool Wait(const std::stop_token& stop) {
     const auto step = next_;
     next_ = std::min(next_ * 2, max_);

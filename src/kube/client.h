@@ -63,8 +63,8 @@ struct DeleteOptions {
   std::optional<int64_t> grace_period_seconds;
   std::string uid;               // precondition; empty: none
   std::string resource_version;  // precondition; empty: none
-  // What becomes of the objects that this one owns: "Background", "Foreground" or "Orphan"; empty:
-  // as the API has it for the kind.
+  // What happens to the objects that this one owns: "Background", "Foreground" or "Orphan"; empty:
+  // the API's default for the kind.
   std::string propagation;
 };
 
@@ -103,10 +103,10 @@ class Client {
                        std::stop_token stop,
                        const std::function<bool(WatchEvent event)>& on_event) = 0;
 
-  // GET of what is no object: logs, tables that the server renders. `target` is the path with its
-  // query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), `accept` the
-  // header of that name. Calls `on_chunk` on the calling thread with each part, until the server
-  // ends the stream (OK), it breaks, `on_chunk` returns false (OK), or `stop` is requested
+  // GETs what is not an object: logs, or tables that the server renders. `target` is the path with
+  // its query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), `accept`
+  // the header of that name. Calls `on_chunk` on the calling thread with each part, until the
+  // server ends the stream (OK), it breaks, `on_chunk` returns false (OK), or `stop` is requested
   // (CANCELLED, promptly).
   virtual Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                            const std::function<bool(std::string_view chunk)>& on_chunk) = 0;
@@ -140,7 +140,7 @@ StatusOr<T> MergePatch(Client& client, const T& object, const Json& patch,
   return T(std::move(patched));
 }
 
-// Deletes this very object (precondition: its uid); one that is gone already is OK.
+// Deletes exactly this object (precondition: its uid); OK if it is gone already.
 template <typename T>
 Status Delete(Client& client, const T& object) {
   const Status deleted = client.Delete(T::kInfo, object.ns(), object.name(), {.uid = object.uid()});

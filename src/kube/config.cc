@@ -42,7 +42,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
                "read {}: {}", Quote(path), std::generic_category().message(error));
 }
 
-// The entry of `list` with that name: {name: ..., <member>: {...}}.
+// Finds the entry of `list` with that name: {name: ..., <member>: {...}}.
 StatusOr<Json> Named(const Json& config, std::string_view list, std::string_view member,
                      std::string_view name) {
   for (const Json& entry : base::json::Array(config, {list})) {
@@ -51,7 +51,7 @@ StatusOr<Json> Named(const Json& config, std::string_view list, std::string_view
   return Error(StatusCode::kNotFound, "there is no {} named {}", member, Quote(name));
 }
 
-// What becomes a header's value.
+// Checks what becomes the value of an HTTP header.
 Status CheckHeader(std::string_view field, std::string_view value) {
   const bool clean = std::none_of(value.begin(), value.end(),
                                   [](unsigned char c) { return c < ' ' || c == 0x7f; });
@@ -129,7 +129,7 @@ class Loader {
     return base::OkStatus();
   }
 
-  // "<field>-data" in base64, or the file that "<field>" names.
+  // Reads "<field>-data", which is base64, or the file that "<field>" names.
   StatusOr<std::string> Pem(const Json& from, const std::string& field) {
     if (const std::string data = String(from, {field + "-data"}); !data.empty()) {
       auto decoded = base::DecodeBase64(data);

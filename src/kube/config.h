@@ -20,7 +20,7 @@ struct Config {
   std::string client_key;             // PEM; never logged
   std::string token;                  // never logged
   std::string token_file;             // read again as it is replaced; wins over `token`
-  // Whom to act as (Impersonate-User, Impersonate-Group); empty: nobody else.
+  // The identity to act as (Impersonate-User, Impersonate-Group); empty: one's own.
   std::string impersonate_user;
   std::vector<std::string> impersonate_groups;
   std::string proxy_url;  // empty: from the environment
@@ -29,22 +29,22 @@ struct Config {
   std::string ns;  // the context's namespace; "default" if it names none
 };
 
-// Reads `path`, and the files that it names relative to its folder. `context` is empty for the
+// Reads `path`, and the files that it names relative to its folder. An empty `context` means the
 // current one. NOT_FOUND if there is no such file or context, INVALID_ARGUMENT for a malformed one,
-// UNIMPLEMENTED for what Berth does not do: exec and auth-provider plugins, passwords,
-// impersonation by more than user and groups.
+// UNIMPLEMENTED for what Berth does not support: exec and auth-provider plugins, passwords,
+// impersonation of anything but user and groups.
 base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view context = "");
 
 // The file that kubectl would read: `explicit_path`, $KUBECONFIG (its first entry), or
 // ~/.kube/config.
 std::string DefaultKubeconfigPath(std::string_view explicit_path = "");
 
-// What a file of `Config::token_file` holds, without white space around it; empty where it cannot
-// be read.
+// Reads a file of `Config::token_file`, without white space around the token; empty if it cannot be
+// read.
 std::string ReadTokenFile(const std::string& path);
 
-// From /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
-// FAILED_PRECONDITION outside a pod. `folder` is for tests.
+// Reads /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
+// FAILED_PRECONDITION outside a pod. Tests set `folder`.
 base::StatusOr<Config> InClusterConfig(
     const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
 

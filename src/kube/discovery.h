@@ -1,4 +1,4 @@
-// What an API serves: its kinds, by its own discovery documents.
+// Finds out which kinds an API serves, from its discovery documents.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace berth::kube {
 
-// A kind that an API serves. One that Berth knows by itself (api/kind_info.h) has that row.
+// A kind that an API serves. For a kind that Berth knows itself (api/kind_info.h), info() is
+// Berth's own row.
 class ServedKind {
  public:
   // `resource` is an entry of a version in an APIGroupDiscoveryList.
@@ -20,14 +21,14 @@ class ServedKind {
   ServedKind(const ServedKind&) = delete;
   ServedKind& operator=(const ServedKind&) = delete;
 
-  // Lives as long as this.
+  // The result lives as long as this object.
   const api::KindInfo& info() const { return *info_; }
   bool HasVerb(std::string_view verb) const;
 
  private:
   ServedKind() = default;
 
-  // What own_ borrows.
+  // own_ borrows these.
   std::string group_, version_, kind_, plural_, singular_;
   std::vector<std::string> verbs_, short_names_;
   api::KindInfo own_;
@@ -36,8 +37,8 @@ class ServedKind {
 
 using ServedKinds = std::vector<std::shared_ptr<const ServedKind>>;
 
-// Every resource once, in its group's preferred version. Two requests (aggregated discovery);
-// UNIMPLEMENTED where the API knows only the older documents.
+// Lists every resource once, in its group's preferred version, by two requests (aggregated
+// discovery). UNIMPLEMENTED if the API has only the older documents.
 StatusOr<ServedKinds> DiscoverKinds(Client& client);
 
 }  // namespace berth::kube

@@ -23,8 +23,8 @@ constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxMessageBytes = 1024;  // Kubernetes refuses longer ones
 constexpr size_t kMaxNameBytes = 253;
 constexpr std::chrono::seconds kFlushTime{2};
-// Events wait a little before they are written: what they tell of goes first, and repetitions join
-// them.
+// Events wait a little before they are written, because the writes that they report go first, and
+// repetitions are merged.
 constexpr std::chrono::milliseconds kGatherTime{100};
 
 std::string_view TypeName(base::EventType type) {
@@ -58,7 +58,7 @@ class EventRecorder::Impl {
     writer_.WaitIdle(kFlushTime);
     {
       MutexLock lock(mutex_);
-      stopping_ = true;  // what is still queued is not begun
+      stopping_ = true;  // queued events are not begun any more
       for (const auto& [key, entry] : entries_) dropped_ += entry.waiting;
     }
     writer_.Stop();
@@ -69,7 +69,7 @@ class EventRecorder::Impl {
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) {
     const std::string text(message.substr(0, base::CharacterEnd(message, kMaxMessageBytes)));
-    // Begins with what a log line should tell of it.
+    // The key begins with the text that a log line should show.
     const std::string key =
         fmt::format("{} of {} {} {}", reason, object.kind, object.name,
                     base::Sha256Hex(fmt::format("{}\n{}\n{}\n{}\n{}", object.api_version, object.ns,
@@ -126,7 +126,7 @@ class EventRecorder::Impl {
     dropped_ += count;
   }
 
-  // Makes room: first what no repetition can join any more, then whatever is written.
+  // Makes room: it first drops entries that are too old for repetitions, then any that are written.
   void Forget(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::erase_if(entries_, [&](const auto& item) {
       return item.second.waiting == 0 && now - item.second.last >= kWindow;
@@ -172,12 +172,12 @@ class EventRecorder::Impl {
           client_
               .Patch(api::kinds::kEvent, Namespace(entry), entry.name, PatchType::kMerge, patch, "")
               .status();
-      // Events expire: the repetition then starts a new one under the same name.
+      // The API's Event has expired: this repetition starts a new one under the same name.
       if (patched.code() != StatusCode::kNotFound) return patched;
     }
     const Status created =
         client_.Create(api::kinds::kEvent, Namespace(entry), Object(entry)).status();
-    // The name is random and ours: an earlier attempt, whose answer was lost, did it.
+    // The name is random and ours, so an earlier attempt, whose answer was lost, created it.
     return created.code() == StatusCode::kAlreadyExists ? base::OkStatus() : created;
   }
 

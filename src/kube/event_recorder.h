@@ -19,8 +19,8 @@ class EventRecorder : public base::EventSink {
   // `component` and `host` become the event's source. `client` and `clock` must outlive the
   // recorder.
   EventRecorder(Client& client, const base::Clock& clock, std::string component, std::string host);
-  // Writes what is queued, for at most two seconds and the rest of the one request that is under
-  // way.
+  // Writes the queued events for at most two seconds, and then waits for the one request that is
+  // under way.
   ~EventRecorder() override;
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,

@@ -56,7 +56,7 @@ TEST_F(EventRecorderTest, RepetitionsAreCountedForTenMinutes) {
   ASSERT_TRUE(Counted(1, 2));
   EXPECT_EQ(base::json::String(Events()[0], {"lastTimestamp"}), "2026-01-01T00:09:00Z");
   EXPECT_EQ(base::json::String(Events()[0], {"firstTimestamp"}), "2026-01-01T00:00:00Z");
-  // Events are written one after the other: once this one is there, the recorder is done with the
+  // Events are written one after the other: when this one is there, the recorder has finished the
   // former.
   recorder_.Record(claim_, EventType::kNormal, "Other", "x");
   ASSERT_TRUE(client_.WaitUntil([&] { return Events().size() == 2; }));

@@ -17,14 +17,13 @@
 #include <deque>
 
 #include "base/json.h"
-#include "base/percent_encode.h"
+#include "http/url.h"
 
 namespace berth::kube {
 namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-namespace http = beast::http;
 namespace websocket = beast::websocket;
 using base::Error;
 using base::Json;
@@ -48,14 +47,14 @@ constexpr auto kConnectTimeout = std::chrono::seconds(30);
 std::string TargetOf(const ExecRequest& request, bool with_stdin) {
   std::string target =
       fmt::format("/api/v1/namespaces/{}/pods/{}/exec?stdout=true&stdin={}&stderr={}&tty={}",
-                  base::PercentEncode(request.ns), base::PercentEncode(request.pod), with_stdin,
+                  http::PercentEncode(request.ns), http::PercentEncode(request.pod), with_stdin,
                   !request.tty, request.tty);
-  if (!request.container.empty()) target += "&container=" + base::PercentEncode(request.container);
-  for (const std::string& word : request.command) target += "&command=" + base::PercentEncode(word);
+  if (!request.container.empty()) target += "&container=" + http::PercentEncode(request.container);
+  for (const std::string& word : request.command) target += "&command=" + http::PercentEncode(word);
   return target;
 }
 
-// What the error channel says when the command has ended.
+// Reads from the error channel how the command has ended.
 StatusOr<int> ExitOf(std::string_view text) {
   ASSIGN_OR_RETURN(const Json status, base::json::Parse(text));
   if (base::json::String(status, {"status"}) == "Success") return 0;
@@ -67,18 +66,19 @@ StatusOr<int> ExitOf(std::string_view text) {
   return Error(StatusCode::kInternal, "{}", base::json::String(status, {"message"}, "exec failed"));
 }
 
-// The refusal of an upgrade: a Status object in the body, if the server is a good one.
+// The error of a refused upgrade: most servers put a Status object into the body.
 Status RefusalOf(const websocket::response_type& response) {
   const auto body = base::json::Parse(response.body());
   const std::string message = body.ok() ? base::json::String(*body, {"message"}) : "";
   return Error(
-      response.result() == http::status::not_found ? StatusCode::kNotFound : StatusCode::kInternal,
+      response.result() == beast::http::status::not_found ? StatusCode::kNotFound
+                                                          : StatusCode::kInternal,
       "{}",
       message.empty() ? fmt::format("the server answered {}", response.result_int()) : message);
 }
 
 // One exec over a connected stream. All members are used on the thread that runs the io_context,
-// but for the reader of standard input, which posts.
+// except for the reader of standard input, which posts to it.
 template <typename Stream>
 class Session {
  public:
@@ -130,7 +130,7 @@ class Session {
     if (channel == kError && !data.empty()) Finish(ExitOf(data));
   }
 
-  // Runs on its own thread, since standard input may be a file, which cannot be polled for.
+  // Runs on a thread of its own, because standard input may be a file, which cannot be polled.
   void ReadInput(const std::stop_token& done) {
     std::string chunk(16 * 1024, '\0');
     while (!done.stop_requested()) {
@@ -207,9 +207,9 @@ StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host
   websocket::stream_base::timeout timeouts{kConnectTimeout, websocket::stream_base::none(), false};
   ws.set_option(timeouts);
   ws.set_option(websocket::stream_base::decorator([&](websocket::request_type& head) {
-    head.set(http::field::sec_websocket_protocol, "v5.channel.k8s.io, v4.channel.k8s.io");
-    head.set(http::field::user_agent, "berth");
-    if (!token.empty()) head.set(http::field::authorization, "Bearer " + token);
+    head.set(beast::http::field::sec_websocket_protocol, "v5.channel.k8s.io, v4.channel.k8s.io");
+    head.set(beast::http::field::user_agent, "berth");
+    if (!token.empty()) head.set(beast::http::field::authorization, "Bearer " + token);
   }));
   websocket::response_type response;
   error_code error = asio::error::timed_out;
@@ -220,7 +220,8 @@ StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host
   if (error == websocket::error::upgrade_declined) return RefusalOf(response);
   if (error) return Error(StatusCode::kUnavailable, "exec: {}", error.message());
   Session<Stream> session(io, ws, streams, request.tty);
-  session.set_closes_stdin(response[http::field::sec_websocket_protocol] == "v5.channel.k8s.io");
+  session.set_closes_stdin(response[beast::http::field::sec_websocket_protocol] ==
+                           "v5.channel.k8s.io");
   return session.Run(stop);
 }
 
@@ -237,7 +238,7 @@ StatusOr<int> OverUnixSocket(const Config& config, const ExecRequest& request,
   return RunOn(io, std::move(stream), "localhost", "", request, streams, stop);
 }
 
-// "https://host:port" in its parts.
+// The parts of "https://host:port".
 struct Address {
   std::string host;
   std::string port = "443";

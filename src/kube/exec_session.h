@@ -25,14 +25,16 @@ struct ExecStreams {
   int stdin_fd = -1;  // -1: the command gets no standard input
   std::function<void(std::string_view)> on_stdout;
   std::function<void(std::string_view)> on_stderr;
-  // Columns and rows of the terminal, asked at the start and at each SIGWINCH; only with a tty.
+  // Returns columns and rows of the terminal. It is asked at the start and at each SIGWINCH, and
+  // only with a tty.
   std::function<std::pair<int, int>()> terminal_size;
-  // Called once if the end of standard input cannot be passed on, since the server speaks only v4.
+  // Called once if the end of standard input cannot be passed on, because the server speaks only
+  // v4.
   std::function<void()> on_stdin_end_lost;
 };
 
-// Blocks until the command ends, and gives its exit code. CANCELLED on `stop`; UNAVAILABLE if the
-// connection breaks, where the command may go on; else the server's error.
+// Blocks until the command ends, and returns its exit code. CANCELLED on `stop`; UNAVAILABLE if the
+// connection breaks, in which case the command may still run; else the server's error.
 base::StatusOr<int> Exec(const Config& config, const ExecRequest& request,
                          const ExecStreams& streams, std::stop_token stop);
 

@@ -91,7 +91,7 @@ Json FakeClient::Add(Json object) {
       if (custom->kind == kind_name && custom->api_version() == version) kind = custom;
     }
   }
-  // A programmer's error in a test: stop where it is made.
+  // This is a programmer's error in a test, so it stops where it is made.
   if (kind == nullptr || Meta(object, "name").empty()) {
     throw std::invalid_argument("FakeClient::Add: unknown kind or no name: " +
                                 base::json::Dump(object));
@@ -154,7 +154,7 @@ void FakeClient::EndWatches() {
 
 void FakeClient::Compact() {
   MutexLock lock(mutex_);
-  // The present resourceVersion too is forgotten, as after many more changes of other kinds.
+  // The present resourceVersion is forgotten, too, as after many changes of other kinds.
   compacted_ = version_++;
   history_.clear();
 }
@@ -204,7 +204,7 @@ bool FakeClient::WaitUntil(const std::function<bool()>& condition,
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return false;
     MutexLock lock(mutex_);
-    // A condition may look at more than objects, so it is tried again now and then also without a
+    // A condition may depend on more than objects, so it is also evaluated now and then without a
     // change.
     changed_.WaitUntil(mutex_, std::min(deadline, now + std::chrono::milliseconds(10)));
   }

@@ -36,22 +36,23 @@ class FakeClient : public Client {
   // `clock` must outlive the client.
   explicit FakeClient(const base::Clock& clock) : clock_(&clock) {}
 
-  // Stores `object` as it is, status included, and returns it with its metadata completed. It is no
-  // action, and replaces an object of that name. apiVersion and kind must be those of a known kind.
+  // Stores `object` as it is, status included, and returns it with its metadata completed. It
+  // replaces an object of that name and does not count as an action. apiVersion and kind must be
+  // those of a known kind.
   Json Add(Json object);
   template <typename T>
   T Add(const T& object) {
     return T(Add(object.json()));
   }
-  // Removes an object at once, whatever its finalizers say; it is no action. False if it is not
-  // there.
+  // Removes an object at once, whatever its finalizers are, and does not count as an action. False
+  // if it is not there.
   bool Remove(const api::KindInfo& kind, std::string_view ns, std::string_view name);
 
   // Serves a custom kind too; what `kind` borrows must outlive the client. Clients may then name it
   // by any KindInfo of that group and plural.
   void Serve(const api::KindInfo& kind);
-  // Serves a kind no longer, neither its own nor a custom one: its objects are gone without a word,
-  // and each call of it is NOT_FOUND.
+  // Stops serving a kind, built-in or custom: its objects disappear without an event, and each call
+  // of it is NOT_FOUND.
   void StopServing(const api::KindInfo& kind);
 
   // Null if it is not there; never fails and is never counted.
@@ -65,7 +66,8 @@ class FakeClient : public Client {
   }
 
   // The next call of `verb` (get list create update patch delete watch) on `resource` ("pods",
-  // "pods/status", "pods/binding") returns `status` and changes nothing. Several queue up.
+  // "pods/status", "pods/binding") returns `status` and changes nothing. Several such failures form
+  // a queue.
   void FailNext(std::string_view verb, std::string_view resource, Status status);
   // As FailNext, but the call takes effect and only its answer is lost: the unknown outcome.
   void LoseNextAnswer(std::string_view verb, std::string_view resource, Status status);
@@ -77,10 +79,10 @@ class FakeClient : public Client {
   // Forgets the history of changes: watches from an earlier resourceVersion get OUT_OF_RANGE.
   void Compact();
 
-  // The writes since the last call, in order, also those that failed: "create pods/default/web
+  // The writes since the last call, in order, with the failed ones: "create pods/default/web
   // {...}", "patch pods/default/web/status {...}", "delete pods/default/web". Bodies are compact
-  // JSON with sorted members; a patch that is not a merge patch has its type before the body
-  // ("json", "strategic").
+  // JSON with sorted members; for a patch that is not a merge patch, its type stands before the
+  // body ("json", "strategic").
   std::vector<std::string> TakeActions();
   // As TakeActions, without bodies, and without clearing.
   std::vector<std::string> ActionNames() const;
@@ -135,8 +137,8 @@ class FakeClient : public Client {
   struct Filter;
   using Objects = std::map<std::string, Json>;  // by api::ObjectKey
 
-  // The failure that is due for this call; OK if none. `after` gets the one to report once it took
-  // effect.
+  // Takes the failure that is due for this call; OK if there is none. `after` receives the one to
+  // report after the call has taken effect.
   Status TakeFailure(std::string_view verb, std::string_view resource, Status& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Log(std::string_view verb, const api::KindInfo& kind, std::string_view ns,
@@ -157,11 +159,11 @@ class FakeClient : public Client {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Json* FindLocked(const api::KindInfo& kind, const std::string& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The events since `version` that pass `filter`; moves `version` on.
+  // The events since `version` that pass `filter`; advances `version`.
   std::vector<WatchEvent> EventsSince(const api::KindInfo& kind, const Filter& filter,
                                       int64_t& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Now() const;
-  // The one KindInfo by which objects of the kind are kept.
+  // The KindInfo under which objects of the kind are stored.
   const api::KindInfo& Known(const api::KindInfo& kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<const api::KindInfo*> ServedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string DiscoveryLocked(bool core) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -179,7 +181,7 @@ class FakeClient : public Client {
   int64_t compacted_ ABSL_GUARDED_BY(mutex_) = 0;  // changes up to here are forgotten
   std::list<Failure> failures_ ABSL_GUARDED_BY(mutex_);
   Status outage_ ABSL_GUARDED_BY(mutex_);
-  int64_t watch_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // EndWatches moves it on
+  int64_t watch_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // EndWatches increments it
   std::map<const api::KindInfo*, int> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> actions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> action_names_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// The kinds that FakeClient serves, and how it tells of them.
+// The kinds that FakeClient serves, and its discovery documents.
 
 #include <map>
 

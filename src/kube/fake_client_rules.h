@@ -1,4 +1,4 @@
-// What the files of FakeClient share. For them alone.
+// Helpers that only the files of FakeClient share.
 #pragma once
 
 #include <string>

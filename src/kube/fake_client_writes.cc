@@ -32,15 +32,15 @@ std::string Resource(const KindInfo& kind, std::string_view subresource) {
                              : fmt::format("{}/{}", kind.plural, subresource);
 }
 
-// Whether somebody has to finish before the object may go; a namespace has finalizers in its spec
-// too.
+// Whether a finalizer must be removed before the object may go; a namespace has finalizers in its
+// spec, too.
 bool HasFinalizers(const KindInfo& kind, const Json& object) {
   return !base::json::Array(object, {"metadata", "finalizers"}).empty() ||
          (&kind == &api::kinds::kNamespace &&
           !base::json::Array(object, {"spec", "finalizers"}).empty());
 }
 
-// What a delete makes of the finalizers by which dependents are cared for.
+// Sets the finalizers that a delete adds for the care of dependents.
 void SetPropagation(Json& object, const DeleteOptions& options) {
   if (options.propagation.empty()) return;
   Json finalizers = Json::array();
@@ -78,7 +78,7 @@ bool NeedsVersion(const KindInfo& kind) {
          &kind == &kCsiStorageCapacity || &kind == &kLease || !api::SupportsStrategicMerge(kind);
 }
 
-// The seconds that a pod gets to end; zero for what runs nowhere.
+// The seconds that a pod gets to end; zero for a pod that runs nowhere.
 int64_t GraceSeconds(const Json& pod, const DeleteOptions& options) {
   const std::string phase = base::json::String(pod, {"status", "phase"});
   if (base::json::String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" ||

@@ -1,6 +1,6 @@
-// A client that may do what rules of RBAC grant and no more, as an API server would have it: what
-// they don't grant is PERMISSION_DENIED, and written down. For tests that a program needs no other
-// rights than those that a cluster gives it.
+// A client that may do only what given RBAC rules grant, as with an API server: everything else is
+// PERMISSION_DENIED and recorded. With it, tests check that a program needs no other rights than
+// those that a cluster gives it.
 //
 // Without any rules everything is granted. Thread-safe; borrows the client behind it.
 #pragma once
@@ -24,9 +24,9 @@ class RestrictedClient : public Client {
   // resources, namespaces and wildcards are not looked at.
   void Grant(const Json& rules);
 
-  // What was asked for in vain, as "patch persistentvolumeclaims".
+  // The calls that were refused, as "patch persistentvolumeclaims".
   std::set<std::string> refused() const;
-  // What was granted and asked for, and what was granted and never asked for.
+  // The rights that were granted and used, and those that were granted and never used.
   std::set<std::string> used() const;
   std::set<std::string> unused() const;
 

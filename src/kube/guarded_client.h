@@ -1,13 +1,14 @@
-// A Client whose writes pass a gate: what one who acts as leader writes through, so that nothing
-// that was begun before the lease was lost writes after it; or whose requests are not to crowd out
-// others'.
+// A Client whose writes must pass a gate. A leader writes through it, so that work that it began
+// before it lost the lease writes nothing afterwards. It also keeps some requests from crowding out
+// others.
 //
-// With a `send_time` the gate is asked before each sending, too: a write that waited for its turn,
-// or that the server put off, is not sent once it says no; and one that was sent is waited for no
-// longer than that, so that none is under way when the next leader begins.
+// With a `send_time` the gate is asked again before each sending: a write that waited for its turn,
+// or that the server put off, is not sent once the gate refuses. The answer to a write that was
+// sent is awaited no longer than `send_time`, so that no write is under way when the next leader
+// begins.
 //
-// What the gate refuses is answered with its status. Reads and watches pass. Only borrows;
-// thread-safe.
+// A write that the gate refuses fails with the gate's status. Reads and watches are not checked. It
+// only borrows; thread-safe.
 #pragma once
 
 #include <chrono>
@@ -27,7 +28,7 @@ class GuardedClient : public Client {
                 std::chrono::milliseconds send_time = std::chrono::milliseconds(0))
       : client_(client), gate_(std::move(gate)), send_time_(send_time) {}
 
-  // Of a leader: UNAVAILABLE, as with an API that is not there, while `leading` says no.
+  // A leader's gate: while `leading` is false, UNAVAILABLE, as if the API were not there.
   static Gate While(std::function<bool()> leading) {
     return [leading = std::move(leading)]() -> Status {
       if (leading()) return base::OkStatus();

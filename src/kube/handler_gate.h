@@ -1,4 +1,4 @@
-// Lets an object end although informers keep the handlers that it gave them for ever.
+// Lets an object be destroyed although informers keep its handlers for ever.
 //
 //   HandlerGate<Manager> gate_;   // a member; in the constructor: gate_.Open(this)
 //   informer.AddHandler(gate_.Wrap([](Manager& manager, const auto& change) { ... }));

@@ -6,7 +6,7 @@
 #include "api/names.h"
 #include "base/json_builder.h"
 #include "base/log.h"
-#include "base/percent_encode.h"
+#include "http/url.h"
 #include "kube/http_status.h"
 #include "kube/http_transport.h"
 #include "kube/write_points.h"
@@ -22,9 +22,9 @@ constexpr std::string_view kPartialList =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 constexpr std::string_view kPartialObject =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-// Objects nest deeper than what people write: schemas of custom resources do.
+// The limit is higher than what people need, because schemas of custom resources nest deeply.
 constexpr int kMaxDepth = 200;
-// Field ownership is the server's business, and often half of an object's size.
+// Only the server needs field ownership, and it is often half of an object's size.
 constexpr base::json::UnwantedMember kManagedFields{.of = "metadata", .name = "managedFields"};
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
@@ -34,7 +34,7 @@ std::string Query(std::initializer_list<std::pair<std::string_view, std::string>
   std::string out;
   for (const auto& [name, value] : parameters) {
     if (!value.empty())
-      out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, base::PercentEncode(value));
+      out += fmt::format("{}{}={}", out.empty() ? '?' : '&', name, http::PercentEncode(value));
   }
   return out;
 }
@@ -48,15 +48,15 @@ StatusOr<std::string> Target(const api::KindInfo& kind, std::string_view ns, std
                    base::Message(valid));
     }
   }
-  std::string target = kind.url(base::PercentEncode(ns));
-  if (!name.empty()) target += "/" + base::PercentEncode(name);
-  if (!subresource.empty()) target += "/" + base::PercentEncode(subresource);
+  std::string target = kind.url(http::PercentEncode(ns));
+  if (!name.empty()) target += "/" + http::PercentEncode(name);
+  if (!subresource.empty()) target += "/" + http::PercentEncode(subresource);
   return target;
 }
 
 StatusOr<std::string> ObjectTarget(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource) {
-  // Without this the URL would be that of the collection.
+  // Without this check the URL would be that of the collection.
   if (name.empty() || kind.namespaced == ns.empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "{} {} in namespace {}: a name is missing, or a namespace {}", kind.plural,
@@ -133,7 +133,7 @@ class WatchReader {
       if (!on_event_(std::move(event))) return false;
     }
     if (begin == received.size()) {
-      received = {};  // gives the memory of a burst back
+      received = {};  // frees the memory of a burst
     } else {
       received.erase(0, begin);
     }
@@ -223,7 +223,7 @@ class HttpClient : public Client {
 
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                           const DeleteOptions& options) override {
-    // Without this the objects of all namespaces would go.
+    // Without this check the objects of all namespaces would be deleted.
     if (kind.namespaced == ns.empty()) {
       return Error(StatusCode::kInvalidArgument, "{}: a namespace {}", kind.plural,
                    kind.namespaced ? "is missing" : "does not apply");
@@ -312,7 +312,8 @@ class HttpClient : public Client {
     return Parse(request, answer, unwanted);
   }
 
-  // Tried again when the server asks for it with one of the codes `busy`, while there is time.
+  // Makes the request again if the server asks for that with one of the codes `busy`, while there
+  // is time.
   StatusOr<HttpAnswer> Perform(const HttpRequest& request, HttpTransport::Time deadline,
                                const std::set<long>& busy) {
     while (true) {

@@ -32,7 +32,7 @@ StatusCode CodeOf(int64_t http, std::string_view reason) {
       return StatusCode::kResourceExhausted;
     case 429:
       return StatusCode::kUnavailable;
-    case 500:  // it is there, and says what is wrong with it: a webhook, its store
+    case 500:  // the server is there and reports a fault: of a webhook, of its store
       return StatusCode::kInternal;
     default:
       return http >= 500 ? StatusCode::kUnavailable : StatusCode::kUnknown;

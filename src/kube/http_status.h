@@ -1,4 +1,4 @@
-// Turns an HTTP answer that is no success into a base::Status, by the table in client.h.
+// Turns an unsuccessful HTTP answer into a base::Status, by the table in client.h.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace berth::kube {
 
-// `body` is a Kubernetes Status as a rule, and whatever a proxy says otherwise. `what` names the
-// request for a body without message: "GET /api/v1/pods".
+// `body` is usually a Kubernetes Status, but a proxy may send anything. `what` names the request
+// for a body without a message: "GET /api/v1/pods".
 base::Status StatusFromHttp(long code, std::string_view body, std::string_view what);
 
 // From a Status object, as the ERROR event of a watch carries it.

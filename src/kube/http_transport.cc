@@ -40,7 +40,7 @@ Status InitCurl() {
   return Error(StatusCode::kInternal, "libcurl does not start: {}", curl_easy_strerror(code));
 }
 
-// Go's clients never ask a proxy for the machine itself; libcurl has to be told.
+// Go's clients never use a proxy for the machine itself; libcurl must be told so.
 std::string NoProxy() {
   std::string list = "localhost,127.0.0.1,::1";
   for (const char* name : {"no_proxy", "NO_PROXY"}) {
@@ -52,7 +52,7 @@ std::string NoProxy() {
 }
 
 curl_blob BlobOf(const std::string& data) {
-  // Not copied: the transport's Config outlives its handles.
+  // The data is not copied, because the transport's Config outlives its handles.
   return {.data = const_cast<char*>(data.data()), .len = data.size(), .flags = CURL_BLOB_NOCOPY};
 }
 
@@ -62,7 +62,7 @@ std::string HttpRequest::what() const {
   return fmt::format("{} {}", method, std::string_view(target).substr(0, target.find('?')));
 }
 
-// A libcurl handle with what a request leaves in it.
+// A libcurl handle together with the data that a request leaves in it.
 class HttpTransport::Handle {
  public:
   Handle(const Config& config, const HttpClientOptions& options) : easy_(curl_easy_init()) {
@@ -123,7 +123,7 @@ class HttpTransport::Handle {
     Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
     curl_slist_free_all(std::exchange(headers_, nullptr));
     Header("Accept: " + request.accept);
-    // A large body would otherwise wait for the server's "100 Continue".
+    // Without this header a large body would wait for the server's "100 Continue".
     Header("Expect:");
     if (!request.content_type.empty()) Header("Content-Type: " + request.content_type);
     if (!token.empty()) Header("Authorization: Bearer " + token);
@@ -136,8 +136,8 @@ class HttpTransport::Handle {
 
   template <typename T>
   void Set(CURLoption option, T value) {
-    // Only out-of-memory and options that this libcurl lacks fail; the latter a test would have
-    // met.
+    // This fails only for lack of memory or for options that this libcurl lacks; a test would have
+    // found the latter.
     curl_easy_setopt(easy_, option, value);
   }
 
@@ -227,7 +227,7 @@ std::string HttpTransport::Token() {
   if (token_read_ != Time() && now - token_read_ < kTokenTime) return token_;
   std::string token = ReadTokenFile(config_.token_file);
   if (token.empty()) {
-    // The old one may still be good; without any the server will say so.
+    // The old token may still be good; if there is none the server will report it.
     LOG_WARNING("token file {} cannot be read or is empty", base::Quote(config_.token_file));
   } else {
     token_ = std::move(token);
@@ -290,7 +290,7 @@ StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time dea
   } else {
     handle->Prepare(config_, request, token, options_.max_body_bytes);
     handle->Set(CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
-    // Compression pays off for lists over a network only.
+    // Compression is worth it only for lists over a network.
     const bool compress = config_.socket.empty() && request.method == "GET";
     handle->Set(CURLOPT_ACCEPT_ENCODING, compress ? "gzip" : static_cast<const char*>(nullptr));
     const CURLcode code = curl_easy_perform(handle->easy());
@@ -319,7 +319,7 @@ Status HttpTransport::Stream(const HttpRequest& request, std::stop_token stop, T
   }
   handle.Prepare(config_, request, Token(), options_.max_body_bytes);
   curl_multi_add_handle(multi.get(), handle.easy());
-  // Taken out again before either is freed.
+  // It is taken out again before either is freed.
   const std::unique_ptr<CURL, std::function<void(CURL*)>> added(
       handle.easy(), [&](CURL* easy) { curl_multi_remove_handle(multi.get(), easy); });
   const std::stop_callback wake(stop, [&] { curl_multi_wakeup(multi.get()); });

@@ -1,8 +1,8 @@
 // HTTP requests and streams to one server, over libcurl with kept-alive connections.
 //
-// Each idle handle holds one connection; the most recently used is taken first, and those unused
-// for a minute are closed as others come back, so that a burst's connections do not stay.
-// Thread-safe.
+// Each idle handle holds one connection. The most recently used one is taken first, and those
+// unused for a minute are closed when others are returned, so that the connections of a burst do
+// not stay. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -46,13 +46,13 @@ class HttpTransport {
                                                             const HttpClientOptions& options);
   ~HttpTransport();
 
-  // One request, answered by whatever code. UNAVAILABLE without an answer, DEADLINE_EXCEEDED
-  // without one by `deadline`, RESOURCE_EXHAUSTED for a body beyond the limit.
+  // Makes one request and returns the answer, whatever its code. UNAVAILABLE without an answer,
+  // DEADLINE_EXCEEDED without one by `deadline`, RESOURCE_EXHAUSTED for a body beyond the limit.
   base::StatusOr<HttpAnswer> Perform(const HttpRequest& request, Time deadline);
 
-  // Gets a stream: `consume` takes from the front of what came and leaves the rest; false ends the
-  // stream (OK), as the server's end does. Another code than 200 is an error. CANCELLED once `stop`
-  // is requested.
+  // Gets a stream: `consume` takes what it can from the front of the received bytes and leaves the
+  // rest. If it returns false the stream ends (OK), as it does when the server ends it. Any code
+  // but 200 is an error. CANCELLED once `stop` is requested.
   using Consume = std::function<base::StatusOr<bool>(std::string& received)>;
   base::Status Stream(const HttpRequest& request, std::stop_token stop, Time deadline,
                       const Consume& consume);
@@ -68,10 +68,10 @@ class HttpTransport {
 
   HttpTransport(const Config& config, const HttpClientOptions& options);
 
-  // An idle handle or a new one, once fewer than max_in_flight are in use.
+  // Returns an idle handle or a new one, once fewer than max_in_flight are in use.
   base::StatusOr<std::unique_ptr<Handle>> Acquire(Time deadline);
   void Release(std::unique_ptr<Handle> handle);
-  // The bearer token; empty without one. Read again from its file each minute.
+  // The bearer token; empty if there is none. It is read again from its file each minute.
   std::string Token();
 
   const Config config_;

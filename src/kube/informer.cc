@@ -16,7 +16,7 @@ using base::StatusCode;
 
 namespace {
 
-// Objects of a list after which memory is worth giving back.
+// After a list of so many objects it is worth returning memory to the kernel.
 constexpr size_t kMany = 5000;
 
 std::string KeyOf(const Json& object) {
@@ -24,7 +24,7 @@ std::string KeyOf(const Json& object) {
                         base::json::String(object, {"metadata", "name"}));
 }
 
-// The API answers, and will not give the kind: it has none such, or it forbids it.
+// Whether the API answered but refuses the kind: it does not have it, or forbids it.
 bool IsRefusal(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied;
 }
@@ -45,7 +45,7 @@ class InformerBase::Impl : Reflector::Sink {
         reflector_(client, kind_, options_, *this) {
     auto labels = api::LabelSelector::Parse(options_.label_selector);
     auto fields = api::FieldSelector::Parse(kind_, options_.field_selector);
-    // The API would refuse it at each list for ever, so this is said once here as well.
+    // The API would refuse the selector at each list, so it is reported once here as well.
     for (const Status& status : {base::AsStatus(labels), base::AsStatus(fields)}) {
       if (!status.ok()) LOG_ERROR("informer of {}: {}", kind_.plural, base::ToString(status));
     }
@@ -53,7 +53,7 @@ class InformerBase::Impl : Reflector::Sink {
     if (fields.ok()) fields_ = *std::move(fields);
   }
 
-  // The handler's place, for RemoveHandlers.
+  // Returns the handler's place, for RemoveHandlers.
   size_t AddHandler(Handler handler) {
     size_t place = 0;
     {
@@ -68,7 +68,7 @@ class InformerBase::Impl : Reflector::Sink {
     return place;
   }
 
-  // Returns when none of them runs.
+  // Returns when none of these handlers runs.
   void RemoveHandlers(const std::vector<size_t>& places) {
     MutexLock lock(mutex_);
     for (const size_t place : places) handlers_.erase(place);
@@ -169,7 +169,7 @@ class InformerBase::Impl : Reflector::Sink {
     {
       MutexLock lock(mutex_);
       const std::string key = KeyOf(object);
-      // What is absent and not newer than the watch has told of was deleted since.
+      // An absent object that is not newer than the watch's last event was deleted meanwhile.
       if (!objects_.contains(key) && CompareVersions(VersionOf(object), version_) <= 0) return;
       PutLocked(key, std::move(object));
     }
@@ -222,11 +222,11 @@ class InformerBase::Impl : Reflector::Sink {
     if (!handlers_.empty()) pending_.push_back({0, next_handler_, std::move(change), false});
   }
 
-  // Puts `json` in place unless what is there is as new.
+  // Stores `json` unless the stored object is as new or newer.
   void PutLocked(const std::string& key, Json json) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto [place, added] = objects_.try_emplace(key);
     if (!added && CompareVersions(VersionOf(json), place->second->version()) <= 0) return;
-    // Field ownership is the server's business, and often half of an object's size.
+    // Only the server needs field ownership, and it is often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
     ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
     ObjectPtr after = factory_(std::move(json));
@@ -235,7 +235,7 @@ class InformerBase::Impl : Reflector::Sink {
     NotifyLocked({key, std::move(before), std::move(after)});
   }
 
-  // Removes `key` unless what is there is newer than `version`.
+  // Removes `key` unless the stored object is newer than `version`.
   void RemoveLocked(const std::string& key, std::string_view version)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = objects_.find(key);
@@ -246,8 +246,8 @@ class InformerBase::Impl : Reflector::Sink {
     NotifyLocked({key, std::move(before), nullptr});
   }
 
-  // Calls handlers for what is pending, unless a caller further up or on another thread does so
-  // already: changes reach handlers one after the other and in order.
+  // Calls handlers for the pending changes, unless a caller further up the stack or on another
+  // thread is doing so: changes reach handlers one after the other and in order.
   void Dispatch() {
     while (true) {
       Delivery delivery;
@@ -293,7 +293,8 @@ class InformerBase::Impl : Reflector::Sink {
         present_.insert(std::move(key));
       }
     }
-    // Page by page: the objects of a long list are never all there at once.
+    // It dispatches page by page, so that the objects of a long list are never all in memory at
+    // once.
     Dispatch();
   }
 
@@ -352,12 +353,12 @@ class InformerBase::Impl : Reflector::Sink {
   std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by place
   std::deque<Delivery> pending_ ABSL_GUARDED_BY(mutex_);
   bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // that have ended
+  uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // completed deliveries
   base::CondVar delivered_;
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
   Status list_failure_ ABSL_GUARDED_BY(mutex_);  // of the last list
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
-  std::set<std::string> present_;                // keys in the list under way; of its thread alone
+  std::set<std::string> present_;  // keys in the present list; used by the list's thread alone
   base::Mutex start_mutex_;
   Reflector reflector_;  // last: it uses all of the above
 };

@@ -8,7 +8,17 @@
 //
 // One informer per kind and process. A broken or absent API delays it (backoff 0.2 s to 10 s, with
 // jitter) and never ends it; meanwhile the copy stays as it was. 410 leads to a new list, whose
-// differences are delivered as changes. Reads are thread-safe and never block on the network.
+// differences are delivered as changes.
+//
+// Threads. Every method is thread-safe, and reads never wait for the network. Handlers run one at a
+// time, in the order of the changes, on whichever thread brings or finds a change: the thread of
+// the watch, or one that calls AddHandler or Observe. That thread also delivers what other threads
+// add meanwhile, and their calls return at once. Three rules follow:
+//   - A caller of AddHandler or Observe holds no lock that any handler of this informer takes.
+//   - A handler is quick, because it holds up all changes after its own: it adds a key to a queue.
+//   - A handler may read, and may call Observe, whose change is delivered after its own. It never
+//     calls Stop or WaitForSync, which wait for handlers.
+// The functions of an index run under the informer's lock: they look at their object alone.
 #pragma once
 
 #include <chrono>
@@ -37,53 +47,56 @@ class InformerBase {
     ObjectPtr after;   // null: deleted
   };
   using Handler = std::function<void(const Change&)>;
-  // The values under which an object is found by ByIndex.
-  using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
 
   using Factory = std::function<ObjectPtr(Json)>;
 
   InformerBase(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory);
-  // A view of the copy that `shared` keeps: handlers and indexes of its own, which go when it
-  // stops, while the copy and its watch stay. `shared` outlives it; its Stop ends the watch for
-  // both.
+  // A view of the copy that `shared` keeps. It has handlers and indexes of its own, which are
+  // removed when it stops, while the copy and its watch stay. `shared` must outlive it; stopping
+  // `shared` ends the watch for both.
   explicit InformerBase(InformerBase& shared);
   ~InformerBase();
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // Handlers run one after the other on the informer's thread and must return quickly: add a key to
-  // a queue. Added after Start, a handler first gets all present objects as added.
+  // The handler is called for each change from now on (see Threads). It first gets all objects that
+  // are present, as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Indexes of one name are one index: who uses the name gives the same function, which captures
-  // nothing. It stays as long as somebody uses it.
-  void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  // When it returns no handler runs or will be called. Never from a handler.
+  // Of a view: when it returns, none of the view's handlers runs, nor will be called. Else: the
+  // watch has ended, and from then on only AddHandler and Observe call handlers.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the first list is there and its handlers were called.
+  // Whether the first list is complete and the handlers were called for it.
   bool synced() const;
   bool WaitForSync(std::chrono::steady_clock::time_point deadline);
-  // As WaitForSync, but true as well if the API has no such kind, or does not let it be listed.
+  // As WaitForSync, but also true if the API has no such kind, or does not allow to list it.
   bool WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline);
-  // Why there is no list yet; OK: none has failed.
+  // Why there is no list yet; OK if none has failed.
   Status list_failure() const;
-  // FAILED_PRECONDITION with the reason as long as there is no list: for who decides by the absence
-  // of an object of a kind that was asked for as optional.
+  // FAILED_PRECONDITION with the reason as long as there is no list. Code that decides by the
+  // absence of an object of an optional kind calls it first.
   Status CheckListed() const;
 
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
-  // Each object that is there when its turn comes, one after the other and outside of all locks:
-  // where there are many thousands, few of them are in memory at once.
+  // Visits the objects one after the other, outside of all locks, each as it is when its turn
+  // comes. Of many thousands of objects only a few are in memory at once.
   void Visit(const std::function<void(const ObjectPtr&)>& visitor) const;
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
   // Puts an object that this process just wrote into the copy, if it is newer than what is there
-  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called.
+  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called,
+  // on this thread or on the one that delivers changes at that moment.
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }
+
+ protected:
+  // The values under which FindByIndex finds an object, which has the type that Factory makes.
+  using IndexFunction = std::function<std::vector<std::string>(const api::Object&)>;
+  // See Informer::AddIndex.
+  void AddIndex(std::string name, IndexFunction function) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   class Impl;
@@ -102,7 +115,7 @@ class Informer : public InformerBase {
     const std::string& key;
     std::shared_ptr<const T> before;
     std::shared_ptr<const T> after;
-    // The newest state that is known: `after`, or `before` of a deleted object.
+    // The newest known state: `after`, or `before` of a deleted object.
     const T& latest() const { return after != nullptr ? *after : *before; }
   };
 
@@ -126,17 +139,26 @@ class Informer : public InformerBase {
   std::vector<std::shared_ptr<const T>> List() const { return Cast(All()); }
   // As InformerBase::Visit.
   void ForEach(const std::function<void(const T&)>& visitor) const {
-    Visit([&](const ObjectPtr& object) { visitor(static_cast<const T&>(*object)); });
+    Visit([&](const ObjectPtr& object) { visitor(Cast(*object)); });
   }
   std::vector<std::shared_ptr<const T>> ByIndex(const std::string& index,
                                                 const std::string& value) const {
     return Cast(FindByIndex(index, value));
   }
+  // ByIndex(name, value) finds the objects of which `values_of` names the value. Indexes of one
+  // name are one index: everyone who uses the name gives the same function, which depends on the
+  // object alone. The index stays as long as somebody uses it.
+  void AddIndex(std::string name,
+                std::function<std::vector<std::string>(const T& object)> values_of) {
+    InformerBase::AddIndex(std::move(name),
+                           [values_of = std::move(values_of)](const api::Object& object) {
+                             return values_of(Cast(object));
+                           });
+  }
   // An index of one value: the objects that belong to the subset `name`.
   void AddSubset(std::string name, bool (*belongs)(const T&)) {
-    AddIndex(std::move(name), [belongs](const api::Object& object) {
-      return belongs(static_cast<const T&>(object)) ? std::vector<std::string>{kInSubset}
-                                                    : std::vector<std::string>{};
+    AddIndex(std::move(name), [belongs](const T& object) {
+      return belongs(object) ? std::vector<std::string>{kInSubset} : std::vector<std::string>{};
     });
   }
   std::vector<std::shared_ptr<const T>> Subset(const std::string& name) const {
@@ -146,6 +168,8 @@ class Informer : public InformerBase {
  private:
   static constexpr char kInSubset[] = "in";
 
+  // Each object of the copy is a T, because the factory makes nothing else.
+  static const T& Cast(const api::Object& object) { return static_cast<const T&>(object); }
   static std::shared_ptr<const T> Cast(const ObjectPtr& object) {
     return std::static_pointer_cast<const T>(object);
   }
@@ -157,32 +181,32 @@ class Informer : public InformerBase {
   }
 };
 
-// The informers of a process, one a kind, made when first asked for. Thread-safe.
+// The informers of a process, one per kind, each made when it is first asked for. Thread-safe.
 class Informers {
  public:
   explicit Informers(Client& client) : client_(&client) {}
-  // Views of the informers of `shared`, which are made and started as they are needed: for a part
-  // of a process that ends and begins anew while the copies stay.
+  // Views of the informers of `shared`, which are made and started as they are needed. For a part
+  // of a process that ends and begins again while the copies stay.
   explicit Informers(Informers& shared) : shared_(&shared) {}
   ~Informers() { Stop(); }
 
-  // Before Start only.
+  // Call it only before Start.
   template <typename T>
   Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     needed_.insert(&T::kInfo);
     return OfLocked<T>();
   }
-  // As Of, for a kind that is done without where the API has none or forbids it: WaitForSync does
-  // not wait for it then. Once the API gives it, its objects come as added. Who decides by the
-  // absence of an object calls CheckListed first.
+  // As Of, for a kind that the API may lack or forbid: then WaitForSync does not wait for it. Once
+  // the API offers it, its objects come as added. Code that decides by the absence of an object
+  // calls CheckListed first.
   template <typename T>
   Informer<T>& OfOptional() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     return OfLocked<T>();
   }
 
-  // The informer that somebody asked for; nullptr if nobody did.
+  // The informer of a kind that was asked for before; nullptr if it was not.
   InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
@@ -206,7 +230,7 @@ class Informers {
   std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  Client* const client_ = nullptr;  // of one of the two
+  Client* const client_ = nullptr;  // null for views of shared_
   Informers* const shared_ = nullptr;
   mutable base::Mutex mutex_;
   std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);

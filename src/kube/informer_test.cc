@@ -23,7 +23,7 @@ Json Pod(std::string_view name, std::string_view node = "") {
           {"spec", {{"nodeName", node}}}};
 }
 
-// Writes down the changes that an informer tells of.
+// Records the changes that an informer delivers.
 class Recorder {
  public:
   std::function<void(const Informer<api::Pod>::TypedChange&)> Handler() {
@@ -108,8 +108,8 @@ TEST_F(InformerTest, IndexesFollowTheObjects) {
   client_.Add(Pod("a", "n1"));
   client_.Add(Pod("b", "n1"));
   Informer<api::Pod> informer(client_);
-  informer.AddIndex("node", [](const api::Object& object) {
-    return std::vector<std::string>{object.String({"spec", "nodeName"})};
+  informer.AddIndex("node", [](const api::Pod& pod) {
+    return std::vector<std::string>{pod.String({"spec", "nodeName"})};
   });
   ASSERT_TRUE(Sync(informer));
   EXPECT_EQ(informer.ByIndex("node", "n1").size(), 2u);
@@ -139,7 +139,7 @@ TEST_F(InformerTest, AnEndedWatchIsContinuedWithoutANewList) {
   informer.AddHandler(recorder_.Handler());
   ASSERT_TRUE(Sync(informer));
   ASSERT_TRUE(client_.WaitForWatches(kPod, 1));
-  // A new list would meet this.
+  // A new list would meet this failure.
   client_.FailNext("list", "pods",
                    base::Error(StatusCode::kInternal, "no second list was expected"));
   client_.EndWatches();
@@ -252,8 +252,8 @@ TEST_F(InformerTest, ManagedFieldsAreNotKept) {
 TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
   client_.Add(Pod("a", "n"));
   Informers process(client_);
-  const auto by_node = [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
+  const auto by_node = [](const api::Pod& pod) {
+    return std::vector<std::string>{pod.node_name()};
   };
   Recorder second;
   {
@@ -264,11 +264,11 @@ TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
     ASSERT_TRUE(first_part.WaitForSync(std::chrono::seconds(10)).ok());
     EXPECT_EQ(first_part.Of<api::Pod>().ByIndex("node", "n").size(), 1u);
 
-    // A later part sees at once what is there, by an index of its own too.
+    // A later part sees the existing objects at once, also by an index of its own.
     Informers second_part(process);
     second_part.Of<api::Pod>().AddHandler(second.Handler());
     second_part.Of<api::Pod>().AddIndex(
-        "name", [](const api::Object& object) { return std::vector<std::string>{object.name()}; });
+        "name", [](const api::Pod& pod) { return std::vector<std::string>{pod.name()}; });
     second_part.Start();
     ASSERT_TRUE(second_part.WaitForSync(std::chrono::milliseconds(0)).ok());
     EXPECT_TRUE(second.WaitFor({"+ default/a"}));
@@ -298,9 +298,8 @@ TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
     moves.push_back(fmt::format("{}: {} to {}", change.key, change.before->node_name(),
                                 change.after == nullptr ? "-" : change.after->node_name()));
   });
-  informer.AddIndex("node", [](const api::Object& object) {
-    return std::vector<std::string>{static_cast<const api::Pod&>(object).node_name()};
-  });
+  informer.AddIndex("node",
+                    [](const api::Pod& pod) { return std::vector<std::string>{pod.node_name()}; });
   ASSERT_TRUE(Sync(informer));
   EXPECT_EQ(informer.List().size(), static_cast<size_t>(kCount));
   EXPECT_EQ(informer.ByIndex("node", "a").size(), kCount / 2u);
@@ -319,7 +318,7 @@ TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
   EXPECT_THAT(moves, ElementsAre("default/p1199: b to c", "default/p1000: a to -"));
 }
 
-// A cluster need not have each kind, nor a role the right to it.
+// A cluster may lack a kind, and a role may lack the right to it.
 TEST_F(InformerTest, WhatIsOptionalIsNotWaitedForWhereTheApiRefusesIt) {
   client_.StopServing(kPod);
   client_.FailNext("list", "nodes", base::Error(StatusCode::kPermissionDenied, "forbidden"));
@@ -355,7 +354,7 @@ TEST_F(InformerTest, WhatIsNeededIsWaitedForAndTheReasonTold) {
   EXPECT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
 }
 
-// An API that is away says nothing of its kinds.
+// An API that is away says nothing about its kinds.
 TEST_F(InformerTest, AnAbsentApiIsWaitedForByWhatIsOptionalToo) {
   client_.SetOutage(base::Error(StatusCode::kUnavailable, "connection refused"));
   Informers informers(client_);

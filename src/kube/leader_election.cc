@@ -20,14 +20,14 @@ using std::chrono::milliseconds;
 namespace {
 
 const api::KindInfo& kLease = api::kinds::kLease;
-// A renewal that failed is repeated sooner than one that did not.
+// A failed renewal is repeated sooner than a successful one.
 constexpr milliseconds kFailedRetry{2000};
 
 std::string Holder(const Json& lease) {
   return base::json::String(lease, {"spec", "holderIdentity"});
 }
 
-// A part of `period` more, so that candidates do not all come at once.
+// Adds a random part to `period`, so that candidates do not all come at once.
 milliseconds Jittered(milliseconds period) {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return period +
@@ -53,7 +53,7 @@ Status CheckLeaderElection(const LeaderElectionOptions& options) {
   if (options.identity.empty()) {
     return Error(StatusCode::kInvalidArgument, "leader election: the identity is empty");
   }
-  // As client-go: with its jitter a renewal must fit in before the deadline.
+  // As in client-go, a renewal with its jitter must fit in before the deadline.
   if (options.lease_duration <= options.renew_deadline) {
     return Error(StatusCode::kInvalidArgument,
                  "leader election: the lease duration must be longer than the renew deadline");
@@ -104,7 +104,8 @@ milliseconds LeaderElection::NextTry(bool failed) const {
         failed ? std::min(options_.retry_period, kFailedRetry) : options_.retry_period;
     return std::min(period, until(leading_until_));
   }
-  // Neither long after the other's lease has expired, nor all candidates in the same moment.
+  // The next attempt should come soon after the other's lease expires, but not from all candidates
+  // at the same moment.
   const milliseconds period = Jittered(options_.retry_period);
   return now < expires_ ? std::min(period, until(expires_) + Jittered(milliseconds(10))) : period;
 }
@@ -118,7 +119,8 @@ void LeaderElection::Notice(const Json& lease, BootTime now) {
   const Json& spec = base::json::Map(lease, {"spec"});
   if (spec == observed_) return;
   observed_ = spec;
-  // By our own clock from when we saw it change: the clocks of two machines differ.
+  // The expiry is counted by our own clock from the moment at which we saw the change, because the
+  // clocks of two machines differ.
   const auto lasts = std::chrono::seconds(base::json::Int(spec, {"leaseDurationSeconds"}));
   MutexLock lock(mutex_);
   observed_at_ = now;
@@ -138,7 +140,7 @@ Status LeaderElection::TryAt(BootTime began) {
     if (renewed.code() != StatusCode::kAborted && renewed.code() != StatusCode::kNotFound) {
       return renewed;
     }
-    held_ = nullptr;  // somebody wrote it, or an answer to us was lost
+    held_ = nullptr;  // another wrote the lease, or an answer to us was lost
   }
   StatusOr<Json> read = client_.Get(kLease, options_.ns, options_.lease);
   if (read.status().code() == StatusCode::kNotFound) return Create(began);
@@ -200,7 +202,7 @@ Status LeaderElection::Release() {
   if (held_.is_null()) return base::OkStatus();
   Json lease = std::exchange(held_, nullptr);
   const std::string now = api::FormatMicroTime(clock_.Now());
-  // As client-go does it: the next holder need not wait.
+  // An empty holder, as in client-go, lets the next holder take the lease at once.
   lease["spec"]["holderIdentity"] = "";
   lease["spec"]["leaseDurationSeconds"] = 1;
   lease["spec"]["renewTime"] = now;
@@ -216,8 +218,8 @@ void Campaign(LeaderElection& election, const std::stop_token& stop,
   bool ended = false;
   std::jthread term;
   Status last;
-  // Wakes for an end of the term, and for `stop` unless a term has still to be ended under
-  // renewals.
+  // Wakes when a term ends, and for `stop`, unless a term must still be ended while the lease is
+  // renewed.
   const auto wait = [&](milliseconds time, bool stopping) {
     std::unique_lock lock(mutex);
     if (stopping) {

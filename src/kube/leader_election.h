@@ -5,10 +5,10 @@
 //        └── work ended, queues and copies of it gone ◀── [losing] ◀────┘ not renewed for the
 //                                                                        renew deadline, or taken
 //
-// A leader is one by the clock, not by what the API last said: leading() is false from the renew
-// deadline on, which is before anybody else may take the lease, even while a renewal hangs. Whoever
-// acts as leader asks it before each act (GuardedClient; controllers/driver_connection). The clock
-// is CLOCK_BOOTTIME: a machine that slept has lost its lease.
+// The clock decides who leads, not the API's last answer: leading() becomes false at the renew
+// deadline, which is before another may take the lease, even while a renewal hangs. Code that acts
+// as leader asks it before each act (GuardedClient; controllers/driver_connection). The clock is
+// CLOCK_BOOTTIME, so that a machine that slept has lost its lease.
 //
 // Only create, get and update are used: that is what the sidecars' roles grant on Leases.
 #pragma once
@@ -36,29 +36,32 @@ struct LeaderElectionOptions {
   std::chrono::milliseconds lease_duration{15000};
   std::chrono::milliseconds renew_deadline{10000};
   std::chrono::milliseconds retry_period{5000};
-  // Let the lease go at the end, when no work runs any more, so that nobody waits for its expiry.
+  // Releases the lease at the end, when no work runs any more, so that the next leader need not
+  // wait until it expires.
   bool release = true;
   std::function<BootTime()> now = BootClockNow;
 };
 
-// INVALID_ARGUMENT for names that no Lease can have and durations that could make two leaders.
+// INVALID_ARGUMENT for names that a Lease cannot have, and for durations that could lead to two
+// leaders.
 Status CheckLeaderElection(const LeaderElectionOptions& options);
 
-// The try of one moment; Campaign repeats it. Try and Release are of one thread, the rest of any.
+// A single attempt; Campaign repeats it. One thread calls Try and Release; any thread may call the
+// rest.
 class LeaderElection {
  public:
   // `client` and `clock` are borrowed. The client's requests should end well within the renew
-  // deadline, and not wait behind others'.
+  // deadline, and should not queue behind other requests.
   LeaderElection(Client& client, const base::Clock& clock, LeaderElectionOptions options);
 
-  // Takes or renews the lease. OK: we lead. FAILED_PRECONDITION: somebody else does. Else the API's
-  // error; a leader whose renewal failed leads on until the renew deadline.
+  // Takes or renews the lease. OK: we lead. FAILED_PRECONDITION: another candidate leads. Else the
+  // API's error; a leader whose renewal failed still leads until the renew deadline.
   Status Try() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Names nobody as the holder, if it is us.
+  // If we hold the lease, writes that nobody does.
   Status Release() ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool leading() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // When leading() becomes false, unless the lease is renewed.
+  // The time at which leading() becomes false, unless the lease is renewed.
   BootTime leading_until() const ABSL_LOCKS_EXCLUDED(mutex_);
   // How long the next Try may wait.
   std::chrono::milliseconds NextTry(bool failed) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -81,14 +84,14 @@ class LeaderElection {
   Json observed_;  // spec as last seen, and since when
   mutable base::Mutex mutex_;
   BootTime observed_at_ ABSL_GUARDED_BY(mutex_){0};
-  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // another holder's time, by our clock
+  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // of another's lease, by our clock
   BootTime leading_until_ ABSL_GUARDED_BY(mutex_){0};
   BootTime tried_at_ ABSL_GUARDED_BY(mutex_){0};
 };
 
-// Campaigns until `stop`: `lead` runs on a thread of its own while the lease is ours, with a token
-// that is triggered when it is lost or `stop` comes; it returns when nothing of its work runs any
-// more. Only then a new campaign begins or the lease is released.
+// Campaigns until `stop`. While the lease is ours `lead` runs on a thread of its own. Its token is
+// triggered when the lease is lost or `stop` comes, and it must return only when none of its work
+// runs any more. Only then a new campaign begins or the lease is released.
 void Campaign(LeaderElection& election, const std::stop_token& stop,
               const std::function<void(std::stop_token lost)>& lead);
 

@@ -97,7 +97,7 @@ TEST_F(LeaderElectionTest, NeverTwoLeadersWhenTheLeadersWireIsCut) {
   ASSERT_TRUE(a_.Try().ok());
   ASSERT_FALSE(b_.Try().ok());
   wire_a_.cut = true;
-  // Each moment both are asked, and both try.
+  // At each moment both are asked whether they lead, and both try.
   int taken_after = -1;
   for (int second = 1; second <= 16; ++second) {
     Sleep(seconds(1));
@@ -244,7 +244,7 @@ class CampaignTest : public testing::Test {
     return base::json::String(client_.Peek(api::kinds::kConfigMap, "default", "note"),
                               {"data", "by"});
   }
-  // Not every change is one of the API's.
+  // Some changes are not changes of the API.
   static bool Eventually(const std::function<bool()>& condition) {
     const auto deadline = std::chrono::steady_clock::now() + seconds(30);
     while (!condition()) {
@@ -266,10 +266,10 @@ TEST_F(CampaignTest, ACutWireHandsOverAndNobodyWorksTwice) {
   Candidate a(*this, "a");
   ASSERT_TRUE(Eventually([&] { return WrittenBy() == "a"; }));
   Candidate b(*this, "b");
-  a.cut = true;  // its renewals are lost, its work's writes would still get through
+  a.cut = true;  // its renewals are lost, but its work's writes would get through
   ASSERT_TRUE(Eventually([&] { return WrittenBy() == "b"; }));
   EXPECT_FALSE(a.working);
-  // Neither has ended: when b goes, a leads again.
+  // Neither process has ended: when b goes, a leads again.
   a.cut = false;
   b.thread.request_stop();
   b.thread.join();

@@ -1,4 +1,4 @@
-// The node as what an event is about: what concerns no pod is told of the node.
+// A reference to the node, for events that concern no pod.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace berth::kube {
 
-// As the kubelet's events have it, the name stands for the uid.
+// As in the kubelet's events, the name is also used as the uid.
 inline base::ObjectReference NodeReference(const std::string& node_name) {
   return {.api_version = "v1", .kind = "Node", .ns = "", .name = node_name, .uid = node_name};
 }

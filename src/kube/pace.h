@@ -1,6 +1,6 @@
-// So many requests a second, after a burst of so many: each caller sleeps until its turn.
+// Limits requests to a number per second, after a burst: each caller sleeps until its turn.
 //
-// Thread-safe. A turn that is given is used up, whatever the caller then does.
+// Thread-safe. A turn that was given is used up, whatever the caller does then.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class Pace {
     Time mine;
     {
       base::MutexLock lock(mutex_);
-      // A burst is what was saved up while nobody asked.
+      // The burst is what has accumulated while nobody asked.
       turn_ = std::max(turn_, now - interval * (burst_ - 1));
       mine = turn_;
       if (mine >= deadline) {
@@ -45,8 +45,8 @@ class Pace {
   const double per_second_;
   const int burst_;
   base::Mutex mutex_;
-  // Of the next request, were there no burst. The clock may begin with the machine's start, which
-  // is no time at which somebody asked.
+  // The turn of the next request, if there were no burst. It starts at the minimum, because the
+  // clock may start with the machine, and at that time nobody asked.
   Time turn_ ABSL_GUARDED_BY(mutex_) = Time::min();
 };
 

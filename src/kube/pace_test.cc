@@ -14,7 +14,7 @@ TEST(PaceTest, ABurstGoesAtOnceAndTheNextHasItsTurn) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(pace.Wait(steady_clock::now() + seconds(1)).ok());
   EXPECT_EQ(pace.Wait(steady_clock::now() + seconds(1)).code(),
             base::StatusCode::kDeadlineExceeded);
-  // Refused, it has taken nobody's turn.
+  // A refused request has used up no turn.
   EXPECT_EQ(pace.Wait(steady_clock::now() + seconds(1)).code(),
             base::StatusCode::kDeadlineExceeded);
 }

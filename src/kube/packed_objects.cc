@@ -13,7 +13,7 @@ constexpr int kMemoryLevel = 4;
 constexpr int kLevel = 1;
 constexpr size_t kMaxDictionary = 8 * 1024;
 constexpr size_t kRecent = 64;
-// What came through the client's parser is read again whatever it is.
+// The client's parser has accepted this text already, so it is read again without limits.
 constexpr base::json::ParseLimits kNoLimits{.max_bytes = size_t{1} << 30, .max_depth = 250};
 
 Bytef* Bytes(std::string_view text) {
@@ -57,7 +57,7 @@ PackedObjects::ObjectPtr PackedObjects::Get(PackedObject& packed) {
     auto parsed = base::json::Parse(
         packed.size_ > 0 ? Expand(packed.text_, packed.size_) : packed.text_, kNoLimits);
     if (!parsed.ok()) {
-      // It was written here: only a fault of this code or of the memory comes to this.
+      // This code wrote the text itself, so only a fault of this code or of the memory leads here.
       LOG_ERROR("a packed object cannot be read: {}", base::ToString(parsed.status()));
       std::abort();
     }
@@ -72,7 +72,7 @@ PackedObjects::ObjectPtr PackedObjects::Get(PackedObject& packed) {
   return object;
 }
 
-// Empty if zlib could not.
+// Returns an empty text if zlib fails.
 std::string PackedObjects::Compress(std::string_view text) {
   if (deflate_ == nullptr) {
     auto stream = std::make_unique<z_stream>();
@@ -98,7 +98,7 @@ std::string PackedObjects::Compress(std::string_view text) {
   return out.substr(0, stream.total_out);
 }
 
-// Empty if it is not what Compress made.
+// Returns an empty text if `packed` was not made by Compress.
 std::string PackedObjects::Expand(std::string_view packed, size_t size) {
   if (inflate_ == nullptr) {
     auto stream = std::make_unique<z_stream>();

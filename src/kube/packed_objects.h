@@ -1,9 +1,9 @@
-// How an informer keeps many objects small: each as compressed text, with the first one's text as
-// the dictionary, since objects of a kind are much alike. A PersistentVolume takes some 300 bytes
-// instead of 6,000. Whoever asks for an object gets it parsed, and shares it with others as long as
-// somebody holds it.
+// Keeps an informer's many objects small: each is stored as compressed text, with the text of the
+// first object as the dictionary, because objects of a kind are much alike. A PersistentVolume
+// takes some 300 bytes instead of 6,000. A caller that asks for an object gets it parsed, and
+// shares it with other callers as long as somebody holds it.
 //
-// The first few are kept parsed: small clusters pay nothing. Not thread-safe.
+// The first few objects stay parsed, so that small clusters pay nothing. Not thread-safe.
 #pragma once
 
 #include <zlib.h>
@@ -26,13 +26,13 @@ class PackedObjects {
   using ObjectPtr = std::shared_ptr<const api::Object>;
   using Factory = std::function<ObjectPtr(base::Json)>;
 
-  // Objects beyond `parsed` are packed.
+  // All objects beyond the first `parsed` are packed.
   explicit PackedObjects(Factory factory, size_t parsed = 256);
   ~PackedObjects();
   PackedObjects(const PackedObjects&) = delete;
   PackedObjects& operator=(const PackedObjects&) = delete;
 
-  // `count` objects are kept already.
+  // `count` is the number of objects that are kept already.
   PackedPtr Keep(ObjectPtr object, size_t count);
   ObjectPtr Get(PackedObject& packed);
 
@@ -44,7 +44,7 @@ class PackedObjects {
   const size_t parsed_;
   std::string dictionary_;
   std::unique_ptr<z_stream> deflate_, inflate_;  // made with the first packed object
-  // The objects that were asked for last stay parsed for a while: they are asked for again.
+  // The objects that were asked for last stay parsed for a while, because they are asked for again.
   std::vector<ObjectPtr> recent_;
   size_t next_recent_ = 0;
 };
@@ -58,8 +58,8 @@ class PackedObject {
   friend class PackedObjects;
   std::string version_;                    // resourceVersion
   PackedObjects::ObjectPtr object_;        // null: packed
-  std::weak_ptr<const api::Object> live_;  // of a packed one, while somebody holds it
-  std::string text_;                       // compressed; as it is where that failed
+  std::weak_ptr<const api::Object> live_;  // a packed object's parsed form, while it is held
+  std::string text_;                       // compressed; plain if that failed
   size_t size_ = 0;                        // of the text; 0: not compressed
 };
 

@@ -14,11 +14,11 @@ using base::StatusCode;
 namespace {
 
 constexpr int64_t kPageSize = 500;
-// After so many broken watches in a row the copy is listed anew: the resourceVersion may belong to
-// a store that is no more.
+// After this many broken watches in a row the objects are listed again, because the resourceVersion
+// may belong to a store that no longer exists.
 constexpr int kFailuresBeforeList = 5;
-// A watch that ends sooner without an event counts as broken, lest a server that ends each at once
-// be asked without pause.
+// A watch that ends sooner without an event counts as broken, so that a server that ends each watch
+// at once is not asked without pause.
 constexpr std::chrono::seconds kShortWatch{1};
 
 // From 5 to 10 minutes, so that the watches of a process do not all end at once.
@@ -45,7 +45,7 @@ void Reflector::Stop() {
 }
 
 void Reflector::Run(const std::stop_token& stop) {
-  // Names of threads hold 15 bytes.
+  // A thread's name holds 15 bytes.
   pthread_setname_np(pthread_self(), fmt::format("inf-{}", kind_.plural).substr(0, 15).c_str());
   Backoff backoff(std::chrono::milliseconds(200), std::chrono::seconds(10));
   bool listed = false;
@@ -74,7 +74,8 @@ void Reflector::Run(const std::stop_token& stop) {
                       status.code() == StatusCode::kDeadlineExceeded || status.ok();
     if (!lost || failures % kFailuresBeforeList == 0) listed = false;
     if (!status.ok()) {
-      // Once loudly; the repetitions of an absent API would fill the log.
+      // Only the first failure is a warning; the repetitions would fill the log while the API is
+      // absent.
       const std::string text = fmt::format("watch of {}: {}", kind_.plural, base::ToString(status));
       if (failures == 1 && status.code() != StatusCode::kOutOfRange) {
         LOG_WARNING("{}", text);
@@ -82,7 +83,7 @@ void Reflector::Run(const std::stop_token& stop) {
         LOG_DEBUG("{}", text);
       }
     }
-    // Too old a version is the normal end of a long sleep: list at once, unless it happens again.
+    // An expired version is normal after a long sleep: list at once, unless it happens again.
     if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
     if (!backoff.Wait(stop)) return;
   }
@@ -103,7 +104,7 @@ Status Reflector::List() {
   sink_.ListBegins();
   do {
     ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
-    // All pages of a list are of the first one's moment.
+    // All pages of a list show the state at the first page's version.
     if (version.empty()) version = page.resource_version;
     options.continue_token = page.continue_token;
     sink_.Listed(std::move(page.items));

@@ -1,12 +1,12 @@
-// List and watch without end: the changes of all objects of a kind, in order, whatever the API
-// does.
+// Lists and watches without end: it delivers the changes of all objects of a kind, in order,
+// whatever happens to the API.
 //
 //   [list] ── pages, then Listed ──▶ [watch] ── events ──▶ ...
 //      ▲                                │ 410, or broken again and again
 //      └────────────────────────────────┘
 //
-// Keeps no object. A broken or absent API delays it (backoff 0.2 s to 10 s, with jitter) and never
-// ends it. Used by informers, and by whoever needs the changes and not the copy.
+// It keeps no object. A broken or absent API delays it (backoff 0.2 s to 10 s, with jitter) and
+// never ends it. Informers use it, and code that needs the changes but no copy.
 #pragma once
 
 #include <string>
@@ -30,14 +30,14 @@ class Reflector {
   class Sink {
    public:
     virtual ~Sink() = default;
-    // A list begins; an earlier one that did not come to its end is void.
+    // A list begins. An earlier list that was not completed is void.
     virtual void ListBegins() = 0;
     virtual void Listed(std::vector<Json> page) = 0;
-    // All pages of the list were delivered: what was in none of them is not there any more.
-    // `version` is the list's resourceVersion.
+    // All pages of the list were delivered: an object that was in none of them does not exist any
+    // more. `version` is the list's resourceVersion.
     virtual void ListEnds(const std::string& version) = 0;
     virtual void Changed(WatchEvent event) = 0;
-    // A list was refused or broke off, and is tried again later.
+    // A list was refused or interrupted; it is tried again later.
     virtual void ListFailed(const Status& why) { (void)why; }
   };
 
@@ -62,12 +62,12 @@ class Reflector {
   const api::KindInfo& kind_;
   const InformerOptions options_;
   Sink& sink_;
-  std::string version_;  // up to which the sink knows everything; of the thread alone
+  std::string version_;  // the sink knows all changes up to it; used by the thread alone
   std::jthread thread_;
 };
 
-// Negative, zero, positive as resourceVersion a is older than, the same as, newer than b: decimal
-// numbers without leading zeros, of any length.
+// Negative, zero or positive if resourceVersion a is older than b, the same, or newer. They are
+// decimal numbers of any length, without leading zeros.
 int CompareVersions(std::string_view a, std::string_view b);
 
 }  // namespace berth::kube

@@ -1,8 +1,8 @@
-// What a request is bound to down to the moment at which it is sent, however long it has waited for
-// its turn, for a connection, or for the server to take it: whether it may be sent still, and how
-// long an answer is then waited for.
+// Conditions of a request that hold until the moment at which it is sent, however long it waits for
+// its turn, for a connection, or for the server: whether it may still be sent, and how long its
+// answer is awaited.
 //
-// Of the thread that makes the request, for as long as the guard lives; borrows the function.
+// A guard applies to the requests of its own thread as long as it lives; it borrows the function.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,16 @@ namespace berth::kube {
 
 class SendGuard {
  public:
-  // `send_time` bounds each sending; 0: the guard says nothing.
+  // `send_time` bounds each sending; 0: the guard does nothing.
   SendGuard(const std::function<base::Status()>& may_send, std::chrono::milliseconds send_time);
   ~SendGuard();
   SendGuard(const SendGuard&) = delete;
   SendGuard& operator=(const SendGuard&) = delete;
 
-  // Of this thread; null: none.
+  // The guard of this thread; null: there is none.
   static const SendGuard* Current();
 
-  // Not OK if nothing may be sent any more.
+  // Fails if nothing may be sent any more.
   base::Status Check() const;
   std::chrono::steady_clock::time_point Until(std::chrono::steady_clock::time_point deadline) const;
 

@@ -54,7 +54,7 @@ Table MakeTable() {
 }
 
 const Table& Points() {
-  // Never destroyed: threads write while the process ends.
+  // It is never destroyed, because threads still write while the process ends.
   static const Table& table = *new Table(MakeTable());
   return table;
 }

@@ -9,8 +9,8 @@
 
 namespace berth::kube {
 
-// `verb` is create, update, patch or delete. Kinds that Berth does not know itself and subresources
-// other than status share the points of "other".
+// `verb` is create, update, patch or delete. Kinds that Berth does not know itself, and
+// subresources other than status, share the points of "other".
 base::CallPoints WritePointsOf(std::string_view verb, const api::KindInfo& kind,
                                std::string_view subresource = "");
 

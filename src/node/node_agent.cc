@@ -45,7 +45,7 @@ class NodeAgentImpl : public NodeAgent {
   Status Run(const MakePlugins& make_plugins) {
     RETURN_IF_ERROR(TakeFolders());
     RETURN_IF_ERROR(Make(make_plugins));
-    // Before the records are read, which name plugins.
+    // The plugins come before the records, because the records name plugins.
     RETURN_IF_ERROR_WITH(plugins_->Init(), "volume plugins");
     flex_reports_->Start();
     RETURN_IF_ERROR(
@@ -72,7 +72,8 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.join();
     }
     if (host_ != nullptr) host_->End();
-    // Nobody waits for a driver that hangs; what its call did the records leave open.
+    // Stop() does not wait for a driver that hangs; the records say that the outcome of its call is
+    // open.
     if (plugins_ != nullptr) {
       for (const auto& plugin : plugins_->All()) plugin->CancelCalls();
       plugins_->Stop();
@@ -180,7 +181,8 @@ class NodeAgentImpl : public NodeAgent {
         });
     driver_limits_ = std::make_unique<DriverLimits>(informers_, host_->drivers(), *csi_nodes_,
                                                     options_.node_name);
-    // With its node goes what was written there of the drivers, and, as the node owns it, CSINode.
+    // When the node is deleted, what was written there about the drivers is lost; CSINode is lost,
+    // too, because the node owns it.
     nodes_.AddHandler([this](const auto& change) {
       const bool anew = change.before != nullptr && change.after != nullptr &&
                         change.before->uid() != change.after->uid();
@@ -278,7 +280,7 @@ class NodeAgentImpl : public NodeAgent {
     const auto table = host_->mounter().List();
     if (!table.ok()) return;
     const platform::MountEntry* own = platform::FindMount(*table, options_.kubelet_folder);
-    // What somebody else mounted there stays.
+    // A mount that somebody else made there stays.
     if (own == nullptr || !platform::IsBoundOntoItself(*table, *own)) return;
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;

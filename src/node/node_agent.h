@@ -2,8 +2,9 @@
 // mounts, logs and exec, wired together.
 //
 //   <data_folder>/lock, pods/, volumes/, host-mounts/     this agent's records; one agent a folder
-//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h); a
-//   shared mount <log_folder>/<namespace>_<name>_<uid>/                containers' output
+//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h);
+//                                                         a shared mount
+//   <log_folder>/<namespace>_<name>_<uid>/                containers' output
 //   <node_sockets>/<node name>.sock                       logs and exec, for the API server
 //
 // Works without a container runtime, and without an API: each is waited for, and pods say so.
@@ -35,13 +36,14 @@ struct NodeAgentOptions {
   std::string cri_endpoint;  // "unix:///run/containerd/containerd.sock", or a path
   std::string node_sockets;  // a folder
   std::string log_folder = "/var/log/pods";
-  // What no HostMount may be mounted in or above; empty: data_folder. Standalone: the whole of
-  // <data>.
+  // The folder in or above which no HostMount may be mounted; empty: data_folder. Standalone: the
+  // whole of <data>.
   std::string own_folder = "";
   api::Labels labels = {};  // of the Node, besides the well-known ones
   std::chrono::milliseconds lease_duration{40'000};
   std::string version = "v1.30.0-berth";  // Node.status.nodeInfo.kubeletVersion
-  // A process that has no other use for pods watches those of this node alone.
+  // True: the agent watches only the pods of this node, because the process has no other use for
+  // pods.
   bool own_pods_only = false;
   // The node's flight record, in a folder that is there (base/flight.h); empty: none.
   std::string flight_file = "";
@@ -59,7 +61,7 @@ struct NodeAgentOptions {
 
 class NodeAgent {
  public:
-  // Those that the agent is built with, and those that find more.
+  // The plugins that the agent is built with, and the probers that find more.
   struct Plugins {
     std::vector<std::shared_ptr<volume::VolumePlugin>> fixed;
     std::vector<std::unique_ptr<volume::PluginProber>> probers;

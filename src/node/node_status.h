@@ -60,7 +60,7 @@ class NodeStatus {
     bool operator==(const Runtime&) const = default;
   };
 
-  // The object (nullptr: gone) says what only a dead node's would.
+  // True if the object (nullptr: gone) says something that is true only of a dead node.
   bool Contradicts(const api::Node* node);
   base::KeyedWorkers::Outcome WriteStatus();
   base::KeyedWorkers::Outcome RenewLease();

@@ -8,10 +8,10 @@
 namespace berth::platform {
 
 void TuneAllocator() {
-  // By default eight arenas a core: each keeps what a burst has left in it.
+  // The default is eight arenas per core, and each arena keeps the memory that a burst used.
   mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
-  // What lies in a fast bin is joined with its neighbours whenever something larger is asked for:
-  // with objects of all sizes that is all the time. The threads' own caches remain.
+  // malloc joins the chunks of fast bins with their neighbours whenever a larger object is
+  // requested, which is all the time with objects of all sizes. The caches of the threads remain.
   mallopt(M_MXFAST, 0);
 }
 

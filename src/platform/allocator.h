@@ -1,9 +1,10 @@
-// The C library's allocator, for processes of many threads that live long and stay small.
+// Tunes the C library's allocator for processes that have many threads, live long and should stay
+// small.
 #pragma once
 
 namespace berth::platform {
 
-// To be called once, before the first thread.
+// Call it once, before the first thread starts.
 void TuneAllocator();
 
 }  // namespace berth::platform

@@ -1,4 +1,4 @@
-// errno becomes a Status here, and only here.
+// Turns errno into a Status. No other code does so.
 #pragma once
 
 #include <string_view>

@@ -55,14 +55,14 @@ class CriClient {
 #undef BERTH_DECLARE
 
   // Streams container events (GetContainerEvents) on the calling thread until `stop`, or until the
-  // stream breaks. UNIMPLEMENTED: the runtime has none (containerd before 1.7); then exits are seen
-  // by listing.
+  // stream breaks. UNIMPLEMENTED: the runtime has no such stream (containerd before 1.7); then only
+  // listing shows that a container has exited.
   base::Status GetContainerEvents(
       std::stop_token stop,
       const std::function<void(const cri::ContainerEventResponse&)>& on_event);
 
-  // Ends the unary calls that run, and every later one, with CANCELLED: stopping a container takes
-  // as long as its grace period, which a process that ends does not wait for.
+  // Ends the unary calls that run, and every later one, with CANCELLED. A process that ends uses
+  // it, because stopping a container takes as long as the container's grace period.
   void CancelAll();
 
  private:

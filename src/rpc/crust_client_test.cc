@@ -61,7 +61,7 @@ TEST_F(CrustClientTest, FindsAHandlerThatWasStartedAnew) {
     const auto published = client->RuntimePublishVolume(request, seconds(10));
     ASSERT_TRUE(published.ok()) << base::ToString(published.status());
     EXPECT_EQ(handler_.published.sandbox_id(), "s1");
-    // The group 0 is not the same as none.
+    // Group 0 is not the same as no group.
     EXPECT_TRUE(handler_.published.has_fsgroup_gid());
   }
 }

@@ -7,7 +7,7 @@
 namespace berth::rpc {
 namespace {
 
-// An answer beyond all bounds is as good as none: what was asked for may have been done.
+// An answer that exceeds the bounds is useless, and what was asked for may have been done.
 template <typename Response>
 base::StatusOr<Response> Bounded(base::StatusOr<Response> answer, std::string_view method) {
   if (!answer.ok()) return answer;
@@ -27,7 +27,7 @@ struct CsiClient::Stubs {
         Node(channel->grpc()) {}
 
   const std::unique_ptr<UnixChannel> channel;
-  // Named as the services are, for the macro below.
+  // These have the names of the services, because the macro below uses them.
   csi::v1::Identity::Stub Identity;
   csi::v1::Controller::Stub Controller;
   csi::v1::Node::Stub Node;

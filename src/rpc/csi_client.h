@@ -61,8 +61,8 @@ class CsiClient {
   BERTH_CSI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
-  // Ends the calls that run, and every later one, with CANCELLED: a process that ends does not wait
-  // for a driver that hangs. What such a call did is unknown.
+  // Ends the calls that run, and every later one, with CANCELLED, so that a process that ends need
+  // not wait for a driver that hangs. The outcome of such a call is unknown.
   void CancelAll();
 
  private:

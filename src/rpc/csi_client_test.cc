@@ -89,7 +89,7 @@ TEST_F(CsiClientTest, ALongErrorMessageArrives) {
   EXPECT_GT(result.status().message().size(), 20'000u);
 }
 
-// gRPC gives these two with RESOURCE_EXHAUSTED, as if the driver had refused.
+// gRPC gives these two failures the code RESOURCE_EXHAUSTED, as if the driver had refused.
 TEST_F(CsiClientTest, AnAnswerBeyondTheLimitLeavesTheOutcomeUnknown) {
   driver_->state().options().manifest = {{"long", std::string(17 << 20, 'x')}};
   const auto result = client_->GetPluginInfo({}, 20s);

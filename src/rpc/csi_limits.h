@@ -15,8 +15,9 @@ struct CsiLimits {
   int max_repeated = 1024;
 };
 
-// What Berth takes from a driver: drivers in use exceed the specification (volume ids of more than
-// 128 bytes), and no harm is in that; what is kept in API objects must have a bound all the same.
+// The bounds of what Berth accepts from a driver. Drivers in use exceed the specification (volume
+// ids of more than 128 bytes), which does no harm; but what is kept in API objects must have a
+// bound.
 inline constexpr CsiLimits kAnswerLimits = {.factor = 8, .max_repeated = INT_MAX};
 
 // INVALID_ARGUMENT naming the field: a string or map that is too large, a zero byte in a string, a

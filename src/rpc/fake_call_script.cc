@@ -5,7 +5,7 @@
 namespace berth::rpc {
 namespace {
 
-// Takes one of a counted supply; a negative one never ends.
+// Takes one from a counted supply; a negative supply never ends.
 bool Take(int& left) {
   if (left == 0) return false;
   if (left > 0) --left;
@@ -95,7 +95,7 @@ base::Status CallScript::Before(grpc::ServerContext& context, const std::string&
   changed_.NotifyAll();
   const auto ready = std::chrono::steady_clock::now() + plans_[method].delay;
   while (plans_[method].hang || std::chrono::steady_clock::now() < ready) {
-    // gRPC's blocking API tells of a caller that gave up only when asked.
+    // gRPC's blocking API reports that a caller gave up only when it is asked.
     const auto look_again = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
     changed_.WaitUntil(mutex_, plans_[method].hang ? look_again : std::min(ready, look_again));
     if (context.IsCancelled()) return base::Status(base::StatusCode::kCancelled, "caller gave up");

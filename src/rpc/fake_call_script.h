@@ -1,4 +1,5 @@
-// What the doubles of this room share: they note every call, and do to it what a test asked for.
+// The common part of this room's doubles: it notes every call, and does with it what a test asked
+// for.
 //
 // Thread-safe.
 #pragma once
@@ -60,7 +61,7 @@ class CallScript {
                std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
   void ForgetCalls();
 
-  // For the doubles: notes the call and runs `effect` as told.
+  // For the doubles: notes the call and runs `effect` as the test asked.
   grpc::Status Run(grpc::ServerContext& context, const std::string& method,
                    const google::protobuf::Message& request,
                    const std::function<base::Status()>& effect);

@@ -26,7 +26,8 @@ class FakeCri::Services : public cri::RuntimeService::Service, public cri::Image
       grpc::ServerWriter<cri::ContainerEventResponse>* writer) override {
     if (!runtime_.options_.events) return {grpc::StatusCode::UNIMPLEMENTED, "unknown method"};
     size_t next = runtime_.state_.event_count();
-    // Sends the headers, and notes the call only when events are listened for.
+    // The call is noted only now, after `next` is taken, so that a test that waits for it misses no
+    // event.
     const grpc::Status status = runtime_.script_.Run(*context, "GetContainerEvents", *request,
                                                      [] { return base::OkStatus(); });
     if (!status.ok()) return status;

@@ -35,7 +35,7 @@ class FakeCrust {
                                                   Capability::VOLUME_RESIZE};
     std::vector<std::string> file_systems = {"ext4", "xfs"};
     int64_t total_bytes = 1 << 20;
-    std::string abnormal;             // why the volumes are; empty: they are not
+    std::string abnormal;             // what is wrong with the volumes; empty: nothing
     int64_t most_capacity_bytes = 0;  // volumes grow to no more; 0: to whatever is asked for
   };
 

@@ -177,7 +177,7 @@ Status FakeCsiState::Handle(const csi::v1::NodeExpandVolumeRequest& request,
   const int64_t wanted = request.capacity_range().required_bytes();
   volume->volume.set_capacity_bytes(std::max(volume->volume.capacity_bytes(), wanted));
   response.set_capacity_bytes(volume->volume.capacity_bytes());
-  // Also to a handler that grows nothing, as a driver may that is wrong.
+  // It says so even to a handler that grows nothing, as a faulty driver may.
   if (options_.deferred.has_value()) response.set_source(options_.deferred->source());
   return OkStatus();
 }

@@ -35,7 +35,7 @@ class FakeCsiState {
     int64_t max_volumes_per_node = 0;
     std::map<std::string, std::string> manifest;  // of GetPluginInfo
     int snapshot_uploads = 0;  // how many answers say that a snapshot is not ready yet
-    // Changes each answer of CreateSnapshot, as a driver that is wrong.
+    // Changes each answer of CreateSnapshot, as a faulty driver would.
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
     bool endless_pages = false;                 // each page of a list names another one
     int64_t capacity_bytes = int64_t{1} << 40;  // what CreateVolume and GetCapacity share out
@@ -106,10 +106,10 @@ class FakeCsiState {
  private:
   base::StatusOr<Volume*> Existing(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Volume& Known(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The snapshot as the driver tells of it now.
+  // The snapshot as the driver describes it now.
   csi::v1::Snapshot Tell(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a list's page; empty: it is the last one.
+  // The token of the next page of a list; empty: this page is the last one.
   std::string NextToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Options options_;

@@ -13,13 +13,13 @@ namespace berth::rpc {
 base::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const base::Status& status);
 
-// True if a failed call surely had no effect and may be undone or dropped. CANCELLED,
-// DEADLINE_EXCEEDED, UNAVAILABLE, ABORTED and (for node calls, as the kubelet holds it)
-// RESOURCE_EXHAUSTED leave the outcome unknown: the same call is to be repeated.
+// True if a failed call certainly had no effect and may be undone or dropped. CANCELLED,
+// DEADLINE_EXCEEDED, UNAVAILABLE, ABORTED and (for node calls, as in the kubelet)
+// RESOURCE_EXHAUSTED leave the outcome unknown: the caller repeats the same call.
 bool IsFinal(const base::Status& status);
 
-// Marks a failure as one of before the call: nothing was sent, whatever the code says, and an
-// earlier call's outcome is what it was.
+// Marks a failure that happened before the call: nothing was sent, whatever the code is, so the
+// outcome of an earlier call is not changed by it.
 base::Status NotSent(base::Status status);
 bool WasNotSent(const base::Status& status);
 

@@ -20,7 +20,7 @@ bool IsSecret(const FieldDescriptor& field) {
 
 std::string Stripped(int entries) { return fmt::format("<{} stripped>", entries); }
 
-// Puts a note of how much there was into the field's place.
+// Puts the number of entries in the field's place.
 void Strip(Message& message, const Reflection& reflection, const FieldDescriptor& field) {
   const int entries = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
   reflection.ClearField(&message, &field);
@@ -39,7 +39,7 @@ void Strip(Message& message, const Reflection& reflection, const FieldDescriptor
   }
 }
 
-// In map<string, string> fields the tokens are known by their key.
+// In map<string, string> fields the tokens are recognised by their key.
 void StripTokens(Message& entry) {
   const FieldDescriptor* key = entry.GetDescriptor()->map_key();
   const FieldDescriptor* value = entry.GetDescriptor()->map_value();

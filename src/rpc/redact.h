@@ -7,9 +7,9 @@
 
 namespace berth::rpc {
 
-// `message` on one line, at most 2 KiB, with control characters escaped. Taken out, with the number
-// of entries in their place: fields marked csi_secret, mount flags (CSI lets them carry secrets),
-// and a service account's tokens in a volume context.
+// `message` on one line, at most 2 KiB, with control characters escaped. These are replaced by the
+// number of their entries: fields marked csi_secret, mount flags (CSI lets them carry secrets), and
+// a service account's tokens in a volume context.
 std::string RedactedText(const google::protobuf::Message& message);
 
 }  // namespace berth::rpc

@@ -36,19 +36,19 @@ grpc::ChannelArguments Arguments(int max_answer_bytes) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // Its name notwithstanding, this bounds one attempt: a peer that listens and is slow to speak is
-  // waited for.
+  // Despite its name this bounds one attempt to connect: a peer that listens but is slow to speak
+  // is given this time.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20'000);
-  // Retrying is the caller's: it knows what may be repeated.
+  // The caller retries, because it knows which calls may be repeated.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   return arguments;
 }
 
-// What gRPC itself says of an answer that it could not take, with codes that sound as if the peer
-// had done nothing: one that is no valid message, one beyond max_answer_bytes, an error text beyond
-// the limit of metadata, a stream that broke.
+// These are gRPC's own errors about an answer that it could not take. Their codes sound as if the
+// peer had done nothing: the answer is no valid message, is longer than max_answer_bytes, has an
+// error text longer than the limit of metadata, or the stream broke.
 bool IsOfUnreadableAnswer(const base::Status& status) {
   const std::string_view text = base::Message(status);
   const auto says = [&](std::string_view part) { return text.find(part) != text.npos; };
@@ -109,8 +109,8 @@ base::Status UnixChannel::Prepare(Timeout timeout) {
   if (channel_->GetState(false) == GRPC_CHANNEL_READY) return base::OkStatus();
   RETURN_IF_ERROR(ProbeSocket(socket_));
   if (channel_->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return base::OkStatus();
-  // In this state a call fails at once although the peer is there again: connect first. A peer that
-  // listens but does not answer is left to the call's own deadline.
+  // In this state a call fails at once although the peer is there again, so the channel connects
+  // first. A peer that listens but does not answer is left to the call's own deadline.
   grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
   channel_->WaitForConnected(std::chrono::system_clock::now() +
                              std::min<milliseconds>(timeout, milliseconds(2000)));

@@ -1,8 +1,8 @@
-// A gRPC channel to one UNIX socket, and a unary call on it: what every client in this room is made
-// of.
+// A gRPC channel to one UNIX socket, and a unary call on it. Every client in this room is built on
+// it.
 //
-// Connects when first used and again by itself. Keepalive is off: a peer on the same machine that
-// dies closes its socket. Thread-safe.
+// It connects when it is first used, and reconnects by itself. Keepalive is off, because the socket
+// of a peer that dies on the same machine closes at once. Thread-safe.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -25,13 +25,13 @@ namespace berth::rpc {
 
 class UnixChannel {
  public:
-  // `endpoint` as for SocketPath. Answers longer than `max_answer_bytes` cannot be read:
-  // UNAVAILABLE, for what was asked for may have been done.
+  // `endpoint` is as for SocketPath. An answer longer than `max_answer_bytes` cannot be read and is
+  // UNAVAILABLE, because the request may have been carried out.
   static base::StatusOr<std::unique_ptr<UnixChannel>> New(std::string_view endpoint,
                                                           int max_answer_bytes = 16 * 1024 * 1024);
 
-  // Connected now, and only to a peer that runs as `uid` (SO_PEERCRED); it does not connect again.
-  // UNAVAILABLE: nobody listens. PERMISSION_DENIED: the peer is somebody else.
+  // Connects now, and only to a peer that runs as `uid` (SO_PEERCRED); it does not reconnect.
+  // UNAVAILABLE: nobody listens. PERMISSION_DENIED: the peer runs as another user.
   static base::StatusOr<std::unique_ptr<UnixChannel>> ToPeer(std::string_view endpoint, uid_t uid,
                                                              int max_answer_bytes = 16 * 1024 *
                                                                                     1024);
@@ -39,15 +39,15 @@ class UnixChannel {
   const std::string& socket() const { return socket_; }
   const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
 
-  // Call before an RPC: UNAVAILABLE at once while nobody listens, and no waiting for gRPC's
-  // reconnect backoff when the peer has just come back.
+  // Call it before an RPC. It gives UNAVAILABLE at once while nobody listens, and does not wait for
+  // gRPC's reconnect backoff when the peer has just come back.
   base::Status Prepare(Timeout timeout);
 
-  // Ends the unary calls that run, and every later one at once, with CANCELLED: a process that
-  // stops need not wait for a peer's long call. What such a call did is unknown.
+  // Ends the unary calls that run, and every later one at once, with CANCELLED, so that a process
+  // that stops need not wait for a peer's long call. The outcome of such a call is unknown.
   void CancelAll();
 
-  // A unary call in flight, for CancelAll.
+  // A unary call in flight. It registers the call for CancelAll.
   class Running {
    public:
     Running(UnixChannel& channel, grpc::ClientContext& context);
@@ -64,20 +64,20 @@ class UnixChannel {
   UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel, bool connected);
   const std::string socket_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const bool connected_;  // made of one connection
+  const bool connected_;  // made from one open connection
   base::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a unary call is called.
+// How a unary call is named.
 struct CallName {
   std::string_view method;
   base::CallPoints points;
   bool log_bodies = false;  // at debug level, redacted
 };
 
-// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause"; those of
+// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause"; those from
 // before the call are marked (WasNotSent).
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,

@@ -78,15 +78,15 @@ void UnixServer::Accept() {
     if (connection.valid()) {
       grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // The connection stays in the queue and would make poll return at once: let descriptors come
-      // free.
+      // The connection stays in the queue and would make poll() return at once. So this waits until
+      // descriptors are free again.
       LOG_WARNING("accept at {}: {}", base::Quote(socket_), strerror(errno));
       poll(&waits[1], 1, 100);
     }
   }
 }
 
-// A successor may have taken the path over already.
+// Another server may have taken the path over already.
 void UnixServer::RemoveSocket() {
   struct stat info;
   if (lstat(socket_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {

@@ -21,7 +21,7 @@ class UnixServer {
   // FAILED_PRECONDITION if somebody does. The services are borrowed and must outlive the server.
   static base::StatusOr<std::unique_ptr<UnixServer>> Start(
       const std::string& socket, const std::vector<grpc::Service*>& services);
-  // Ends calls that run after two seconds, and removes the socket.
+  // Gives running calls two seconds and then ends them, and removes the socket.
   ~UnixServer();
 
   const std::string& socket() const { return socket_; }
@@ -29,14 +29,15 @@ class UnixServer {
  private:
   UnixServer(std::string socket, base::UniqueFd listener, base::UniqueFd stop,
              std::unique_ptr<grpc::Server> server);
-  // Accepts connections here, since gRPC would bind the socket with the umask's mode.
+  // Accepts connections itself, because gRPC would bind the socket with the mode that the umask
+  // gives.
   void Accept();
   void RemoveSocket();
 
   const std::string socket_;
   const base::UniqueFd listener_;
   const base::UniqueFd stop_;  // an eventfd
-  dev_t device_ = 0;           // of the socket's file, to know it again
+  dev_t device_ = 0;           // device of the socket's file, to recognise it
   ino_t inode_ = 0;
   const std::unique_ptr<grpc::Server> server_;
   std::jthread acceptor_;
@@ -46,7 +47,7 @@ class UnixServer {
 // plugins_registry folder and announces a CSI driver (supported_versions ["1.0.0"]).
 class RegistrationServer {
  public:
-  // What the kubelet says: whether the driver is registered, and its error if it refused.
+  // Reports what the kubelet says: whether the driver is registered, and its error if it refused.
   using OnStatus = std::function<void(bool registered, const std::string& error)>;
   // `on_status` runs on a thread of gRPC's and must not block.
   static base::StatusOr<std::unique_ptr<RegistrationServer>> Start(const std::string& socket,
@@ -54,7 +55,7 @@ class RegistrationServer {
                                                                    const std::string& endpoint,
                                                                    OnStatus on_status = nullptr);
   virtual ~RegistrationServer() = default;
-  // False until the kubelet said that the driver is registered; with its error, if it refused.
+  // False until the kubelet has said that the driver is registered; `error` is set if it refused.
   virtual bool registered(std::string* error) const = 0;
 };
 

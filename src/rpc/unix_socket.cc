@@ -76,7 +76,7 @@ base::StatusOr<base::UniqueFd> ConnectTo(const std::string& path) {
     return fd;
   }
   const int error = errno;
-  // A full queue of connections: there is a listener, only a slow one.
+  // The queue of connections is full: a listener exists, but it is slow.
   const bool busy = error == EAGAIN || error == EINPROGRESS;
   return Error(busy ? StatusCode::kResourceExhausted : StatusCode::kUnavailable,
                "connect to {}: {}", base::Quote(path), strerror(error));
@@ -90,8 +90,8 @@ base::Status ProbeSocket(const std::string& path) {
 base::StatusOr<base::UniqueFd> ListenAt(const std::string& path) {
   RETURN_IF_ERROR(RemoveStaleSocket(path));
   ASSIGN_OR_RETURN(base::UniqueFd fd, NewSocket());
-  // Before bind, so that the file never has another mode (the kernel takes it from the socket's
-  // inode).
+  // This comes before bind(), so that the file never has another mode (the kernel takes the mode
+  // from the socket's inode).
   fchmod(fd.get(), 0600);
   const sockaddr_un address = Address(path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||

@@ -16,8 +16,8 @@ inline constexpr size_t kLongestSocketPath = 107;
 // INVALID_ARGUMENT if it is not absolute, holds a NUL, or is longer than the kernel allows.
 base::StatusOr<std::string> SocketPath(std::string_view endpoint);
 
-// A connection to `path`, which does not block. UNAVAILABLE with the kernel's reason if nobody
-// listens; RESOURCE_EXHAUSTED: too many wait to be let in.
+// Connects to `path` without blocking. UNAVAILABLE with the kernel's reason if nobody listens;
+// RESOURCE_EXHAUSTED: the queue of the listener is full.
 base::StatusOr<base::UniqueFd> ConnectTo(const std::string& path);
 
 // OK if somebody listens at `path`; UNAVAILABLE with the kernel's reason if nobody does. Never

@@ -23,7 +23,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// More than the changes that a store sees between two backups.
+// This is more than the changes that a store sees between two backups.
 constexpr Revision kRestoreGap = 1'000'000'000;
 
 Status Failed(std::string_view what, const std::string& path) {
@@ -53,7 +53,7 @@ Status Publish(const std::string& from, const std::string& to) {
   return Sync(FolderOf(to), O_DIRECTORY);
 }
 
-// Files that are removed unless Publish has given them their name.
+// Files that are removed unless Publish has given them their final name.
 class Unfinished {
  public:
   explicit Unfinished(std::string path) : path_(std::move(path)) { Remove(); }
@@ -62,7 +62,7 @@ class Unfinished {
   Unfinished& operator=(const Unfinished&) = delete;
   const std::string& path() const { return path_; }
 
-  // An empty file that nobody else can read.
+  // Creates an empty file that only the owner can read.
   Status Create() const {
     const base::UniqueFd fd(
         open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -76,15 +76,15 @@ class Unfinished {
   const std::string path_;
 };
 
-// SQLite's own copy: defragmented, of one read transaction. `to` is an empty file.
+// SQLite's own copy is defragmented, and shows one read transaction. `to` is an empty file.
 Status CopyDatabase(const std::string& from, const std::string& to) {
   ASSIGN_OR_RETURN(Database db, Database::Open(from, /*read_only=*/true));
   ASSIGN_OR_RETURN(Statement copy, db.Prepare("VACUUM INTO ?1"));
   return copy.Bind(1, to).Run();
 }
 
-// The files of a database; the log first: without it the database alone would look whole and miss
-// the last writes.
+// The files of a database. The log is the first, because without it the database alone would look
+// whole and lack the last writes.
 constexpr const char* kParts[] = {"-wal", "-shm", ""};
 
 // Renames the whole database. False: there is none.

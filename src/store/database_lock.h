@@ -8,11 +8,11 @@
 
 namespace berth::store {
 
-// Held for as long as the descriptor lives. FAILED_PRECONDITION: another process has it.
+// Locks the database as long as the descriptor lives. FAILED_PRECONDITION: another process has it.
 base::StatusOr<base::UniqueFd> LockDatabase(const std::string& database);
 
-// Stands beside a database while a backup is put in its place. One that is left says that this was
-// cut off, and that what stands under the database's own name may be a part of it.
+// A file that stands beside a database while a backup is put in its place. If it is still there,
+// that was interrupted, and the file under the database's own name may be incomplete.
 std::string RestoringPath(const std::string& database);
 
 }  // namespace berth::store

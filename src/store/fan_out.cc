@@ -52,7 +52,7 @@ void FanOut::Leave(const std::shared_ptr<Member>& member) {
   member->gone = true;
   std::erase(members_, member);
   changed_.NotifyAll();
-  if (std::this_thread::get_id() == thread_id_) return;  // left from within its own delivery
+  if (std::this_thread::get_id() == thread_id_) return;  // called from within its own delivery
   while (delivering_) changed_.Wait(mutex_);
 }
 
@@ -78,7 +78,8 @@ void FanOut::ReadMissed(Member& member, Revision to) {
   member.seen = to;
 }
 
-// Change by change rather than member by member: what members make of one change they can share.
+// It delivers change by change and not member by member, so that members can share what they make
+// of one change.
 void FanOut::Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members) {
   for (const Change& change : group.changes) {
     for (const auto& member : members) {

@@ -30,10 +30,10 @@ class FanOut {
   // Queues a group of committed changes that ends at `revision`.
   void Publish(std::vector<Change> changes, Revision revision);
 
-  // The watcher has seen all changes up to `from`.
+  // Adds a watcher that has seen all changes up to `from`.
   std::shared_ptr<void> Join(std::string prefix, Revision from, std::shared_ptr<Watcher> watcher);
 
-  // Returns once nobody who joined before is still to be shown anything from the table.
+  // Returns once no watcher that joined before still needs changes from the table.
   void WaitUntilCaughtUp();
 
  private:
@@ -60,7 +60,7 @@ class FanOut {
   base::CondVar changed_;
   std::deque<Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Member>> members_ ABSL_GUARDED_BY(mutex_);
-  bool joined_ ABSL_GUARDED_BY(mutex_) = false;  // somebody joined since the last round
+  bool joined_ ABSL_GUARDED_BY(mutex_) = false;  // a watcher joined since the last round
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool delivering_ ABSL_GUARDED_BY(mutex_) = false;
   Revision delivered_ ABSL_GUARDED_BY(mutex_);

@@ -27,8 +27,8 @@ uint64_t RecordCache::Begin() const {
 void RecordCache::Keep(const Record& record, uint64_t begun) {
   if (record.value->size() > kMaxBytes) return;
   MutexLock lock(mutex_);
-  if (begun != commits_) return;  // a commit since may have replaced it
-  // Which are wanted again shows soon enough.
+  if (begun != commits_) return;  // a later commit may have replaced it
+  // The records that are wanted again are read again soon.
   if (records_.size() >= kMaxRecords) records_.clear();
   records_.insert_or_assign(record.key, record);
 }

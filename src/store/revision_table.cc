@@ -64,7 +64,7 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::st
                  base::Message(tables.status()), kAdvice);
   }
   RETURN_IF_ERROR(tables);
-  // Before anything is written to it: another program's database stays as it is.
+  // This comes before any write, so that another program's database stays as it is.
   if (*tables > 0) RETURN_IF_ERROR(CheckIsOurs(db, path, "quick_check"));
   RETURN_IF_ERROR(db.QueryText("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -1024;"));
@@ -90,8 +90,9 @@ Status RevisionTable::Verify(const std::string& path) {
 Status RevisionTable::Prepare() {
   const std::pair<std::optional<Statement>*, std::string_view> statements[] = {
       {&find_, "SELECT id, deleted, value FROM revisions WHERE key = ?1 ORDER BY id DESC LIMIT 1"},
-      // The inner query walks the index alone, in key order, so that a page costs what it shows. An
-      // ORDER BY of the outer one would have SQLite sort all that follows first; List checks.
+      // The inner query walks the index alone, in key order, so that a page costs only what it
+      // shows. An ORDER BY of the outer query would make SQLite sort everything that follows first,
+      // so List checks the order.
       {&list_,
        "SELECT r.id, r.key, r.value FROM (SELECT key, max(id) AS id FROM revisions "
        "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key ORDER BY key) AS newest "
@@ -214,7 +215,8 @@ Status RevisionTable::Forget(Revision newest) {
   Status done = Compact(from, to);
   if (done.ok()) done = set_compacted_->Reset().Bind(1, newest).Run();
   if (done.ok()) {
-    // Without a row yet there is no sequence to move.
+    // A table that never had a row has no sequence yet, so the sequence is inserted and not
+    // updated.
     done =
         db_.Execute(fmt::format("DELETE FROM sqlite_sequence WHERE name = 'revisions';"
                                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('revisions', {})",

@@ -21,8 +21,8 @@ namespace berth::store {
 
 class RevisionTable {
  public:
-  // Opens the database for writing, making the table in an empty one, and checks that it is Berth's
-  // and whole.
+  // Opens the database for writing, and creates the table in an empty one. Checks that the database
+  // is Berth's and undamaged.
   static StatusOr<std::unique_ptr<RevisionTable>> OpenWriter(const std::string& path);
   static StatusOr<std::unique_ptr<RevisionTable>> OpenReader(const std::string& path);
   // DATA_LOSS unless the file is a database of Berth's and every page and index of it is sound.
@@ -43,7 +43,7 @@ class RevisionTable {
   Status Changes(std::string_view prefix, Revision from, Revision to,
                  const std::function<bool(const Change&)>& visit);
 
-  // Writes, within the caller's transaction.
+  // These write within the caller's transaction.
   Status Begin() { return db_.Execute("BEGIN IMMEDIATE"); }
   Status Commit() { return db_.Execute("COMMIT"); }
   // A failure to roll back leaves no transaction either: SQLite has rolled back by itself.

@@ -87,7 +87,7 @@ class SqliteStore : public Store {
       ASSIGN_OR_RETURN(page, table.List(prefix, after, limit, page.revision));
       return base::OkStatus();
     }));
-    // After the read, since a compaction may have run meanwhile.
+    // This check comes after the read, because a compaction may have run meanwhile.
     RETURN_IF_ERROR(CheckNotCompacted(page.revision));
     return page;
   }
@@ -151,7 +151,7 @@ class SqliteStore : public Store {
       RETURN_IF_ERROR(CheckNotCompacted(from));
     }
     std::shared_ptr<void> joined = fan_out_.Join(std::move(prefix), now, std::move(watcher));
-    // A compaction that began before may take what is still to be read; one that begins later
+    // A compaction that began before may drop what is still to be read; one that begins later
     // waits.
     RETURN_IF_ERROR(CheckNotCompacted(now));
     return joined;
@@ -261,7 +261,7 @@ class SqliteStore : public Store {
       current_ = newest;
       fan_out_.Publish(std::move(changes), newest);
     }
-    // Only a crash makes sense here: what is durable cannot be answered as failed.
+    // Only a crash makes sense at this point, because a durable write cannot be answered as failed.
     base::FaultPoint<"store.commit.after">().IgnoreError();
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }

@@ -64,8 +64,8 @@ struct History {
 // A page ends early, with at least one record in it, where its values reach this size together.
 inline constexpr size_t kMaxPageBytes = 1024 * 1024;
 
-// Gets changes in revision order, one call at a time: those that precede Watch during that call,
-// all later ones on the store's fan-out thread. Must not block.
+// Receives changes in revision order, one call at a time. Changes that precede Watch are delivered
+// during that call, all later ones on the store's fan-out thread. Must not block.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -79,7 +79,7 @@ class Store {
   struct Options {
     std::string path;                // of the database file; its folder must exist
     size_t max_group = 512;          // writes in one transaction at most
-    int64_t keep_revisions = 20000;  // history behind the newest revision that compaction keeps
+    int64_t keep_revisions = 20000;  // revisions behind the newest one that compaction keeps
   };
 
   // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: not
@@ -99,15 +99,15 @@ class Store {
   virtual StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
                               Revision at) = 0;
 
-  // How many records that would be, without a limit. Takes time by their number.
+  // The number of records that List would give without a limit. The time depends on that number.
   virtual StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at) = 0;
 
   // The first changes of keys with `prefix` after revision `from`, at most `limit` and a page's
   // size. OUT_OF_RANGE as Watch.
   virtual StatusOr<History> Changes(std::string_view prefix, Revision from, size_t limit) = 0;
 
-  // Blocks until durable; the revision of the write. ALREADY_EXISTS (expected 0), NOT_FOUND or
-  // ABORTED (the key is at another revision) change nothing.
+  // Blocks until the write is durable; gives its revision. ALREADY_EXISTS (expected 0), NOT_FOUND
+  // and ABORTED (the key is at another revision) change nothing.
   virtual StatusOr<Revision> Apply(Write write) = 0;
 
   // As Apply, but returns at once; `done` runs on the store's writer thread and must not block.

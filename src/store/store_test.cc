@@ -30,7 +30,7 @@ class TempFolder {
   std::string path_;
 };
 
-// Keeps what it was given, and waits for it.
+// Keeps the changes that it was given, and waits for them.
 class Recorder : public Watcher {
  public:
   void OnChange(const Change& change) override {
@@ -204,8 +204,8 @@ TEST_F(StoreTest, CompactionKeepsThePresentAndRefusesThePast) {
   EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM revisions"), 2);
 }
 
-// Compaction drops the marks of deletions: whoever is about to be shown one must not be passed
-// over.
+// Compaction drops the marks of deletions: a watcher that is about to be shown one must not miss
+// it.
 TEST_F(StoreTest, WatchersThatJoinDuringCompactionsMissNothing) {
   std::atomic<bool> stop = false;
   std::jthread writer([&] {

@@ -27,7 +27,7 @@ class FakeMounter : public platform::Mounter {
   void Add(const std::string& target, const std::string& fs_type = "ext4",
            const std::string& source = "/dev/loop7", std::vector<std::string> options = {});
   bool IsMounted(std::string_view target) const;
-  // What Mount was asked for, oldest first.
+  // The requests to Mount, oldest first.
   std::vector<platform::MountRequest> requests() const;
   // Calls on `target` ("" for List) fail until told otherwise by an OK status.
   void Fail(const std::string& target, const base::Status& status);
@@ -65,9 +65,9 @@ class FakeHelperMounts : public HelperMounts {
   base::Status Mount(const HelperMount& mount) override;
   base::Status Unmount(std::string_view plugin, std::string_view target) override;
 
-  // What Mount was asked for, oldest first.
+  // The requests to Mount, oldest first.
   std::vector<HelperMount> mounts() const;
-  // Until told otherwise by an OK status, Mount fails so and mounts nothing.
+  // Until it is called with an OK status, Mount fails with `status` and mounts nothing.
   void FailMount(const base::Status& status);
 
  private:
@@ -100,7 +100,7 @@ class FakeHost : public Host {
   explicit FakeHost(const std::string& kubelet_folder, std::string node_name = "node-a")
       : node_name_(std::move(node_name)), paths_(kubelet_folder) {}
 
-  // With a real mounter in place of the list, for tests that run as root.
+  // Uses a real mounter in place of the list, for tests that run as root.
   void UseMounter(std::unique_ptr<platform::Mounter> mounter) {
     real_mounter_ = std::move(mounter);
   }
@@ -130,7 +130,7 @@ class FakeHost : public Host {
 
   void Put(const api::KindInfo& kind, const base::Json& object);
   void Remove(const api::KindInfo& kind, std::string_view ns, std::string_view name);
-  // Until told otherwise by an OK status, GetObject and CreateToken fail so.
+  // Until it is called with an OK status, GetObject and CreateToken fail with `status`.
   void FailApi(const base::Status& status);
   // The bodies that CreateToken was called with.
   std::vector<base::Json> token_requests() const;

@@ -1,5 +1,5 @@
-// A volume plugin that has a name and does nothing: what doubles are made of that have another
-// concern than mounting.
+// A volume plugin that has a name and does nothing: the base of doubles in tests that are not about
+// mounting.
 #pragma once
 
 #include <optional>

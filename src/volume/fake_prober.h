@@ -48,7 +48,8 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
   VolumeAttacher* attacher() override { return this; }
   std::atomic<bool> attaches = false;
 
-  // "PV node", in order. The next call may fail; with `takes_effect` its answer alone is lost.
+  // The calls, as "PV node", in order. The next call may fail; with `takes_effect` only its answer
+  // is lost.
   StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override {
     RETURN_IF_ERROR(Change("attach", spec.pv->name() + " " + node, true));
     return "/dev/" + spec.pv->name();
@@ -71,7 +72,7 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
     base::MutexLock lock(mutex_);
     failures_[call] = {std::move(status), takes_effect};
   }
-  // What the driver lost by itself.
+  // The driver has lost this attachment by itself.
   void Lose(const std::string& what) {
     base::MutexLock lock(mutex_);
     attached_.erase(what);
@@ -122,7 +123,7 @@ class FakeProber : public PluginProber {
     if (!failure_.ok()) return failure_;
     return std::exchange(news_, std::nullopt);
   }
-  // "absent/…" are names of its own.
+  // "absent/…" are names of this prober.
   std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override {
     if (!name.starts_with("absent/")) return nullptr;
     return std::make_shared<FakeDriverPlugin>(std::string(name));

@@ -1,4 +1,4 @@
-// What lies on the node without a record: the pods' folders as they are.
+// Finds volumes on the node without a record, by the pods' folders.
 #pragma once
 
 #include <string_view>

@@ -43,7 +43,7 @@ class HostHelperMounts : public HelperMounts {
 platform::Command HelperCommand(const HelperMount& mount) {
   platform::Command command{
       .argv = mount.program, .secrets = mount.secrets, .timeout = mount.timeout};
-  // Of what serves a FUSE file system the streams stay open.
+  // The server process of a FUSE file system keeps the streams open.
   command.leaves_daemon = true;
   if (!command.argv.empty()) return command;
   command.argv = {"mount", "-t", mount.fs_type};

@@ -1,9 +1,9 @@
 // Mounts that a utility of the volume's kind makes: mount(8) with its helper (mount.glusterfs,
-// mount.nfs), or a FUSE program of its own (ceph-fuse). Where the utility runs, on the host or in a
-// pod that is registered for the plugin, is behind this seam.
+// mount.nfs), or a FUSE program of its own (ceph-fuse). This interface hides where the utility
+// runs: on the host, or in a pod that is registered for the plugin.
 //
-// A mount is undone the way it was made. Nothing here holds a path open or looks at a mount point
-// but in the mount table. Thread-safe for different targets.
+// A mount is undone the way it was made. Nothing here holds a path open, and only the mount table
+// is asked about a mount point. Thread-safe for different targets.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct HelperMount {
   std::string source;                // as mount(8) takes it: "10.0.0.7:/scratch"
   std::string target;                // absolute, below the kubelet folder; it exists
   std::vector<std::string> options;  // of mount -o
-  // In place of mount(8): the program that mounts at `target` and ends once the mount stands
+  // Used in place of mount(8): a program that mounts at `target` and ends once the mount stands
   // ({"ceph-fuse", "-m", ..., target}).
   std::vector<std::string> program;
   std::vector<platform::Secret> secrets;  // as Command::secrets, of `options` or `program`
@@ -35,21 +35,22 @@ class HelperMounts {
  public:
   virtual ~HelperMounts() = default;
 
-  // OK only when the mount table shows a mount at the target that was not there before. With one
-  // there already it is ALREADY_EXISTS, and nothing is done: whose it is the caller knows.
-  // NOT_FOUND: there is no such utility, and where it was looked for. DEADLINE_EXCEEDED and
-  // UNAVAILABLE: the outcome is unknown, the target may be mounted or become so.
+  // OK only when the mount table shows a mount at the target that was not there before.
+  // ALREADY_EXISTS: a mount is there already, and nothing is done; the caller knows whose it is.
+  // NOT_FOUND: there is no such utility; the message says where it was looked for.
+  // DEADLINE_EXCEEDED and UNAVAILABLE: the outcome is unknown, the target may be mounted or become
+  // so.
   virtual base::Status Mount(const HelperMount& mount) = 0;
 
-  // Unmounts the top mount at `target`, which is not waited for if it is dead; one that is not
-  // mounted is OK. FAILED_PRECONDITION: busy.
+  // Unmounts the top mount at `target`; OK if nothing is mounted there. If the mount is dead this
+  // does not wait for it. FAILED_PRECONDITION: busy.
   virtual base::Status Unmount(std::string_view plugin, std::string_view target) = 0;
 };
 
-// What is run for `mount`.
+// The command that makes `mount`.
 platform::Command HelperCommand(const HelperMount& mount);
 
-// The plain way: all on this host. Borrows both.
+// The simple implementation: everything runs on this host. Borrows both.
 std::unique_ptr<HelperMounts> NewHostHelperMounts(platform::Exec& exec, platform::Mounter& mounter);
 
 }  // namespace berth::volume

@@ -1,4 +1,4 @@
-// What the node agent gives to volume plugins. Borrowed; outlives them.
+// The services of the node agent for volume plugins. Plugins borrow it; it outlives them.
 #pragma once
 
 #include <functional>
@@ -44,20 +44,20 @@ class Host {
   virtual const std::string& node_name() const = 0;
   virtual const Paths& paths() const = 0;
   virtual platform::Mounter& mounter() = 0;
-  // The way in which `plugin` runs its utilities ("kubernetes.io/csi").
+  // The Exec with which `plugin` ("kubernetes.io/csi") runs its utilities.
   virtual platform::Exec& exec(std::string_view plugin) = 0;
   virtual HelperMounts& helper_mounts() = 0;
   virtual base::EventSink& events() = 0;
   virtual const base::Clock& clock() const = 0;
   virtual DriverRegistry& drivers() = 0;
 
-  // What the paths of published devices lead to (platform/devices/device_file.h).
+  // The devices to which the paths of published devices lead (platform/devices/device_file.h).
   virtual base::StatusOr<std::vector<platform::DeviceFile>> LookAtDevices(
       const std::vector<std::string>& paths) {
     return platform::LookAtDevices(paths);
   }
 
-  // Tells of FUSE mounts beneath paths().root() that nobody serves any more.
+  // Reports FUSE mounts beneath paths().root() that nobody serves any more.
   virtual base::StatusOr<std::unique_ptr<platform::FuseWatch>> WatchFuse(
       std::function<void(const platform::LostFuse& lost)> on_lost) {
     return platform::WatchFuse(paths().root(), std::move(on_lost));
@@ -66,11 +66,11 @@ class Host {
   // Whether the kernel labels files and processes (SELinux).
   virtual bool selinux() const { return false; }
 
-  // The process ends: what takes long is given up, with CANCELLED. Asked on any thread.
+  // Whether the process ends: then long work is given up, with CANCELLED. Asked on any thread.
   virtual bool ending() const { return false; }
 
-  // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. From a local copy where there
-  // is one, else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
+  // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. It comes from a local copy if
+  // there is one, else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
   virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                                std::string_view name) = 0;
   // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers

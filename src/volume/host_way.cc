@@ -23,7 +23,7 @@ class ContainerizedExec : public platform::Exec {
   const std::unique_ptr<platform::Exec> host_ = platform::NewHostExec();
 };
 
-// What was mounted in the host's namespace is unmounted there.
+// A mount that was made in the host's namespace must be unmounted there.
 class ContainerizedMounts : public HelperMounts {
  public:
   ContainerizedMounts(platform::Exec& exec, platform::Mounter& mounter)

@@ -1,6 +1,6 @@
-// How utilities run on the host: as the agent's own children. Of an agent that itself runs in a
-// container, mount and umount run in the host's mount namespace (its container has the host's
-// process ids, so that process 1 is the host's), and the rest in its own.
+// Runs utilities on the host, as the agent's own children. If the agent itself runs in a container,
+// mount and umount run in the host's mount namespace (its container has the host's process ids, so
+// that process 1 is the host's), and the rest in the container's own.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@ struct HostWay {
 
 std::unique_ptr<platform::Exec> NewHostWayExec(const HostWay& way);
 
-// Borrows both; `exec` is of the same way.
+// Borrows both; `exec` runs utilities in the same way.
 std::unique_ptr<HelperMounts> NewHostWayMounts(platform::Exec& exec, platform::Mounter& mounter,
                                                const HostWay& way);
 
-// What is run for `command` by an agent in a container.
+// The command that an agent in a container runs for `command`.
 platform::Command InHostMounts(const platform::Command& command);
 
 }  // namespace berth::volume

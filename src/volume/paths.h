@@ -1,4 +1,4 @@
-// The kubelet's folders for volumes; the only file that spells them.
+// The kubelet's folders for volumes. No other file spells out these paths.
 //
 //   <kubelet>/                               /var/lib/kubelet, or <data>/kubelet in standalone
 //     plugins_registry/                      registration sockets of plugins
@@ -18,12 +18,13 @@
 //     plugins/kubernetes.io/flexvolume/.drivers/     the copies of drivers that are run
 //     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/
-//         volumes/<plugin~>/<volume>/        one folder a volume; CSI: mount/ and vol_data.json in
-//         it volumeDevices/<plugin~>/<pv>       symlink to the published device
+//         volumes/<plugin~>/<volume>/            one folder per volume; CSI: mount/, vol_data.json
+//         volumeDevices/<plugin~>/<pv>           symlink to the published device
 //         volume-subpaths/<volume>/<container>/<index>
-//         etc-hosts, containers/<name>/      termination messages
-//   <plugin~> is the plugin's name with '/' written '~'. Parts come from API objects whose names
-//   were validated as DNS names, or are digests, so that no part can hold '/' or be "..".
+//         etc-hosts, containers/<name>/          termination messages
+//   <plugin~> is the plugin's name with '~' in place of '/'. Parts of paths come from API objects
+//   whose names were validated as DNS names, or are digests, so that no part can hold '/' or be
+//   "..".
 #pragma once
 
 #include <string>
@@ -38,7 +39,8 @@ class Paths {
   const std::string& root() const { return root_; }
   std::string PluginsRegistry() const;
   std::string Plugins() const;
-  // The folder of an in-tree plugin ("kubernetes.io/glusterfs"), for what is no one pod's.
+  // The folder of an in-tree plugin ("kubernetes.io/glusterfs"), for files that belong to no single
+  // pod.
   std::string PluginFolder(std::string_view plugin) const;
   std::string PluginSocket(std::string_view driver) const;
   std::string PluginContainers() const;
@@ -64,20 +66,20 @@ class Paths {
   std::string CsiDevice(std::string_view driver, std::string_view handle) const;
   std::string CsiGlobalMount(std::string_view driver, std::string_view handle) const;
   std::string CsiBlockStaging(std::string_view pv) const;
-  // The folder of the volumes' folders of published devices.
+  // The folder that holds, for each volume, the folder of its published devices.
   std::string CsiBlockPublishedVolumes() const;
   std::string CsiBlockPublished(std::string_view pv) const;
   std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
   std::string CsiBlockData(std::string_view pv) const;
-  // Local volumes: the folder of the devices' mounts and one in it, and where devices are published
-  // as such.
+  // Local volumes: the folder of the devices' mounts, one mount in it, and the place of a device
+  // that is published as such.
   std::string LocalMounts() const;
   std::string LocalMount(std::string_view pv) const;
   std::string LocalPublishedVolumes() const;
   std::string LocalPublished(std::string_view pv) const;
   std::string LocalPublish(std::string_view pv, std::string_view pod_uid) const;
-  // Flexvolumes: the copies of drivers that are run; the folder of a driver's device mounts and one
-  // in it, and what is known of that.
+  // Flexvolumes: the copies of drivers that are run, the folder of a driver's device mounts, one
+  // mount in it, and the mark of that mount.
   std::string FlexDrivers() const;
   std::string FlexMounts(std::string_view driver) const;
   std::string FlexMount(std::string_view driver, std::string_view volume) const;

@@ -17,26 +17,26 @@ using PluginList = std::vector<std::shared_ptr<VolumePlugin>>;
 
 class PluginProber : public PluginStub {
  public:
-  // Whom to tell that Probe may have news; called before Init. The call comes on a thread of the
-  // prober's, returns soon, and may come although nothing changed.
+  // Sets the function to call when Probe may have news; called before Init. The function is called
+  // on a thread of the prober, must return soon, and may be called although nothing changed.
   virtual void OnNews(std::function<void()> tell) = 0;
 
-  // All plugins that are there now; nullopt, at once and without a look at anything outside the
-  // process: as in the last list. What did not change is the same object as in that list, so it is
-  // not initialised again. With an error the last list holds.
+  // All plugins that exist now. nullopt: nothing has changed since the last list; this comes at
+  // once and without a look outside the process. A plugin that did not change is the same object as
+  // in the last list, so it is not initialised again. After an error the last list holds.
   virtual base::StatusOr<std::optional<PluginList>> Probe() = 0;
 
-  // A plugin of that name although none is there, for what it set up earlier: what is not mounted
-  // any more wants nobody's help to be forgotten. It sets up nothing. Null: the name is not one of
-  // this prober's.
+  // A plugin of that name although none exists now, for volumes that it set up earlier: what is not
+  // mounted any more can be forgotten without a driver. It sets up nothing. Null: the name does not
+  // belong to this prober.
   virtual std::shared_ptr<VolumePlugin> Absent(std::string_view name) const = 0;
 
-  // Of one that the last list has: FAILED_PRECONDITION, it was removed and is listed for what it
-  // set up alone, which the message names; UNAVAILABLE, the like, for what took its place cannot be
-  // used. Asks nothing outside the process.
+  // The state of a plugin in the last list. FAILED_PRECONDITION: it was removed and is listed only
+  // for what it set up, which the message names. UNAVAILABLE: the same, because what took its place
+  // cannot be used. Asks nothing outside the process.
   virtual base::Status StateOf(std::string_view name) const = 0;
 
-  // Why there is no plugin for `spec`, if such volumes are this prober's concern; else empty.
+  // Why there is no plugin for `spec`, if such volumes belong to this prober; else empty.
   virtual std::string WhyNone(const VolumeSpec& spec) const = 0;
 };
 

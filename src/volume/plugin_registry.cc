@@ -12,7 +12,7 @@ using base::StatusCode;
 
 namespace {
 
-// The key of the workers that stands for a look at the probers; no plugin has such a name.
+// The workers' key for a look at the probers; no plugin has such a name.
 constexpr char kProbe[] = "the probers";
 
 }  // namespace
@@ -182,19 +182,21 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     Tell(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
     return KeyedWorkers::Outcome::Done();
   }
-  // What is there for what it set up alone is found, and says itself why it sets up nothing.
+  // A plugin that is listed only for what it set up is found, and explains itself why it sets up
+  // nothing.
   const Status state = standing.ok() ? InitOf(*plugin) : base::OkStatus();
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
-    // Replaced or removed meanwhile: this says nothing of what is there now, whose turn comes.
+    // The plugin was replaced or removed meanwhile, so this result does not apply to its successor,
+    // which has its own turn.
     if (found == found_.end() || found->second.plugin != plugin) {
       return KeyedWorkers::Outcome::Done();
     }
     found->second.state = state;
   }
   Tell(name, standing.ok() ? state : standing);
-  // A name that is taken stays taken.
+  // A retry would not help, because the name stays taken.
   if (state.code() == StatusCode::kAlreadyExists) return KeyedWorkers::Outcome::Done();
   return KeyedWorkers::Outcome::From(state);
 }

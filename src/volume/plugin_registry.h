@@ -6,10 +6,10 @@
 //                          Find gives the failure, never an older plugin of that name
 //
 // A look-up that no built-in plugin answers asks the probers first, which costs nothing while
-// nothing changed; and their news are taken without one. A list that could not be read leaves the
-// last good one in place, and a prober that does not start is tried again with a backoff, while all
-// else goes on. Plugins are shared, so that a call which runs outlives the plugin's place
-// in the list. Thread-safe.
+// nothing changed. Changes are also taken up without a look-up. If a list cannot be read the last
+// good one stays, and a prober that does not start is tried again with a backoff while everything
+// else goes on. Plugins are shared, so that a running call keeps its plugin after the list has
+// dropped it. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -31,12 +31,12 @@ class PluginRegistry {
  public:
   struct Options {
     int parallel_inits = 8;
-    // After each Init of a plugin that a prober found, with what came of it; with what the prober
-    // says of one that is listed for what it set up alone (PluginProber::StateOf); and with
-    // NOT_FOUND when one is there no more; on threads of the registry. Volumes that waited for it
-    // want another look then.
+    // Called on threads of the registry: after each Init of a plugin that a prober found, with its
+    // result; with the prober's state for a plugin that is listed only for what it set up
+    // (PluginProber::StateOf); and with NOT_FOUND when a plugin is gone. Volumes that waited for
+    // the plugin should then be tried again.
     std::function<void(const std::string& plugin, const base::Status& state)> on_state = nullptr;
-    // A prober does not start, or could not look.
+    // A prober did not start, or could not look.
     std::function<void(const base::Status& why)> on_probe_failed = nullptr;
   };
 
@@ -46,42 +46,43 @@ class PluginRegistry {
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
 
-  // Initialises what is fixed, whose failure it gives, and the probers, and takes their first
-  // lists. What a prober lists is initialised meanwhile, after this.
+  // Initialises the built-in plugins, whose failure it returns, and the probers, and takes their
+  // first lists. Plugins of the lists are initialised in the background, also after this returns.
   base::Status Init();
-  // No Init runs afterwards. Idempotent.
+  // No Init runs after this. Idempotent.
   void Stop();
 
-  // The plugin for a volume. NOT_FOUND: none; FAILED_PRECONDITION: it is being initialised, and
-  // on_state tells when to ask again; UNAVAILABLE: it does not start, or the prober whose concern
-  // the volume is does not, with the reason.
+  // The plugin for a volume. NOT_FOUND: there is none; FAILED_PRECONDITION: it is being
+  // initialised, and on_state tells when to ask again; UNAVAILABLE: the plugin does not start, or
+  // the prober that is responsible for the volume does not, with the reason.
   base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
 
-  // By its name, ready or not, or gone; null: no plugin is called so. For what it set up earlier.
+  // A plugin by its name, for what it set up earlier: ready, not ready or gone. Null: there is no
+  // plugin of that name.
   std::shared_ptr<VolumePlugin> Named(std::string_view name);
 
-  // Those that are there now, ready or not.
+  // All plugins that exist now, ready or not.
   PluginList All();
 
  private:
   struct Entry {
     std::shared_ptr<VolumePlugin> plugin;
-    base::Status state;     // what Find says of it
-    base::Status standing;  // what its prober says of it
+    base::Status state;     // the answer of Find
+    base::Status standing;  // the state that its prober reports
   };
   struct Probed {
     std::unique_ptr<PluginProber> prober;
     PluginList last;
-    // Why it does not start; OK once it did.
+    // Why it does not start; OK once it has started.
     base::Status start = base::Error(base::StatusCode::kUnavailable, "it was not started yet");
   };
 
-  // A failure leaves the last lists, and is told by a worker: no callback comes of it on this
-  // thread, which may hold locks of its own.
+  // A failure leaves the last lists as they are. A worker reports it, so that no callback runs on
+  // this thread, which may hold locks of its own.
   base::Status Refresh();
-  // Of the probers that have not started; the failure of one.
+  // Starts the probers that have not started; returns a failure of one of them.
   base::Status StartProbers();
-  // Makes `found_` of the last lists.
+  // Updates `found_` from the last lists.
   void TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
   base::KeyedWorkers::Outcome LookAtProbers();
   base::KeyedWorkers::Outcome InitNamed(const std::string& name);

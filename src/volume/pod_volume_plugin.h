@@ -1,4 +1,4 @@
-// What plugins have in common whose volumes are used by one pod each, in one folder of that pod,
+// The common part of plugins whose volumes are each used by one pod, in one folder of that pod,
 // without a device that pods share: the local ones and the network file systems.
 #pragma once
 

@@ -14,7 +14,7 @@ using base::StatusOr;
 using std::chrono::hours;
 using std::chrono::seconds;
 
-// What the API server gives to who asks for no lifetime.
+// The API server's default lifetime.
 constexpr int64_t kDefaultSeconds = 3600;
 
 }  // namespace

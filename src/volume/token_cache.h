@@ -1,5 +1,5 @@
-// Service account tokens of pods, kept until most of their life is over, so that a set-up that is
-// repeated changes a file, or asks the API, only when it has to. Thread-safe.
+// Service account tokens of pods, kept until most of their life is over. So a repeated set-up asks
+// the API, and changes a file, only when that is necessary. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class TokenCache {
   explicit TokenCache(Host& host) : host_(host) {}
 
   // A token of the pod's service account for an audience ("": the API server's own), bound to the
-  // pod; `lifetime_seconds` 0: as long as the API server gives. It is asked for anew after 80% of
-  // its life, or a day; while that fails, the old one serves until its end.
+  // pod. `lifetime_seconds` 0: the API server's default. The cache asks for a new one after 80% of
+  // its life, or after a day; while that fails, the old one is used until it expires.
   base::StatusOr<ServiceToken> Get(const api::Pod& pod, const std::string& audience,
                                    int64_t lifetime_seconds);
 

@@ -1,6 +1,6 @@
-// How the plugins of a node run their utilities (mount helpers, mkfs, fsck, rbd): what stands
-// behind Host::exec and Host::helper_mounts. src/cmd chooses the way; the node agent knows none.
-// Thread-safe.
+// Runs the utilities of a node's plugins (mount helpers, mkfs, fsck, rbd): the implementation of
+// Host::exec and Host::helper_mounts. src/cmd chooses it; the node agent does not know which one it
+// is. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -22,34 +22,35 @@ class Utilities {
  public:
   virtual ~Utilities() = default;
 
-  // The way of `plugin` ("kubernetes.io/glusterfs"), wherever that leads at each run. It lives as
-  // long as this.
+  // The Exec of `plugin` ("kubernetes.io/glusterfs"); each run decides anew where it goes. It lives
+  // as long as this object.
   virtual platform::Exec& For(std::string_view plugin) = 0;
-  // Only in the pod that is registered for `plugin`, never on the host. FAILED_PRECONDITION where
-  // there is none that runs; nothing was run then.
+  // Runs only in the pod that is registered for `plugin`, never on the host. FAILED_PRECONDITION if
+  // no such pod runs; nothing was run then.
   virtual platform::Exec& InPod(std::string_view plugin) = 0;
   virtual HelperMounts& helper_mounts() = 0;
 
-  // Ends the runs in pods that go on, and every later one, with CANCELLED: nobody waits for them.
+  // Ends the runs in pods that go on, and every later one, with CANCELLED, because nobody waits for
+  // them.
   virtual void CancelRuns() {}
-  // Takes away what this keeps on the machine. Nothing runs any more.
+  // Removes what this object keeps on the machine. Call it when nothing runs any more.
   virtual void Close() {}
 };
 
-// What a node gives to its Utilities. Borrowed, but for the strings; outlives them.
+// What a node gives to its Utilities. All but the strings is borrowed, and outlives them.
 struct UtilitySurroundings {
-  std::string data_folder;   // of the node agent alone, for records
+  std::string data_folder;   // the node agent's own, for records
   std::string cri_endpoint;  // as for rpc::CriClient
   const Paths& paths;
   platform::Mounter& mounter;
   base::EventSink& events;
-  base::ObjectReference node;  // which events are about
+  base::ObjectReference node;  // the subject of events
 };
 
 using MakeUtilities =
     std::function<base::StatusOr<std::unique_ptr<Utilities>>(const UtilitySurroundings&)>;
 
-// The plain way: all on this host.
+// The simple implementation: everything runs on this host.
 std::unique_ptr<Utilities> NewHostUtilities(platform::Mounter& mounter, const HostWay& way = {});
 
 }  // namespace berth::volume

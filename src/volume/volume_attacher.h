@@ -14,12 +14,12 @@ class VolumeAttacher {
  public:
   virtual ~VolumeAttacher() = default;
 
-  // The device on the node; empty where the driver names none. A failure whose outcome is unknown
-  // is to be repeated, or undone by Detach.
+  // Returns the device on the node; empty if the driver names none. After a failure with an unknown
+  // outcome, call it again or call Detach.
   virtual base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) = 0;
   // `volume`: the PersistentVolume's name.
   virtual base::Status Detach(const std::string& volume, const std::string& node) = 0;
-  // UNIMPLEMENTED: the driver cannot say, which is no reason to think that it is not.
+  // UNIMPLEMENTED: the driver cannot tell, which does not mean that it is not attached.
   virtual base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) = 0;
   virtual base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes,
                                     int64_t old_bytes) = 0;

@@ -67,7 +67,7 @@ Status CheckHostPath(std::string_view field, const std::string& path) {
 
 namespace {
 
-// Whether the file system at `folder` is this kernel's alone, and no other pod has it.
+// Whether only this kernel uses the file system at `folder`, and no other pod has it.
 bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod,
              const std::string& folder) {
   const auto table = mounter.List();
@@ -84,7 +84,7 @@ bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod
 
 Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
-  // Where nobody answers, this says so sooner than a walk would.
+  // If nobody serves the mount, this finds out sooner than a walk would.
   RETURN_IF_ERROR(platform::ProbeFolder(folder));
   const platform::FsGroupOptions options{
       .group = static_cast<gid_t>(*pod.fs_group()),

@@ -1,4 +1,4 @@
-// Small things in the folders of volumes that several plugins do.
+// Small operations in the folders of volumes that several plugins need.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace berth::volume {
 
 std::string ParentOf(const std::string& path);
 
-// Makes or replaces the symlink at once.
+// Makes or replaces the symlink in one step.
 Status PointLink(const std::string& link, const std::string& to);
 
 // OK if it is not there.
@@ -24,16 +24,16 @@ Status RemoveFile(const std::string& path);
 // otherwise.
 Status RemoveEmptyFolder(const std::string& path);
 
-// Of a folder that other pods or volumes may still use.
+// For a folder that other pods or volumes may still use.
 void RemoveFolderIfEmpty(const std::string& path);
 
 // INVALID_ARGUMENT, naming `field`, unless `path` is absolute and has no "..".
 Status CheckHostPath(std::string_view field, const std::string& path);
 
-// Gives what is below `folder` to the pod's fsGroup, by its fsGroupChangePolicy; OK for a pod
-// without. `folder` may be on a file system that hangs. What takes long is told as events
-// VolumePermissionChangeInProgress of the pod, as the kubelet names them. CANCELLED, partly done:
-// the process ends.
+// Gives everything below `folder` to the pod's fsGroup, by its fsGroupChangePolicy; OK for a pod
+// without fsGroup. `folder` may be on a file system that hangs. If it takes long, events
+// VolumePermissionChangeInProgress of the pod report it, as from the kubelet. CANCELLED, partly
+// done: the process ends.
 Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder);
 
 // The usage of a whole file system.

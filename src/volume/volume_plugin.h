@@ -1,16 +1,21 @@
-// What a kind of volume can do on a node. One implementation per plugin (csi/, local/, later flex/
-// and remote/); the node agent's volume manager drives them and knows no kind.
+// What a kind of volume can do on a node. There is one implementation for each plugin (csi/, flex/,
+// local/, remote/). The node agent's volume manager drives them and knows no kind.
 //
-//   volume shared by pods of the node (a PersistentVolume):   MountDevice → SetUp … TearDown →
-//   UnmountDevice volume of one pod (emptyDir, configMap, CSI inline, …):                SetUp …
-//   TearDown
+//   volume shared by pods of the node (a PersistentVolume):
+//       MountDevice ─▶ SetUp ─▶ TearDown ─▶ UnmountDevice
+//   volume of one pod (emptyDir, configMap, CSI inline):
+//       SetUp ─▶ TearDown
 //
-// The volume manager calls a plugin from one serial queue per volume, writes its own durable record
-// before each call, and repeats a call whose outcome is unknown (rpc::IsFinal) or that a crash cut
-// off: every call is idempotent. Tear-down calls get only what the record holds, since the pod, the
-// claim and the PV may be gone from the API.
+// The volume manager has one serial queue for each volume, on which it makes all calls that change
+// the node. Before it mounts or unmounts, it writes a durable record of its own; only where the
+// disk is full does a tear-down go on without. It repeats a call whose outcome is unknown
+// (rpc::IsFinal), or that a crash cut off: every call is idempotent. Tear-down calls get only what
+// the record holds, because the pod, the claim and the PV may be gone from the API.
 //
-// Thread-safe: calls for different volumes run in parallel.
+// Thread-safe. Calls for different volumes run in parallel. GetStats, GetCondition and the const
+// methods also run while another call for the same volume does, and the attach/detach controller of
+// a control plane calls the const methods without any queue. Supports and DevicePath are called
+// under locks of their callers: they never block.
 #pragma once
 
 #include <chrono>
@@ -32,14 +37,14 @@ using base::Json;
 using base::Status;
 using base::StatusOr;
 
-// A volume as a pod names it, with what it leads to.
+// A volume as a pod names it, with the objects that it leads to.
 struct VolumeSpec {
   std::string name;                                         // pod.spec.volumes[].name
   api::PodVolume pod_volume;                                // the inline source
   std::shared_ptr<const api::PersistentVolumeClaim> claim;  // null for inline volumes
   std::shared_ptr<const api::PersistentVolume> pv;          // null for inline volumes
   bool read_only = false;                                   // of the claim's use, or the PV
-  // The file systems that the runtime handler of the pod's sandbox mounts, where the plugin may
+  // The file systems that the runtime handler of the pod's sandbox can mount, if the plugin may
   // leave the mount to it (SetUp); empty: the host mounts.
   std::vector<std::string> runtime_file_systems = {};
   bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
@@ -47,17 +52,17 @@ struct VolumeSpec {
   std::string folder_name() const { return pv != nullptr ? pv->name() : name; }
 };
 
-// What survives a crash, as the volume manager's record keeps it. `state` is the plugin's own.
+// The part of the volume manager's record that survives a crash. `state` belongs to the plugin.
 struct DeviceRecord {
   std::string plugin;
   std::string device_name;  // VolumePlugin::DeviceName
   std::string pv_name;
   Json state;
 };
-// The sandbox in which a runtime handler has a volume mounted, or is to.
+// The sandbox in which a runtime handler mounted a volume, or will.
 struct SandboxPlace {
   std::string socket;      // the handler's (RuntimeClass.fsMgmtSocket)
-  std::string sandbox_id;  // the container runtime's; empty: in none yet
+  std::string sandbox_id;  // of the container runtime; empty: no sandbox yet
 };
 struct PodVolumeRecord {
   std::string plugin;
@@ -66,16 +71,16 @@ struct PodVolumeRecord {
   std::string folder_name;
   bool block = false;
   Json state;
-  // Of a volume whose mount is left to a runtime handler. Not the plugin's to keep.
+  // Set if the mount is left to a runtime handler. The plugin does not store it.
   std::optional<SandboxPlace> sandbox = {};
 };
 
-// What the runtime handler of a pod's sandbox is to mount there (KEP-2857).
+// The mount that the runtime handler of a pod's sandbox must make there (KEP-2857).
 struct DeferredMount {
   std::string source;  // a device's path on the host, or a share
   std::string fs_type;
   std::vector<std::string> options;  // "k" or "k=v", sorted
-  // The group that is to have the files; nullopt: they stay as they are.
+  // The group to give the files to; nullopt: they stay as they are.
   std::optional<int64_t> fs_group = {};
   bool only_on_root_mismatch = false;
   std::string selinux_label = {};  // of all files; empty: their own, or the runtime's to choose
@@ -87,12 +92,13 @@ struct Published {
   std::string path;  // a folder or file to bind-mount, or for block a device node
   bool block = false;
   // Containers get it read-only whatever their volumeMounts say: because the pod or the PV asks for
-  // it, or since the node agent alone writes the content (configMap, secret, projected,
+  // it, or because only the node agent writes the content (configMap, secret, projected,
   // downwardAPI).
   bool read_only = false;
-  // The runtime gives its files the containers' SELinux label, where the kernel knows labels.
+  // The runtime must give its files the containers' SELinux label, if the kernel has SELinux.
   bool selinux_relabel = false;
-  // Nothing is mounted at `path`: the pod's sandbox gets this volume from its runtime handler.
+  // If set, nothing is mounted at `path`: the runtime handler mounts this volume in the pod's
+  // sandbox.
   std::optional<DeferredMount> deferred = {};
 };
 
@@ -102,6 +108,7 @@ class VolumePlugin : public PluginStub {
  public:
   // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
   virtual std::string_view name() const = 0;
+  // Whether such volumes are this plugin's. The registry takes the first plugin that says so.
   virtual bool Supports(const VolumeSpec& spec) const = 0;
 
   // The node-wide name of a volume that pods share, as in node.status.volumesInUse
@@ -119,29 +126,31 @@ class VolumePlugin : public PluginStub {
   // VolumeAttachment's attachmentMetadata. A no-op where there is nothing to do.
   virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                              const api::Labels& publish_context) = 0;
+  // Undoes MountDevice, once no pod uses the volume. OK where nothing is left of it.
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
 
-  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod
-  // it is looked at whether that very mount still stands there.
+  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod,
+  // the volume manager checks that this very mount still stands there.
   virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
 
   // For records of an earlier boot whose tear-down failed: nothing of them is mounted any more, and
-  // a driver that is gone is not waited for. They remove the marks that FindOnNode finds, which
-  // would pass for a volume of this boot. FAILED_PRECONDITION: something is mounted or lies there.
+  // they do not wait for a driver that is gone. They remove the marks that FindOnNode finds,
+  // because these would look like a volume of this boot. FAILED_PRECONDITION: something is mounted
+  // or lies there.
   virtual Status ForgetDevice(const DeviceRecord& /*record*/) { return base::OkStatus(); }
-  // UNIMPLEMENTED: the plugin leaves nothing but the pod volume's folder, which may be removed.
+  // UNIMPLEMENTED: the plugin leaves only the pod volume's folder, which may be removed.
   virtual Status ForgetPodVolume(const PodVolumeRecord& /*record*/) {
     return base::Error(base::StatusCode::kUnimplemented, "nothing but a folder");
   }
 
-  // Who attaches its volumes where this process is the control plane's (volume_attacher.h); the
-  // plugin's own. Null: nobody here.
+  // The attacher of its volumes, if this process is the control plane (volume_attacher.h). The
+  // plugin owns it. Null: this process attaches none.
   virtual VolumeAttacher* attacher() { return nullptr; }
 
-  // The process ends: calls of drivers that run, and all later ones, end at once with CANCELLED.
+  // The process ends: running and later calls of drivers end at once with CANCELLED.
   virtual void CancelCalls() {}
 
-  // What whoever mounts the volume in the pod's sandbox would have to do.
+  // What a mount in the pod's sandbox would have to include.
   struct Deferral {
     std::string why_not;  // empty: the plugin can leave the mount to a runtime handler
     bool fs_group = false;
@@ -153,21 +162,25 @@ class VolumePlugin : public PluginStub {
     return Deferral{.why_not = "volumes of its kind are always mounted by the host"};
   }
 
-  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). With
+  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). It is called again for a
+  // volume that is set up, where the content follows the API or the driver asks for it. With
   // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
   // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI):
   // SetUp is repeated on changes, and writes only what differs.
   virtual bool RefreshesContent() const { return false; }
+  // Undoes SetUp; what belongs to the pod alone (emptyDir) is deleted with it. OK where nothing is
+  // left of it. FAILED_PRECONDITION: something is mounted there that is not the volume's.
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 
   // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`;
   // one in a sandbox by its runtime handler. UNIMPLEMENTED: nothing to do on the node.
+  // INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND: it can never have that size, and nobody tries again.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
-  // What is, or may be, of the plugin's volumes on the node by the marks that it leaves there, for
-  // a volume manager whose records are lost.
+  // The plugin's volumes that are, or may be, on the node, found by the marks that the plugin
+  // leaves there. It serves a volume manager whose records are lost.
   struct Found {
     std::vector<DeviceRecord> devices;
     std::vector<PodVolumeRecord> pod_volumes;
@@ -178,10 +191,11 @@ class VolumePlugin : public PluginStub {
     int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;
     int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
   };
+  // How full a volume is that is set up. UNIMPLEMENTED: nobody can say.
   virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
 
-  // How a volume that is set up does, by whoever serves it (CSI: volume_condition); nullopt: nobody
-  // says.
+  // Whether a volume that is set up is healthy, in the words of whoever serves it (CSI:
+  // volume_condition); nullopt: nobody says.
   struct Condition {
     bool abnormal = false;
     std::string message;

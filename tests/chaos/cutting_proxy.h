@@ -1,5 +1,5 @@
 // A proxy between UNIX sockets that cuts connections: on request, and by itself after a random
-// number of bytes, in the middle of whatever is being said.
+// number of bytes, in the middle of the data.
 //
 // While the server behind it is away, a connection is accepted and closed. Thread-safe.
 #pragma once
@@ -35,7 +35,7 @@ class CuttingProxy {
   uint64_t cuts() const { return cuts_; }
 
  private:
-  // What one side said that the other has not taken yet.
+  // The data from one side that the other side has not taken yet.
   struct Stream {
     int from = -1;
     int to = -1;
@@ -63,7 +63,7 @@ class CuttingProxy {
   base::UniqueFd wake_;  // an eventfd
   std::atomic<double> wanted_cut_{0};
   std::atomic<uint64_t> cuts_{0};
-  // Of the thread alone.
+  // Used only by the thread.
   std::mt19937_64 random_;
   std::list<Connection> connections_;
   std::jthread thread_;  // last: it uses all of the above

@@ -1,6 +1,6 @@
-// A client that passes on what an informer asks and keeps what it was told, so that the promise of
-// lists and watches can be checked afterwards: a list shows all up to its version, and the watches
-// that continue from it tell of every later change once and in order.
+// A client that passes on an informer's requests and records the answers, so that the promise of
+// lists and watches can be checked afterwards: a list shows all changes up to its version, and the
+// watches that continue from it report each later change once and in order.
 #pragma once
 
 #include <set>

@@ -1,5 +1,6 @@
-// One who writes while everything around breaks, and who remembers what was acknowledged: each
-// writer has objects of its own, so that it knows their state but for writes of unknown outcome.
+// A writer that writes while everything around it breaks, and remembers the acknowledged writes.
+// Each writer has objects of its own, so that it knows their state except after writes of unknown
+// outcome.
 #pragma once
 
 #include <map>

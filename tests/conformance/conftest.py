@@ -1,5 +1,5 @@
-"""One run of the suite: an API (a given one, or a Berth of its own), a namespace of its own, and the duty to leave
-nothing behind."""
+"""A run of the suite has an API (a given one, or a Berth of its own) and a namespace of its own, and leaves nothing
+behind."""
 import pathlib
 import shutil
 import sys
@@ -49,11 +49,11 @@ def api(kubeconfig):
 
 @pytest.fixture(scope="session")
 def ns(api):
-    """A namespace of this run; with it goes whatever a failed test left in it."""
+    """Gives a namespace of this run. Deleting it also deletes what a failed test left in it."""
     name = RUN
     reply = api.post(kinds.NAMESPACE.path(), kinds.NAMESPACE.new(name))
     assert reply.code == 201, reply
-    # A cluster refuses pods before the namespace has its account, which a case asks for by itself.
+    # A cluster refuses pods before the namespace has its ServiceAccount, so a case waits for that itself.
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and api.get(kinds.SERVICE_ACCOUNT.path(name, "default")).code != 200:
         time.sleep(0.05)
@@ -72,7 +72,7 @@ def make(api, ns):
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(api, ns):
-    """After the run no object of any served kind carries its name."""
+    """Checks after the run that no object of any served kind has its name."""
     yield
     left = []
     for path in listable(api):
@@ -84,7 +84,8 @@ def nothing_left_behind(api, ns):
 
 
 def listable(api):
-    """The paths of all resources that can be listed, but events: those are others' words, and pass by themselves."""
+    """Gives the paths of all resources that can be listed, except events: other programs write those, and they expire
+    by themselves."""
     roots = [f"/api/{version}" for version in api.get("/api").json["versions"]]
     roots += [f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.get("/apis").json["groups"]]
     for root in roots:
@@ -95,7 +96,8 @@ def listable(api):
 
 @pytest.fixture(scope="session")
 def long_watch(api, ns):
-    """A watch that is opened with the first test and read by the last: bookmarks come about each minute."""
+    """Gives a watch that is opened with the first test and read by the last, because a bookmark comes only about once
+    a minute."""
     version = api.get(kinds.SECRET.path(ns)).json["metadata"]["resourceVersion"]
     with api.watch(kinds.SECRET.path(ns), resourceVersion=version, allowWatchBookmarks=True,
                    labelSelector="conformance.example.com/none") as watch:
@@ -104,4 +106,4 @@ def long_watch(api, ns):
 
 @pytest.fixture(scope="session", autouse=True)
 def open_long_watch(long_watch):
-    """Opens it early."""
+    """Opens the watch with the first test."""

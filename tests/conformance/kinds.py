@@ -1,10 +1,10 @@
-"""What the fact sheet says of each kind, as a table: names, the least that makes a valid object, columns, and the
-rules that differ from kind to kind."""
+"""A table of the documented rules of each kind: names, a minimal valid object, columns, and the rules that differ
+from kind to kind."""
 import copy
 import dataclasses
 
 DRIVER = "conformance.example.com"
-# No node has it, so nothing runs anywhere.
+# No node has this label, so no pod runs.
 NOWHERE = {"conformance.example.com/nowhere": "true"}
 
 
@@ -38,7 +38,7 @@ class Kind:
 
     @property
     def resource(self):
-        """As messages name it."""
+        """Gives the name that messages use."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -57,14 +57,14 @@ class Kind:
         return "/".join(parts + [part for part in (name, sub) if part])
 
     def new(self, name, ns=None, **fields):
-        """A minimal object; `fields` replace the body's."""
+        """Gives a minimal object, in which `fields` replace those of the body."""
         metadata = {"name": name}
         if self.namespaced and ns:
             metadata["namespace"] = ns
         made = {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata,
                 **copy.deepcopy(self.body), **fields}
         if self.kind == "Event" and ns:
-            # An event lives in the namespace of what it is about.
+            # An event is in the namespace of the object that it is about.
             made["involvedObject" if self.group == "" else "regarding"]["namespace"] = ns
         return made
 
@@ -171,7 +171,7 @@ CRD = Kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourc
 
 
 def of(name, group=None):
-    """The kind of this name; of the core group unless another is the only one or is asked for."""
+    """Gives the kind of this name: of the core group, unless only another group has it or another is asked for."""
     for kind in (*KINDS, CRD):
         if kind.kind == name and (group is None or kind.group == group):
             return kind

@@ -1,10 +1,10 @@
-"""Makes the objects of a run, under names of its own, and takes them away again."""
+"""Makes the objects of a run, under names of its own, and removes them again."""
 import itertools
 import random
 import string
 import time
 
-# Of this run alone: several may test one API at a time.
+# This name is unique, because several runs may test one API at a time.
 RUN = "conf-" + "".join(random.choices(string.ascii_lowercase + string.digits, k=6))
 SERIAL = itertools.count(1)
 
@@ -31,7 +31,7 @@ class Maker:
         return kind.path(item["metadata"].get("namespace"), item["metadata"]["name"])
 
     def __call__(self, kind, item=None, **fields):
-        """POSTs `item`, or a minimal object with `fields` replaced; what the server made of it."""
+        """POSTs `item`, or a minimal object with `fields` replaced, and gives the object that the server returned."""
         if item is None:
             item = self.new(kind, **fields)
         reply = self.api.post(kind.path(self.ns), item)

@@ -1,4 +1,4 @@
-"""Fact sheet, section 8: access reviews and tokens."""
+"""The documented rules of access reviews and tokens."""
 import base64
 import json
 import time
@@ -160,7 +160,7 @@ def test_a_pod_uses_only_its_own_account(api, make):
 
 
 def test_a_token_is_no_administrator(api, make):
-    """Whether a cluster knows the account or not: it may not read secrets."""
+    """The account may not read secrets, whether or not a cluster knows it."""
     _, reply = request(api, make)
     stranger = api.as_token(reply.json["status"]["token"])
     answer = stranger.get(f"/api/v1/namespaces/{make.ns}/secrets")

@@ -1,4 +1,4 @@
-"""Fact sheet, sections 3 and 5: server-side apply."""
+"""The documented rules of server-side apply."""
 import re
 
 import kinds
@@ -10,7 +10,7 @@ from lib import kube
 
 @pytest.fixture
 def item(make):
-    """A ConfigMap's apiVersion, kind and name, and the path that it will have."""
+    """Gives a ConfigMap's apiVersion, kind and name, and the path that it will have."""
     new = make.new(CONFIG_MAP)
     new["metadata"].pop("namespace")
     del new["data"]
@@ -135,7 +135,7 @@ def test_a_manager_that_applies_nothing_is_forgotten(api, item):
 
 def test_writes_are_recorded_as_updates(api, make):
     made = make(CONFIG_MAP)
-    # Without a manager it is the first word of the user agent.
+    # Without a given manager, the first word of the user agent is the manager.
     owned = entry(made, "conformance", "Update")
     assert owned and owned["fieldsV1"]["f:data"] == {".": {}, "f:key": {}}, made
     reply = api.patch(make.path(CONFIG_MAP, made), {"data": {"key": "x"}}, fieldManager="editor")
@@ -175,7 +175,7 @@ def test_lists_of_named_items_merge(api, make):
     assert [one["name"] for one in containers] == ["main", "side"]
     owned = entry(reply.json, "two")["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
     assert owned == {'k:{"name":"side"}': {".": {}, "f:name": {}, "f:image": {}}}
-    # An item that its only owner applies no more goes.
+    # An item is removed when its only owner no longer applies it.
     del side["spec"]
     reply = api.apply(path, side, "two")
     assert [c["name"] for c in reply.json["spec"]["template"]["spec"]["containers"]] == ["main"], reply

@@ -1,4 +1,4 @@
-"""Fact sheet, sections 2, 5, 7 and 9: definitions of custom resources, and what they define."""
+"""The documented rules of CustomResourceDefinitions and of the objects that they define."""
 import copy
 import time
 
@@ -61,7 +61,7 @@ def establish(api, maker, item):
         assert time.monotonic() < deadline, api.get(path)
         time.sleep(0.02)
     plural = item["spec"]["names"]["plural"]
-    for version in item["spec"]["versions"]:  # a cluster takes a moment to serve it everywhere
+    for version in item["spec"]["versions"]:  # a cluster may need a moment until all servers serve it
         while version["served"] and api.get(f"/apis/{GROUP}/{version['name']}/{plural}").code == 404:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -70,7 +70,7 @@ def establish(api, maker, item):
 
 @pytest.fixture(scope="module")
 def widgets(api, ns):
-    """A definition with everything, in two served versions and one that is not."""
+    """Gives a definition with all features, in two served versions and one that is not served."""
     maker = Maker(api, ns)
     item = definition("widgets", "Widget")
     versions = item["spec"]["versions"]
@@ -84,7 +84,7 @@ def widgets(api, ns):
 
 @pytest.fixture
 def widget(make, widgets):
-    """Makes widgets of a given spec."""
+    """Gives a function that makes widgets of a given spec."""
     def one(**spec):
         return make(widgets, spec={"size": 3, **spec})
     return one
@@ -196,7 +196,7 @@ def test_a_definition_takes_its_objects_with_it(api, make):
     while api.get(CRD.path(name=f"leavers.{GROUP}")).code != 404 or api.get(path).code != 404:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    # And one of the same name starts anew.
+    # A new definition of the same name starts empty.
     establish(api, make, definition("leavers", "Leaver"))
     assert api.get(path).json["items"] == []
 
@@ -215,7 +215,7 @@ def test_without_the_status_subresource_the_status_is_a_field(api, make):
     made = make(plains, {**plains.new(make.name(), make.ns), "spec": {"size": 1}, "status": {"phase": "x"}})
     path = make.path(plains, made)
     assert made["status"] == {"phase": "x"} and api.get(path + "/status").code == 404
-    # Whatever changes but metadata counts as a generation.
+    # Every change outside of metadata increases the generation.
     assert api.patch(path, {"status": {"phase": "y"}}).json["metadata"]["generation"] == 2
 
 
@@ -430,7 +430,7 @@ def test_columns_are_those_of_the_version(api, make, widgets, widget):
     assert tuple(shown) == widgets.columns
     cells = document["rows"][0]["cells"]
     assert cells[:4] == [made["metadata"]["name"], 3, "done", "blue"]
-    assert isinstance(cells[4], str) and cells[4].endswith("s")  # a date is told as an age
+    assert isinstance(cells[4], str) and cells[4].endswith("s")  # a date is shown as an age
     assert {c["name"]: c["description"] for c in document["columnDefinitions"]}["Size"] == "how large"
 
 

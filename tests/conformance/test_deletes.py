@@ -1,4 +1,4 @@
-"""Fact sheet, section 5: what a delete does, and when an object is gone."""
+"""The documented rules of deletes: what a delete does, and when an object is gone."""
 import time
 
 import kinds
@@ -195,7 +195,7 @@ def test_orphans_stay_and_forget_their_owner(api, make):
 # -- pods: grace
 
 def bound(make, grace=None):
-    """A pod on a node that does not exist: nobody ends it but the API."""
+    """Gives a pod on a node that does not exist, so that only the API can end it."""
     spec = {**kinds.POD_SPEC, "nodeName": "conformance-nowhere"}
     if grace is not None:
         spec["terminationGracePeriodSeconds"] = grace

@@ -1,4 +1,4 @@
-"""Fact sheet, section 1: what a client finds out before it asks for objects."""
+"""The documented rules of discovery, by which a client finds out what the API serves."""
 import kinds
 import pytest
 from lib import kube
@@ -7,7 +7,7 @@ ALL_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 def verbs_of(kind):
-    # Namespaces go one by one.
+    # Namespaces can only be deleted one by one.
     return ALL_VERBS - {"deletecollection"} if kind == kinds.NAMESPACE else ALL_VERBS
 
 

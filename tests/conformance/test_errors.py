@@ -1,4 +1,4 @@
-"""Fact sheet, section 3: what a Status says."""
+"""The documented rules of errors: what a Status says."""
 import kinds
 import pytest
 from kinds import CLAIM, CONFIG_MAP, POD, STORAGE_CLASS
@@ -69,7 +69,7 @@ def test_invalid_names_each_field_once(api, make):
     status = check_status(api.post(CONFIG_MAP.path(make.ns), item), 422, "Invalid")
     fields = [cause["field"] for cause in status["details"]["causes"]]
     assert sorted(fields) == ["data[bad key]", "data[worse/key]"]
-    # More than one cause stands in brackets.
+    # Several causes stand in brackets.
     assert ' is invalid: [' in status["message"] and status["message"].endswith("]")
 
 
@@ -108,7 +108,7 @@ def test_too_large(api, make):
     try:
         reply = api.post(CONFIG_MAP.path(make.ns), item)
     except ConnectionError:
-        return  # the server may hang up on one who goes on sending
+        return  # the server may close the connection of a client that goes on sending
     check_status(reply, 413, "RequestEntityTooLarge")
 
 
@@ -131,7 +131,7 @@ def test_a_wrong_type_is_named(api, make):
 
 
 def test_unauthorized(kubeconfig):
-    """Without credentials: nobody, or one who may nothing."""
+    """Without credentials a client is refused, or is a user without rights."""
     stranger = kube.Api(kubeconfig, authenticated=False)
     try:
         reply = stranger.get("/api/v1/namespaces/default/secrets")

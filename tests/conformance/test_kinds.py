@@ -1,4 +1,4 @@
-"""Fact sheet, section 9: what each kind defaults, refuses and never lets change."""
+"""The documented rules of each kind: its defaults, what it refuses, and its immutable fields."""
 import base64
 import time
 
@@ -227,7 +227,7 @@ def test_mutable(api, make, kind, fields, change, path, wanted):
 
 
 def bound_claim(api, make, capacity="2Gi", asked="2Gi"):
-    """A claim that says it is bound: on a class that may grow, to a volume that is there."""
+    """Makes a claim that is bound to an existing volume, with a class that allows growth."""
     cls = make(STORAGE_CLASS, allowVolumeExpansion=True)["metadata"]["name"]
     volume, claim = make.new(VOLUME), make.new(CLAIM)
     spec = {**kinds.CLAIM_SPEC, "storageClassName": cls, "resources": {"requests": {"storage": asked}},
@@ -415,7 +415,7 @@ def test_a_pod_of_a_missing_runtime_class_is_refused(api, make):
 
 
 def test_a_claim_without_a_class_gets_the_default_one(api, make):
-    """Where there is one; an empty name asks for none."""
+    """A claim gets the default class where there is one; an empty name asks for none."""
     classes = [item["metadata"]["name"] for item in api.get(STORAGE_CLASS.path()).json["items"]
                if item["metadata"].get("annotations", {}).get("storageclass.kubernetes.io/is-default-class") == "true"]
     spec = {k: v for k, v in kinds.CLAIM_SPEC.items() if k != "storageClassName"}

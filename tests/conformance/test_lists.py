@@ -1,4 +1,4 @@
-"""Fact sheet, section 4: lists, their snapshots and their selectors."""
+"""The documented rules of lists, of their snapshots and selectors."""
 import base64
 import gzip
 import json
@@ -11,7 +11,7 @@ from kinds import CLAIM, CONFIG_MAP, EVENT, NAMESPACE, NODE, POD, SECRET
 
 @pytest.fixture
 def five(make):
-    """Five labelled ConfigMaps, and the selector that finds just them."""
+    """Makes five labelled ConfigMaps, and gives the selector that finds only them."""
     group = make.name("five")
     made = [make(CONFIG_MAP, labelled(make, group, number)) for number in range(5)]
     return made, f"group={group}"
@@ -59,7 +59,7 @@ def test_pages_show_one_snapshot(api, make, five):
     first = api.get(path, labelSelector=selector, limit=2)
     version = first.json["metadata"]["resourceVersion"]
     assert len(names(first)) == 2
-    # What happens meanwhile does not show in later pages.
+    # Changes made meanwhile do not show in later pages.
     late = make(CONFIG_MAP, labelled(make, selector.partition("=")[2], 9))
     api.delete(make.path(CONFIG_MAP, made[4]))
     found, token = names(first), first.json["metadata"]["continue"]
@@ -85,7 +85,7 @@ def test_the_last_page_has_no_token(api, make, five):
     reply = api.get(CONFIG_MAP.path(make.ns), labelSelector=five[1], limit=500)
     assert len(names(reply)) == 5 and not reply.json["metadata"].get("continue")
     assert len(names(api.get(CONFIG_MAP.path(make.ns), labelSelector=five[1], limit=0))) == 5
-    # With what is selected shown, there may be more to look through; it ends all the same.
+    # After all selected objects were shown, the server may have more to look through, but the list must end.
     reply, found = api.get(CONFIG_MAP.path(make.ns), labelSelector=five[1], limit=5), []
     for _ in range(100):
         found += names(reply)
@@ -97,7 +97,7 @@ def test_the_last_page_has_no_token(api, make, five):
 
 
 def test_remaining_items_are_counted_without_a_selector(api, make, five):
-    """Optional, but right where it is given."""
+    """The count is optional, but must be right where it is given."""
     path = CONFIG_MAP.path(make.ns)
     whole = len(names(api.get(path)))
     remaining = api.get(path, limit=2).json["metadata"].get("remainingItemCount")

@@ -1,4 +1,4 @@
-"""Fact sheet, section 2: what the server makes of an object's metadata."""
+"""The documented rules of an object's metadata."""
 import re
 import time
 
@@ -60,7 +60,7 @@ def test_a_put_of_a_missing_object(api, make, kind):
         assert reply.code == 201, reply
         assert api.get(path).code == 200
     else:
-        # Where a version is demanded, that may be said first.
+        # Where a resourceVersion is required, the server may report that first.
         wanted = (404,) if kind.unconditional_update else (404, 422)
         assert reply.code in wanted, reply
         assert api.get(path).code == 404
@@ -80,7 +80,7 @@ def test_an_update_that_changes_nothing_keeps_the_version(api, make, kind):
 
 
 def settled(api, path, seconds=5):
-    """The object once controllers are done with it: unchanged for a while."""
+    """Waits until the object has not changed for a while, because controllers may still write it, and gives it."""
     deadline = time.monotonic() + seconds
     last, since = api.get(path).json, time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - since < 0.3:
@@ -275,7 +275,7 @@ def test_metadata_is_validated(api, make, metadata, field):
     make.clean_later(make.path(CONFIG_MAP, item))
     reply = api.post(CONFIG_MAP.path(make.ns), item)
     assert reply.code == 422, reply
-    # Whether an item's place is given differs between releases.
+    # Releases differ in whether they give an item's index.
     fields = [re.sub(r"\[\d+\]\.", ".", cause["field"]) for cause in reply.json["details"]["causes"]]
     assert any(one.startswith(field) or field.startswith(one) for one in fields), reply
 

@@ -1,4 +1,4 @@
-"""Fact sheet, section 6: what kubectl reads before it applies and explains."""
+"""The documented rules of the OpenAPI documents, which kubectl reads before it applies and explains."""
 import kinds
 import pytest
 
@@ -15,7 +15,7 @@ def test_openapi_v2_as_protobuf(api, accept):
 
 @pytest.fixture(scope="module")
 def documents(api):
-    """The documents of /openapi/v3 as they are asked for."""
+    """Gives the documents of /openapi/v3, each when it is first asked for."""
     index = api.get("/openapi/v3").json["paths"]
     read = {}
 

@@ -1,4 +1,4 @@
-"""Fact sheet, section 5: patches of each type, and how lists merge."""
+"""The documented rules of patches of each type, and of how lists merge."""
 import json
 
 import pytest
@@ -252,7 +252,7 @@ LISTS = {
 def test_strategic_merge_of_a_pod_template(api, make, spec, patch, see, wanted):
     path = template(api, make, spec)
     assert see(merged(api, path, patch)) == wanted
-    # What was merged is what is stored.
+    # The merged object is what the server stores.
     assert see(api.get(path).json["spec"]["template"]["spec"]) == wanted
 
 
@@ -302,7 +302,7 @@ def test_taints_are_replaced(api, make):
     made = make(NODE, spec={"taints": [{"key": "a", "effect": "NoSchedule"}]})
     reply = api.patch(make.path(NODE, made), {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}},
                       kube.STRATEGIC)
-    # A cluster adds taints of its own to a node that doesn't report.
+    # A cluster adds its own taints to a node that does not report.
     keys = {t["key"] for t in reply.json["spec"]["taints"] if not t["key"].startswith("node.")}
     assert keys == {"b"}
 

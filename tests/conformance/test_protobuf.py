@@ -1,4 +1,4 @@
-"""Fact sheet, sections 1, 2 and 9: the envelope, and the numbers of fields, as typed Go clients use them."""
+"""The documented rules of protobuf: the envelope, and the numbers of fields, as typed Go clients use them."""
 import base64
 import struct
 
@@ -144,7 +144,7 @@ EACH = pytest.mark.parametrize("kind,fields,shown", OBJECTS.values(), ids=OBJECT
 
 
 def message(make, kind, fields):
-    """A new object's name and message; its own namespace stands in for NS."""
+    """Gives a new object's name and message, in which its own namespace replaces NS."""
     name = make.name(kind.singular)
     text = dict(fields)
     if kind.kind == "Event":
@@ -178,7 +178,7 @@ def test_an_object_is_read_from_protobuf(api, make, kind, fields, shown):
 
 @EACH
 def test_an_object_is_written_as_protobuf(api, make, kind, fields, shown):
-    """What one writes as JSON and reads as protobuf has the same bytes at its numbers as what was sent."""
+    """The object in the reply has the same values at its field numbers as the object that was sent."""
     name, reply = post(api, make, kind, fields, accept=kube.PROTOBUF)
     assert reply.code == 201 and reply.type.startswith(kube.PROTOBUF), reply
     version, word, raw = unwrap(reply.body)
@@ -191,7 +191,7 @@ def test_an_object_is_written_as_protobuf(api, make, kind, fields, shown):
     contains(raw, fields, ())
 
 
-# An item that the server adds to a list, or a map with more in it, is no contradiction.
+# Items that the server adds to a list, and further entries of a map, are allowed.
 def contains(raw, fields, path):
     found = decode(raw)
     for number, wanted in fields.items():
@@ -240,7 +240,7 @@ def test_a_list_as_protobuf(api, make, kind, fields, shown):
 
 
 def test_the_accept_of_typed_clients(api, make):
-    """They take JSON as well and get protobuf first."""
+    """These clients prefer protobuf and also accept JSON."""
     made = make(CONFIG_MAP)
     reply = api.get(make.path(CONFIG_MAP, made), accept=f"{kube.PROTOBUF},application/json")
     assert reply.type.startswith(kube.PROTOBUF)
@@ -324,6 +324,6 @@ def test_unknown_numbers_are_skipped(api, make):
 
 
 def test_a_custom_resource_is_no_protobuf(api, make):
-    """Definitions are; what they define is not."""
+    """Definitions are served as protobuf, and the objects that they define are not."""
     reply = api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", accept=kube.PROTOBUF)
     assert reply.code == 200 and unwrap(reply.body)[1] == "CustomResourceDefinitionList", reply

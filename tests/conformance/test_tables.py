@@ -1,4 +1,4 @@
-"""Fact sheet, section 7: what kubectl get prints."""
+"""The documented rules of tables, which kubectl get prints."""
 import re
 import time
 
@@ -21,7 +21,7 @@ def table(api, kind, ns, made=None, accept=ACCEPT, **query):
 
 
 def row(api, kind, ns, made):
-    """The cells of an object by their columns' names."""
+    """Gives the cells of an object by their columns' names."""
     document = table(api, kind, ns, made)
     (only,) = document["rows"]
     return dict(zip((c["name"] for c in document["columnDefinitions"]), only["cells"]))
@@ -158,7 +158,8 @@ def test_cells_of(api, make, kind, fields, wanted):
 
 
 def test_a_default_class_says_so(api, make):
-    """Those that are there: one more would catch somebody's claims."""
+    """Checks the default classes that exist. The test makes no further one, because it would become the class of
+    other users' claims."""
     make(STORAGE_CLASS)
     for one in table(api, STORAGE_CLASS, None, includeObject="Metadata")["rows"]:
         metadata = one["object"]["metadata"]
@@ -190,7 +191,7 @@ AGES = [(10, "10s"), (119, "119s"), (121, "2m1s"), (180, "3m"), (599, "9m59s"), 
 
 @pytest.mark.parametrize("seconds,word", AGES)
 def test_age_is_told_as_kubectl_does(api, make, seconds, word):
-    """Last Seen of an event is an age of the test's choosing; a second may pass meanwhile."""
+    """Checks Last Seen of an event whose age the test chooses; a second may pass meanwhile."""
     def stamp(ago):
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ago))
     made = make(kinds.EVENT, lastTimestamp=stamp(seconds), firstTimestamp=stamp(seconds))
@@ -199,7 +200,7 @@ def test_age_is_told_as_kubectl_does(api, make, seconds, word):
 
 
 def told(s):
-    """The rule of the fact sheet."""
+    """Formats an age by the documented rule."""
     m, h, d = s // 60, s // 3600, s // 86400
 
     def two(first, second):

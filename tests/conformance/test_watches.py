@@ -1,4 +1,4 @@
-"""Fact sheet, section 4: watches."""
+"""The documented rules of watches."""
 import json
 import time
 
@@ -115,7 +115,7 @@ def test_the_server_ends_a_watch_after_its_time(api, make):
     began = time.monotonic()
     with api.watch(CONFIG_MAP.path(make.ns), resourceVersion=start, timeoutSeconds=1,
                    labelSelector="watched=nothing") as watch:
-        assert watch.event(seconds=15) is None  # a clean end: the last chunk came
+        assert watch.event(seconds=15) is None  # the stream ended cleanly, with the last chunk
     assert 0.9 <= time.monotonic() - began < 10
 
 
@@ -127,7 +127,8 @@ def test_watch_takes_other_words_for_true(api, make, mark):
 
 
 def test_a_version_too_old_is_expired_or_replayed(api, make):
-    """Where history still goes back that far it is shown; else 410, or an ERROR event with a Status."""
+    """If history still goes back that far, the watch shows it; otherwise it gives 410, or an ERROR event with a
+    Status."""
     with api.watch(CONFIG_MAP.path(make.ns), resourceVersion=1, timeoutSeconds=2) as watch:
         if watch.code == 200:
             event = watch.event()
@@ -211,7 +212,7 @@ def test_a_bad_selector_is_refused_before_the_stream(api, make):
 
 
 def test_zz_bookmarks_come_about_each_minute(long_watch):
-    """Last, on a watch that was opened first."""
+    """This test runs last, on a watch that was opened first."""
     assert long_watch.code == 200
     event, item = long_watch.event(seconds=100)
     assert event == "BOOKMARK" and item["kind"] == "Secret" and item["apiVersion"] == "v1"

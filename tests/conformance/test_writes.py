@@ -1,4 +1,4 @@
-"""Fact sheet, section 5: the verbs that write, dry run and field validation."""
+"""The documented rules of the verbs that write, of dry run and of field validation."""
 import kinds
 import pytest
 from kinds import ATTACHMENT, CLAIM, CONFIG_MAP, DAEMON_SET, LEASE, NODE, POD, STORAGE_CLASS, VOLUME
@@ -9,7 +9,7 @@ EACH = pytest.mark.parametrize("kind", kinds.BUILT_IN, ids=str)
 
 @EACH
 def test_post_answers_201_and_put_and_patch_200(api, make, kind):
-    made = make(kind)  # asserts 201
+    made = make(kind)  # make asserts the code 201
     path = make.path(kind, made)
     read = api.get(path)
     assert read.code == 200 and read.json["metadata"]["uid"] == made["metadata"]["uid"]
@@ -28,10 +28,11 @@ STATUS = {
     VOLUME: ({"message": "new"}, {"persistentVolumeReclaimPolicy": "Delete"}),
     CLAIM: ({"capacity": {"storage": "3Gi"}}, {"volumeName": "other"}),
     ATTACHMENT: ({"attachmentMetadata": {"a": "b"}}, {"attacher": "other"}),
-    # A field that its controller leaves alone.
+    # A field of the status that the kind's controller does not write.
     DAEMON_SET: ({"collisionCount": 3}, {"minReadySeconds": 9}),
 }
-# What a controller makes of the status anyway: written along, it leaves it alone.
+# Fields of the status that a controller would write anyway. The test writes them, too, so that the controller does
+# not.
 SETTLED = {VOLUME: {"phase": "Available"}}
 WITH_STATUS = pytest.mark.parametrize("kind", STATUS, ids=str)
 
@@ -49,7 +50,7 @@ def test_the_status_resource_writes_the_status_only(api, make, kind, verb):
         sent["metadata"].pop("resourceVersion")
         if not kind.unconditional_update:
             sent["metadata"]["resourceVersion"] = api.get(path).json["metadata"]["resourceVersion"]
-        while (reply := api.put(path + "/status", sent)).code == 409:  # its controller wrote too
+        while (reply := api.put(path + "/status", sent)).code == 409:  # its controller has written it, too
             sent["metadata"]["resourceVersion"] = api.get(path).json["metadata"]["resourceVersion"]
     else:
         reply = api.patch(path + "/status", {"status": status, "spec": spec})
@@ -243,7 +244,7 @@ def test_strict_takes_what_is_right(api, make):
         make.clean_later(make.path(kind, item))
         reply = api.post(kind.path(make.ns), item, fieldValidation="Strict")
         assert reply.code == 201 and not reply.warnings, reply
-        # And what the server gives out it takes back.
+        # The server accepts the object that it returned.
         reply = api.put(make.path(kind, item), api.get(make.path(kind, item)).json, fieldValidation="Strict")
         assert reply.code in (200, 409), reply
 

@@ -1,4 +1,4 @@
-"""What pods do with their volumes: one writes a blob, a later one finds it again."""
+"""Scripts of pods: one writes a blob to its volume, and a later one checks that it is there."""
 import hashlib
 
 LINES = 20000
@@ -28,5 +28,5 @@ def larger_than(folder, kib):
 
 
 def stay(script):
-    """Runs a script, says so, and stays until told to end."""
+    """Runs a script, prints that it is done, and stays until it is told to end."""
     return f"({script}) >/dev/null && echo ready && trap 'exit 0' TERM && while :; do sleep 0.1; done"

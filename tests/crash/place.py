@@ -1,5 +1,5 @@
-"""Where flows are walked: a Berth and a containerd that share nothing with those of another place at the same time,
-the network included."""
+"""A place where flows are walked: a Berth and a containerd that share nothing with those of other places that run at
+the same time, not even the network."""
 import ctypes
 import os
 import pathlib
@@ -21,20 +21,21 @@ def _network_of_its_own():
 
 
 def _clear_below(folder):
-    """What a failed flow left of mounts and loop devices."""
+    """Removes the mounts and loop devices that a failed flow left."""
     mounts.unmount_below(folder)
     for device in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
         if device.read_text().startswith(f"{folder}/"):
             subprocess.run(["losetup", "--detach", f"/dev/{device.parent.parent.name}"], check=False)
 
 
-# What a containerd that is killed while it makes a sandbox or container may leave of it: started anew it kills the shim, and
-# runc with it.
+# What a containerd may leave that is killed while it makes a sandbox or container, because at its next start it kills
+# the shim, and runc with it.
 CONTAINERDS_OWN = ("cgroup ", "container ", "pod address ")
 
 
 class Place:
-    """Of one process: its network becomes the place's."""
+    """A context for a process that does nothing else, because it moves the whole process into a network namespace of
+    its own."""
 
     def __enter__(self):
         _network_of_its_own()
@@ -69,7 +70,7 @@ class Place:
         shutil.rmtree(self.folder / "r", ignore_errors=True)
 
     def _begin_double(self):
-        """The CSI driver double, which knows of nothing yet."""
+        """Starts the CSI driver double without any volumes."""
         registry = self.berth.data / "kubelet" / "plugins_registry"
         registry.mkdir(parents=True, exist_ok=True)
         self.double = csi_double.CsiDouble(self.folder / "d", registry).start()
@@ -84,18 +85,20 @@ class Place:
         self.double = None
 
     def _begin_agent(self):
-        """The node's block agent, which reaches the API wherever it listens after a crash. It is not started."""
+        """Makes the node's block agent, without starting it. It finds the API even when that listens elsewhere after
+        a crash."""
         config = roles.kubeconfig_of(self.folder / "agent.kubeconfig", self.berth.data / "api.sock")
         self.agent = block_agent.BlockAgent(self.berth, "node-a", self.berth.data, self.folder, kubeconfig=config)
         self.agent.log.unlink(missing_ok=True)
 
     def begin_anew(self):
-        """Nothing of what was: after a failure, whose remains would fail every later flow, too."""
+        """Clears the place after a failure, because what is left would fail every later flow, too."""
         self._unmake()
         self._make()
 
     def _left_at_double(self):
-        """What the driver double still has, and what it was asked for that no caller may ask for."""
+        """Gives what the driver double still has, and the attachments that it had to refuse, because no caller may
+        ask for them."""
         if self.double is None:
             return []
         return [*(f"volume {path.name} of the double" for path in self.double.volumes()),
@@ -109,7 +112,7 @@ class Place:
                 *(f"plan of pod {name}" for name in self.handler.plans())]
 
     def prepare(self, fresh):
-        """A folder that Berth has been used in, or an empty one."""
+        """Makes Berth's data folder one in which Berth has been used before, or removes it."""
         if fresh:
             shutil.rmtree(self.berth.data, ignore_errors=True)
         elif not self.berth.data.exists():
@@ -119,9 +122,9 @@ class Place:
             survivor.stop()
 
     def run(self, flow, log, crashes=(), kill=None):
-        """One flow from start to stop; AssertionError if it does not end right. `log` is told the points that are
-        passed. `crashes`: points at which a process crashes, once each; `kill`: (moment in seconds, role) for a
-        SIGKILL. True if all of that happened."""
+        """Runs one flow from start to stop, and raises AssertionError if it does not end right. It writes the points
+        that are passed to `log`. `crashes` are points at which a process crashes, once each; `kill` is (moment in
+        seconds, role) for a SIGKILL. Returns True if all of these crashes happened."""
         marks = self.folder / "crashed"
         shutil.rmtree(marks, ignore_errors=True)
         marks.mkdir()
@@ -165,7 +168,7 @@ class Place:
         return killed.is_set() if kill is not None else len(list(marks.iterdir())) == len(crashes)
 
     def _pid_of(self, role):
-        """None: it is not there now."""
+        """Gives the process id of a role, or None while it does not run."""
         if role == "containerd":
             return self.runtime.pid()
         process = self.handler.process if role == "crust-handler" else self.berth.process
@@ -186,8 +189,8 @@ def _child_of(up, role):
 
 
 def _kill_at(moment, role, pid_of, killed, over):
-    """Kills a process at a moment; one that is not there yet as soon as it is, one that has ended not at all, and none
-    once the flow is over: containerd lives on."""
+    """Kills a process at a moment. If the process has not started by then, it is killed as soon as it has; if it has
+    ended, it is not killed. After the flow nothing is killed, because containerd lives on."""
     if over.wait(moment):
         return
     try:

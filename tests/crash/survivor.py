@@ -5,19 +5,19 @@ DRIVER = "local.csi.berth.dev"
 
 
 def beside_double(flow):
-    """The flow has the CSI driver double, which survives what Berth does not."""
+    """Gives the flow the CSI driver double, which goes on when Berth is killed."""
     flow.beside_double = True
     return flow
 
 
 def beside_agent(flow):
-    """The flow has a block agent, which is killed and started again apart from Berth."""
+    """Gives the flow a block agent, which is killed and restarted separately from Berth."""
     flow.beside_agent = True
     return flow
 
 
 def beside_handler(flow):
-    """The flow has a CRUST handler, which is killed and started again apart from Berth."""
+    """Gives the flow a CRUST handler, which is killed and restarted separately from Berth."""
     flow.beside_handler = True
     return flow
 
@@ -51,9 +51,9 @@ class Survivor:
             self.start()
 
     def stop(self):
-        """In order; if the stop itself is cut short by a crash, once more."""
+        """Stops Berth in order, and again if a crash interrupts the stop."""
         while True:
-            self.ready()  # one that was only just started does not know yet how to end
+            self.ready()  # a process that has only just started does not handle SIGTERM yet
             process = self.berth.process
             self.berth.stop()
             if process.returncode == 0:
@@ -63,7 +63,8 @@ class Survivor:
             self.start()
 
     def step(self, what, action, seconds=60):
-        """The first value of `action` that is not false; a Failure in it is a try that did not succeed."""
+        """Repeats `action` until its value is not false, and returns that value. A Failure counts as a try that did
+        not succeed."""
         last = None
 
         def attempt():
@@ -86,7 +87,7 @@ class Survivor:
                                                  for name, process in beside.items() if process is not None)
 
     def state(self):
-        """The objects that a failure is about, for its message."""
+        """Gives the objects that a failure is about, for its message."""
         try:
             return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
                              for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
@@ -96,10 +97,10 @@ class Survivor:
         except standalone.Failure as failure:
             return str(failure)
 
-    # -- what flows are made of
+    # -- the steps of flows
 
     def ready(self):
-        """The node is, and the driver on it, with what it can hold."""
+        """Waits until the node is ready and the driver on it has reported its capacity."""
         def is_ready():
             return any(c["type"] == "Ready" and c["status"] == "True"
                        for node in self.api.items("nodes") for c in node.get("status", {}).get("conditions", []))
@@ -110,18 +111,18 @@ class Survivor:
         self.step("the driver's capacity to be known", lambda: self.api.items("csistoragecapacities"))
 
     def drivers(self):
-        """Those on the node, by their names."""
+        """Gives the names of the drivers on the node."""
         node = self.api.get("csinodes", "node-a") or {"spec": {}}
         return {driver["name"] for driver in node["spec"].get("drivers") or []}
 
     def quiet(self):
-        """The node agent has finished with pods that the API has already forgotten."""
+        """Waits until the node agent has finished pods that the API has already forgotten."""
         records = self.berth.data / "node"
         self.step("the node agent to have no pods and volumes", lambda: not any(
             path.is_file() for folder in ("pods", "volumes") for path in (records / folder).rglob("*")))
 
     def done(self, what, action):
-        """As step, for an action whose value says nothing."""
+        """Like step(), for an action whose value does not matter."""
         self.step(what, lambda: (action(), True)[1])
 
     def create(self, item):
@@ -141,7 +142,7 @@ class Survivor:
         self.step(f"pod {name} to end", lambda: self.phase(name) == "Succeeded")
 
     def running(self, pod):
-        """Creates a pod and waits until its container says that it is ready, by a first line of its log."""
+        """Creates a pod and waits until the first line of its container's log says that it is ready."""
         name = pod["metadata"]["name"]
         self.create(pod)
         logs = self.berth.data / "pod-logs"
@@ -149,7 +150,7 @@ class Survivor:
             log.stat().st_size > 0 for log in logs.glob(f"default_{name}_*/*/*.log")))
 
     def told(self, name, text):
-        """Whether an event of the pod that has the name now says so."""
+        """Tells whether an event of the pod that has this name now contains the text."""
         uid = self.api.get("pods", name)["metadata"]["uid"]
         return any(event["involvedObject"].get("uid") == uid and text in event["message"]
                    for event in self.api.items("events"))
@@ -162,11 +163,11 @@ class Survivor:
             self.step(f"{plural} to be gone", lambda plural=plural: not self.api.items(plural))
 
     def delete_soon(self, plural, name):
-        """Asks for it; what it is used by may keep it."""
+        """Asks for the deletion, and does not wait, because users of the object may keep it."""
         self.done(f"{plural} {name} to be asked to go", lambda: self.api.delete(plural, name))
 
     def volume_of(self, claim):
-        """The claim's PersistentVolume."""
+        """Gives the claim's PersistentVolume."""
         def found():
             name = self.api.get("persistentvolumeclaims", claim)["spec"].get("volumeName")
             return name and self.api.get("persistentvolumes", name)

@@ -1,15 +1,15 @@
-"""Each flow runs once to learn which fault points it passes, and then once for each of them with a crash there:
-the flow must end right, its data be intact, and nothing be left. A new point is walked by being there, a new flow by
-being in flows/.
+"""Each flow runs once to learn which fault points it passes, and then once for each of them with a crash there. The
+flow must end right, its data must be intact, and nothing may be left. New points and new flows in flows/ are walked
+without being listed.
 
-Each point is walked in one of the flows that pass it, spread evenly over them, in a folder that Berth has been used
-in; what only the first start of all passes, in an empty one. What only shows after a crash (the repair of what it cut
-in two) is walked by a second crash.
+Each point is walked in one of the flows that pass it, spread evenly over them, in a folder in which Berth has been
+used before. Points that only a first start passes are walked in an empty folder. Points that are only passed after a
+crash, because they repair what it interrupted, are walked by a second crash.
 
-One run crashes at a third of the points, drawn by a seed that follows from the commit, so that each commit draws others.
-BERTH_CRASH_WALK=all crashes at all of them, and then every point must have been passed or have its reason;
-BERTH_CRASH_WALK=full crashes at each point in each flow that passes it. BERTH_RANDOM_KILLS says how often processes are
-killed at random moments, and BERTH_CRASH_SEED replaces the seed.
+One run crashes at a third of the points. A seed that follows from the commit draws them, so that each commit draws
+others. BERTH_CRASH_WALK=all crashes at all of them, and then every point must have been passed or have its reason in
+unwalked.py. BERTH_CRASH_WALK=full crashes at each point in each flow that passes it. BERTH_RANDOM_KILLS is the number of
+kills at random moments, and BERTH_CRASH_SEED replaces both seeds.
 """
 import math
 import os
@@ -23,7 +23,7 @@ import walk
 from flows import FLOWS
 from lib.standalone import BINARY
 
-pytestmark = [pytest.mark.crash, pytest.mark.honest]
+pytestmark = pytest.mark.crash
 
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
 ALL = FULL or os.environ.get("BERTH_CRASH_WALK") == "all"
@@ -40,7 +40,7 @@ def seed_of_commit():
 
 SEED = int(os.environ.get("BERTH_CRASH_SEED") or seed_of_commit())
 KILL_SEED = int(os.environ.get("BERTH_CRASH_SEED", "1"))
-# What else is killed at random moments of a flow.
+# Further processes that are killed at random moments of a flow.
 BESIDE = {"crust": ["crust-handler", "containerd"]}
 
 
@@ -67,7 +67,8 @@ def missed_of(results):
 
 @pytest.fixture(scope="module")
 def learned():
-    """What each flow passes, and the seconds it takes: by flow, and under None for one from an empty folder."""
+    """Gives the points that each flow passes, and its duration in seconds: by flow, and under None for a flow from an
+    empty folder."""
     results = walk.run([walk.Job("main_job", fresh=True)])
     results += walk.run([walk.Job(flow) for flow in FLOWS])
     assert not failures_of(results), "\n".join(failures_of(results))
@@ -75,7 +76,8 @@ def learned():
 
 
 def walks(learned):
-    """Each point in the flow that has the fewest so far, among those that pass it; or in each of them."""
+    """Assigns each point to the flow that has the fewest points so far among those that pass it, or to each of these
+    flows."""
     jobs = {flow: [] for flow in FLOWS}
     passing = {}
     for flow in FLOWS:
@@ -90,7 +92,7 @@ def walks(learned):
 
 
 def repairs(results, known):
-    """A second crash at each point that only a crash made a flow pass."""
+    """Makes jobs with a second crash at each point that a flow passes only after a crash."""
     jobs = {}
     for result in results:
         for point in result.points:
@@ -100,7 +102,7 @@ def repairs(results, known):
 
 
 def name_of(point):
-    """Without its role."""
+    """Gives the point's name without its role."""
     return point.partition("/")[2]
 
 
@@ -114,7 +116,7 @@ def test_each_fault_point_of_each_flow(learned, capsys):
     with capsys.disabled():
         results = walk.run(jobs)
         second = walk.run(repairs(results, passed))
-    # What a crash shows is often up to the moment: a second crash need not be met.
+    # Which points are passed after a crash often depends on timing, so a flow may miss the second crash.
     failures = failures_of(results) + missed_of(results) + failures_of(second)
     repaired = {result.job.then for result in second if result.crashed}
     seen = passed | {point for result in [*results, *second] for point in result.points}

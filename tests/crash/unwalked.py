@@ -1,5 +1,5 @@
-"""Fault points that no flow passes, or not each time, and why that is so. A point that is neither passed nor named here fails the walk:
-it wants a flow, or a reason."""
+"""Fault points that no flow passes, or not each time, with the reason. A point that is neither passed nor named here
+fails the walk: it needs a flow, or a reason here."""
 import fnmatch
 
 REASONS = {
@@ -11,7 +11,7 @@ REASONS = {
     "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "
                    "of its own",
     "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
-    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy_root_test.cc ends them",
+    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/exports_root_test.cc ends them",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
@@ -27,7 +27,7 @@ REASONS = {
 }
 NONE = "none"
 
-# Passed by a flow or not, as it happens: one that was passed once need not be met again.
+# A flow may or may not pass these points, so a point that was passed once may be missed the next time.
 BY_CHANCE = {
     "kube.patch.csistoragecapacities.*": "what is free on the disk of the pool, which others use, too",
 }
@@ -38,7 +38,7 @@ def is_by_chance(name):
 
 
 def by_pattern(points):
-    """The points under the pattern that says why they are not walked, those without one under NONE."""
+    """Sorts the points by the pattern that says why they are not walked; points without a pattern are under NONE."""
     sorted_out = {}
     for point in points:
         pattern = next((pattern for pattern in REASONS if fnmatch.fnmatchcase(point, pattern)), NONE)

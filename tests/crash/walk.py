@@ -10,7 +10,7 @@ from flows import FLOWS
 from place import Place
 
 WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "3"))
-# What depends on the order of threads is not passed each time.
+# Points that depend on the order of threads are not passed each time.
 TRIES = 4
 
 
@@ -18,8 +18,8 @@ TRIES = 4
 class Job:
     flow: str
     fresh: bool = False     # from an empty folder
-    point: str = ""         # a crash there, as ROLE/NAME; without one it learns which are passed
-    then: str = ""          # and another there, after that one
+    point: str = ""         # a crash at this point, as ROLE/NAME; "": learn which points are passed
+    then: str = ""          # a second crash at this point
     kill: tuple = None      # (moment, role)
 
     def __str__(self):
@@ -33,7 +33,7 @@ class Job:
 @dataclasses.dataclass
 class Result:
     job: Job
-    points: list = dataclasses.field(default_factory=list)  # that were passed
+    points: list = dataclasses.field(default_factory=list)  # the points that were passed
     seconds: float = 0
     crashed: bool = False
     failure: str = ""
@@ -47,7 +47,7 @@ def _do(place, job):
         place.prepare(job.fresh)
         began = time.monotonic()
         for attempt in range(TRIES if job.point or job.kill else 1):
-            # A moment after the flow's end hits nothing.
+            # A kill after the flow's end hits no process.
             kill = job.kill and (job.kill[0] / 2**attempt, job.kill[1])
             result.crashed = place.run(FLOWS[job.flow], crashes=[point for point in (job.point, job.then) if point],
                                        kill=kill, log=log)
@@ -56,7 +56,7 @@ def _do(place, job):
             place.prepare(job.fresh)
         result.seconds = time.monotonic() - began
         result.points = sorted(set(log.read_text().split()))
-    except Exception as error:  # a worker goes on; the test reports it
+    except Exception as error:  # the worker goes on; the test reports the failure
         result.failure = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
     return result
 
@@ -68,7 +68,7 @@ def _work(jobs, results):
 
 
 def run(jobs):
-    """Their results, in whatever order."""
+    """Gives the jobs' results in any order."""
     jobs = list(jobs)
     context = multiprocessing.get_context("fork")
     todo, done = context.Queue(), context.Queue()

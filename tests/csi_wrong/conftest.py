@@ -12,7 +12,8 @@ def module_bed():
 
 @pytest.fixture
 def bed(module_bed):
-    """After each test the driver is honest again, and everything goes: a driver's wrong answer must not stay."""
+    """After each test the driver keeps to the rules again, and everything is deleted, because a wrong answer must
+    leave nothing behind."""
     before = leaks.Snapshot(module_bed.berth)
     yield module_bed
     module_bed.calm()

@@ -1,5 +1,5 @@
-"""Whatever a CSI driver does wrong, Berth refuses it, says so where a person looks, keeps the data, and goes on when
-the driver is cured.
+"""Whatever rule a CSI driver breaks, Berth refuses the answer, reports it where a person looks, keeps the data, and
+goes on when the driver keeps the rule again.
 
 Each switch of the double (`csi_double --list`) has its test here or its reason in NOT_MET.
 """
@@ -10,10 +10,10 @@ from lib import csi_double, objects
 from lib.csi_bed import CLASS
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.wrong, pytest.mark.honest, pytest.mark.csi]
+pytestmark = [pytest.mark.csifaults, pytest.mark.csi]
 
-# What Berth's calls never meet, or what harms nobody and can be seen by the driver's own side alone: the conformance
-# suite catches it.
+# Switches that Berth's calls never meet, or that harm nobody and can be seen only in the driver. The conformance
+# suite catches them.
 NOT_MET = {
     "create-ignores-missing": "Berth never leaves required fields out",
     "create-ignores-conflict": "Berth asks for a name with one size only; a smaller answer is capacity-below-required",
@@ -37,13 +37,13 @@ TESTED = set()
 
 
 def rules(*names):
-    """Says that the test is about these; METHOD of what is switched per method is in the test."""
+    """Marks a test as the test of these switches. For switches of one method the test names the method."""
     TESTED.update(names)
     return lambda function: function
 
 
 def each(**expected):
-    """A test for each rule, with what a person is to read."""
+    """Makes a test for each rule, with the words that a person should read."""
     TESTED.update(name.replace("_", "-") for name in expected)
     return pytest.mark.parametrize("rule, words", [(name.replace("_", "-"), words) for name, words in expected.items()],
                                    ids=[name.replace("_", "-") for name in expected])
@@ -57,7 +57,7 @@ def test_every_rule_is_met_or_has_its_reason():
 
 
 def with_data(bed, name="data"):
-    """A claim of the double with a note in its volume, mounted nowhere; gives the folder of its content."""
+    """Makes a claim of the double with a note in its volume, mounted nowhere, and gives the folder of its content."""
     bed.claim(name)
     volume = bed.bound(name)
     content = bed.content(volume["spec"]["csi"]["volumeHandle"])
@@ -101,7 +101,7 @@ def test_a_volume_is_given_to_one_claim_only(bed):
     bed.double.be_wrong("two-names-one-volume")
     bed.claim("thief")
     bed.says("thief", f"belongs to PersistentVolume '{owner}'")
-    # Nor is it deleted as the other claim's.
+    # Deleting the claim does not delete the other claim's volume.
     bed.berth.run("delete", "pvc", "thief", "--no-wait")
     bed.double.be_wrong()
     bed.berth.wait_gone("pvc", "thief")
@@ -141,7 +141,7 @@ def test_room_that_cannot_be_is_not_published(bed):
 # -- snapshots
 
 def snapshot(bed, name):
-    """A snapshot of claim 'data'; gives the name of its content, once there is one."""
+    """Makes a snapshot of claim 'data', and gives the name of its content once there is one."""
     bed.berth.apply([objects.snapshot_class("of-the-double", csi_double.NAME),
                      objects.snapshot(name, "data", "of-the-double")])
     return wait_for("a content", lambda: bed.berth.get("volumesnapshots", name).get("status", {}).get(
@@ -154,7 +154,7 @@ def wait_ready(bed, name):
 
 @rules("snapshot-without-time")
 def test_a_snapshot_of_no_time_has_that_of_its_answer(bed):
-    """Refused, it could not be deleted: the snapshot exists."""
+    """Berth accepts the snapshot, because it exists in the driver, and if it were refused nobody could delete it."""
     with_data(bed)
     bed.double.be_wrong("snapshot-without-time")
     content = snapshot(bed, "monday")
@@ -275,7 +275,7 @@ def test_a_volume_in_use_is_not_deleted_although_the_driver_would(bed):
     bed.double.be_wrong("deletes-in-use")
     bed.berth.run("delete", "pvc", "data", "--no-wait")
     assert (path / "note").read_text() == "precious"
-    # The claim stays while it is mounted, and nobody asks the driver.
+    # The claim stays while it is mounted, and Berth does not call the driver.
     assert bed.berth.get("pvc", "data")["metadata"]["deletionTimestamp"]
     assert content.name not in bed.double.calls("DeleteVolume")
 
@@ -336,7 +336,8 @@ def test_a_mount_upon_a_mount_is_taken_off_again(bed, rule, words):
     bed.double.be_wrong(rule, f"loses-answers:{words}")
     bed.mount_fails("data", seconds=3)
     assert len(bed.double.calls(words, "done")) > 1
-    # The second mount may show at the staging path, too (they are peers), where it is refused as another's.
+    # The two mounts are peers, so the second one may also appear at the staging path, where it is refused as another
+    # volume's.
     bed.double.be_wrong()
     bed.umount("data")
     assert (content / "note").read_text() == "precious"
@@ -442,7 +443,8 @@ LIFE = ["CreateVolume", "ControllerPublishVolume", "NodeStageVolume", "NodePubli
 
 @each(dies="", loses_answers="", aborted_forever="", hangs="")
 def test_no_call_of_a_volumes_life_is_lost(bed, rule, words):
-    """In each call of a volume's life the driver is wrong; the life goes on as soon as it is not."""
+    """The driver breaks a rule in each call of a volume's life. The life goes on as soon as the driver keeps the
+    rule."""
     begin = {"CreateVolume": lambda: bed.claim("data"),
              "ControllerPublishVolume": lambda: bed.ask_mount("data"),
              "NodeUnpublishVolume": lambda: bed.ask_umount("data"),
@@ -475,7 +477,7 @@ def test_no_call_of_a_volumes_life_is_lost(bed, rule, words):
 
 @rules("late")
 def test_what_happens_after_everyone_gave_up_is_found(bed):
-    """A NodeStageVolume that takes place when its caller, killed, cannot hear of it any more."""
+    """A NodeStageVolume is carried out after its caller was killed."""
     content = with_data(bed)
     bed.double.be_wrong("late:NodeStageVolume")
     bed.ask_mount("data")

@@ -1,4 +1,4 @@
-"""The CSI conformance suite catches each way in which the driver double can be wrong, and names the rule."""
+"""The CSI conformance suite catches each rule that the driver double can break, and names it."""
 import pathlib
 import shutil
 import sys
@@ -18,10 +18,10 @@ import driver as csi_driver  # noqa: E402
 from case import CASES, Violation  # noqa: E402
 from driver import Refused  # noqa: E402
 
-pytestmark = [pytest.mark.wrong, pytest.mark.honest, pytest.mark.csi, pytest.mark.conformance]
+pytestmark = [pytest.mark.csifaults, pytest.mark.csi, pytest.mark.conformance]
 
-# What is switched per method, at one that the suite cannot do without; and the rule that a caller sees broken, where
-# it has another name.
+# METHOD is the method for switches of one method; the suite always calls it. SEEN_AS gives the rule that a caller
+# sees broken, where it has another name.
 METHOD = "NodePublishVolume"
 SEEN_AS = {"late": "hangs"}
 
@@ -50,7 +50,7 @@ def bench(folder, double):
 
 @pytest.fixture
 def honest(double, bench):
-    """A driver that keeps to the rules, whatever the test before did to it."""
+    """Gives a driver that keeps to the rules, whatever the test before did to it."""
     double.be_wrong()
     if not double.alive():
         double.start()
@@ -60,7 +60,7 @@ def honest(double, bench):
 
 
 def broken_rules(bench, capabilities, cases):
-    """What the suite says, case by case, until it has something to say."""
+    """Runs the suite case by case, until it reports a broken rule."""
     for case in cases:
         if case.missing(capabilities):
             continue
@@ -69,11 +69,11 @@ def broken_rules(bench, capabilities, cases):
         except Violation as violation:
             yield violation.rule, str(violation)
         except Refused:
-            pass  # another rule's matter
+            pass  # this belongs to another rule
 
 
 def test_the_double_is_honest_by_itself(bench, honest):
-    # It leaves no mount to a container runtime, so that it is asked nothing of that.
+    # The double leaves no mount to a container runtime, so the suite asks it nothing about that.
     assert {what for case in CASES for what in case.missing(honest)} == {"NODE_RUNTIME_ASSISTED_MOUNT"}
     assert list(broken_rules(bench, honest, CASES)) == []
 

@@ -1,5 +1,5 @@
 // The ways in which the CSI driver double can be wrong: one for each rule of the specification that
-// a driver can break and that matters to whoever calls it.
+// a driver can break and that matters to its callers.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// What a double is told to do wrong, at run time: a file with one switch a line, "NAME" or
-// "NAME:METHOD", read anew at each call. No file: nothing. Thread-safe.
+// The errors that a double must make at run time: a file with one switch a line, "NAME" or
+// "NAME:METHOD", which is read anew at each call. Without the file there are none. Thread-safe.
 #pragma once
 
 #include <set>

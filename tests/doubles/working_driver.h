@@ -1,8 +1,8 @@
-// A CSI driver that keeps all of the specification's rules: the base that the double is wrong upon.
+// A CSI driver that keeps all rules of the specification. WrongDriver uses it and breaks rules.
 //
 // A volume is a folder, a snapshot a copy of one; staging binds the folder, publishing binds what
-// is staged. What it knows is rpc::FakeCsiState's, and a journal of the calls that changed
-// something, from which a new process has it again.
+// is staged. Its state is in rpc::FakeCsiState, and a journal has the calls that changed it, from
+// which a new process restores the state.
 //
 //   FOLDER/journal        "METHOD BASE64(request)", a line a call
 //   FOLDER/volumes/ID     a volume's content

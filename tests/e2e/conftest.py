@@ -1,5 +1,5 @@
-"""Each test that asks for `kubectl` runs with Debian's 1.20 and with whatever other version is installed; those of
-roles start them as processes of their own."""
+"""Each test that asks for `kubectl` runs with Debian's 1.20 and with every other installed version. Tests of roles
+start them as processes of their own."""
 import itertools
 import pathlib
 import shutil
@@ -27,7 +27,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def ceph_cluster():
-    """A Ceph cluster of one, on this machine."""
+    """Gives a Ceph cluster of one server, on this machine."""
     made = CephCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
     try:
         yield made.start()
@@ -49,7 +49,7 @@ def kubectl_of(home):
 
 @pytest.fixture(params=PARAMETERS)
 def kubectl(request, module_berth, home):
-    """A client in a namespace that it makes and that is gone afterwards, with all that is in it."""
+    """Gives a client in a namespace of its own. Afterwards the namespace is deleted with all that is in it."""
     binary, version = request.param
     ns = f"test-{next(NUMBERS)}"
     client = Kubectl(binary, version, module_berth.data / "kubeconfig", ns, home)
@@ -62,7 +62,7 @@ def kubectl(request, module_berth, home):
 
 @pytest.fixture
 def short():
-    """A folder whose path leaves room for sockets' names."""
+    """Gives a folder with a short path, because a socket's path is limited."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="br-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder)
@@ -70,7 +70,7 @@ def short():
 
 @pytest.fixture
 def known_double(berth, short):
-    """A driver that the node knows too: without that its topology is nobody's."""
+    """Gives a driver that is also registered on the node, because otherwise no node has its topology."""
     double = CsiDouble(short / "d", registration_folder=berth.data / "kubelet/plugins_registry").start()
     yield double
     double.stop()
@@ -78,7 +78,7 @@ def known_double(berth, short):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts roles, which are stopped at the end."""
+    """Gives a function that starts roles; they are stopped at the end."""
     started = []
 
     def make(*arguments):

@@ -14,7 +14,7 @@ OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshut
 @pytest.fixture(scope="module")
 def module_bed():
     with csi_bed.made() as bed:
-        # A second node, whose driver registered before it went silent.
+        # This is a second node, whose driver registered before the node went silent.
         bed.berth.apply({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-b"},
                          "spec": {"drivers": [{"name": NAME, "nodeID": "node-b", "topologyKeys": []}]}})
         yield bed
@@ -31,7 +31,7 @@ def bed(module_bed):
 
 
 def attachment(volume, node, name=None):
-    """One that somebody made by hand: the attach-detach controller leaves it alone."""
+    """Gives a VolumeAttachment as somebody makes it by hand; the attach-detach controller leaves it alone."""
     return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name or f"by-hand-{node}"},
             "spec": {"attacher": NAME, "nodeName": node, "source": {"persistentVolumeName": volume}}}
 
@@ -68,7 +68,8 @@ def test_a_volume_moves_from_a_dead_node_once_somebody_vouches_for_that(bed):
     assert attached_nodes(bed) == {"node-b"}, "detached from a node of which nothing is known"
 
     bed.berth.apply(bed.berth.get("nodes", "node-b") | {"spec": {"taints": [OUT_OF_SERVICE]}})
-    # The driver refuses to publish what is published elsewhere: that it is mounted says that it was unpublished.
+    # The driver refuses to publish a volume that is published elsewhere, so a mount proves that the volume was
+    # unpublished.
     bed.wait_mounted("data")
     assert attached_nodes(bed) == {"node-a"}
     bed.berth.run("delete", "nodes", "node-b")

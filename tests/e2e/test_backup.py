@@ -1,4 +1,4 @@
-"""Backups of the objects: taken in use, put back when stopped."""
+"""Backups of the objects are made while Berth runs, and restored when it is stopped."""
 import pytest
 from lib.standalone import wait_for
 

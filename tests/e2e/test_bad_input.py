@@ -1,4 +1,4 @@
-"""Bad input and faults: each gets a clear error where the person looks, and loses nothing."""
+"""Bad input and faults give a clear error where the person looks, and lose no data."""
 import json
 import os
 import signal
@@ -8,11 +8,11 @@ import pytest
 from lib import objects
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.main, pytest.mark.e2e]
+pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
 
 def refused(berth, manifest):
-    """What `berth apply` says to a manifest that it must refuse."""
+    """Applies a manifest that `berth apply` must refuse, and gives its error."""
     text = manifest if isinstance(manifest, str) else json.dumps(manifest)
     result = berth.run("apply", "-f", "-", stdin=text, check=False)
     assert result.returncode != 0, result.stdout
@@ -20,7 +20,7 @@ def refused(berth, manifest):
 
 
 def wait_event(berth, name, *words, seconds=30):
-    """An event on `name` whose reason or message holds all words."""
+    """Waits for an event on `name` whose reason and message hold all words."""
     def probe():
         for event in berth.events(name):
             text = f"{event['reason']} {event['message']}"
@@ -56,7 +56,7 @@ def test_a_claim_too_large_for_the_pool_says_so(berth):
     berth.apply([objects.claim("huge", "900Ti"), objects.pod("user", "true", ["huge"])])
     wait_event(berth, "user", "FailedScheduling", "did not have enough free storage")
     assert "no node has 900Ti free" in berth.run("explain", "pvc/huge", check=False).stdout
-    # Without a pod to place, the driver says it.
+    # No pod has to be placed here, so the driver reports it.
     berth.apply([objects.storage_class("now", binding="Immediate"), objects.claim("at-once", "900Ti", "now")])
     wait_event(berth, "at-once", "ProvisioningFailed")
     assert berth.get("pods", "user")["status"].get("phase", "Pending") == "Pending"
@@ -70,7 +70,7 @@ def test_a_missing_driver_says_so(berth):
 
 
 def test_a_foreign_file_system_is_never_formatted(berth):
-    """The image of a volume that was never mounted gets another file system behind Berth's back."""
+    """The image of a volume that was never mounted gets another file system without Berth's knowledge."""
     berth.apply([objects.storage_class("now", "ext4", binding="Immediate"),
                  objects.claim("data", "320Mi", "now")])
     berth.wait_phase("pvc", "data", "Bound")

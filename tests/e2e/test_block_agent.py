@@ -65,7 +65,7 @@ class Site:
         return self.berth.get("volumefences", name)
 
     def blocked(self, name):
-        """What the pod of that name is told, and not those before it."""
+        """Gives the events of the pod that has this name now, and not of earlier ones."""
         pod = self.berth.get("pods", name)
         return [e["message"] for e in self.berth.events(name) if e["reason"] == "FenceBlocked"
                 and pod is not None and e["involvedObject"].get("uid") == pod["metadata"]["uid"]]
@@ -105,7 +105,7 @@ def module_site(runtime):
 
 @pytest.fixture
 def site(module_site):
-    """Afterwards no volume is attached anywhere, and nobody's record or fence tells of one."""
+    """Checks afterwards that no volume is attached anywhere, and that no record or fence names one."""
     yield module_site
     module_site.berth.remove_everything(seconds=60)
     wait_for("all fences to go", lambda: not module_site.berth.items("volumefences"), seconds=30)
@@ -181,7 +181,7 @@ def test_an_agent_that_is_killed_leaves_volumes_mounted_and_the_next_goes_on(sit
     agent = site.agents["node-a"]
     agent.kill()
     assert site.read("one") == ["one"]
-    # Both wait for the agent, and neither is lost.
+    # The new and the deleted pod both wait for the agent, and neither request is lost.
     site.volume("more")
     site.berth.apply(site.pod("two", "node-a", "more"))
     site.berth.run("delete", "pod", "one", "--wait=false")
@@ -223,7 +223,8 @@ def test_a_person_breaks_a_fence_and_the_old_node_takes_it_off(site):
 
 
 def power_off(site):
-    """Node b's machine loses power: its devices go with it, which the kernel of this machine does not know."""
+    """Switches node b off. Its loop devices have to be detached here, because they belong to this machine's kernel,
+    which goes on."""
     site.agents["node-b"].kill()
     site.further.switch_off()
     for devices in loops_of(site.images).values():
@@ -237,7 +238,7 @@ def test_a_dead_nodes_volume_stays_fenced_until_somebody_vouches_for_its_death(s
     power_off(site)
     site.berth.run("delete", "pod", "db", "--grace-period=0", "--wait=false")
     site.berth.wait_gone("pods", "db")
-    # The same name on another node is no proof.
+    # A pod with the same name on another node is no proof.
     site.berth.apply(site.pod("db", "node-a", "data"))
     said = wait_for("the refusal", lambda: site.blocked("db"))
     assert "kubectl taint node node-b node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said[-1]
@@ -249,10 +250,10 @@ def test_a_dead_nodes_volume_stays_fenced_until_somebody_vouches_for_its_death(s
     assert entry["node"] == "node-a"
     owed, = site.berth.get("nodecleanups", "node-b")["entries"]
     assert owed["volume"] == "data" and owed["image"] == "data"
-    # By the agent that wants it, or by the operator, whoever came first.
+    # The event is from the agent that wants the volume, or from the operator, whichever came first.
     wait_for("the event", lambda: [e for name in ("db", "data") for e in site.berth.events(name)
                                    if e["reason"] == "FenceBroken"])
-    # It comes back, and finds that what it had is another's.
+    # Node b comes back, and finds that another node has its volume.
     site.further.start()
     site.api.patch("nodes", "node-b", {"spec": {"taints": []}})
     site.agents["node-b"].start().wait_ready()

@@ -1,5 +1,5 @@
-"""Death of a node at each step of a mount, and its return: one writer always. The volume comes free by itself where it is
-proven that the old node writes no more, and stays fenced with the reason where it is not."""
+"""A node dies at each step of a mount, and returns; there is always only one writer. The volume comes free by itself
+where there is proof that the old node no longer writes. Otherwise it stays fenced, with the reason."""
 import shutil
 
 import pytest
@@ -13,7 +13,7 @@ BEFORE_THE_FENCE = ["blockagent.record.write.after", "blockagent.fence.acquire.b
 BEHIND_THE_FENCE = ["blockagent.fence.acquire.after", "blockagent.map.after", "blockagent.format.after",
                     "blockagent.mount.after"]
 
-# What a lease promises, and is watched for.
+# The duration of a node's lease, and the time for which the agents watch it before they count its node as silent.
 LEASE = "2s"
 
 
@@ -24,7 +24,7 @@ def module_site(runtime):
 
 
 def arm(site, point):
-    """Node b's agent dies at that point."""
+    """Makes node b's agent die at this fault point."""
     marks = site.further.folder / "crashed"
     shutil.rmtree(marks, ignore_errors=True)
     marks.mkdir()
@@ -36,7 +36,7 @@ def arm(site, point):
 
 
 def revive(site):
-    """Node b comes back with its records, and takes off what is another's by now."""
+    """Brings node b back with its records; it detaches what belongs to another node by now."""
     agent = site.agents["node-b"]
     if site.further.machine is None:
         site.further.start()
@@ -58,14 +58,14 @@ def force_away(site, name):
 
 
 def has_alone(site, node):
-    """Nobody else has the volume, neither by the fence nor by a device."""
+    """Checks that only this node has the volume, by the fence and by devices."""
     assert [entry["node"] for entry in site.fence("data")["attachments"]] == [node]
     assert [len(devices) for devices in loops_of(site.images).values()] == [1]
 
 
 @pytest.fixture(autouse=True)
 def comes_back(site):
-    """Whatever becomes of a test, both nodes are there for what follows."""
+    """Brings both nodes back for the next test, also after a failure."""
     yield
     if site.further.machine is None or site.agents["node-b"].process.poll() is not None:
         revive(site)
@@ -81,7 +81,7 @@ def test_a_node_dies_while_it_mounts_and_comes_back(site, point):
     force_away(site, "db")
     site.berth.apply(site.pod("db", "node-a", "data"))
     if point in BEHIND_THE_FENCE:
-        # The same name is no proof, and the Node is there.
+        # A pod with the same name is no proof, and the Node exists.
         said = wait_for("the refusal", lambda: site.blocked("db"))
         assert "node 'node-b' has not confirmed" in said[-1] and "out-of-service" in said[-1]
         assert [entry["node"] for entry in site.fence("data")["attachments"]] == ["node-b"]
@@ -105,7 +105,7 @@ def test_a_node_that_is_off_and_deleted_frees_its_volume_without_a_hand(site):
     site.berth.run("delete", "node", "node-b")
     site.berth.apply(site.pod("db", "node-a", "data"))
     wait_for("the reason", lambda: any("its Lease has not expired" in text for text in site.blocked("db")))
-    # Its lease expires, and the back end holds no lock of the image.
+    # The node's lease expires, and the back end has no lock of the image.
     site.berth.wait_phase("pods", "db", "Running", seconds=240)
     has_alone(site, "node-a")
     assert site.read("db") == ["db", "db"]
@@ -123,13 +123,13 @@ def test_a_node_that_is_deleted_and_still_has_the_device_keeps_its_volume_fenced
     force_away(site, "db")
     site.berth.run("delete", "node", "node-b")
     site.berth.apply(site.pod("db", "node-a", "data"))
-    # It died before, too, and is watched anew.
+    # The node died earlier, too, so its silence is counted anew.
     wait_for("the first reason", lambda: any("its Lease has not expired" in text for text in site.blocked("db")))
-    # The machine runs, and what has the volume mounted may write to it for as long as it likes.
+    # The machine runs, and the pod that has the volume mounted may still write to it.
     said = wait_for("the reason", lambda: [text for text in site.blocked("db") if "holds a lock" in text], seconds=240)
     assert "switch it off" in said[-1] and "berth fence break --dangerous data" in said[-1]
     has_alone(site, "node-b")
-    # Its agent comes back: the pod is gone, and it lets go.
+    # Its agent comes back, finds that the pod is gone, and detaches the volume.
     revive(site)
     site.berth.wait_phase("pods", "db", "Running", seconds=240)
     has_alone(site, "node-a")

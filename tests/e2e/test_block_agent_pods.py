@@ -1,5 +1,6 @@
-"""The block agent and its I/O proxy as pods, from the image of deploy/block-agent and the DaemonSets that the operator makes:
-what they map and mount reaches the node, and neither's end takes a volume along that the other or the kernel carries."""
+"""The block agent and its I/O proxy run as pods, from the image of deploy/block-agent and the DaemonSets that the
+operator makes. Their devices and mounts reach the node, and the end of one pod does not end a volume that the other
+or the kernel carries."""
 import pathlib
 import shutil
 import subprocess
@@ -16,11 +17,11 @@ pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
 IMAGE = "berth.local/block-agent:1"
 AGENT, PROXY = "berth-block-agent", "berth-io-proxy"
-# What the manifests have of the node: /run/berth, /var/lib/berth and /srv/berth.
+# The folders of the node that the manifests use: /run/berth, /var/lib/berth and /srv/berth.
 FOLDERS = ["run", "var/lib", "srv"]
 IMAGES = "/srv/berth"
 PROXY_FILES = "/run/berth/io-proxy"
-# Appends numbers for ever, each on the device before the next; what fails is said.
+# Appends numbers for ever, syncs each to the device before the next, and prints errors.
 WRITER = """
 i=0
 trap 'echo wrote $i; exit 0' TERM
@@ -33,7 +34,7 @@ done
 
 
 class Node:
-    """A standalone Berth whose operator makes the pods."""
+    """A standalone Berth whose operator makes the DaemonSets."""
 
     def __init__(self, berth, machine):
         self.berth = berth
@@ -43,7 +44,7 @@ class Node:
         return [pod for pod in self.berth.items("pods", "kube-system") if pod["metadata"]["labels"].get("app") == name]
 
     def uid(self, name):
-        """Of the one pod of a DaemonSet, once it is ready; None before."""
+        """Gives the UID of the only pod of a DaemonSet once it is ready, and None before."""
         pods = self.pods_of(name)
         if len(pods) != 1 or "deletionTimestamp" in pods[0]["metadata"]:
             return None
@@ -83,7 +84,7 @@ class Node:
         wait_for(f"{name} to go on", lambda: len(self.numbers(name)) > seen + 5)
 
     def end(self, name):
-        """Of a writer, which must not have met an error; no number may be missing."""
+        """Ends a writer. It must not have met an error, and no number may be missing."""
         numbers = self.numbers(name)
         assert numbers == list(range(len(numbers)))
         assert self.berth.run("logs", name).stdout == ""
@@ -92,8 +93,9 @@ class Node:
 
 
 def shown_by(device):
-    """The file that a loop device shows, by its file system and inode; None if none. Its path says nothing: it is none, once the
-    namespace that it was opened in is gone. Its number says nothing: it is anybody's, once it is free."""
+    """Gives the file that a loop device shows, by its file system and inode, or None. The path would prove nothing,
+    because it is empty once the namespace in which it was opened is gone. The device's number would prove nothing,
+    because anybody may get it once it is free."""
     listing = subprocess.run(["losetup", "--noheadings", "--output", "BACK-MAJ:MIN,BACK-INO", device],
                              capture_output=True, text=True)
     return tuple(listing.stdout.split()) or None
@@ -101,7 +103,7 @@ def shown_by(device):
 
 @pytest.fixture(scope="module")
 def machine():
-    """One on which mounts are shared, as they are where systemd runs, with folders of its own."""
+    """Gives a machine on which mounts are shared, as they are where systemd runs, with folders of its own."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     made = Machine(shared=True)
     for name in FOLDERS:
@@ -139,7 +141,7 @@ def node(machine):
 
 @pytest.fixture(scope="module")
 def clusters(node):
-    """main: its files are read by the kernel; carried: by the I/O proxy."""
+    """The kernel reads the files of cluster 'main'; the I/O proxy those of 'carried'."""
     for name, access in ("main", "Loop"), ("carried", "Proxy"):
         (node.machine.folder / "srv/berth" / name).mkdir()
         node.berth.apply(block_agent.storage_cluster(name, f"{IMAGES}/{name}", access=access))
@@ -165,7 +167,7 @@ def test_a_volume_of_the_agents_pod_is_the_nodes(clusters):
     image = shown_by(device)
     assert image
 
-    # Another pod of the agent goes on by the records of the one before; the volume has not noticed.
+    # The agent's next pod goes on from the records of the one before, and the volume is not affected.
     node.replace(AGENT)
     node.wait_for_more("writer")
     assert node.device(volume) == device and shown_by(device) == image
@@ -188,7 +190,7 @@ def test_a_volume_of_the_proxys_pod_outlives_the_agents(clusters):
     node.replace(AGENT)
     node.wait_for_more("writer")
 
-    # A template that changed reaches the agent, and no proxy: OnDelete.
+    # A changed template reaches the agent, and not the proxy, because that has OnDelete.
     proxy, agent = node.wait_ready(PROXY), node.wait_ready(AGENT)
     change = {"spec": {"template": {"metadata": {"annotations": {"berth.dev/test": "changed"}}}}}
     for name in AGENT, PROXY:
@@ -201,7 +203,7 @@ def test_a_volume_of_the_proxys_pod_outlives_the_agents(clusters):
     node.end("writer")
     assert shown_by(device) != export
 
-    # Of the node whose pods are gone a person deletes it, and the next carries the volume.
+    # Once the node's pods are gone, a person deletes the proxy's pod, and the next one carries the volume.
     node.replace(PROXY)
     node.write("again", "data")
     assert len(node.numbers("again")) > 20, "it has what was written before"
@@ -218,7 +220,7 @@ def test_a_proxy_that_ends_under_a_volume_is_told(clusters):
     node.wait_for_more("writer")
     written = len(node.numbers("writer")) - 1  # each is flushed before the next
     node.replace(PROXY)
-    # The agent looks once a minute.
+    # The agent checks once a minute.
     told = wait_for("the pod's event", lambda: [e["message"] for e in berth.events("writer") if e["reason"] == "VolumeQuarantined"],
                     seconds=90)
     assert "writes that were not flushed may be lost" in told[0] and "end the pods that use it" in told[0]
@@ -226,7 +228,7 @@ def test_a_proxy_that_ends_under_a_volume_is_told(clusters):
     assert "Quarantined" in row
     assert "write" in berth.run("logs", "writer").stdout, "the pod has met errors, and no silence"
 
-    # As it says: with the pod the quarantine ends, and what was flushed is there.
+    # The message was right: the quarantine ends with the pod, and flushed data is there.
     berth.run("delete", "pod", "writer")
     berth.wait_gone("pods", "writer")
     node.write("again", "lost")

@@ -1,5 +1,5 @@
-"""A StorageCluster is deleted while its back end hangs and a pod writes to a volume of it: the clean-up ends, says what it
-forced, and holds nothing else up."""
+"""A StorageCluster is deleted while its back end hangs and a pod writes to one of its volumes. The clean-up ends,
+reports what it forced, and delays nothing else."""
 import time
 
 import pytest
@@ -16,7 +16,7 @@ WRITES = ("while :; do echo x >> /data/log; sync; [ -e /data/ready ] || touch /d
 
 @pytest.fixture
 def hanging(site):
-    """A storage cluster on a file system that can be made to hang."""
+    """Makes a storage cluster on a file system that can be made to hang."""
     double = fuse_double.FuseDouble(site.berth.folder / "fuse", site.berth.folder / "on-fuse").start()
     cluster = block_agent.storage_cluster("hanging", double.mount_point)
     cluster["spec"]["cleanup"] = {"unmapTimeoutSeconds": 3}
@@ -41,7 +41,7 @@ def test_the_cleanup_of_a_cluster_whose_back_end_hangs_ends(site, hanging):
     time.sleep(1)  # writes are stuck by now
     begun = time.monotonic()
     berth.run("delete", "storagecluster", "hanging", "--wait=false")
-    # Others are not held up.
+    # Other volumes are not delayed.
     site.volume("data")
     site.run("one", "node-a", "data")
     berth.wait_gone("storageclusters", "hanging", seconds=90)

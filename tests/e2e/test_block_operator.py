@@ -1,5 +1,5 @@
-"""The cluster's side of the block agent: what a person sees of its kinds, and a volume's whole life from the claim on, with an
-agent on the node and real ext4."""
+"""The cluster's side of the block agent: how a person sees its kinds, and a volume's whole life from the claim on,
+with an agent on the node and real ext4."""
 import json
 import pathlib
 import shutil
@@ -37,7 +37,7 @@ class Site:
         self.berth.apply(objects.claim(name, size, storage_class, **spec))
 
     def bound(self, name):
-        """The name of the claim's volume, and of its image."""
+        """Waits until the claim is bound, and gives the name of its volume, which is also its image's."""
         self.berth.wait_phase("pvc", name, "Bound")
         return self.berth.get("pvc", name)["spec"]["volumeName"]
 
@@ -99,7 +99,7 @@ def test_the_kinds_beside_the_built_in_one(kubectl):
         heading, row = kubectl("get", "stc").splitlines()
         assert heading.split() == ["NAME", "PHASE", "MESSAGE", "AGE"] and row.split()[0] == "printed"
         assert kubectl("get", "hostmounts", "-A").strip() in ("", "No resources found")
-        # What the schema does not allow is refused.
+        # An object that the schema does not allow is refused.
         wrong = {**FENCE, "metadata": {"name": "wrong"}, "attachments": [{"node": "node-a"}]}
         refused = kubectl.run("apply", "--validate=false", "-f", "-", stdin=json.dumps(wrong), check=False)
         assert refused.returncode != 0 and "podUID" in refused.stderr
@@ -124,7 +124,7 @@ def test_from_the_claim_to_the_pod_and_back(site):
     site.run("one", "data")
     assert berth.get("volumefences", name)["attachments"][0]["pod"] == "one"
     assert list(loops_of(site.images)) == [name]
-    # A copy of what is in use waits until it is not.
+    # A copy of a volume waits until the volume is not in use.
     site.claim("copy", "block", dataSource={"kind": "PersistentVolumeClaim", "name": "data"})
     assert "pod 'default/one' on node 'node-a' may use it" in site.why_not("copy")[0]
     berth.run("delete", "pod", "one")
@@ -133,14 +133,14 @@ def test_from_the_claim_to_the_pod_and_back(site):
     site.run("two", "copy", "cat /data/who && " + STAY)
     assert berth.run("exec", "two", "--", "cat", "/data/who").stdout.split() == ["one", "two"]
 
-    # The volume of a claim that is deleted goes with its image, once nobody uses it.
+    # The volume of a deleted claim is deleted with its image once nobody uses it.
     berth.run("delete", "pvc", "data")
     berth.wait_gone("persistentvolumes", name)
     assert not (site.images / name).exists()
 
 
 def test_a_volume_grows_up_to_its_file_system(site):
-    """xfs, since ext4 grows while it is mounted only where the kernel lets the agent (CAP_SYS_RESOURCE)."""
+    """The volume is xfs, because a mounted ext4 grows only where the agent has CAP_SYS_RESOURCE."""
     berth = site.berth
     site.storage_class("growing", fs_type="xfs")
     site.claim("data", "growing", "320Mi")
@@ -169,7 +169,7 @@ def test_what_cannot_be_says_what_to_do(site):
     site.storage_class("block")
     berth.apply(objects.claim("raw", "64Mi", "block", block=True))
     assert "ask for Filesystem" in site.why_not("raw")[0]
-    # It goes on as soon as the cluster is there.
+    # Provisioning goes on as soon as the cluster exists.
     berth.apply(block_agent.storage_cluster("nowhere", site.images))
     site.bound("lost")
     berth.run("delete", "pvc", "lost")
@@ -189,7 +189,7 @@ def test_a_node_that_is_deleted_leaves_a_cleanup_and_no_fence(site):
     berth.run("delete", "node", "node-dead")
     cleanup = wait_for("the clean-up", lambda: berth.get("nodecleanups", "node-dead"))
     assert cleanup["entries"][0]["volume"] == name and cleanup["entries"][0]["image"] == name
-    # Its kubelet is silent for 40 s, and the back end has no lock.
+    # The node's kubelet is silent for 40 s, and the back end has no lock.
     wait_for("the fence to go", lambda: berth.get("volumefences", name) is None, seconds=90)
     said = wait_for("the event", lambda: [e["message"] for e in berth.events(name) if e["reason"] == "FenceBroken"])
     assert "the back end has no lock of the image" in said[0]
@@ -217,9 +217,9 @@ def test_a_cluster_is_deleted_under_a_pod(site):
     assert berth.get("pvc", "data") and (folder / name).exists(), "data is retained"
     berth.run("delete", "pod", "one")
     berth.wait_gone("pods", "one")
-    # The container's own mount held the device, and its lock of the image, up to its end.
+    # The container's own mount kept the device, and with it the lock of the image, until the container ended.
     wait_for("the device to go", lambda: not loops_of(folder))
-    # Its volumes can be deleted once more when the cluster is there again, as they say.
+    # The cluster's volumes can be deleted when the cluster exists again, as their events say.
     berth.run("delete", "pvc", "data", "--wait=false")
     assert "StorageCluster 'doomed' is gone" in site.why_not(name, "VolumeFailedDelete")[0]
     berth.apply(block_agent.storage_cluster("doomed", folder))
@@ -230,7 +230,7 @@ def test_a_cluster_is_deleted_under_a_pod(site):
 
 
 def test_a_role_beside_the_cluster_makes_the_agents(site, start):
-    """As a pod of deploy/block-agent would; no node is one of the selected."""
+    """The role runs as in a pod of deploy/block-agent. Its node selector selects no node."""
     berth = site.berth
     role = start("controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
                  "--block-operator-agent-namespace=kube-system", "--block-operator-agent-image=example.com/berth:1",
@@ -243,7 +243,7 @@ def test_a_role_beside_the_cluster_makes_the_agents(site, start):
             assert pod["containers"][0]["image"] == "example.com/berth:1"
             assert pod["nodeSelector"] == {"berth.dev/none": "here"}
         assert "/berth-block-operator' is ours" in role.log()
-        # One that is deleted is made again.
+        # A deleted DaemonSet is made again.
         uid = berth.get("daemonsets", names[0], ns="kube-system")["metadata"]["uid"]
         berth.run("delete", "daemonsets", names[0], "-n", "kube-system", "--wait=false")
         wait_for("it to be made again", lambda: (berth.get("daemonsets", names[0], ns="kube-system") or

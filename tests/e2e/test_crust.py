@@ -1,5 +1,6 @@
-"""Runtime-assisted mounting: a pod's sandbox, not the host, has its volume's file system. The six stories of the design
-are the tests of that name; a double of nothing takes part: containerd, runc, the shipped driver, loop devices."""
+"""Runtime-assisted mounting: a volume's file system is mounted in the pod's sandbox, and not on the host. The tests
+named after stories are the six stories of the design. All parts are real: containerd, runc, the shipped driver, loop
+devices."""
 import contextlib
 import json
 import os
@@ -41,7 +42,7 @@ def leaves_nothing(berth, handler):
 
 
 def run(berth, name, claim, **spec):
-    """A pod that keeps running; what its start printed is in its log."""
+    """Starts a pod that keeps running; its log has the output of its start."""
     berth.apply(objects.pod(name, spec.pop("script", "true") + "; trap exit TERM; sleep 1000 & wait", [claim],
                             mounts=spec.pop("mounts", [{"name": claim, "mountPath": "/data"}]),
                             **{"runtimeClassName": "sandboxed"} | spec))
@@ -64,7 +65,7 @@ def wait_grown(berth, name, size):
 
 @contextlib.contextmanager
 def other_handler(berth, handler, *flags, last):
-    """The handler with these flags; at the end as before, once the pod `last` is gone."""
+    """Restarts the handler with these flags. At the end it restarts it without them, once the pod `last` is gone."""
     handler.stop()
     handler.flags = flags
     handler.start()
@@ -89,19 +90,19 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     [message] = told(berth, "user", "RuntimeAssistedMount")
     assert str(handler.socket) in message
     assert not told(berth, "user", "SandboxMountAccessMode")
-    # What the node agent tells of it comes from the handler: the host has nothing to ask.
+    # The node agent's metrics of the volume come from the handler, because the host has no mount to ask.
     stats = wait_for("the volume's figures", lambda: crust.volume_stats(berth, "data"), seconds=90)
     blocks = [int(field) for field in shell(berth, "user", "df -k /data | tail -1").split()[1:3]]
     assert stats["capacity_bytes"] == blocks[0] * 1024
     assert abs(stats["used_bytes"] - blocks[1] * 1024) < 1 << 20 and stats["inodes_used"] > 0
-    # It grows under the pod, by the handler.
+    # The handler grows the volume under the pod.
     grow(berth, "data", "512Mi")
     wait_grown(berth, "data", "512Mi")
     assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
     assert not crust.host_mounts(berth)
     berth.run("delete", "pod", "user")
     wait_for("the device to be free", lambda: not crust.devices(berth))
-    # Another sandbox, and then the host, find the data.
+    # Another sandbox finds the data, and then the host does.
     run(berth, "second", "data")
     assert "kept" in shell(berth, "second", "cat /data/note")
     berth.run("delete", "pod", "second")
@@ -123,7 +124,7 @@ def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler):
         [why] = told(berth, "parts", "HostMount")
         assert "subPath" in why
         berth.run("delete", "pod", "parts")
-        # What asks for neither is mounted in the sandbox all the same.
+        # A pod that asks for neither still has its volume in the sandbox.
         run(berth, "modest", "data")
         assert not crust.host_mounts(berth)
 
@@ -169,7 +170,7 @@ def test_story_6_the_handler_does_not_grow_file_systems(berth, handler):
 
 def test_the_example_does_what_the_readme_says(berth, handler):
     text = (standalone.ROOT / "examples" / "sandboxed-pod.yaml").read_text()
-    # The other tests' classes have its names.
+    # The other tests' classes have the example's names.
     for name in ("sandboxed", "deferred"):
         text = text.replace(f"name: {name}\nhandler", "name: example\nhandler").replace(
             f"name: {name}\nprovisioner", "name: example\nprovisioner").replace(
@@ -212,7 +213,7 @@ def test_a_writer_whose_claim_others_may_have_is_warned(berth):
 
 
 def test_each_volume_of_a_pod_is_decided_for_itself(berth):
-    """One in the sandbox, one on the host, one without a file system."""
+    """One volume is mounted in the sandbox, one on the host, and one is a raw block volume."""
     berth.apply([crust.claim("data"), crust.claim("logs", storage_class="on-host"),
                  objects.claim("raw", "64Mi", "deferred", block=True)])
     pod = objects.pod("user", "echo kept > /data/note; echo kept > /logs/note; sleep 1000", ["data", "logs", "raw"],
@@ -233,7 +234,7 @@ def test_each_volume_of_a_pod_is_decided_for_itself(berth):
 
 
 def test_two_pods_that_only_read_share_a_volume(berth):
-    """Each in a sandbox of its own, with mounts of the one file system."""
+    """Each pod has a sandbox of its own, with mounts of the same file system."""
     berth.apply(crust.claim("data", mode="ReadWriteOnce"))
     run(berth, "maker", "data", script="echo kept > /data/note")
     berth.run("delete", "pod", "maker")
@@ -279,7 +280,7 @@ def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
     berth.start()
     handler.start()
     assert "kept" in shell(berth, "user", "cat /data/note; echo more >> /data/note")
-    # What needs the handler goes on.
+    # Work that needs the handler goes on.
     grow(berth, "data", "512Mi")
     wait_grown(berth, "data", "512Mi")
     berth.run("delete", "pod", "user")
@@ -301,7 +302,7 @@ def test_a_pod_that_never_restarts_outlives_a_handler_that_dies_at_its_container
 
 
 def of_three(name):
-    """A pod whose three containers share a volume."""
+    """Gives a pod whose three containers share a volume."""
     claim = f"data-{name}"
     pod = objects.pod(name, "", [claim], runtimeClassName="sandboxed", restart="Always")
     main = pod["spec"]["containers"][0]
@@ -312,8 +313,8 @@ def of_three(name):
 
 
 def test_berth_oci_is_killed_while_it_creates(berth, handler):
-    """At each of its steps, in creates of sandboxes and containers: others are made, with the volume, which is nowhere
-    else."""
+    """berth-oci is killed at each of its steps, in creates of sandboxes and of containers. Others are made with the
+    volume, and the volume is nowhere else."""
     names = ["one", "two", "three"]
     with oci_killer.OciKiller(handler) as killer:
         killer.die_at("sandbox", oci_killer.OF_SANDBOX)
@@ -332,7 +333,7 @@ def test_berth_oci_is_killed_while_it_creates(berth, handler):
 
 
 def test_berth_oci_is_killed_while_it_deletes(berth, handler):
-    """At each of its steps: the handler finds by itself that the sandbox is over."""
+    """berth-oci is killed at each of its steps. The handler finds by itself that the sandbox has ended."""
     names = ["one", "two", "three"]
     berth.apply([crust.claim(f"data-{name}") for name in names] + [of_three(name) for name in names])
     for name in names:
@@ -346,7 +347,7 @@ def test_berth_oci_is_killed_while_it_deletes(berth, handler):
 
 
 def test_containerd_is_killed_under_a_pod(berth, handler, place):
-    """The pod goes on, and so does what was to be made meanwhile."""
+    """The pod goes on, and so does a pod that was to be made meanwhile."""
     berth.apply([crust.claim("data"), crust.claim("other")])
     slow = "echo kept > /data/note; trap 'sleep 1; exit' TERM; sleep 1000 & wait"
     run(berth, "user", "data", script=slow, mounts=MOUNTS)
@@ -362,7 +363,7 @@ def test_containerd_is_killed_under_a_pod(berth, handler, place):
     assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
     assert berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"] == since
     assert not crust.host_mounts(berth)
-    # And while it waits for a container to end.
+    # containerd is also killed while it waits for a container to end.
     berth.run("delete", "pod", "user", "--wait=false")
     runtime.kill()
     runtime.start()
@@ -373,7 +374,8 @@ def test_containerd_is_killed_under_a_pod(berth, handler, place):
 
 
 def test_a_file_system_that_fails_in_the_sandbox_is_told(berth):
-    """By the handler, which alone can look at it; the next pod has what was written before."""
+    """The handler reports it, because only the handler can look at the file system. The next pod finds the data from
+    before."""
     berth.apply(crust.claim("data"))
     run(berth, "user", "data", script="echo kept > /data/note; sync")
     crust.shut_down(berth.get("pods", "user"), "/data")
@@ -385,7 +387,8 @@ def test_a_file_system_that_fails_in_the_sandbox_is_told(berth):
 
 
 def test_the_host_never_sees_the_volume(berth, handler):
-    """All through the pod's life, in all mount namespaces: nor does another pod, sandboxed or not."""
+    """Watches all mount namespaces during the pod's life. No other pod sees the volume either, with or without a
+    sandbox."""
     host = os.readlink("/proc/self/ns/mnt")
     berth.apply([crust.claim("data"), crust.claim("other")])
     run(berth, "neighbour", "other")
@@ -396,8 +399,8 @@ def test_the_host_never_sees_the_volume(berth, handler):
     def allowed(sighting):
         if sighting.namespace == host or any(other in sighting.cgroups for other in others):
             return False
-        # The containers themselves, whose cgroups are named after them, and what makes them; one that is ending
-        # has no command line any more.
+        # These may see it: the containers themselves, whose cgroups have their names, and the programs that make
+        # them. A process that is ending has no command line.
         program = pathlib.Path(sighting.command.partition(" ")[0]).name
         return bool(re.search(r"/k8s\.io/[0-9a-f]{64}", sighting.cgroups)) or program in ("", "runc") \
             or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command

@@ -1,4 +1,4 @@
-"""PostgreSQL on a volume that its sandbox mounts: under load, grown meanwhile, and moved to another sandbox."""
+"""PostgreSQL runs on a volume that its sandbox mounts. The volume is grown under load, and moved to another sandbox."""
 import subprocess
 
 import pytest
@@ -8,13 +8,13 @@ from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.crust, pytest.mark.e2e]
 
-# Small segments: the log goes round and round, and is copied as often.
+# Small segments make the log wrap around often.
 SERVER = f"""cd /data && export PATH={postgres.BIN}:/usr/bin:/bin
 test -d /data/pg || initdb -D /data/pg -k -A trust -U pg --locale=C -E UTF8 --wal-segsize=4 >/dev/null || exit 1
 exec postgres -D /data/pg -k /tmp -c listen_addresses= -c shared_buffers=32MB -c max_wal_size=64MB -c min_wal_size=16MB
 """
 CLIENT = f"PATH={postgres.BIN}:/usr/bin:/bin PGHOST=/tmp PGUSER=pg PGDATABASE=postgres"
-# One transaction after the other; a number is printed once its commit was acknowledged.
+# Runs one transaction after the other, and prints a number once its commit was acknowledged.
 NUMBERS = f"""i=0; while :; do i=$((i + 1)); echo "INSERT INTO numbers VALUES ($i) RETURNING n;"; done |
 {CLIENT} psql -X -A -t -q"""
 
@@ -41,13 +41,13 @@ def start(berth):
 
 
 def beside(berth, script, output):
-    """A client in the pod, whose output is kept outside."""
+    """Starts a client in the pod whose output is kept outside."""
     return subprocess.Popen([BINARY, "exec", "--data", berth.data, "db", "--", "/bin/sh", "-c", script],
                             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 
 def acknowledged(path):
-    """The number of the last commit that the client was told of."""
+    """Gives the number of the last commit that was acknowledged to the client."""
     lines = path.read_text().split("\n")[:-1]
     numbers = [int(line) for line in lines if line.isdigit()]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -55,22 +55,22 @@ def acknowledged(path):
 
 
 def df(berth, flag):
-    """(total, used, available) as the pod sees them."""
+    """Gives (total, used, available) as the pod sees them."""
     return tuple(map(int, shell(berth, f"df {flag} /data | tail -1").split()[1:4]))
 
 
 def check_stats(berth, handler):
-    """What the handler says between two looks of the pod is between what those show."""
+    """Checks that the handler's values, read between two calls of df in the pod, are between those of df."""
     before = df(berth, "-k")
     usage, abnormal = handler.stats()
     after = df(berth, "-k")
     assert not abnormal
     total, used, available = (value // 1024 for value in usage["bytes"])
     assert before[0] == total == after[0]
-    slack = 32 * 1024  # the log's files come and go between the looks
+    slack = 32 * 1024  # files of the log are made and removed in between
     assert min(before[1], after[1]) - slack <= used <= max(before[1], after[1]) + slack
     assert min(before[2], after[2]) - slack <= available <= max(before[2], after[2]) + slack
-    assert usage["inodes"][1] > 900  # a server's folder
+    assert usage["inodes"][1] > 900  # the files of a server
     return total
 
 
@@ -115,14 +115,14 @@ def test_a_database_under_load_grows_and_moves(place, tmp_path):
     assert handler.records() != [sandbox]
     committed = acknowledged(tmp_path / "numbers")
     count, last = map(int, query(berth, "SELECT count(*), max(n) FROM numbers").split("|"))
-    # One more may have been committed whose client never heard of it.
+    # One more transaction may have been committed without an acknowledgement.
     assert committed <= last <= committed + 1 and count == last, (committed, count, last)
-    # Each transaction changes all of them by as much.
+    # Each transaction changes all of these sums by the same amount.
     sums = query(berth, "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(bbalance) FROM "
                  "pgbench_branches), (SELECT sum(tbalance) FROM pgbench_tellers), (SELECT sum(delta) FROM "
                  "pgbench_history), (SELECT count(*) FROM pgbench_history)").split("|")
     assert len(set(sums[:4])) == 1 and int(sums[4]) > 100, sums
-    # Each block's checksum and each index against its table.
+    # This checks each block's checksum, and each index against its table.
     shell(berth, f"{CLIENT} pg_amcheck --install-missing --heapallindexed --all")
     assert not crust.host_mounts(berth)
     berth.remove_everything()

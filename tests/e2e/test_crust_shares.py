@@ -1,6 +1,6 @@
-"""The design's share case: a CSI driver gives source and type of a share, here of a real GlusterFS server, and the sandbox
-has it by a FUSE file system whose server is a process beside the handler. The host has no client; the test's mount utility
-lays one over /usr, in the namespace that it runs in."""
+"""The design's case of a share. A CSI driver gives source and type of a share, here of a real GlusterFS server. The
+sandbox has it by a FUSE file system whose server is a process beside the handler. The host has no client; the test's
+mount utility mounts one over /usr, in its own namespace."""
 import contextlib
 import os
 import pathlib
@@ -79,7 +79,7 @@ def leaves_nothing(berth, handler):
 
 
 def servers(handler):
-    """{pid: its mount table} of the processes that serve the handler's mounts; other tests have some of their own."""
+    """Gives {pid: its mount table} of the processes that serve this handler's mounts, and not those of other tests."""
     found = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ def servers(handler):
 
 
 def namespaces(handler):
-    """What a mount utility was or is at work in."""
+    """Gives the namespaces in which mount utilities run or ran."""
     return [path.name for path in (handler.folder / "data" / "utilities").iterdir() if path.name != "at"]
 
 
@@ -98,14 +98,14 @@ def run(berth, handler, name, script="true", claim="shared"):
     berth.apply(objects.pod(name, script + "; trap exit TERM; sleep 1000 & wait", [claim], mounts=MOUNTS,
                             runtimeClassName="sandboxed"))
     pod = berth.wait_phase("pods", name, "Running")
-    # Where the host's mounts are private, a server has copies of other tests' for as long as it lives.
+    # Where the host's mounts are private, a server keeps copies of other tests' mounts as long as it lives.
     for pid in servers(handler):
         mounts.let_go_of_others(pid, own=handler.folder)
     return pod
 
 
 def clients(table, server):
-    """The mounts of that server's volumes: other tests have theirs on this host."""
+    """Gives the mounts of this server's volumes, because other tests have theirs on this host."""
     return [line for line in table.splitlines() if f" fuse.glusterfs {server.address}:" in line]
 
 
@@ -123,12 +123,12 @@ def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
     for name in "one", "two":
         assert str(handler.socket) in told(berth, name, "RuntimeAssistedMount")[0]
         assert not told(berth, name, "SandboxMountAccessMode"), "the file system is made for several"
-    # Neither the host has it, nor the namespaces of those who serve it.
+    # Neither the host nor the namespaces of the server processes have the mount.
     tables = servers(handler)
     assert len(tables) == 2 and not any(clients(table, server) for table in tables.values())
     assert not host_clients(server)
     assert not namespaces(handler)
-    # They hold nothing of the host's, but go on when the handler does not.
+    # The servers keep no mount of the host busy, and go on when the handler ends.
     assert not [line for table in tables.values() for line in table.splitlines() if line.split()[4].startswith(str(berth.data))]
     handler.kill()
     shell(berth, "one", "echo more > /data/note; sync")

@@ -1,4 +1,4 @@
-"""deploy/block-agent: what it renders to, and that the programs take what it says."""
+"""deploy/block-agent renders to the right objects, and the programs take the flags in them."""
 import subprocess
 
 import pytest

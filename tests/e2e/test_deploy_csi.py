@@ -1,4 +1,4 @@
-"""deploy/csi: what it renders to, and that it says no more and no less than the roles need."""
+"""deploy/csi renders to the right objects, with exactly the rights that the roles need."""
 import subprocess
 
 import pytest
@@ -8,7 +8,7 @@ from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
-# What the Go programs' roles grant; Berth asks for nothing beyond.
+# The rights that the Go programs' roles grant; Berth asks for no others.
 UPSTREAM = {
     "csi-provisioner": {
         "persistentvolumes": "get list watch create patch delete", "persistentvolumeclaims": "get list watch update",
@@ -66,7 +66,7 @@ def upstream(name):
 
 def check_flags(container):
     command, *flags = container["args"]
-    roles = [flag for flag in flags if flag.startswith("--roles=")]  # whose flags are asked for
+    roles = [flag for flag in flags if flag.startswith("--roles=")]  # --help lists the flags of these roles
     known = subprocess.run([BINARY, command, *roles, "--help"], capture_output=True, text=True, check=True).stdout
     for flag in flags:
         assert f"  {flag.partition('=')[0]} " in known, flag

@@ -1,4 +1,4 @@
-"""deploy/mount-pod: what each instance renders to, and that the pods have what mount utilities need."""
+"""deploy/mount-pod renders to the right objects for each kind, and the pods have what mount utilities need."""
 import subprocess
 
 import pytest
@@ -42,7 +42,7 @@ def test_generations_are_the_default(daemon_set):
         "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     spec = daemon_set["spec"]["template"]["spec"]
     assert spec["terminationGracePeriodSeconds"] >= 86400, "days"
-    # Two generations run beside each other on the node's network.
+    # Two generations run at the same time on the node's network.
     assert spec["hostNetwork"] and not any(c.get("ports") for c in spec["containers"])
 
 

@@ -40,6 +40,6 @@ def test_is_told_by_event_log_figure_and_get_drivers(new_berth):
         and "it is broken" in event["message"] and event["involvedObject"]["name"] == "node-a"])
     assert "it is broken" in berth.log.read_text()
 
-    # Its author mends it.
+    # The author repairs the driver.
     flex.install(drivers, "example.com/bad", GOOD)
     wait_for("it to be ready", lambda: listed()["example.com/bad"] == ("Flexvolume", "node-a", "Ready"))

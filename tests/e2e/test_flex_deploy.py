@@ -1,4 +1,5 @@
-"""deploy/flexvolume: the script of the deployment image, by busybox's shell and by Debian's, and its DaemonSet."""
+"""deploy/flexvolume: tests of the deployment image's script, with busybox's shell and Debian's, and of its
+DaemonSet."""
 import os
 import pathlib
 import re
@@ -26,7 +27,7 @@ def deploy(request, tmp_path):
 
 
 def end_sleep(process):
-    """What the script leaves ends with process 1, which it is in a container."""
+    """Kills the processes that the script leaves. In a container the script is process 1, and they end with it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -57,7 +58,7 @@ class Deploy:
             env={"PATH": self.path, "DRIVERS": str(self.image), "FLEXMNT": str(self.node), "DONE": str(self.done), **env})
 
     def run(self, *arguments, **env):
-        """Until its work is done, or it fails; what it said."""
+        """Runs the script until its work is done or it fails, and gives its output."""
         process = self.start(*arguments, **env)
         wait_for("the script to be done", lambda: self.done.exists() or process.poll() is not None)
         if self.done.exists():
@@ -72,7 +73,7 @@ class Deploy:
         return said
 
     def on_node(self):
-        """{path: content} of all files but the script's own."""
+        """Gives {path: content} of all files but the script's own."""
         return {str(path.relative_to(self.node)): path.read_text() for path in sorted(self.node.rglob("*"))
                 if path.is_file() and path.name != ".flex-deploy"}
 
@@ -128,7 +129,8 @@ def test_an_update_is_another_file_and_the_executable_comes_last(deploy, tmp_pat
     assert renamed == ["a", "z", "nfs"], "renamed, and nothing else written there"
 
 
-# The names that come into a folder, in their order; a file that is written there under a driver's name spoils it.
+# Prints the names that appear in a folder by a rename, in their order, and those of files that are written in place
+# with WRITTEN- in front.
 WATCH = """
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)
@@ -197,7 +199,7 @@ def test_a_signal_ends_it_soon(deploy):
 
 
 def test_files_get_their_label_before_they_get_their_name(deploy, tmp_path):
-    """With a chcon that writes down what it is asked."""
+    """Uses a chcon that records its arguments."""
     tools, asked = tmp_path / "tools", tmp_path / "asked"
     tools.mkdir()
     (tools / "chcon").write_text(f'#!/bin/sh\necho "$@" >>{asked}\n')

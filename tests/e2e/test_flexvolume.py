@@ -1,5 +1,6 @@
-"""The user stories of Flexvolume drivers that come and go: Alice ships an image, Bob edits the DaemonSet of deploy/flexvolume,
-Charlie's pods use the volumes, and no Berth starts anew. Drivers: a shell script that attaches, and a static program."""
+"""The user stories of Flexvolume drivers that come and go. Alice ships an image, Bob edits the DaemonSet of
+deploy/flexvolume, Charlie's pods use the volumes, and Berth is never restarted. The drivers are a shell script that
+attaches, and a static program."""
 import itertools
 import json
 import shutil
@@ -12,7 +13,7 @@ from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.flex]
 
-# Appends numbers for ever, each on the volume before the next; what fails is said.
+# Appends numbers for ever, syncs each to the volume before the next, and prints errors.
 WRITER = """
 i=0
 while :; do
@@ -26,7 +27,7 @@ done
 
 
 class Site:
-    """A Berth, the DaemonSet on it, and the shelf where the volumes lie."""
+    """A Berth, the DaemonSet on it, and the folder with the volumes (the shelf)."""
 
     def __init__(self, berth, folder):
         self.berth = berth
@@ -37,7 +38,7 @@ class Site:
         self.deploy = flex.FlexDeploy(berth)
 
     def image(self, shell=None, static=False):
-        """Alice's: with the shell driver of a version, with the static one."""
+        """Makes Alice's image, with a version of the shell driver, the static driver, or both."""
         drivers = self.folder / "drivers"
         shutil.rmtree(drivers, ignore_errors=True)
         if shell:
@@ -47,8 +48,8 @@ class Site:
         return flex.import_image(self.berth.runtime_socket, drivers, self.folder)
 
     def start(self, name, script, driver, volume=None):
-        """Charlie's pod, on the volume of a name, which a driver of the examples makes when it is new: by a claim where the
-        driver attaches, in the pod itself where it does not."""
+        """Starts Charlie's pod on the volume of a name. The example drivers make a new volume at its first use. The
+        pod uses it by a claim if the driver attaches, and inline otherwise."""
         volume = volume or name
         source = {"flexVolume": {"driver": driver, "options": {"folder": str(self.shelf)}}}
         if driver == flex.SHELL:
@@ -73,7 +74,7 @@ class Site:
         wait_for("more numbers on the volume", lambda: len(self.numbers(name)) > before + 3)
 
     def finish(self, name):
-        """Has the writer end, deletes it, and sees that nothing was lost; how many numbers it wrote."""
+        """Ends the writer, deletes it, checks that nothing was lost, and gives how many numbers it wrote."""
         self.berth.run("exec", name, "--", "touch", "/data/stop")
         self.berth.wait_phase("pod", name, "Succeeded")
         said = self.berth.run("logs", name).stdout.split()
@@ -88,7 +89,7 @@ class Site:
         assert not [target for target in targets() if f"/pods/{uid}/" in target]
 
     def read(self, name, driver, volume):
-        """By a new pod."""
+        """Reads the numbers by a new pod."""
         self.start(name, "cat /data/numbers", driver, volume)
         self.berth.wait_phase("pod", name, "Succeeded")
         numbers = self.berth.run("logs", name).stdout.split()
@@ -96,16 +97,17 @@ class Site:
         return numbers
 
     def calls(self):
-        """[(version, command)] of the shell driver."""
+        """Gives [(version, command)] of the shell driver's calls."""
         return [tuple(line.split()) for line in self.log.read_text().splitlines()]
 
     def why_not(self, name):
-        """The events of a pod that waits for its volume."""
+        """Gives the events of a pod that waits for its volume."""
         return wait_for(f"an event that says why {name} waits",
                         lambda: [e["message"] for e in self.berth.events(name) if e["reason"] == "FailedMount"])
 
     def start_late(self, driver):
-        """Pods one after the other, until one is told why it waits: its name, and that."""
+        """Starts pods one after the other until one has an event that says why it waits. Gives its name, and that
+        message."""
         for name in map("late-{}".format, itertools.count()):
             def told():
                 reasons = [e["message"] for e in self.berth.events(name) if e["reason"] == "FailedMount"]
@@ -118,7 +120,7 @@ class Site:
             self.remove(name)
 
     def wait_detached(self):
-        """The images' loop devices go with their mounts."""
+        """Waits until the volumes are detached, and checks that their loop devices are gone."""
         wait_for("the volumes to be detached", lambda: not self.berth.items("volumeattachments"))
         associated = subprocess.check_output(["losetup", "--list", "--noheadings", "--output", "BACK-FILE"], text=True)
         assert str(self.shelf) not in associated
@@ -132,15 +134,15 @@ def site(module_berth, tmp_path):
     yield made
     module_berth.remove_everything(seconds=60)
     made.deploy.delete()
-    shutil.rmtree(made.deploy.drivers, ignore_errors=True)  # Berth makes it again, perhaps meanwhile
+    shutil.rmtree(made.deploy.drivers, ignore_errors=True)  # Berth may make it again meanwhile
     assert module_berth.process.poll() is None and module_berth.process.pid == process, "it did not start anew"
-    # The folder of runs in pods stays as long as the node agent.
+    # The folder for runs in pods stays as long as the node agent runs.
     left = [what for what in before.leaked_since() if "/plugin-runs (tmpfs)" not in what]
     assert not left, "left behind:\n" + "\n".join(left)
 
 
 def test_first_installation(site):
-    # Charlie is early: his pod waits, and is told for what.
+    # Charlie is early: his pod waits, and its events say for what.
     site.start("writer", WRITER, flex.SHELL)
     site.start("other", WRITER, flex.STATIC)
     assert flex.SHELL in site.why_not("writer")[0]
@@ -235,7 +237,7 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
     assert site.berth.get("pod", late)["status"]["phase"] == "Pending"
     site.remove(late)
 
-    # They are shown as what they are, with what keeps them.
+    # The removed drivers are listed as removed, with the volumes that keep them.
     def shown():
         drivers = json.loads(site.berth.run("get", "drivers", "-o", "json").stdout)
         return {d["name"]: d["reason"] for d in drivers if d["state"] == "Removed"}
@@ -244,7 +246,7 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
     wait_for("both drivers to be shown as removed", lambda: set(shown()) == {flex.SHELL, flex.STATIC})
     assert f"'pods/{uid}/volumes/" in shown()[flex.STATIC]
 
-    # Those that are mounted work on, and are unmounted as if the drivers were there.
+    # Mounted volumes go on, and are unmounted as if the drivers were there.
     for name in "images", "folders":
         site.wait_for_more(name)
         site.finish(name)
@@ -257,7 +259,7 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
 
 
 def test_a_driver_runs_in_the_pod_that_is_registered_for_it(site):
-    """Its mount says where it was made, and is there for the user's pod."""
+    """The driver's mount shows that it was made in the pod, and the user's pod has it."""
     berth, driver = site.berth, "example.com/in-a-pod"
     kubelet = berth.data / "kubelet"
     berth.apply(handmade_pod.pod("tools", kubelet))

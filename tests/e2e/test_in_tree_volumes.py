@@ -1,5 +1,5 @@
-"""PersistentVolumes without a driver: a local disk from claim to second pod, and what people are told where a network
-file system cannot be mounted."""
+"""PersistentVolumes without a driver: a local disk is used from the claim to a second pod, and events say why a
+network file system cannot be mounted."""
 import pathlib
 import subprocess
 import tempfile
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
 
 @pytest.fixture
 def disk():
-    """A blank block device of this machine."""
+    """Gives a blank block device of this machine."""
     with tempfile.NamedTemporaryFile(prefix="bt-disk-", dir="/var/tmp") as image:
         image.truncate(64 << 20)
         device = subprocess.check_output(["losetup", "--find", "--show", image.name], text=True).strip()
@@ -80,7 +80,7 @@ def test_who_cannot_mount_a_network_file_system_is_told_why(berth, leak_free):
 
 
 def test_the_gate_off_is_the_plain_host_way(disk, new_berth):
-    """A pod is registered for local disks and has no mkfs.ext4: with the gate off nobody asks it."""
+    """A pod without mkfs.ext4 is registered for local disks. With the feature gate off nothing runs in it."""
     berth = new_berth().start()
     kubelet = berth.data / "kubelet"
     assert (kubelet / "plugin-containers").stat().st_mode & 0o777 == 0o755

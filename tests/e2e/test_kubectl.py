@@ -1,4 +1,4 @@
-"""An unmodified kubectl is all that a person needs: Debian's 1.20, and whatever other version is installed."""
+"""A person needs only an unmodified kubectl: Debian's 1.20, or any other installed version."""
 import json
 import re
 
@@ -16,7 +16,7 @@ def test_apply_creates_configures_and_leaves_alone(kubectl):
     assert kubectl.apply(config_map("a", x="1")) == "configmap/a created\n"
     assert kubectl.apply(config_map("a", x="1")) == "configmap/a unchanged\n"
     assert kubectl.apply(config_map("a", y="2")) == "configmap/a configured\n"
-    # What was applied before and is no more goes; what others added stays.
+    # A field that was applied before and is now left out is removed; a field of another writer stays.
     kubectl("patch", "cm", "a", "--type=merge", "-p", '{"data":{"z":"3"}}')
     kubectl.apply(config_map("a", w="4"))
     assert kubectl.json("get", "cm", "a")["data"] == {"w": "4", "z": "3"}
@@ -62,7 +62,7 @@ def test_a_wrong_manifest_is_refused_with_the_field(kubectl):
     bad["spec"]["containrs"] = []
     error = kubectl.fails("apply", "-f", "-", stdin=json.dumps(bad))
     assert "unknown field" in error and "containrs" in error
-    # Where the client lets it pass, the server has its say.
+    # The client lets this pass, and the server refuses it.
     bad = objects.pod("a", "true")
     bad["spec"]["restartPolicy"] = "Perhaps"
     error = kubectl.fails("apply", "-f", "-", stdin=json.dumps(bad))
@@ -78,10 +78,10 @@ def test_apply_on_the_server(kubectl):
     assert 'conflict with "one"' in error and ".data.x" in error
     kubectl.apply(config_map("a", x="2"), flags=["--server-side", "--field-manager=two", "--force-conflicts"])
     assert kubectl.json("get", "cm", "a")["data"] == {"x": "2"}
-    flags = ["--show-managed-fields"] if kubectl.minor >= 21 else []  # older ones always do
+    flags = ["--show-managed-fields"] if kubectl.minor >= 21 else []  # older versions always show them
     managers = {f["manager"] for f in kubectl.json("get", "cm", "a", *flags)["metadata"]["managedFields"]}
     assert "two" in managers
-    # A field that is applied no more goes.
+    # A field that is no longer applied is removed.
     kubectl.apply(config_map("a", y="1"), flags=["--server-side", "--field-manager=two"])
     assert kubectl.json("get", "cm", "a")["data"] == {"y": "1"}
 
@@ -139,7 +139,7 @@ def test_output_formats(kubectl):
     assert kubectl("get", "cm", "a", "-o", "go-template={{.data.x}}") == "1"
     out = kubectl("get", "cm", "a", "b", "-o", "custom-columns=N:.metadata.name,X:.data.x", "--sort-by=.data.x")
     assert out.split() == ["N", "X", "a", "1", "b", "2"]
-    # What it gives out as YAML it takes back.
+    # kubectl can apply the YAML that it printed.
     kubectl("apply", "-f", "-", stdin=kubectl("get", "cm", "a", "-o", "yaml"))
     assert kubectl("get", "cm", "--sort-by=.metadata.name", "-o", "name").split()[:2] == ["configmap/a", "configmap/b"]
 
@@ -217,7 +217,7 @@ def test_edit(kubectl, editor):
     assert kubectl.json("get", "cm", "a")["data"] == {"colour": "green"}
     result = kubectl.run("edit", "cm", "a", env=editor("nothing", "else"))
     assert "no changes made" in result.stdout + result.stderr
-    # A change that is refused is put back before the editor with the reason, and given up unchanged.
+    # After a refused change the editor opens again with the reason; kubectl gives up when nothing changes then.
     result = kubectl.run("edit", "cm", "a", env=editor("colour:", "bad key:"), check=False)
     assert result.returncode != 0 and "is invalid" in result.stdout + result.stderr, result
     assert kubectl.json("get", "cm", "a")["data"] == {"colour": "green"}
@@ -312,7 +312,7 @@ def test_delete_waits_for_finalizers(kubectl):
     kubectl.apply(item)
     assert "timed out" in kubectl.fails("delete", "cm", "held", "--timeout=1s")
     process = kubectl.start("delete", "cm", "held", "--timeout=60s")
-    # It says so before it waits.
+    # kubectl prints this before it waits.
     assert process.stdout.readline() == 'configmap "held" deleted\n'
     kubectl("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     out, _ = process.communicate(timeout=90)
@@ -421,7 +421,7 @@ def test_custom_resources(kubectl, module_berth):
         kubectl("delete", "gd", "g")
     finally:
         kubectl("delete", "crd", "gadgets.example.com", "--timeout=60s", timeout=90)
-    # Older clients go by what they remember, and ask.
+    # Older clients use their cache, and ask the server.
     error = kubectl.fails("get", "gadgets")
     assert "doesn't have a resource type" in error or "could not find the requested resource" in error
 

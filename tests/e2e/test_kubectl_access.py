@@ -1,4 +1,4 @@
-"""Whose kubectl it is decides what it may: an administrator by token, a stranger, a node agent by certificate."""
+"""Rights depend on kubectl's user: an administrator by token, a stranger, or a node agent by certificate."""
 import json
 
 import pytest
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.api, pytest.mark.e2e]
 
 @pytest.fixture
 def by_token(kubectl, module_berth, tmp_path):
-    """Makes a client whose kubeconfig holds a token of `berth token create` and nothing else of its user."""
+    """Makes a client whose kubeconfig has only a token of `berth token create` as credentials."""
     def make(*arguments):
         token = module_berth.run("token", "create", *arguments).stdout.strip()
         document = yaml.safe_load(kubectl.kubeconfig.read_text())
@@ -25,13 +25,13 @@ def by_token(kubectl, module_berth, tmp_path):
 
 def other(kubectl, kubeconfig):
     client = Kubectl(kubectl.binary, (1, kubectl.minor, ""), kubeconfig, kubectl.ns, kubectl.home)
-    client.home = kubeconfig.parent / "home"  # what it caches of the API it may not share
+    client.home = kubeconfig.parent / "home"  # two clients may not share a cache of the API
     return client
 
 
 @pytest.fixture
 def node(kubectl, module_berth, tmp_path):
-    """The node agent's own kubeconfig in a person's hand."""
+    """Gives a client with the node agent's own kubeconfig."""
     path = tmp_path / "node.kubeconfig"
     path.write_text((module_berth.data / "node.kubeconfig").read_text())
     return other(kubectl, path)
@@ -44,7 +44,7 @@ def test_an_administrator_by_token(kubectl, by_token, module_berth):
     assert ann("auth", "can-i", "*", "*", "-A").strip() == "yes"
     running(ann, "web")
     assert ann("exec", "web", "--", "echo", "hello") == "hello\n"
-    # Its end is at once.
+    # Deleting the token has effect at once.
     listed = module_berth.run("token", "list").stdout
     (row,) = [line for line in listed.splitlines() if " ann " in line and "<none>" not in line]
     module_berth.run("token", "delete", row.split()[0])
@@ -85,7 +85,7 @@ def test_a_node_reads_what_its_pods_need_and_no_more(kubectl, node):
     assert "forbidden" in node.fails("get", "pv")
     assert "forbidden" in node.fails("get", "pvc")
     assert "local" in node("get", "csidrivers")
-    # What its pod no longer needs it reads no more.
+    # The node may not read what its pods no longer need.
     kubectl("delete", "pod", "web")
     assert "no relationship" in node.fails("get", "secret", "used")
 

@@ -1,4 +1,4 @@
-"""What streams between kubectl and a container: logs, exec, cp, attach and port-forward."""
+"""The streams between kubectl and a container: logs, exec, cp, attach and port-forward."""
 import re
 import socket
 
@@ -52,7 +52,7 @@ def test_attach(kubectl):
             container={"stdin": True, "stdinOnce": True})
     result = kubectl.run("attach", "-i", "echo", stdin="one\ntwo\n", check=False)
     assert re.search(r"^heard one\nheard two\n", result.stdout, re.M), result
-    # What was written before nobody hears; the end of input is the end of the container.
+    # Output from before the attach is not shown, and the container ends at the end of its input.
     assert "before" not in result.stdout
     wait_for("the container to end", lambda: kubectl(
         "get", "pod", "echo", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}") == "3")
@@ -63,7 +63,7 @@ def test_attach_listens(kubectl):
     running(kubectl, "clock", "while :; do echo tick; sleep 0.2; done")
     with watching(kubectl, "attach", "clock") as line_with:
         line_with("tick")
-    # It is one listener's end, not the container's.
+    # Only this listener ended, and the container goes on.
     assert kubectl.json("get", "pod", "clock")["status"]["phase"] == "Running"
 
 
@@ -87,7 +87,7 @@ def test_port_forward(kubectl):
 
 
 def said(port, words):
-    """All that is answered until the other side closes."""
+    """Sends words, and gives everything that is answered until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(words.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()

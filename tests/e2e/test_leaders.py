@@ -1,5 +1,5 @@
-"""Two candidates for the roles of one driver: who leads works, hands over within the lease's time, and nothing is done
-twice, be it frozen, ended in order, or cut off from the API in the middle of calls."""
+"""Two candidates for the roles of one driver. The leader works, and hands over within the lease's time. Nothing is
+done twice, whether the leader is frozen, ended in order, or cut off from the API in the middle of calls."""
 import collections
 import datetime
 import json
@@ -21,7 +21,7 @@ ROLES = {"CreateVolume": NAME,
 
 @pytest.fixture
 def candidate(berth, known_double, start):
-    """Starts one; `api` is the socket by which it reaches the API."""
+    """Gives a function that starts a candidate; `api` is the socket by which it reaches the API."""
     berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
 
     def make(name, folder, api=None):
@@ -47,7 +47,7 @@ def bound(berth, name):
 
 
 def attach(berth, claim):
-    """As somebody who makes the VolumeAttachment by hand: the attach-detach controller leaves it alone."""
+    """Makes a VolumeAttachment by hand; the attach-detach controller leaves it alone."""
     berth.apply({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": claim},
                  "spec": {"attacher": NAME, "nodeName": "node-a",
                           "source": {"persistentVolumeName": bound(berth, claim)}}})
@@ -68,12 +68,13 @@ def time_of(text):
 
 
 def moments(role, pattern):
-    """When the process logged that."""
+    """Gives the moments at which the process logged a line that matches."""
     return [time_of(line.split(" ", 1)[0]) for line in role.log().splitlines() if re.search(pattern, line)]
 
 
 def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_path):
-    """The leader freezes; the other leads within the lease's time; the first, thawed, works no more."""
+    """The leader freezes, and the other one leads within the lease's time. The first one does no more work when it is
+    thawed."""
     first = candidate("first", tmp_path)
     lead(berth, "first")
     second = candidate("second", tmp_path)
@@ -92,7 +93,7 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
     assert first.get("/healthz/leader-election")[0] == 200
     assert len(known_double.calls("CreateVolume")) == 3, "one for each claim"
 
-    # An orderly end leaves nobody to be waited for.
+    # After an orderly end the other one need not wait.
     assert second.stop() == 0
     lead(berth, "first")
     claim(berth, "four")
@@ -111,8 +112,8 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
 @pytest.mark.parametrize("way", ["hang", "drop"])
 def test_a_leader_that_is_cut_off_hands_over_and_nothing_is_done_twice(berth, known_double, candidate, short, tmp_path,
                                                                        way):
-    """The API cannot be reached from the leader any more, which has calls of the driver under way. They end before
-    the other one leads, and none is made later; what it had not written down is found by the other."""
+    """The leader can no longer reach the API while its calls of the driver run. These calls end before the other one
+    leads, and it makes no more. The other one finds the work that the first one had not recorded."""
     proxy = CutProxy(short / "api.sock", berth.data / "api.sock")
     first = candidate("first", tmp_path, proxy.path)
     lead(berth, "first")
@@ -147,11 +148,11 @@ def test_a_leader_that_is_cut_off_hands_over_and_nothing_is_done_twice(berth, kn
 
     for method, name in ROLES.items():
         handed_over = time_of(lease(berth, name)["acquireTime"]) - time_of(before[method]["renewTime"])
-        # A busy machine adds to it what it likes, but not another lease's time.
+        # A busy machine may need longer, but less than one more lease's time.
         assert handed_over.total_seconds() < 2 * LEASE_SECONDS, method
         taken, = moments(second, f"lease 'default/{name}' is ours")
         assert all(call < taken for call in moments(first, rf"\b{method} at ")), f"{method} by two leaders"
-    # Each once, but for what was under way: that is asked again, by the same name.
+    # Each call was made once, except the one that was running: it is repeated under the same name.
     created = collections.Counter(known_double.calls("CreateVolume"))
     assert [name for name, calls in created.items() if calls > 1] == [bound(berth, "under-way")], created
     done = collections.Counter(known_double.calls("CreateVolume", "done"))

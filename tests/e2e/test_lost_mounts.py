@@ -1,4 +1,4 @@
-"""A mount that hangs or is dead is one volume's trouble: others are mounted, and the agent starts, all the same."""
+"""A mount that hangs or is dead affects only its own volume: others are mounted, and the agent starts."""
 import contextlib
 import errno
 import os
@@ -10,11 +10,11 @@ from lib import csi_bed, mounts, objects
 from lib.lost_mount import LostMount
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.honest, pytest.mark.e2e]
+pytestmark = [pytest.mark.hangs, pytest.mark.e2e]
 
 
 def writes(berth, name):
-    """A pod on a claim of its own runs to its end and finds what it wrote."""
+    """Runs a pod on a claim of its own to its end; it must find what it wrote."""
     berth.apply([objects.claim(f"data-{name}"),
                  objects.pod(name, f"echo {name} > /data-{name}/f && sync && grep {name} /data-{name}/f",
                              claims=[f"data-{name}"])])
@@ -44,7 +44,7 @@ def test_a_lost_mount_holds_up_no_other_pod(berth, leak_free, state):
     (staged,) = (kubelet / "plugins" / "kubernetes.io" / "csi" / "local.csi.berth.dev").glob("*/globalmount")
     with lost([published, staged], state):
         writes(berth, "beside")
-        # A pod that would get what now stands there is told so.
+        # A pod that would get the foreign mount gets an event that says so.
         berth.apply(objects.pod("next", "true", claims=["data"]))
         wait_for("the reason", lambda: any("another mount (fuse from 'lost') stands at" in event["message"]
                                            for event in berth.events("next")))
@@ -54,7 +54,8 @@ def test_a_lost_mount_holds_up_no_other_pod(berth, leak_free, state):
         berth.run("delete", "pod", "victim", "--wait=false")
         writes(berth, "later")
         assert berth.get("pod", "victim"), "its volume is not unmounted yet"
-    # Nothing was given up: with the strangers gone all comes to its end (at once after a restart, else after a backoff).
+    # Nothing was given up: once the foreign mounts are gone, all work is finished (at once after a restart, otherwise
+    # after a backoff).
     berth.kill()
     berth.start()
     berth.wait_gone("pod", "victim")
@@ -62,7 +63,7 @@ def test_a_lost_mount_holds_up_no_other_pod(berth, leak_free, state):
 
 
 def server_of(mount_point):
-    """The process of the FUSE file system that is mounted there."""
+    """Gives the process of the FUSE file system that is mounted there."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().decode().split("\0")
@@ -72,7 +73,7 @@ def server_of(mount_point):
 
 
 def is_watched(server):
-    """Whether a node agent has seen who serves: it holds a pidfd of that process."""
+    """Tells whether a node agent knows the server, because it then holds a pidfd of that process."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "comm").read_text().strip() == "berth":
@@ -82,7 +83,7 @@ def is_watched(server):
 
 
 class Users:
-    """Mounts of one claim of a FUSE volume on the host, one after the other."""
+    """Makes mounts of one claim of a FUSE volume on the host, one after the other."""
 
     def __init__(self, bed):
         self.bed = bed
@@ -137,7 +138,7 @@ def test_the_death_of_a_fuse_server_is_told_and_the_next_user_gets_a_fresh_mount
         assert (second / "file").read_text() == "what was written"
         assert is_dead(first)
 
-        # One that ends while no node agent runs is found at the next one's start.
+        # If a server ends while no node agent runs, the next one finds that at its start.
         bed.berth.kill()
         users.kill_server()
         bed.start_berth()

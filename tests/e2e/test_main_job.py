@@ -9,11 +9,11 @@ import pytest
 from lib import objects
 from lib.standalone import ROOT, wait_for
 
-pytestmark = [pytest.mark.main, pytest.mark.e2e]
+pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
 
 def run_pod(berth, manifest, phase="Succeeded"):
-    """Applies a pod, waits for its end, and gives what it wrote."""
+    """Applies a pod, waits for its end, and gives its output."""
     name = manifest["metadata"]["name"]
     berth.apply(manifest)
     ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
@@ -164,7 +164,7 @@ def test_a_claim_is_mounted_on_the_host(berth, leak_free, tmp_path):
         refused = berth.run("umount", target, "--timeout", "3", check=False)
         assert refused.returncode != 0 and "busy" in refused.stderr.lower()
         assert held.read() == "from the host\n"
-    berth.run("umount", target, check=False)  # unless the agent, which goes on trying, was quicker
+    berth.run("umount", target, check=False)  # unless the agent, which keeps trying, was quicker
     wait_for("the unmount", lambda: not os.path.ismount(target))
     assert "from the host" in run_pod(berth, objects.pod("reader", "cat /data/note", ["data"]))
 

@@ -1,5 +1,5 @@
-"""The kinds of deploy/mount-pod besides GlusterFS, each from its own image: CephFS of a real cluster; NFS as far as a kernel
-without it goes (tests/vm/test_file_systems.py mounts an export by the image)."""
+"""The kinds of deploy/mount-pod besides GlusterFS, each from its own image: CephFS with a real cluster, and NFS as
+far as possible with a kernel that has no NFS (tests/vm/test_file_systems.py mounts an export with the image)."""
 import base64
 import os
 import pathlib
@@ -18,7 +18,7 @@ HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @pytest.fixture
 def mount_pod(request, runtime, module_berth, tmp_path):
-    """Of the kind that is asked for, from its DaemonSet: (the DaemonSet, its pod)."""
+    """Gives (the DaemonSet, its pod) of the kind that the test asks for."""
     kind = request.param
     try:
         debian_root.fetch(mount_pods.packages(kind))
@@ -32,7 +32,7 @@ def mount_pod(request, runtime, module_berth, tmp_path):
 
 
 def lives(berth, mount_pod):
-    """Registered, alive by the probe of its template, and with all utilities, mkfs and fsck too."""
+    """Checks that the pod is registered, alive by its template's probe, and has all utilities, also mkfs and fsck."""
     pods, pod = mount_pod
     assert pods.registered() == pod["metadata"]["uid"]
     [container] = pods.daemon_set["spec"]["template"]["spec"]["containers"]
@@ -65,7 +65,7 @@ def test_cephfs_by_the_utilities_of_a_pod(module_berth, ceph_cluster, mount_pod)
     serving = mount_pods.daemons(berth.data, "ceph-fuse")
     assert serving == {target: mount_pod[1]["metadata"]["uid"]}, "its daemon runs in the mount pod"
     assert target in targets(), "the host sees it"
-    # Another mount of it, which shows what has reached the cluster.
+    # Another pod mounts the volume, and sees what has reached the cluster.
     berth.apply(pod("reader", "until cat /data/file; do sleep 0.1; done", volume))
     berth.wait_phase("pod", "reader", "Succeeded")
     assert berth.run("logs", "reader").stdout == "precious\n"
@@ -78,7 +78,7 @@ def test_cephfs_by_the_utilities_of_a_pod(module_berth, ceph_cluster, mount_pod)
 
 
 def in_pod(berth, plugin, *argv):
-    """Runs a utility as the node agent runs the plugin's."""
+    """Runs a utility as the node agent runs those of the plugin."""
     return subprocess.check_output(
         [ROOT / "build" / "bin" / "plugin_utility", "--kubelet", berth.data / "kubelet", "--data", berth.folder / "records",
          "--runtime", berth.runtime_socket, "--plugin", plugin, "run", "--", *argv], text=True)
@@ -94,7 +94,7 @@ def test_nfs_by_the_utilities_of_a_pod(module_berth, mount_pod):
     said = in_pod(berth, "kubernetes.io/nfs", "mount.nfs", "-V")
     assert "linux nfs-utils" in said, said
 
-    # It is the pod's mount.nfs that speaks to the user.
+    # The event has the error of the pod's mount.nfs.
     berth.apply(pod("web", "true", {"nfs": {"server": "127.0.0.1", "path": "/"}}))
     text = f"container 'mount' of pod {mount_pods.NAMESPACE}/{mount_pod[1]['metadata']['name']}"
     told = wait_for("an event", lambda: [e["message"] for e in berth.events("web") if e["reason"] == "FailedMount"])

@@ -1,5 +1,5 @@
-"""The user story of mount utilities in pods: the host has no GlusterFS client, and pods use GlusterFS volumes, from the
-DaemonSet of deploy/mount-pod and a real server; its upgrade by generations and by the taint."""
+"""The user story of mount utilities in pods. The host has no GlusterFS client, and pods use GlusterFS volumes by the
+DaemonSet of deploy/mount-pod, with a real server. The mount pod is upgraded by generations and by the taint."""
 import os
 import pathlib
 import re
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.mountpod]
 
 HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Appends numbers for ever, each on the server before the next; what fails is said.
+# Appends numbers for ever, syncs each to the server before the next, and prints errors.
 WRITER = """
 i=0
 while :; do
@@ -55,7 +55,7 @@ def pods_of_gluster(server, image, berth):
 
 
 def volume_of(server, berth, name):
-    """A new volume of the server, as a pod's volume `data`."""
+    """Makes a new volume of the server, and gives it as a pod's volume `data`."""
     server.volume(name)
     berth.apply({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name},
                  "subsets": [{"addresses": [{"ip": server.address}], "ports": [{"port": 1}]}]})
@@ -67,7 +67,7 @@ def pod(name, script, volume):
 
 
 def daemon_of(berth, name):
-    """The UID of the mount pod that serves the GlusterFS volume of a pod."""
+    """Gives the UID of the mount pod that serves the GlusterFS volume of a pod."""
     uid = berth.get("pod", name)["metadata"]["uid"]
     serving = {served for path, served in mount_pods.daemons(berth.data).items() if f"/pods/{uid}/" in path}
     assert len(serving) == 1, mount_pods.daemons(berth.data)
@@ -107,7 +107,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     wait_for_more(server, "story", "the first data")
     assert daemon_of(berth, "writer") == first["metadata"]["uid"]
 
-    # Generations: the new pod starts beside the old one, and new mounts go to it at once.
+    # Upgrade by generations: the new pod starts beside the old one, and new mounts go to it at once.
     pods_of_gluster.change("second")
     second = pods_of_gluster.wait_ready("second")
     wait_for("the old mount pod to be deleted", pods_of_gluster.leaving)
@@ -117,14 +117,14 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     assert daemon_of(berth, "writer") == first["metadata"]["uid"], "who mounted it serves it"
     wait_for_more(server, "story", "data by the old generation")
 
-    # The node agent starts anew meanwhile; the old generation is in its grace period of days, and stays.
+    # The node agent is restarted meanwhile. The old generation is in its grace period of days, and stays.
     berth.stop()
     berth.start()
     wait_for_more(server, "story", "data after the agent's restart")
     assert [p["metadata"]["uid"] for p in pods_of_gluster.leaving()] == [first["metadata"]["uid"]]
     assert daemon_of(berth, "writer") == first["metadata"]["uid"]
 
-    # Its last mount goes, and so does the old pod; the newer one keeps what it serves.
+    # The old pod's last mount is unmounted, and the old pod ends. The newer one keeps its mounts.
     berth.run("exec", "reader", "--", "touch", "/data/stop")
     berth.wait_phase("pod", "writer", "Succeeded")
     said = berth.run("logs", "writer").stdout.strip()
@@ -135,7 +135,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     wait_for("the old generation to end", lambda: not pods_of_gluster.leaving())
     assert berth.run("exec", "reader", "--", "cat", "/data/numbers").stdout.split() == numbers(server, "story")
 
-    # The design's way: the node is emptied by a taint, the pod replaced, the taint taken off.
+    # Upgrade by emptying the node: it is tainted, the pod is replaced, and the taint is removed.
     pods_of_gluster.change("third", strategy={"type": "OnDelete"})
     upgrade = ("upgrade", "mount-pod", "--node", "node-a")
     plan = berth.run(*upgrade, "--dry-run").stdout
@@ -149,7 +149,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     assert not taints(berth)
     assert "nothing to do" in berth.run(*upgrade).stdout
 
-    # Users notice nothing: the data is there.
+    # Users notice nothing, and the data is there.
     berth.apply(pod("again", "cat /data/numbers", volume))
     berth.wait_phase("pod", "again", "Succeeded")
     assert berth.run("logs", "again").stdout.split() == numbers(server, "story")
@@ -167,8 +167,8 @@ def test_without_a_mount_pod_the_event_says_what_lacks(server, berth):
     assert not [t for t in targets() if t.startswith(f"{berth.data}/kubelet/pods/") and "glusterfs" in t]
 
 
-# What an administrator does on a node with an unmodified kubelet, and what that kubelet does. The host's folders are
-# covered, so that the machine that tests keeps none of it.
+# The steps of an administrator on a node with an unmodified kubelet, and then the mount that the kubelet would make.
+# Overlays cover the host's folders, so that nothing stays on this machine.
 PLAIN_MOUNT = """
 for folder in /usr/sbin /etc; do
   mkdir -p {work}$folder/upper {work}$folder/work
@@ -190,7 +190,7 @@ def test_a_plain_mount_through_the_shim(server, berth, pods_of_gluster):
     server.volume("shim")
     target = berth.data / "kubelet" / "by-hand"
     target.mkdir()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as work:  # an overlay's layers are no overlay themselves
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as work:  # the layers of an overlay must not be on an overlay
         script = PLAIN_MOUNT.format(work=work, berth=berth.binary, socket=berth.data / "run" / "utilities.sock",
                                     source=source, target=target)
         result = subprocess.run(["unshare", "--mount", "--propagation", "slave", "sh", "-ec", script],
@@ -205,7 +205,7 @@ def test_a_plain_mount_through_the_shim(server, berth, pods_of_gluster):
 
 
 def test_a_pod_on_a_folder_of_the_host_leaves_the_hosts_mounts_alone(berth):
-    """What a mount pod sees of the host is the host's: /sys, /dev, and the mounts of other pods."""
+    """A mount pod sees the host's own /sys, /dev, and mounts of other pods."""
     folder = berth.folder / "of-the-host"
     (folder / "inner").mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "of-the-host", folder / "inner"], check=True)

@@ -1,4 +1,5 @@
-"""Berth in place of the CSI sidecars: roles against an API, the registrar, probes. Its leaders: test_leaders.py."""
+"""Berth in place of the CSI sidecars: roles against an API, the registrar, probes. Leader election is in
+test_leaders.py."""
 import os
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from lib.standalone import BINARY, ROOT, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
 ROLES = ["provisioner", "attacher", "resizer"]
-# How many seconds the API is away, beyond the time in which leaders notice.
+# Further seconds for which the API stays away after the leaders have noticed.
 API_AWAY = int(os.environ.get("BERTH_API_AWAY", 0))
 
 
@@ -31,7 +32,7 @@ def wait_bound(berth, name):
 
 
 def test_a_sidecars_name_takes_its_flags_and_does_its_work(berth, known_double, start):
-    """A vendor's container runs Berth in place of csi-provisioner, with the flags that it has."""
+    """A vendor's container runs Berth in place of csi-provisioner, with the flags of csi-provisioner."""
     berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
     role = start("csi-provisioner", f"--csi-address={known_double.socket}", "--kubeconfig", berth.data / "kubeconfig", "-v=5",
                  "--feature-gates=Topology=true", "--timeout=60s", "--http-endpoint=127.0.0.1:0",
@@ -71,7 +72,7 @@ def test_an_absent_api_and_an_absent_driver_end_nothing(berth, known_double, sta
 
 
 def test_snapshots_begin_when_their_kinds_are_installed(berth, known_double, start):
-    """They are missing when the process begins: volumes are made all the same, and it says what it waits for."""
+    """The kinds are missing when the process begins. It still makes volumes, and logs what it waits for."""
     berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
     files = sorted((ROOT / "deploy" / "crds").glob("snapshot.*.yaml"))
     definitions = [yaml.safe_load(file.read_text()) for file in files]
@@ -92,7 +93,7 @@ def test_snapshots_begin_when_their_kinds_are_installed(berth, known_double, sta
 
 
 def kubelet_asks(path):
-    """Waits until what a kubelet does first works: it connects to the registration socket."""
+    """Waits until connecting to the registration socket works, which a kubelet does first."""
     def connects():
         with socket.socket(socket.AF_UNIX) as kubelet:
             kubelet.settimeout(5)
@@ -102,7 +103,7 @@ def kubelet_asks(path):
 
 
 def test_the_registrar_announces_anew(double, start, short):
-    """The kubelet's folder is emptied, and the driver restarted: each time the kubelet sees a new socket."""
+    """The kubelet's folder is emptied, and the driver is restarted. Each time the kubelet sees a new socket."""
     registry = short / "r"
     registry.mkdir()
     path = registry / f"{NAME}-reg.sock"

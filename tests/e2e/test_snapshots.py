@@ -1,5 +1,5 @@
-"""Snapshots, restored volumes and clones of the shipped driver through API objects, by manifests as kubectl's users
-write them. Data is told apart by its checksum.
+"""Snapshots, restored volumes and clones of the shipped driver, by manifests as kubectl's users write them. Checksums
+tell the data apart.
 """
 import pytest
 from lib import objects
@@ -13,7 +13,7 @@ DEVICE = [{"name": "data", "devicePath": "/dev/data"}]
 
 @pytest.fixture
 def bed(berth, leak_free):
-    """A class of each policy; afterwards no snapshot is left, in the API or in the pool."""
+    """Makes a class of each policy. Afterwards no snapshot may be left, in the API or in the pool."""
     berth.apply([objects.snapshot_class("gone"), objects.snapshot_class("kept", policy="Retain")])
     yield berth
     berth.remove_everything()
@@ -23,7 +23,7 @@ def bed(berth, leak_free):
 
 
 def run(berth, name, script, claim="data", devices=None):
-    """What a pod on the claim writes to its output; the pod is gone afterwards."""
+    """Runs a pod on the claim, deletes it, and gives its output."""
     berth.apply(objects.pod(name, script, [claim], devices=devices))
     ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
     output = berth.run("logs", name).stdout
@@ -33,7 +33,7 @@ def run(berth, name, script, claim="data", devices=None):
 
 
 def write(berth, text, claim="data"):
-    """Fills the volume with what `text` grows to, and gives its checksum."""
+    """Fills the volume with repeated `text`, and gives the checksum."""
     fill = f"mkdir -p /{claim}/d && i=0; while [ $i -lt 20000 ]; do echo {text}-$i; i=$((i+1)); done > /{claim}/d/blob"
     return run(berth, f"writes-{text}", f"{fill} && sync && cat /{claim}/d/blob | sha256sum", claim)
 
@@ -78,7 +78,7 @@ def test_a_snapshot_keeps_what_was_and_a_volume_restored_from_it_has_it(bed):
     restore(bed, "copy", "monday")
     assert checksum(bed, "copy") == before != after
     assert checksum(bed, "data") == after
-    # The copy lives without its source and without the snapshot.
+    # The copy stays when its source and the snapshot are gone.
     bed.run("delete", "pvc", "data")
     bed.run("delete", "volumesnapshot", "monday")
     bed.wait_gone("volumesnapshotcontents", content["metadata"]["name"])
@@ -110,7 +110,7 @@ def test_a_snapshot_that_is_kept_is_found_again_by_its_handle(bed):
     ready(bed, "tuesday")
     restore(bed, "copy", "tuesday")
     assert checksum(bed, "copy") == before
-    # This time it goes, with its policy.
+    # This time the snapshot is deleted, by its policy.
     bed.run("delete", "volumesnapshot", "tuesday")
     bed.wait_gone("volumesnapshotcontents", "by-hand")
 
@@ -137,7 +137,7 @@ def test_a_raw_block_volume_is_restored_byte_for_byte(bed):
 
 
 def test_a_restored_volume_grows_unused_and_in_use(bed):
-    """ext4 between two pods, xfs under one; the data stays."""
+    """ext4 grows between two pods, xfs under a pod; the data stays."""
     bed.apply([objects.storage_class("of-xfs", "xfs"), objects.claim("data", "320Mi", "of-xfs")])
     before = write(bed, "grows")
     take(bed, "monday")
@@ -172,7 +172,7 @@ def test_what_keeps_a_snapshot_is_explained(bed):
     ready(bed, "unbound")
     wait_for("the class", lambda: "VolumeSnapshotClass 'none' does not exist" in causes("classless"))
     bed.run("delete", "volumesnapshot", "classless")
-    # A restored volume that waits for its first pod holds the snapshot.
+    # A restored volume that waits for its first pod keeps the snapshot.
     restore(bed, "copy", "unbound")
     bed.run("delete", "volumesnapshot", "unbound", "--no-wait")
     wait_for("the claim", lambda: "claims that are Pending and name it: copy" in causes("unbound"))

@@ -1,5 +1,5 @@
-"""Three nodes on one API, each with a mount namespace, a data folder, a pool and a containerd of its own: volumes are
-where their pods are, pods go where their volumes are, and a node that dies takes nothing along."""
+"""Three nodes on one API, each with a mount namespace, a data folder, a pool and a containerd of its own. Volumes are
+made where their pods are, pods run where their volumes are, and the death of a node affects only its own."""
 import concurrent.futures
 import json
 import pathlib
@@ -33,7 +33,7 @@ class Cluster:
         return sorted((self.berth.data / "pool" / "volumes").glob("*.img"))
 
     def run(self, manifest):
-        """Runs a pod to its end; where it ran, and what it wrote."""
+        """Runs a pod to its end; gives where it ran, and its output."""
         name = manifest["metadata"]["name"]
         self.berth.apply(manifest)
         ended = self.berth.wait_phase("pods", name, "Succeeded", "Failed", seconds=120)
@@ -52,14 +52,14 @@ class Cluster:
         self.api.patch("nodes", node, {"spec": {"taints": list(taints)}})
 
     def attached(self):
-        """The nodes that volumes are attached to."""
+        """Gives the nodes to which volumes are attached."""
         return {item["spec"]["nodeName"] for item in self.api.items("volumeattachments")
                 if item.get("status", {}).get("attached")}
 
     def die(self, node):
-        """The node's machine loses power, and the API knows that it is silent."""
+        """Switches the node off, and marks it as silent in the API."""
         self.further[node].switch_off()
-        # What the node lifecycle controller says after 40 s; nobody is there to contradict.
+        # The node lifecycle controller would write this after 40 s; no agent corrects it.
         self.api.patch("nodes", node, {"status": {"conditions": [
             {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}, "status")
 
@@ -103,7 +103,7 @@ def module_cluster(runtime):
 
 @pytest.fixture
 def cluster(module_cluster):
-    """Afterwards nothing may be left of what the test made, on any node."""
+    """Checks afterwards that nothing is left of what the test made, on any node."""
     yield module_cluster
     module_cluster.berth.remove_everything(seconds=60)
     for name in NAMES:
@@ -146,9 +146,9 @@ def test_a_volume_is_where_its_pod_is_and_pods_go_where_their_volume_is(cluster)
     assert where == "node-b"
     assert cluster.volume_of("data")["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] == only_on("node-b")
     assert [len(cluster.images(name)) for name in NAMES] == [0, 1, 0]
-    # It asks for no node: the volume decides.
+    # The pod asks for no node, so the volume decides.
     assert cluster.run(objects.pod("reader", "cat /data/note", ["data"])) == ("node-b", "kept\n")
-    # One that wants to be elsewhere runs nowhere, and one that was put elsewhere gets nothing.
+    # A pod that has to be elsewhere is not scheduled, and a pod that was bound elsewhere does not get the volume.
     berth.apply([objects.pod("stray", "true", ["data"], **on("node-c")),
                  objects.pod("lost", "true", ["data"], nodeName="node-c")])
     wait_for("the refusal", lambda: any("node affinity conflict" in e["message"] for e in berth.events("lost")))
@@ -185,7 +185,7 @@ def test_pods_and_their_volumes_spread(cluster):
     for pod in homes:
         read = berth.run("exec", pod, "--", "cat", "/data/note").stdout
         assert read == f"{pod}\n", "logs and exec reach the pod's own node"
-    # Another agent's pods are nobody else's: a restart of one disturbs none.
+    # An agent handles only its own pods, so its restart disturbs no other.
     cluster.further["node-b"].stop()
     cluster.further["node-b"].start_agent()
     wait_for("node-b to be back", cluster.further["node-b"].ready)
@@ -207,7 +207,7 @@ def test_snapshots_clones_and_growth_are_done_on_the_volumes_node(cluster):
         of_snapshot = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
         berth.apply([objects.claim("restored", "64Mi", dataSource=of_snapshot),
                      objects.claim("cloned", "64Mi", dataSource={"kind": "PersistentVolumeClaim", "name": "data"})])
-        # Fewest pods would be elsewhere: the data decides.
+        # Other nodes have fewer pods, but the data decides.
         assert cluster.run(objects.pod("one", "cat /restored/note", ["restored"])) == ("node-c", "kept\n")
         assert cluster.run(objects.pod("two", "cat /cloned/note", ["cloned"])) == ("node-c", "kept\n")
         cluster.api.patch("persistentvolumeclaims", "data", {"spec": {"resources": {"requests": {"storage": "96Mi"}}}})
@@ -254,7 +254,7 @@ def test_a_volume_of_a_dead_node_waits_for_it_and_is_unharmed(cluster):
     cluster.taint("node-b", OUT_OF_SERVICE)
     berth.wait_gone("pods", "writer")
     wait_for("the volume to be detached", lambda: not cluster.attached())
-    # The data is on the dead node: no other may have the pod, and it says so.
+    # The data is on the dead node, so no other node may run the pod, and the explanation says so.
     berth.apply(objects.pod("reader", "cat /data/note", ["data"]))
     found = wait_for("an explanation", lambda: (c := cluster.cause("pod/reader"))["id"] == "volumes-node-gone" and c)
     assert "node-b alone" in found["summary"]
@@ -268,7 +268,7 @@ def test_a_volume_of_a_driver_that_attaches_moves_on(cluster):
     berth.apply([objects.storage_class("shared", binding="Immediate", provisioner=csi_double.NAME),
                  objects.claim("data", storage_class="shared")])
     berth.wait_phase("pvc", "data", "Bound")
-    # The same storage seen from node-c; it knows the volumes that there were when it was started.
+    # This driver serves the same storage on node-c; it knows the volumes that existed when it was started.
     there = subprocess.Popen(node.inside(
         csi_double.PROGRAM, "--endpoint", node.folder / "double.sock", "--data", cluster.double.data,
         "--switches", cluster.double.folder / "switches", "--node-id", "node-b", "--other-node", "node-a",

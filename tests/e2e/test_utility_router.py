@@ -1,4 +1,4 @@
-"""Where a plugin's utilities run, in a real container of a real containerd: `plugin_utility` stands in for the plugin."""
+"""A plugin's utilities run in a real container of a real containerd. `plugin_utility` stands in for the plugin."""
 import json
 import os
 import pathlib
@@ -23,7 +23,7 @@ class Utility:
                 self.berth.runtime_socket, "--plugin", handmade_pod.PLUGIN, verb, *map(str, arguments)]
 
     def call(self, verb, *arguments):
-        """What came of each run, and the events."""
+        """Runs plugin_utility; gives the result of each run, and the events."""
         done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=550)
         assert done.returncode == 0, done.stdout + done.stderr
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
@@ -38,7 +38,7 @@ class Utility:
 
 @pytest.fixture(scope="module")
 def registered(module_berth):
-    """A Berth with a registered mount pod, and a caller of utilities."""
+    """Gives a Berth with a registered mount pod, and a caller of utilities."""
     berth = module_berth
     berth.apply(handmade_pod.pod("utilities", berth.data / "kubelet"))
     handmade_pod.register(berth, "utilities")
@@ -46,7 +46,7 @@ def registered(module_berth):
 
 
 def processes(marker):
-    """Numbers of the host's processes whose command line holds the marker."""
+    """Gives the host's process ids whose command line holds the marker."""
     found = []
     for place in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -77,7 +77,7 @@ def test_a_daemon_that_keeps_its_streams_is_not_waited_for_and_lives_on(register
     said = registered.run("sh", "-c", "sleep 54321 & echo mounted", leaves_daemon=True, timeout_ms=60000)
     assert (said["exit_code"], said["out"]) == (0, "mounted\n")
     (daemon,) = processes("sleep\x0054321")
-    registered.run("kill", "-9", registered.run("pidof", "sleep")["out"].split()[0])  # of those in the pod the newest
+    registered.run("kill", "-9", registered.run("pidof", "sleep")["out"].split()[0])  # the newest one in the pod
     wait_for("the daemon to end", lambda: daemon not in processes("sleep\x0054321"))
 
 
@@ -89,7 +89,7 @@ def test_a_hundred_mebibytes_of_output_end_the_run_as_any_other(registered):
 
 
 def hang(registered, marker, timeout_ms):
-    """A run that ignores SIGTERM, and has a child that does so too; it runs in the pod."""
+    """Starts a run in the pod that ignores SIGTERM, with a child that ignores it, too."""
     script = f"trap '' TERM; (trap '' TERM; while :; do sleep 600; done) & while :; do sleep 600; done; {marker}"
     process = subprocess.Popen(registered.command("run", "--timeout-ms", timeout_ms, "--", "sh", "-c", script),
                                stdout=subprocess.PIPE, text=True)
@@ -98,7 +98,8 @@ def hang(registered, marker, timeout_ms):
 
 
 def test_of_200_runs_one_hangs_and_ends_alone_at_its_deadline(registered):
-    """Neither it nor its child is left on the host. One more hangs on, and is ended when the others have ended."""
+    """Neither the run nor its child is left on the host. One more run hangs longer, and is ended when the others have
+    ended."""
     markers = ["hung-utility-of-the-test", "one-that-hangs-on"]
     hung, hangs_on = hang(registered, markers[0], 10000), hang(registered, markers[1], 500000)
     try:
@@ -191,7 +192,7 @@ def test_the_mount_of_a_pod_that_is_gone_is_unmounted_lazily_with_an_event(regis
     berth.delete("pod", "short")
     berth.wait_gone("pod", "short")
     assert mounted(target), "no daemon serves it that could have died with the pod"
-    with open(target / "in-use", "w"):  # so that another unmount would be refused
+    with open(target / "in-use", "w"):  # an unmount that is not lazy would be refused
         (said,), events = registered.call("unmount", "--target", target)
     assert said["code"] == "OK", said
     assert not mounted(target)
@@ -211,7 +212,7 @@ def test_a_pod_that_does_not_share_mounts_is_told_so(registered, target, propaga
         (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
         assert said["code"] == "FAILED_PRECONDITION" and "mountPropagation" in said["message"], said
         assert not mounted(target)
-        if propagation:  # what the pod alone saw was taken back
+        if propagation:  # the mount that only the pod saw was unmounted
             assert str(target) not in registered.run("cat", "/proc/self/mountinfo")["out"]
     finally:
         berth.delete("pod", "alone")

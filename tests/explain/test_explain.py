@@ -1,8 +1,8 @@
-"""Ways to be stuck: `berth explain` names the one cause with its proof, whose it is and what to do, and the next
-cause once the first is cured.
+"""Each test is a way to be stuck. `berth explain` names the one cause with its proof, its owner and what to do, and
+the next cause once the first is removed.
 
-All but one need no container runtime; they share a Berth whose pool is a file system of its own, so that a test
-can freeze it: what writes to it then stands still in the kernel until it is thawed.
+All but one need no container runtime. They share a Berth whose pool is a file system of its own, so that a test can
+freeze it. A process that writes to a frozen pool stands still in the kernel until the pool is thawed.
 """
 import contextlib
 import json
@@ -17,7 +17,7 @@ import pytest
 from lib import mounts, objects
 from lib.standalone import Standalone, wait_for
 
-pytestmark = [pytest.mark.honest]
+pytestmark = pytest.mark.explain
 
 DRIVER = "local.csi.berth.dev"
 
@@ -28,7 +28,7 @@ def run(*command):
 
 @pytest.fixture(scope="module")
 def bare():
-    """A Berth without a container runtime, and class 'now', which makes volumes at once."""
+    """Gives a Berth without a container runtime, with class 'now', which makes volumes at once."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     pool = folder / "pool"
     pool.mkdir()
@@ -59,7 +59,8 @@ def cause(berth, subject):
 
 
 def wait_cause(berth, subject, wanted, seconds=30):
-    """The cause, once it is `wanted`; it says whose it is and what to do, and shows the same as text."""
+    """Waits until the cause is `wanted`, and gives it. It must have an owner and advice, and the text must show the
+    same."""
     def probe():
         found = cause(berth, subject)
         return found if found["id"] == wanted else None
@@ -90,7 +91,7 @@ def driver_process(berth):
 
 @contextlib.contextmanager
 def host_mount(berth, claim, path):
-    """A claim that is to be mounted on the host, whether or not that succeeds; gives its subject."""
+    """Asks to mount a claim on the host, whether or not that succeeds, and gives the subject for `berth explain`."""
     path.mkdir()
     mounting = subprocess.Popen([berth.binary, "mount", "--data", berth.data, claim, path],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -104,7 +105,7 @@ def host_mount(berth, claim, path):
 
 
 def test_no_class_then_no_runtime(bare):
-    """Two causes at once: the first one is named, and the other one when that is cured."""
+    """There are two causes at once. The first one is named, and then the other one when the first is removed."""
     bare.apply([objects.claim("classless", storage_class="later"), objects.pod("two", "true", ["classless"])])
     found = wait_cause(bare, "pod/two", "no-class")
     assert "'later' does not exist" in found["summary"] and found["owner"] == "person"
@@ -212,7 +213,7 @@ def test_mount_hung_in_the_kernel(bare):
             found = wait_cause(bare, subject, "mount-hung")
             proves(found, "NodeStageVolume", "(state D)", "waits in '")
             assert found["owner"] == "kernel"
-            # Another volume's way is not blamed on it.
+            # The hung mount is not named as the cause of another volume.
             assert cause(bare, "pvc/big")["id"] != "mount-hung"
             run("fsfreeze", "--unfreeze", pool)
             wait_for("the mount", lambda: explain(bare, subject)["verdict"] == "ok", 60)
@@ -234,7 +235,7 @@ def test_finalizer_left(bare):
 
 
 def test_records_outlive_the_process(bare):
-    """After kill -9 the count of a failure goes on where it was, and no secret is in a record."""
+    """After kill -9 the count of a failure goes on, and no secret is in a record."""
     def failures():
         proof = wait_cause(bare, "pvc/doomed", "no-capacity")["proof"][0]
         words = proof.split()
@@ -261,7 +262,7 @@ def test_image_missing(berth):
 
 
 def test_doctor(bare):
-    """Each fault has its cure; without a Berth, and as nobody, it looks as far as it can."""
+    """`berth doctor` gives advice for each fault. Without a Berth, and as user nobody, it checks as much as it can."""
     result = bare.run("doctor", "--container-runtime-endpoint", bare.folder / "no.sock", "-o", "json", check=False)
     assert result.returncode == 1, result.stdout
     found = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}

@@ -1,5 +1,5 @@
-"""`berth flex check` as a driver's author runs it. The drivers with one fault each are tested in
-src/volume/flex/check/driver_check_root_test.cc; here is what comes out at the terminal."""
+"""`berth flex check` as a driver's author runs it. src/volume/flex/check/driver_check_root_test.cc tests the drivers
+with one fault each; these tests check what the terminal shows."""
 import subprocess
 
 import pytest

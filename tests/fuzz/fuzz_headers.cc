@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "apiserver/discovery.h"
-#include "apiserver/entity_tag.h"
-#include "apiserver/media_range.h"
-#include "apiserver/reply_encoder.h"
+#include "apiserver/documents/discovery.h"
+#include "apiserver/formats/entity_tag.h"
+#include "apiserver/formats/media_range.h"
+#include "apiserver/formats/reply_encoder.h"
 
 namespace {
 
@@ -20,7 +20,7 @@ void Try(std::string_view text) {
     quality = range.quality;
     if (range.type.find('/') == std::string::npos) std::abort();
   }
-  Request request;
+  berth::http::Request request;
   request.method = "GET";
   request.target = "/apis";
   for (const char* name : {"Accept", "Accept-Encoding", "If-None-Match", "User-Agent"}) {

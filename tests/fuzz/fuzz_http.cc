@@ -4,11 +4,11 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/request_reader.h"
+#include "http/request_reader.h"
 
 namespace {
 
-using berth::apiserver::RequestReader;
+using berth::http::RequestReader;
 
 constexpr size_t kMaxHead = 1024;
 constexpr size_t kMaxBody = 4096;
@@ -20,7 +20,7 @@ struct Outcome {
 
 Outcome Read(std::string_view bytes, size_t step) {
   Outcome outcome;
-  RequestReader reader(kMaxHead, kMaxBody);
+  RequestReader reader({.max_head = kMaxHead, .max_body = kMaxBody});
   for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
     reader.Append(bytes.substr(0, step));
     RequestReader::Result result;

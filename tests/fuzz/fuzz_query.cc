@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "apiserver/api_service.h"
-#include "apiserver/kind_registry.h"
+#include "apiserver/kinds/kind_registry.h"
 #include "apiserver/list_options.h"
+#include "apiserver/request_router.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ void TryOptions(const ResourceRequest& request) {
 
 void Try(std::string_view text) {
   for (const std::string_view prefix : {"", "/api/v1/pods?", "/api/v1/events?labelSelector="}) {
-    Request request;
+    berth::http::Request request;
     request.method = "GET";
     request.target = std::string(prefix) + std::string(text);
     const auto routed = Route(request, Kinds());

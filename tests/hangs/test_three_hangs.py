@@ -1,4 +1,4 @@
-"""What hangs holds up nobody else."""
+"""A mount, driver or mkfs that hangs delays no other volume."""
 import os
 import pathlib
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from lib import fuse_double, hangs
 from lib.standalone import wait_for
 
-pytestmark = [pytest.mark.honest]
+pytestmark = pytest.mark.hangs
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_a_hung_mount_driver_and_mkfs_delay_no_other_volume(three):
     without = three.lives("free", 5)
     three.hang()
     during = three.lives("beside", 10)
-    # They hung all the time, and each says what it waits for.
+    # They hung all the time, and each message says what it waits for.
     said = wait_for("the hung mount to be told", lambda: "no answer within" in str(three.messages()["on-fuse"]) and
                     three.messages(), seconds=60)
     assert all(status.get("phase") != "Mounted" for status in said.values())
@@ -33,7 +33,7 @@ def test_a_hung_mount_driver_and_mkfs_delay_no_other_volume(three):
     assert three.reached.exists() and three.flag.exists()
     print(f"claim to mount without hangs: {hangs.describe(without)}; beside three: {hangs.describe(during)}")
     three.cure()
-    # What the driver mounts is outside of Berth's mount namespace here: that it goes on is enough.
+    # The driver mounts outside of Berth's mount namespace here, so the test only checks that its call goes on.
     wait_for("the driver's call to be done", lambda: three.bed.double.calls("NodeStageVolume", "done"), seconds=90)
     for claim in ("on-fuse", "on-mkfs"):
         wait_for(f"{claim} to be mounted", lambda: three.messages()[claim].get("phase") == "Mounted", seconds=90)

@@ -1,4 +1,4 @@
-"""`berth block-agent` beside a node of a standalone Berth, and what its volumes are made of by hand."""
+"""`berth block-agent` beside a node of a standalone Berth, and functions that make its images and volumes by hand."""
 import json
 import os
 import pathlib
@@ -59,7 +59,7 @@ class BlockAgent:
         return sorted(path.stem for path in (self.data / "block-agent" / "volumes").glob("*.json"))
 
     def size_of(self, volume):
-        """Of the device, as recorded; None: it is not mapped."""
+        """Gives the device's size as recorded, or None if the volume is not mapped."""
         try:
             record = json.loads((self.data / "block-agent" / "volumes" / f"{volume}.json").read_text())
         except FileNotFoundError:
@@ -84,7 +84,7 @@ def storage_cluster(name, folder, **backend):
 
 
 def make_image(folder, name, size):
-    """An image as `berth` makes it (src/block/images/image_record.h)."""
+    """Makes an image as `berth` does (src/block/images/image_record.h)."""
     folder = pathlib.Path(folder)
     (folder / ".berth").mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -100,7 +100,7 @@ def make_image(folder, name, size):
 
 
 def volume(name, cluster, modes=("ReadWriteOnce",), fs_type="ext4", size="64Mi", **source):
-    """A PersistentVolume, and the claim that is bound to it."""
+    """Gives a PersistentVolume and the claim that is bound to it."""
     return [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
              "spec": {"capacity": {"storage": size}, "accessModes": list(modes), "storageClassName": "",
                       "persistentVolumeReclaimPolicy": "Retain",
@@ -113,7 +113,7 @@ def volume(name, cluster, modes=("ReadWriteOnce",), fs_type="ext4", size="64Mi",
 
 
 def loops_of(folder):
-    """Devices that show files of a folder, by the file's name."""
+    """Gives the loop devices of a folder's files, by the file's name."""
     listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
                              capture_output=True, text=True, check=True).stdout
     found = {}

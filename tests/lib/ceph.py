@@ -1,6 +1,6 @@
-"""A real Ceph cluster for one test: a monitor, an object store in memory and a metadata server, with their network,
-mounts and processes in namespaces of their own, and an end of a veth pair here as long as it lives. Nothing is installed
-on the host: 33 MB of packages are fetched and unpacked, as for the virtual machine.
+"""A real Ceph cluster for one test: a monitor, an object store in memory and a metadata server. They have network,
+mount and process namespaces of their own; one end of a veth pair is on the host as long as the cluster lives. Nothing
+is installed on the host: 33 MB of packages are fetched and unpacked, as for the virtual machine.
 """
 import base64
 import contextlib
@@ -18,7 +18,7 @@ from lib.veth import Veth
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 BINDING = "usr/lib/python3/dist-packages/rados.cpython-311-x86_64-linux-gnu.so"
-# A file of each package, by which it is known to be there.
+# One file of each package, which proves that the package is there.
 PACKAGES = {
     "ceph-base": f"{LIBRARIES}/rados-classes/libcls_cephfs.so",
     "ceph-mon": "usr/bin/ceph-mon",
@@ -37,7 +37,7 @@ PACKAGES = {
     "libsnappy1v5": f"{LIBRARIES}/libsnappy.so.1",
     "python3-rados": BINDING,
 }
-# Of everyone: whose keys the monitor begins with.
+# The capabilities of each user whose key the monitor begins with.
 CAPABILITIES = {
     "mon.": {"mon": "allow *"},
     "client.admin": {"mon": "allow *", "osd": "allow *", "mds": "allow *"},
@@ -105,7 +105,7 @@ class Missing(Exception):
 
 
 def _unpacked():
-    """{package: the folder that it is unpacked in}."""
+    """Gives {package: the folder that it is unpacked in}."""
     folders = {}
     for name, file in PACKAGES.items():
         result = subprocess.run([ROOT / "tools" / "debian_package", name, file], capture_output=True, text=True)
@@ -116,7 +116,7 @@ def _unpacked():
 
 
 def _new_key():
-    """AES, the time of its making, 16 bytes."""
+    """Makes a key in Ceph's form: type AES, the time when it was made, 16 bytes."""
     return base64.b64encode(struct.pack("<HIIH", 1, 0, 0, 16) + os.urandom(16)).decode()
 
 
@@ -182,7 +182,7 @@ class CephCluster:
         wait_for("the metadata server", lambda: "up:active" in self.ask('{"prefix": "mds stat"}'), interval=0.2)
 
     def inside(self, *command, environment=None):
-        """Runs a program in the cluster's namespaces; its output."""
+        """Runs a program in the cluster's namespaces, and returns its output."""
         result = subprocess.run(
             ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", *map(str, command)],
             capture_output=True, text=True, timeout=120, env=environment or self.environment)

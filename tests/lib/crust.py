@@ -41,7 +41,7 @@ class Handler:
             self.kubelet = kubelet
         command = [BINARY, "crust-handler", "--socket", self.socket, "--oci-socket", self.folder / "oci.sock",
                    "--data", self.folder / "data", "--run", self.run, "--kubelet", self.kubelet, *self.flags]
-        self.socket.unlink(missing_ok=True)  # of one that was killed: it would pass for this one's
+        self.socket.unlink(missing_ok=True)  # the socket of a killed handler would pass for this one's
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=os.environ | (env or {}), start_new_session=True)
@@ -62,15 +62,15 @@ class Handler:
         self.process = None
 
     def holders(self):
-        """The namespaces that it keeps for sandboxes."""
+        """Gives the namespaces that the handler keeps for sandboxes."""
         return sorted(path.name for path in (self.folder / "data" / "holders").glob("*"))
 
     def records(self):
         return sorted(path.stem for path in (self.folder / "data" / "sandboxes").glob("*.json"))
 
     def stats(self):
-        """RuntimeGetVolumeStats of the only volume of the only sandbox: {unit: (total, used, available)}, and whether
-        its condition is abnormal."""
+        """Calls RuntimeGetVolumeStats for the only volume of the only sandbox. Gives {unit: (total, used,
+        available)}, and whether its condition is abnormal."""
         [record] = [json.loads(path.read_text()) for path in (self.folder / "data" / "sandboxes").glob("*.json")]
         [volume] = record["volumes"]
         with grpc.insecure_channel(f"unix://{self.socket}") as channel:
@@ -93,7 +93,7 @@ class Handler:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def clear(self):
-        """After a failed test: nothing mounted in its folder stays."""
+        """Kills the handler and unmounts all that is mounted in its folder, also after a failed test."""
         self.kill()
         with open("/proc/self/mountinfo") as table:
             points = [line.split()[4] for line in table]
@@ -110,14 +110,14 @@ class Runtime:
         self.handler = handler
 
     def start(self):
-        """Its socket. One that runs goes on."""
+        """Starts containerd, unless it runs, and gives its socket."""
         return own_containerd("start", self.folder, f"{RUNTIME}={self.handler.oci}")
 
     def stop(self):
         own_containerd("stop", self.folder)
 
     def pid(self):
-        """None: it has ended."""
+        """Gives containerd's process id, or None if it has ended."""
         pid = int((self.folder / "pid").read_text())
         try:
             with open(f"/proc/{pid}/stat") as stat:
@@ -126,7 +126,7 @@ class Runtime:
             return None
 
     def kill(self):
-        """Its containers and their shims go on."""
+        """Kills containerd; its containers and their shims go on."""
         pid = self.pid()
         os.kill(pid, signal.SIGKILL)
         wait_for("containerd to be gone", lambda: self.pid() != pid)
@@ -134,7 +134,8 @@ class Runtime:
 
 @contextlib.contextmanager
 def place(handler_flags=(), berth_flags=()):
-    """(Berth, handler, containerd) in a folder of their own, with classes for what a handler mounts."""
+    """Gives (Berth, handler, containerd) in a folder of their own, with StorageClasses and RuntimeClasses for the
+    handler."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     handler = Handler(folder / "h", handler_flags)
     runtime = Runtime(folder / "c", handler)
@@ -159,7 +160,7 @@ def place(handler_flags=(), berth_flags=()):
 
 
 def devices(berth, claim=None):
-    """The numbers of the loop devices of the pool's images, or of a claim's alone."""
+    """Gives the numbers of the loop devices of the pool's images, or only of one claim's."""
     found = []
     volume = ""
     if claim is not None:
@@ -178,13 +179,13 @@ def devices(berth, claim=None):
 
 
 def cgroups():
-    """The containers and sandboxes that there are, as paths in /proc/PID/cgroup end with them."""
+    """Gives all containers and sandboxes, by the names with which paths in /proc/PID/cgroup end."""
     return [path.name for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*") if path.is_dir()]
 
 
 def host_mounts(berth, claim=None):
-    """Where this namespace, the host's, has any of them: by the device's number, or where the file system has another
-    one (btrfs) by its path."""
+    """Gives where they are mounted in this namespace, which is the host's. It knows a mount by the device's number,
+    or, where the file system has another number (btrfs), by the device's path."""
     numbers = devices(berth, claim)
     paths = ["/dev/loop" + number.partition(":")[2] for number in numbers]
     with open("/proc/self/mountinfo") as table:
@@ -210,7 +211,7 @@ def claim(name, size="320Mi", storage_class="deferred", mode="ReadWriteOncePod")
 
 
 def shut_down(pod, path):
-    """The file system at `path` in a running pod's first container fails, as after an error that it cannot bear."""
+    """Shuts down the file system at `path` in a running pod's first container, as after a fatal error."""
     shutdown, at_once = 0x8004587D, 2  # FS_IOC_SHUTDOWN, without writing its log out
     container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     pid = next(pathlib.Path("/sys/fs/cgroup").glob(f"*/k8s.io/{container}/cgroup.procs")).read_text().split()[0]
@@ -222,7 +223,7 @@ def shut_down(pod, path):
 
 
 def events(berth, name, reason):
-    """Of the pod that has the name now: others had it before."""
+    """Gives the events of the pod that has this name now, and not those of earlier pods with the name."""
     uid = berth.get("pods", name)["metadata"]["uid"]
     return [e for e in berth.events(name) if e["reason"] == reason and e["involvedObject"]["uid"] == uid]
 
@@ -232,7 +233,7 @@ def told(berth, name, reason):
 
 
 def volume_stats(berth, claim):
-    """The node agent's figures of a claim's volume, as the kubelet names them."""
+    """Gives the node agent's metrics of a claim's volume, by the kubelet's names."""
     return {name: float(value) for name, value in re.findall(
         rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', berth.figures(),
         re.MULTILINE)}
@@ -244,7 +245,7 @@ def shell(berth, name, script, container=()):
 
 @contextlib.contextmanager
 def leaving_nothing(berth, handler):
-    """What is done in it leaves nothing of its pods and volumes behind, nor the handler a sandbox."""
+    """Checks at its end that no pod or volume left anything behind, and that the handler knows no sandbox."""
     before = Snapshot(berth)
     yield
     berth.remove_everything()

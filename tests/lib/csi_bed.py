@@ -18,7 +18,7 @@ def is_mounted(path):
 
 @contextlib.contextmanager
 def made(by_fuse=False):
-    """A Bed that runs, in a folder of its own; later it is stopped, and what a failed test left is cleared away.
+    """Gives a running Bed in a folder of its own. At the end it is stopped, and what a failed test left is removed.
     `by_fuse`: volumes are staged by FUSE."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     bed = Bed(folder, by_fuse)
@@ -31,7 +31,7 @@ def made(by_fuse=False):
 
 
 class Bed:
-    """A Berth, the double, and the steps of the tests on them."""
+    """A Berth and the double, with the steps that tests take on them."""
 
     def __init__(self, folder, by_fuse=False):
         self.folder = folder
@@ -64,13 +64,13 @@ class Bed:
         self.berth.kill()
         self.double.stop()
 
-    # -- what a person does
+    # -- steps that a person takes
 
     def claim(self, name, size="64Mi", **spec):
         self.berth.apply(objects.claim(name, size, CLASS, **spec))
 
     def bound(self, name):
-        """The volume of a claim, once it has one."""
+        """Waits until a claim is bound, and gives its volume."""
         claim = self.berth.wait_phase("pvc", name, "Bound", seconds=40)
         return self.berth.get("pv", claim["spec"]["volumeName"])
 
@@ -80,7 +80,7 @@ class Bed:
         return path
 
     def ask_mount(self, claim):
-        """As 'berth mount', without waiting for it."""
+        """Runs 'berth mount' without waiting for the mount."""
         self.berth.run("mount", claim, self.folder / f"on-{claim}", "--timeout", "1", check=False)
 
     def wait_mounted(self, claim, seconds=40):
@@ -90,7 +90,7 @@ class Bed:
         self.berth.run("umount", self.folder / f"on-{claim}", "--timeout", "1", check=False)
 
     def mount_fails(self, claim, *flags, seconds=2):
-        """What 'berth mount' says when it gave up; the request stands."""
+        """Runs 'berth mount', which must give up, and returns its error. The request stays."""
         path = self.folder / f"on-{claim}"
         failed = self.berth.run("mount", claim, path, *flags, "--timeout", str(seconds), check=False)
         assert failed.returncode != 0, "it was mounted"
@@ -106,25 +106,26 @@ class Bed:
         return failed.stderr
 
     def host_mount(self, claim):
-        """The name of the HostMount that 'berth mount' made."""
+        """Gives the name of the HostMount that 'berth mount' made."""
         return next(item["metadata"]["name"] for item in self.berth.items("hostmounts")
                     if item["spec"]["claimName"] == claim)
 
     def says(self, name, pattern, seconds=20):
-        """Waits for an event about the object that says so."""
+        """Waits for an event about the object whose message matches the pattern."""
         def heard():
             return [e["message"] for e in self.berth.items("events") if e["involvedObject"]["name"] == name
                     and re.search(pattern, e["message"])]
         return wait_for(f"an event of '{name}' about '{pattern}'", heard, seconds)[0]
 
-    # -- what must be so
+    # -- checks
 
     def content(self, handle):
-        """The folder of a volume in the driver: what it holds is the data."""
+        """Gives the driver's folder that holds a volume's data."""
         return self.double.data / "volumes" / handle
 
     def calm(self):
-        """Between two tests: the driver is honest and there, and nothing is left of the test before."""
+        """Prepares for the next test: makes the driver run and keep to the rules, and removes what the test before
+        left."""
         self.double.be_wrong()
         if not self.double.alive():
             self.double.start()

@@ -1,4 +1,5 @@
-"""The CSI driver double (tests/doubles) as a process of its own: it serves working volumes and is wrong on command."""
+"""The CSI driver double (tests/doubles) as a process of its own: it serves working volumes, and breaks rules on
+command."""
 import pathlib
 import subprocess
 
@@ -9,15 +10,16 @@ NAME = "double.csi.example.com"
 
 
 def rules():
-    """(name, section, rule, what is done instead) of each switch; those per method end in ":METHOD"."""
+    """Gives (name, section, rule, what the double does instead) of each switch. Names of switches for one method end
+    in ":METHOD"."""
     listing = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout
     return [tuple(line.split("\t")) for line in listing.splitlines()]
 
 
 class CsiDouble:
     def __init__(self, folder, registration_folder=None, by_fuse=False, share=None):
-        """`by_fuse`: each volume is staged by a FUSE file system with a process of its own. `share`: (source, type) of
-        what each volume is, for the runtime of a sandbox to mount."""
+        """`by_fuse`: each volume is staged by a FUSE file system with a process of its own. `share`: each volume is a
+        share with this (source, type), which the runtime of a sandbox mounts."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "csi.sock"
@@ -56,13 +58,14 @@ class CsiDouble:
             self.process = None
 
     def be_wrong(self, *switches):
-        """From the next call on; without switches it keeps to the rules again. What hangs goes on."""
+        """Sets the switches from the next call on. Without switches the driver keeps to the rules again. A call that
+        hangs goes on."""
         new = self.folder / "switches.new"
         new.write_text("".join(f"{switch}\n" for switch in switches))
         new.rename(self.folder / "switches")
 
     def calls(self, method, event="begin"):
-        """The volumes of the calls of a method that began, were done, or failed."""
+        """Gives the volumes of a method's calls that began, were done, or failed."""
         try:
             lines = (self.folder / "calls").read_text().splitlines()
         except FileNotFoundError:
@@ -73,13 +76,13 @@ class CsiDouble:
         (self.folder / "calls").write_text("")  # the double appends
 
     def volumes(self):
-        """The content folders of the volumes that there are."""
+        """Gives the content folders of all volumes."""
         return sorted((self.data / "volumes").iterdir())
 
     def attached(self):
-        """(volume, node) for each that is attached."""
+        """Gives (volume, node) for each attached volume."""
         return {(file.name, node) for file in (self.data / "attached").iterdir() for node in file.read_text().split()}
 
     def announcement(self):
-        """The socket by which a node agent learns of it."""
+        """Gives the path of the registration socket, by which a node agent finds the driver."""
         return pathlib.Path(self.registration_folder) / f"{NAME}-reg.sock"

@@ -1,4 +1,4 @@
-"""A proxy before a UNIX socket that can cut all who use it off: politely, or by saying nothing any more."""
+"""A proxy before a UNIX socket that can cut off its clients: by ending their connections, or by passing nothing on."""
 import contextlib
 import pathlib
 import socket
@@ -11,7 +11,7 @@ class CutProxy:
     def __init__(self, path, server):
         self.path = pathlib.Path(path)
         self.server = str(server)
-        self._open = threading.Event()  # unset: what is said is held back
+        self._open = threading.Event()  # unset: data is held back
         self._open.set()
         self._dropped = False
         self._lock = threading.Lock()
@@ -22,16 +22,16 @@ class CutProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hang(self):
-        """As when packets get lost: connections stand, and nothing comes through."""
+        """Behaves as if packets got lost: connections stay open, and no data passes."""
         self._open.clear()
 
     def drop(self):
-        """As when the server is gone: connections end, new ones at once."""
+        """Behaves as if the server were gone: connections end, and new ones end at once."""
         self._dropped = True
         self._end_all()
 
     def heal(self):
-        """What hung is lost: it does not come through late."""
+        """Ends connections that hung, so that their data is lost and does not arrive late, and passes data again."""
         if not self._open.is_set():
             self._end_all()
         self._dropped = False

@@ -1,8 +1,8 @@
-"""Root file systems from Debian's packages, without a registry, a daemon or root's apt: those that are installed here are
-copied by dpkg's lists, those that are not are fetched and unpacked below build/packages, and what their programs
-load is found by ldd. Nothing is installed on the host.
+"""Makes root file systems from Debian's packages, without a registry, a daemon or root's apt. Installed packages are
+copied by dpkg's lists; other packages are fetched and unpacked below build/packages; ldd finds the libraries that
+their programs load. Nothing is installed on the host.
 
-What comes out depends on the packages' versions alone: every file has the same time and owner.
+The result depends only on the packages' versions, because every file has the same time and owner.
 """
 import contextlib
 import hashlib
@@ -17,8 +17,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "build" / "packages"
 INFO = pathlib.Path("/var/lib/dpkg/info")
-# Nobody reads these in a container, and no mount utility is a Python program (GlusterFS's geo-replication is: without
-# python3 it must not be there at all, or glusterd does not start). PostgreSQL compiles nothing where LLVM is missing.
+# These are left out. Nobody reads documentation in a container, and no mount utility is a Python program.
+# (GlusterFS's geo-replication is one, and has to be left out with python3, or glusterd does not start.) PostgreSQL
+# does not compile queries where LLVM is missing.
 LEFT_OUT = re.compile(r"/usr/(share/(doc|man|info|locale|lintian|bash-completion|emacs|initramfs-tools|xfsprogs|i18n)/"
                       r"|include/|lib/python|lib/gcc|lib/systemd|lib/ocf|lib/.*/pkgconfig/|lib/.*/glusterfs/(gsyncd$|python/)|lib/postgresql/.*/(bitcode/|llvmjit))|/etc/init.d/|/lib/systemd/")
 # Debian 12 is one tree: these are links into /usr.
@@ -30,7 +31,7 @@ class Missing(Exception):
 
 
 def names_in(file):
-    """The packages that a list names, one on a line; lines that begin with # are comments."""
+    """Gives the packages of a list with one package on a line; lines that begin with # are comments."""
     return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
 
 
@@ -40,8 +41,8 @@ def _installed(name):
 
 
 def _needs(names):
-    """{package: version} of the packages and of what they need besides that is not installed here. Remembered, since apt
-    takes a second to say it."""
+    """Gives {package: version} of the packages and of those dependencies that are not installed here. The answer is
+    kept in a file, because apt takes a second to give it."""
     names = sorted(names)
     installed = {name: _installed_version(name) for name in names if _installed(name)}
     absent = [name for name in names if name not in installed]
@@ -49,7 +50,7 @@ def _needs(names):
         return installed
     known = PACKAGES / f".needs-{hashlib.sha256(' '.join(absent).encode()).hexdigest()[:16]}"
     if not known.exists():
-        # With an empty cache: of what lies in apt's own it prints no address.
+        # The cache is empty, because apt prints no address for packages that are in its own cache.
         with tempfile.TemporaryDirectory() as cache:
             os.mkdir(f"{cache}/partial")
             result = subprocess.run(["apt-get", "install", "--print-uris", "-qq", "--no-install-recommends", "-o",
@@ -68,12 +69,13 @@ def _installed_version(name):
 
 
 def versions(names):
-    """What decides how a root comes out."""
+    """Gives the packages' versions, on which alone a root depends."""
     return [f"{name}={version}" for name, version in sorted(_needs(names).items())]
 
 
 def fetch(names):
-    """Unpacks below build/packages what is not installed, as tools/debian_package does, but all at once."""
+    """Fetches packages that are not installed and unpacks them below build/packages, as tools/debian_package does,
+    but all at once."""
     absent = [name for name in _needs(names) if not _installed(name) and not (PACKAGES / name / "usr").is_dir()]
     if not absent:
         return
@@ -91,7 +93,7 @@ def fetch(names):
 
 
 def _place(path):
-    """Where a path of a package lies in the root: /bin/sh is /usr/bin/sh."""
+    """Gives the path in the root of a package's path: /bin/sh is /usr/bin/sh."""
     parts = pathlib.PurePosixPath(path).parts[1:]
     return pathlib.Path("usr", *parts) if parts and parts[0] in MERGED else pathlib.Path(*parts)
 
@@ -111,7 +113,7 @@ def _copy(source, root, path):
 
 
 def _files(name):
-    """(file on this host, its path in the package)."""
+    """Gives (file on this host, its path in the package) for each file of a package."""
     listing = _installed(name)
     if listing:
         for line in listing.read_text().splitlines():
@@ -130,9 +132,9 @@ def _is_elf(path):
 
 
 def _add_libraries(root):
-    """What programs and libraries load and no package of the list brought: from this host."""
+    """Copies libraries from this host that programs load and that no package of the list brought."""
     library_folders = [root / "usr/lib/x86_64-linux-gnu", root / "usr/lib"]
-    # Those of a package's own, which its programs know by their absolute path: another one than here.
+    # Programs know their package's own libraries by an absolute path, which is another one here.
     library_folders += sorted({path.parent for path in library_folders[0].glob("*/lib*.so.[0-9]*")})
     search = ":".join(str(folder) for folder in library_folders)
     objects = [path for path in sorted(root.rglob("*")) if _is_elf(path)]
@@ -172,12 +174,12 @@ def assemble(names, root):
     if (root / "usr/bin/dash").exists() and not (root / "usr/bin/sh").exists():
         (root / "usr/bin/sh").symlink_to("dash")
     if (root / "usr/bin/mawk").exists() and not (root / "usr/bin/awk").exists():
-        (root / "usr/bin/awk").symlink_to("mawk")  # Debian's alternatives make it at installation
+        (root / "usr/bin/awk").symlink_to("mawk")  # Debian's alternatives make this link at installation
     _add_libraries(root)
 
 
 def pack(root, archive):
-    """The folder as a tar that depends on its content alone."""
+    """Packs the folder into a tar that depends only on its content."""
     def plain(entry):
         entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
         return entry
@@ -187,13 +189,13 @@ def pack(root, archive):
 
 
 def cached(names):
-    """The folder of such a root, made once for these versions; not to be written into."""
+    """Gives the folder of such a root, which is made once for these versions. Nobody may write into it."""
     key = hashlib.sha256("\n".join([*versions(names), pathlib.Path(__file__).read_text()]).encode()).hexdigest()[:16]
     folder = ROOT / "build" / "roots" / key
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             assemble(names, pathlib.Path(made) / "root")
-            with contextlib.suppress(OSError):  # another was first
+            with contextlib.suppress(OSError):  # another process was first
                 os.rename(pathlib.Path(made) / "root", folder)
     return folder

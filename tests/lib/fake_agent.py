@@ -1,4 +1,4 @@
-"""A node agent's socket for utilities, which answers as the test says: base/ipc in a few lines of Python."""
+"""A stand-in for the node agent's socket for utilities. It speaks base/ipc, and gives the answers of the test."""
 import json
 import os
 import socket

@@ -21,7 +21,7 @@ def folder_of(driver):
 
 
 def add_shell_driver(drivers, version, log):
-    """The shell driver of the examples, as of a version: two files, and a line for each call in the file `log`."""
+    """Makes a version of the examples' shell driver: two files; it writes a line for each call into the file `log`."""
     folder = drivers / folder_of(SHELL)
     folder.mkdir(parents=True, exist_ok=True)
     first, rest = (EXAMPLES / "images" / "images").read_text().split("\n", 1)
@@ -33,7 +33,8 @@ def add_shell_driver(drivers, version, log):
 
 
 def install(drivers, driver, script):
-    """A driver that is one script, as an installer does: under a dot name, then by rename."""
+    """Installs a driver that is one script as an installer does: under a name with a dot in front, and then by
+    rename."""
     folder = drivers / folder_of(driver)
     folder.mkdir(parents=True, exist_ok=True)
     name = driver.rsplit("/", 1)[-1]
@@ -51,7 +52,8 @@ def add_static_driver(drivers):
 
 
 def import_image(runtime_socket, drivers, folder):
-    """What the recipe makes of a folder with drivers, in a containerd of the tests'. Its name."""
+    """Makes the image of a folder with drivers, as the recipe does, imports it into the tests' containerd, and gives
+    its name."""
     name = f"berth.local/flex-drivers:{next(NUMBERS)}"
     archive = folder / "image.tar"
     subprocess.run([ROOT / "tools" / "make_image", "--add", f"{DEPLOY}/flex-deploy=/flex-deploy",
@@ -63,7 +65,7 @@ def import_image(runtime_socket, drivers, folder):
 
 
 class FlexDeploy:
-    """The DaemonSet on the one node of `berth`, with its driver folder."""
+    """The DaemonSet on the only node of `berth`, with its driver folder."""
 
     def __init__(self, berth):
         self.berth = berth
@@ -73,7 +75,7 @@ class FlexDeploy:
         self.image = None
 
     def roll_out(self, image, action="install"):
-        """Bob edits the DaemonSet, and waits for it."""
+        """Edits the DaemonSet, as Bob does, and waits until it is rolled out."""
         [container] = self.daemon_set["spec"]["template"]["spec"]["containers"]
         container.update(image=image, args=[action], imagePullPolicy="IfNotPresent")
         self.berth.apply(copy.deepcopy(self.daemon_set))

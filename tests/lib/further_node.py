@@ -1,5 +1,5 @@
-"""A further node of a standalone Berth: `berth node` in a mount namespace of its own, as if it were a machine of its own,
-with a containerd, a data folder and a pool of its own."""
+"""A further node of a standalone Berth: `berth node` in a mount namespace of its own, with a containerd, a data
+folder and a pool of its own, as if it were on another machine."""
 import pathlib
 import signal
 import subprocess
@@ -22,7 +22,7 @@ class FurtherNode:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def inside(self, *command):
-        """A command as it runs on the node."""
+        """Gives a command as it has to be run on the node."""
         return self.machine.inside(*command)
 
     def start(self):
@@ -49,18 +49,18 @@ class FurtherNode:
                 and any(d["name"] == DRIVER for d in listed["spec"].get("drivers") or []))
 
     def condition(self):
-        """The status of the Node's condition Ready."""
+        """Gives the status of the Node's condition Ready."""
         node = self.berth.get("nodes", self.name) or {}
         return next((c["status"] for c in node.get("status", {}).get("conditions", []) if c["type"] == "Ready"), None)
 
     def stop(self):
-        """As 'systemctl stop': the agent ends by itself, and pods stay."""
+        """Stops the agent as 'systemctl stop' does: it ends by itself, and pods stay."""
         self.agent.send_signal(signal.SIGTERM)
         if self.agent.wait(30) != 0:
             raise Failure(f"'berth node' ended with {self.agent.returncode}:\n{self.log_tail()}")
 
     def switch_off(self):
-        """The machine loses power: its processes and mounts are gone, its disks stay."""
+        """Switches the machine off as a loss of power does: its processes and mounts are gone, its disks stay."""
         if self.machine is None:
             return
         if self.agent is not None and self.agent.poll() is None:
@@ -71,7 +71,7 @@ class FurtherNode:
         self.machine = self.agent = None
 
     def images(self):
-        """The volumes in the node's pool."""
+        """Gives the images in the node's pool."""
         return sorted((self.data / "pool" / "volumes").glob("*.img"))
 
     def log_tail(self, lines=40):

@@ -1,8 +1,8 @@
-"""A real GlusterFS server for one test, in network, mount and process namespaces of its own: the host gets no package and
-no mount, and an end of a veth pair as long as the server lives.
+"""A real GlusterFS server for one test, in network, mount and process namespaces of its own. The host gets no package
+and no mount, and has one end of a veth pair as long as the server lives.
 
-glusterd refuses loopback addresses, so it has the other end. The brick is an ext4 on a loop device, which goes with the
-namespace.
+glusterd refuses loopback addresses, so it uses the other end. The brick is an ext4 on a loop device, which is
+detached when the namespace ends.
 """
 import contextlib
 import os
@@ -58,7 +58,8 @@ class GlusterServer:
                 ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
                  "sh", "-c", START, "sh", root, brick], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.pid = wait_for("the server's namespaces", self._inner_pid)
-        # By unshare, which is in the same namespace: from the server's root nothing of the host is seen.
+        # This enters by the process of unshare, which is in the same mount namespace, because the server's root shows
+        # nothing of the host.
         let_go_of_others(self.process.pid, own=self.folder)
         self.veth.connect(self.pid)
         self.inside("touch", "/run/go")
@@ -66,7 +67,7 @@ class GlusterServer:
         return self
 
     def _inner_pid(self):
-        """PID 1 of its process namespace, once its root is the server's."""
+        """Gives PID 1 of the server's process namespace once its root is the server's."""
         if self.process.poll() is not None:
             raise Failure(f"the GlusterFS server did not start: {(self.folder / 'gluster.log').read_text()}")
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
@@ -84,13 +85,13 @@ class GlusterServer:
         return result
 
     def volume(self, name):
-        """A volume of one brick, started; what a mount names it by."""
+        """Makes and starts a volume of one brick, and gives its name for a mount."""
         self.inside("gluster", "--mode=script", "volume", "create", name, f"{self.address}:/srv/brick/{name}", "force")
         self.inside("gluster", "--mode=script", "volume", "start", name)
         return f"{self.address}:/{name}"
 
     def read(self, volume, path):
-        """A file as it lies on the brick."""
+        """Gives the content of a file on the brick."""
         return self.inside("cat", f"/srv/brick/{volume}/{path}").stdout
 
     def stop(self):

@@ -17,7 +17,7 @@ def pod(name, kubelet, propagation="Bidirectional", script="sleep 100000"):
 
 
 def registration(running):
-    """What registers a pod that runs, as a dictionary."""
+    """Gives the registration of a running pod, as a dictionary."""
     meta = running["metadata"]
     return {"podNamespace": meta["namespace"], "podName": meta["name"], "podUID": meta["uid"], "containerName": "main"}
 
@@ -27,7 +27,7 @@ def path(kubelet, plugin=PLUGIN):
 
 
 def register(berth, name, plugin=PLUGIN):
-    """Registers a pod once it runs; gives its container's id."""
+    """Waits until a pod runs, registers it, and gives its container's id."""
     running = berth.wait_phase("pod", name, "Running")
     place = path(berth.data / "kubelet", plugin)
     fresh = place.with_name("." + place.name)

@@ -1,7 +1,7 @@
-"""A hung FUSE mount, a hung driver and a hung mkfs at the same time, and what other volumes take meanwhile.
+"""Hangs a FUSE mount, a driver and an mkfs at the same time, and measures how long other volumes take meanwhile.
 
-Berth runs in a mount namespace of its own, where mkfs.xfs is a stand-in that waits; so that nothing of the machine's
-own is changed. What it mounts is seen there alone.
+Berth runs in a mount namespace of its own, where mkfs.xfs is a stand-in that waits, so that nothing of the machine is
+changed. Its mounts are seen only there.
 """
 import pathlib
 import shutil
@@ -54,7 +54,7 @@ exec unshare --mount sh -c 'mount --bind {self.folder}/mkfs {UTILITY.resolve()} 
         self.fuse.be_wrong()
         self.bed.stop()
         self.fuse.stop()
-        # The mounts went with the namespace; loop devices of a run that failed may be left.
+        # The mounts ended with the namespace, but loop devices of a failed run may be left.
         listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
                                  capture_output=True, text=True, check=True).stdout
         for line in listing.splitlines():
@@ -66,7 +66,7 @@ exec unshare --mount sh -c 'mount --bind {self.folder}/mkfs {UTILITY.resolve()} 
     # -- one life after the other
 
     def life(self, name):
-        """Seconds from a claim to its mount; then everything of it goes."""
+        """Gives the seconds from a claim to its mount, and then deletes everything."""
         path = self.folder / name
         begin = time.monotonic()
         self.bed.berth.apply(objects.claim(name, "64Mi", "of-ext4"))
@@ -99,7 +99,7 @@ exec unshare --mount sh -c 'mount --bind {self.folder}/mkfs {UTILITY.resolve()} 
                 "on-fuse": self.fuse.mount_point / "inside"}
 
     def messages(self):
-        """What the three host mounts say, by claim."""
+        """Gives the messages of the three host mounts, by claim."""
         return {item["spec"]["claimName"]: (item.get("status") or {}) for item in self.bed.berth.items("hostmounts")}
 
     def cure(self):

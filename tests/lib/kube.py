@@ -1,5 +1,5 @@
-"""A client of any Kubernetes API by a kubeconfig, of the standard library alone: it sends what a test says and
-gives back what came, so that a test sees bytes, headers and codes."""
+"""A client of any Kubernetes API by a kubeconfig, made only with the standard library. It sends exactly what a test
+gives it and returns exactly what came, so that a test sees bytes, headers and codes."""
 import base64
 import http.client
 import json
@@ -56,7 +56,7 @@ class Kubeconfig:
         return (self.path.parent / section[key]).read_text().strip() if section.get(key) else None
 
     def _data(self, section, key):
-        """PEM, from the field itself or the file that it names; None if neither is there."""
+        """Gives the PEM of the field itself or of the file that it names, or None if neither is there."""
         if section.get(f"{key}-data"):
             return base64.b64decode(section[f"{key}-data"]).decode()
         return self._text(section, key)
@@ -67,7 +67,7 @@ class Kubeconfig:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if with_certificate and self.certificate:
-            # Only files are taken; these are gone again when the call is over.
+            # The ssl module takes only files; these are removed when the call is over.
             with tempfile.TemporaryDirectory() as folder:
                 paths = [os.path.join(folder, name) for name in ("certificate", "key")]
                 for path, text in zip(paths, (self.certificate, self.key)):
@@ -104,7 +104,7 @@ class Reply:
 
 
 def media(body, content_type):
-    """Bytes of a request's body: objects become JSON, text and bytes go as they are."""
+    """Gives the bytes of a request's body: objects become JSON, text and bytes stay as they are."""
     if body is None:
         return None, {}
     if isinstance(body, str):
@@ -124,7 +124,7 @@ class Watch:
         self.ended = False
 
     def bytes(self, size, seconds=10):
-        """Exactly so many bytes of the stream; fewer at its end."""
+        """Reads exactly so many bytes of the stream, or fewer at its end."""
         out = b""
         self.connection.sock and self.connection.sock.settimeout(seconds)
         while len(out) < size:
@@ -136,7 +136,8 @@ class Watch:
         return out
 
     def event(self, seconds=10):
-        """The next event as (type, object); None at the end of the stream. A time-out is an AssertionError."""
+        """Gives the next event as (type, object), or None at the end of the stream. A time-out raises
+        AssertionError."""
         if self.connection.sock is not None:
             self.connection.sock.settimeout(seconds)
         try:
@@ -154,7 +155,7 @@ class Watch:
         return [self.event(seconds) for _ in range(count)]
 
     def until(self, wanted, seconds=10):
-        """The first event for which wanted(type, object) holds, passing over the others."""
+        """Gives the first event for which wanted(type, object) holds, and skips the others."""
         deadline = time.monotonic() + seconds
         while True:
             event = self.event(max(0.1, deadline - time.monotonic()))
@@ -180,7 +181,7 @@ class Api:
         self.connection = None
 
     def as_token(self, token):
-        """The same server, as the bearer of a token."""
+        """Gives a client of the same server that uses a token."""
         other = Api(self.config, authenticated=False)
         other.token = token
         return other
@@ -206,7 +207,7 @@ class Api:
         return connection.getresponse()
 
     def call(self, method, path, body=None, content_type=JSON, accept=JSON, headers=None, **query):
-        """One request on a kept-alive connection. `query` holds the parameters; a trailing underscore of a name
+        """Sends one request on a kept-alive connection. `query` holds the parameters; a trailing underscore of a name
         is dropped, for those that Python reserves."""
         query = {key.rstrip("_"): _parameter(value) for key, value in query.items() if value is not None}
         for attempt in (1, 2):
@@ -220,7 +221,7 @@ class Api:
                     self.close()
                 return reply
             except (ConnectionError, http.client.HTTPException):
-                # An idle connection that the server closed meanwhile is opened anew, once.
+                # The server may have closed an idle connection meanwhile, so it is opened anew, once.
                 self.close()
                 if fresh or attempt == 2:
                     raise

@@ -1,4 +1,4 @@
-"""kubectl as a person uses it, of whatever versions this machine has."""
+"""kubectl as a person uses it, in all versions that this machine has."""
 import contextlib
 import json
 import os
@@ -13,7 +13,7 @@ from lib.standalone import ROOT, Failure, wait_for
 
 
 def version_of(binary):
-    """(1, 20, "v1.20.2") of a kubectl; None if it doesn't run."""
+    """Gives the version of a kubectl, as (1, 20, "v1.20.2"), or None if it does not run."""
     try:
         result = subprocess.run([binary, "version", "--client", "-o", "json"], capture_output=True, text=True,
                                 timeout=20, env={"HOME": "/nonexistent", "PATH": os.environ["PATH"]})
@@ -24,7 +24,7 @@ def version_of(binary):
 
 
 def installed():
-    """{binary: version} of the clients on this machine, Debian's first, each version once."""
+    """Gives {binary: version} of the clients on this machine, Debian's first, each version once."""
     debian = subprocess.run([ROOT / "tools" / "debian_package", "kubernetes-client", "usr/bin/kubectl"],
                             capture_output=True, text=True).stdout.strip()
     found = {}
@@ -60,17 +60,18 @@ class Kubectl:
         return result
 
     def __call__(self, *arguments, **options):
-        """What it prints."""
+        """Runs a command and gives its output."""
         return self.run(*arguments, **options).stdout
 
     def fails(self, *arguments, **options):
-        """What it complains of."""
+        """Runs a command that must fail, and gives its standard error."""
         result = self.run(*arguments, check=False, **options)
         assert result.returncode != 0, f"{arguments} should fail:\n{result.stdout}"
         return result.stderr
 
     def apply(self, *items, flags=()):
-        # JSON: what PyYAML writes bare, such as the key y, another reader may take for a boolean.
+        # This is JSON, because PyYAML writes words such as the key y without quotes, and another reader may take them
+        # for booleans.
         documents = {"apiVersion": "v1", "kind": "List", "items": list(items)}
         return self("apply", *flags, "-f", "-", stdin=json.dumps(documents))
 
@@ -78,7 +79,7 @@ class Kubectl:
         return json.loads(self(*arguments, "-o", "json"))
 
     def table(self, *arguments):
-        """The rows of a table as dictionaries, cut at the columns of its head."""
+        """Gives the rows of a table as dictionaries, cut at the columns of its head."""
         head, *rows = self("get", *arguments).splitlines()
         starts, at = [], 0
         for part in head.split("  "):
@@ -90,7 +91,7 @@ class Kubectl:
         return [{word: row[start:end].strip() for (word, start), end in zip(starts, ends)} for row in rows]
 
     def start(self, *arguments, **options):
-        """A client that goes on, such as a watch; its output comes line by line."""
+        """Starts a client that keeps running, such as a watch; its output comes line by line."""
         return subprocess.Popen(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=self.environment(), **options)
 
@@ -105,7 +106,7 @@ def running(kubectl, name, script="sleep 1000", **spec):
 
 
 def finished(kubectl, name, script, **spec):
-    """Runs a pod to its end; what it wrote."""
+    """Runs a pod to its end, and gives its output."""
     kubectl.apply(objects.pod(name, script, **spec))
     wait_for(f"pod {name} to end", lambda: kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}")
              in ("Succeeded", "Failed"))

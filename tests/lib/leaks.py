@@ -1,6 +1,6 @@
-"""The "no leak" comparison: what a Standalone's folder and its containerd hold before and after.
+"""Compares what a Standalone's folder and its containerd hold before and after a test.
 
-Only what belongs to them counts, since other programs of the machine may run containers of their own meanwhile.
+Only what belongs to them counts, because other programs of the machine may run containers meanwhile.
 """
 import fnmatch
 import os
@@ -28,7 +28,8 @@ def _loop_devices(folder):
 
 
 def _network(runtime):
-    """Each pod on the network has an address, which is given back with its namespace and its veth pair."""
+    """Gives the addresses of pods on the network. A pod's address is given back with its namespace and its veth
+    pair."""
     addresses = runtime / "cni-addresses" / "berth"
     found = set()
     for path in addresses.glob("[0-9]*"):
@@ -42,7 +43,8 @@ def _containers(runtime):
 
 
 def _empty_cgroups(runtime):
-    """Each containerd puts its containers' groups in the same place, and logs each container that it starts."""
+    """Gives empty cgroups of this containerd's containers. Each containerd puts its containers' cgroups in the same
+    place, and logs each container that it starts."""
     empty = set()
     for path in pathlib.Path("/sys/fs/cgroup").glob("*/k8s.io/*"):
         try:
@@ -58,14 +60,15 @@ def _empty_cgroups(runtime):
 
 
 def _below(top):
-    """The paths of all that is in a folder and no folder itself; what goes away meanwhile is left out."""
+    """Gives the paths of everything in a folder that is not itself a folder. Files that are removed meanwhile are
+    left out."""
     for folder, folders, names in os.walk(top):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (pathlib.Path(folder, name) for name in names + links)
 
 
 def _files(data):
-    """What volumes and pods leave in a data folder: their images, records and folders."""
+    """Gives what volumes and pods have in a data folder: their images, records and folders."""
     found = set()
     for below in ("kubelet/pods", "kubelet/plugins/kubernetes.io", "node/pods", "node/volumes", "pod-logs"):
         top = data / below
@@ -78,7 +81,7 @@ def _files(data):
 
 
 def _descriptors(pid):
-    """Descriptors that would keep a volume busy."""
+    """Gives the descriptors that would keep a volume busy."""
     found = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -104,8 +107,8 @@ class Snapshot:
         return things
 
     def leaked_since(self):
-        """What is here now and was not then. The kernel and the runtime finish a removal a little after they
-        have said so, and other runtimes' containers come and go: only what stays counts."""
+        """Gives what is here now and was not before. Only what stays counts, because the kernel and the runtime
+        finish a removal a little after they have reported it, and other runtimes' containers come and go."""
         deadline = time.monotonic() + 5
         left = self._take() - self.things
         while left and time.monotonic() < deadline:

@@ -48,14 +48,15 @@ class _Connection(http.client.HTTPConnection):
 
 
 class LocalApi:
-    """Whatever is not an answer of the API is a Failure: nobody listens, or the connection broke."""
+    """A client that raises a Failure when it gets no answer of the API, because nobody listens or the connection
+    broke."""
 
     def __init__(self, socket_path, timeout=15):
         self.socket_path = socket_path
         self.timeout = timeout
 
     def call(self, method, path, body=None, content_type="application/json"):
-        """(code, object)."""
+        """Sends a request, and gives (code, object)."""
         connection = _Connection(self.socket_path, self.timeout)
         try:
             connection.request(method, path, body=None if body is None else json.dumps(body),
@@ -68,7 +69,7 @@ class LocalApi:
             connection.close()
 
     def get(self, plural, name):
-        """The object, or None."""
+        """Gives the object, or None."""
         code, answer = self.call("GET", f"{PATHS[plural]}/{name}")
         return None if code == 404 else self._ok(code, answer)
 
@@ -76,7 +77,7 @@ class LocalApi:
         return self._ok(*self.call("GET", PATHS[plural]))["items"]
 
     def create(self, item):
-        """Makes it unless it is there."""
+        """Creates the object unless it exists."""
         code, answer = self.call("POST", PATHS[PLURALS[item["kind"]]], item)
         return None if code == 409 else self._ok(code, answer)
 
@@ -85,7 +86,7 @@ class LocalApi:
         return self._ok(*self.call("PATCH", path, change, "application/merge-patch+json"))
 
     def delete(self, plural, name):
-        """Asks for it; true once it is gone."""
+        """Asks for the deletion, and gives true once the object is gone."""
         code, answer = self.call("DELETE", f"{PATHS[plural]}/{name}")
         if code != 404:
             self._ok(code, answer)
@@ -99,7 +100,8 @@ class LocalApi:
 
 
 class WatchedStandalone(Standalone):
-    """Driven by commands and looked at by the socket: what is waited for costs no process each time."""
+    """A Standalone that is driven by commands and watched over the socket, so that waiting costs no process for each
+    look."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)

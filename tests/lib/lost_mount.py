@@ -14,7 +14,8 @@ def _check(result, what):
 
 
 class LostMount:
-    """Stands at `target` until gone() is called. Who looks into it waits; after die() he is told ENOTCONN."""
+    """Stays mounted at `target` until gone() is called. A process that looks into it waits; after die() it gets
+    ENOTCONN."""
 
     def __init__(self, target):
         self.target = os.fspath(target)

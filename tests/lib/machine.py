@@ -1,4 +1,4 @@
-"""What keeps a mount namespace of its own, as if it were a machine of its own on the network and kernel of this one."""
+"""A mount namespace that stands for a machine of its own, on the network and kernel of this one."""
 import contextlib
 import os
 import signal
@@ -16,26 +16,26 @@ def mount_namespace(pid):
 
 
 class Machine:
-    """Switched on. Nothing of another machine, nor of an earlier life, is mounted there. `shared`: its mounts are, among
-    its own namespaces, as they are where systemd runs."""
+    """A machine that is switched on. Nothing of another machine, nor of its own earlier life, is mounted there.
+    `shared`: its mounts are shared with further namespaces of this machine, as they are where systemd runs."""
 
     def __init__(self, shared=False):
         self.process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
         own = mount_namespace("self")
         wait_for("the mount namespace", lambda: mount_namespace(self.process.pid) != own)
         let_go_of_others(self.process.pid)
-        if shared:  # not before: the host's own would go, too
+        if shared:  # earlier this would unmount the host's own mounts, too
             subprocess.run(self.inside("mount", "--make-rshared", "/"), check=True)
 
     def inside(self, *command):
-        """A command as it runs there."""
+        """Gives a command as it has to be run on the machine."""
         return ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt", *map(str, command)]
 
     def targets(self):
         return targets(self.process.pid)
 
     def own_containerd(self, verb, folder):
-        """Its socket, after "start"."""
+        """Runs own_containerd on the machine; gives its socket after "start"."""
         result = subprocess.run(self.inside(ROOT / "tools" / "own_containerd", verb, folder), text=True,
                                 capture_output=True, timeout=120)
         if result.returncode != 0:
@@ -43,7 +43,7 @@ class Machine:
         return result.stdout.strip()
 
     def switch_off(self):
-        """All that runs there ends: a driver that waits for its agent would keep the mounts."""
+        """Kills everything that runs there, because a driver that waits for its agent would keep the mounts."""
         own = mount_namespace(self.process.pid)
         assert own not in (None, mount_namespace("self"))
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):

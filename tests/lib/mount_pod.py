@@ -14,7 +14,7 @@ POD = {"POD_NAMESPACE": "kubernetes-storage", "POD_NAME": "gluster-xtzwv", "POD_
 
 
 class MountPod:
-    """Below `folder`: a kubelet folder that is shared with the host, and the host's /proc."""
+    """Makes a kubelet folder that is shared with the host, and the host's /proc, below `folder`."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -72,12 +72,12 @@ class MountPod:
         wait_for(f"'{text}' in berth-init's log", look)
 
     def exec(self, script, **keywords):
-        """As the runtime's ExecSync: into the namespaces, with no parent there."""
+        """Runs a script as the runtime's ExecSync does: in the pod's namespaces, without a parent there."""
         return subprocess.Popen(["nsenter", "--target", str(self.pid), "--pid", "--mount", "sh", "-c", script],
                                 stdin=subprocess.DEVNULL, **keywords)
 
     def children(self):
-        """{pid: state} of process 1's children: "Z" for one that it did not reap."""
+        """Gives {pid: state} of process 1's children; the state is "Z" for a child that was not reaped."""
         states = {}
         for pid in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
             try:
@@ -87,11 +87,12 @@ class MountPod:
         return states
 
     def mount_points(self):
-        """What is mounted as seen in the pod."""
+        """Gives the mount points that the pod sees."""
         return [line.split()[4] for line in pathlib.Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def serve(self, name):
-        """A FUSE daemon that left its parent, at a mount point that the host sees. The mount point."""
+        """Starts a FUSE daemon that has left its parent, at a mount point that the host sees, and gives that mount
+        point."""
         below, target = self.folder / f"{name}-below", self.kubelet / name
         below.mkdir()
         target.mkdir()
@@ -105,7 +106,7 @@ class MountPod:
         os.kill(self.pid, number)
 
     def wait(self):
-        """The exit code of berth-init, which unshare passes on."""
+        """Waits for the end of berth-init, and gives its exit code, which unshare passes on."""
         return self.process.wait(timeout=60)
 
     def stop(self):

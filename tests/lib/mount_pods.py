@@ -1,4 +1,4 @@
-"""Mount pods from deploy/mount-pod on a standalone Berth, and what a test looks at: registrations, FUSE daemons."""
+"""Mount pods from deploy/mount-pod on a standalone Berth, and what tests check: registrations and FUSE daemons."""
 import json
 import pathlib
 import re
@@ -13,13 +13,13 @@ NAMESPACE = "berth-mount"
 
 
 def packages(kind):
-    """The Debian packages that the recipe of a kind names."""
+    """Gives the Debian packages that the recipe of a kind names."""
     folder = ROOT / "deploy" / "mount-pod"
     return names_in(folder / "base" / "packages") + names_in(folder / kind / "packages")
 
 
 def render(kind):
-    """What `kubectl kustomize deploy/mount-pod/KIND` gives, as text."""
+    """Gives the output of `kubectl kustomize deploy/mount-pod/KIND`."""
     result = subprocess.run(["kubectl", "kustomize", ROOT / "deploy" / "mount-pod" / kind], capture_output=True, text=True)
     if result.returncode != 0:
         raise Failure(result.stderr)
@@ -37,7 +37,8 @@ class MountPods:
         self.daemon_set = next(item for item in self.objects if item["kind"] == "DaemonSet")
 
     def _for_this_machine(self, text):
-        """Another kubelet folder, no modules; and the tests may run in a mount namespace that is not process 1's."""
+        """Changes the manifest for this machine: it has another kubelet folder and no modules, and the tests may run
+        in a mount namespace that is not process 1's."""
         modules = self.berth.folder / "modules"
         modules.mkdir(exist_ok=True)
         containerd = (pathlib.Path(self.berth.runtime_socket).parent / "pid").read_text()
@@ -50,7 +51,7 @@ class MountPods:
         return self
 
     def change(self, text, strategy=None):
-        """Another template; `text` is what differs."""
+        """Applies another template, which differs in an annotation with `text`."""
         template = self.daemon_set["spec"]["template"]
         template["metadata"].setdefault("annotations", {})["berth.dev/test"] = text
         if strategy:
@@ -72,7 +73,7 @@ class MountPods:
         return [p for p in self.pods() if "deletionTimestamp" in p["metadata"]]
 
     def registered(self):
-        """The UID of the pod that utilities run in; None without one."""
+        """Gives the UID of the pod in which utilities run, or None without one."""
         path = self.berth.data / "kubelet" / "plugin-containers" / f"kubernetes.io~{self.kind}.json"
         try:
             return json.loads(path.read_text())["podUID"]
@@ -80,7 +81,8 @@ class MountPods:
             return None
 
     def wait_ready(self, text=None):
-        """The one pod that stays: ready, registered, and of the template with this text."""
+        """Waits until only one pod stays that is ready, registered, and of the template with this text, and gives
+        it."""
         def probe():
             pods = self.staying()
             if len(pods) != 1:
@@ -97,13 +99,13 @@ class MountPods:
 
 
 def doctor(berth):
-    """What `berth doctor` finds, as dictionaries."""
+    """Gives what `berth doctor` finds, as dictionaries."""
     said = berth.run("doctor", "-o", "json", "--container-runtime-endpoint", f"unix://{berth.runtime_socket}", check=False)
     return json.loads(said.stdout)["findings"]
 
 
 def daemons(folder, program="glusterfs"):
-    """{mount point: UID of the pod that it runs in} of a kind's FUSE daemons with mount points below a folder."""
+    """Gives {mount point: UID of the daemon's pod} for a kind's FUSE daemons with mount points below a folder."""
     found = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -116,5 +118,5 @@ def daemons(folder, program="glusterfs"):
         uid = re.search(r"(?:^|\0)POD_UID=([^\0]*)", environment)
         below = [word for word in argv if word.startswith(f"{folder}/")]
         if below:
-            found[below[-1]] = uid[1] if uid else None  # before it, files that it reads
+            found[below[-1]] = uid[1] if uid else None  # earlier words are files that it reads
     return found

@@ -3,23 +3,23 @@ import subprocess
 
 
 def targets(pid="self"):
-    """Where something is mounted, as a process sees it. os.path.ismount cannot see a bind within one file system."""
+    """Gives the mount points that a process sees. os.path.ismount cannot see a bind mount within one file system."""
     with open(f"/proc/{pid}/mountinfo") as table:
         return [line.split()[4] for line in table]
 
 
 def unmount_below(folder):
-    """Takes away what a failed test left mounted below a folder."""
+    """Unmounts what a failed test left mounted below a folder."""
     for target in sorted((t for t in targets() if t.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", target], check=False)
 
 
 def let_go_of_others(pid, own=None):
-    """Unmounts, in the mount namespace that a process got as a copy, what other tests have mounted, which a copy would
-    keep busy for as long as the process lives. What lies below `own` stays. The process's root is the host's."""
+    """Unmounts other tests' mounts in the copied mount namespace of a process, because the copy would keep them busy
+    as long as the process lives. Mounts below `own` stay. The process's root has to be the host's."""
     others = [t for t in targets(pid) if t.startswith("/var/tmp/b") and not (own and f"{t}/".startswith(f"{own}/"))]
     for target in sorted(others, reverse=True):
-        # Here and there it is gone already: its own test unmounts a folder, and this one what was below.
+        # Some of these mounts are gone already, because their own test unmounts them, too.
         subprocess.run(["nsenter", f"--mount=/proc/{pid}/ns/mnt", "umount", "--lazy", target], check=False,
                        capture_output=True)
 

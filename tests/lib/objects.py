@@ -29,7 +29,7 @@ def snapshot_class(name, driver="local.csi.berth.dev", policy="Delete", annotati
 
 
 def snapshot(name, claim=None, snapshot_class=None, content=None):
-    """Of a claim, or of a content for a snapshot that exists."""
+    """Gives a VolumeSnapshot of a claim, or of a content for an existing snapshot."""
     source = {"persistentVolumeClaimName": claim} if claim else {"volumeSnapshotContentName": content}
     spec = {"source": source} | ({"volumeSnapshotClassName": snapshot_class} if snapshot_class else {})
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": name},
@@ -37,7 +37,7 @@ def snapshot(name, claim=None, snapshot_class=None, content=None):
 
 
 def snapshot_content(name, handle, snapshot, driver="local.csi.berth.dev", policy="Delete"):
-    """For a snapshot that exists in the driver, and the VolumeSnapshot that is to have it."""
+    """Gives a content for a snapshot that exists in the driver, to be bound to the named VolumeSnapshot."""
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name},
             "spec": {"source": {"snapshotHandle": handle}, "driver": driver, "deletionPolicy": policy,
                      "volumeSnapshotRef": {"name": snapshot, "namespace": "default"}}}
@@ -45,7 +45,7 @@ def snapshot_content(name, handle, snapshot, driver="local.csi.berth.dev", polic
 
 def pod(name, script, claims=(), mounts=None, devices=None, restart="Never", read_only=(), container=None,
         volumes=(), **spec):
-    """A pod that runs a shell script; each claim is mounted at /<claim>, unless `mounts` or `devices` say
+    """Gives a pod that runs a shell script. Each claim is mounted at /<claim>, unless `mounts` or `devices` say
     otherwise."""
     if mounts is None:
         mounts = [] if devices else [{"name": c, "mountPath": f"/{c}"} for c in claims]

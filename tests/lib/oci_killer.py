@@ -3,14 +3,14 @@ import os
 import pathlib
 import shutil
 
-# Of x86-64. In this order a create of a container passes them, one of a sandbox the first three, and so does the
-# delete of a sandbox, once runc has done its part.
+# System calls by their numbers on x86-64. The create of a container passes them in this order. The create of a
+# sandbox passes the first three, and so does the delete of a sandbox, after runc has done its part.
 CALLS = {"connect": 42, "sendmsg": 46, "recvmsg": 47, "unshare": 272, "mount": 165, "mkdir": 83, "move_mount": 429,
          "link": 86, "rename": 82}
 OF_SANDBOX = ("connect", "sendmsg", "recvmsg")
 
-# A turn is a file KIND-CALL, at which the create or delete that removes it dies; each container's first one does, later
-# ones do not. The filter is inherited by execve, and kills the process with SIGSYS as the call begins.
+# A file KIND-CALL is a turn. The create or delete that removes the file dies at that call, so that only the first one
+# of a container dies. The filter is inherited by execve, and kills the process with SIGSYS when the call begins.
 WRAPPER = """\
 #!/usr/bin/python3 -S
 import ctypes, json, os, struct, sys
@@ -79,7 +79,7 @@ class OciKiller:
         shutil.rmtree(self.folder)
 
     def put(self, content):
-        """In one step: it may be called at any moment."""
+        """Replaces the program in one step, because it may be called at any moment."""
         fresh = self.oci.with_name(".berth-oci")
         fresh.write_bytes(content)
         fresh.chmod(0o755)

@@ -39,7 +39,7 @@ def entries(mapping):
 
 
 def envelope(api_version, kind, message):
-    """What a request's body holds: the magic, and an Unknown around the object."""
+    """Gives a request's body: the magic, and an Unknown around the object."""
     return MAGIC + encode({1: {1: api_version, 2: kind}, 2: encode(message)})
 
 
@@ -78,7 +78,7 @@ def decode(data):
 
 
 def at(data, *path):
-    """The one value at a path of field numbers, as bytes or int; None if it is absent."""
+    """Gives the only value at a path of field numbers, as bytes or int, or None if it is absent."""
     for number in path:
         values = decode(data).get(number)
         if values is None:

@@ -10,7 +10,7 @@ import urllib.request
 
 from lib.standalone import BINARY, wait_for
 
-# Short enough for a test; a leader is silent for two seconds at most before it pauses.
+# These times are short enough for a test. A leader that cannot renew its lease pauses after two seconds at most.
 LEASE_SECONDS = 4
 LEASE = ["--leader-election", "--leader-election-namespace=default",
          f"--leader-election-lease-duration={LEASE_SECONDS}s", "--leader-election-renew-deadline=2s",
@@ -18,7 +18,7 @@ LEASE = ["--leader-election", "--leader-election-namespace=default",
 
 
 def lease(berth, name):
-    """Its spec; empty: there is none."""
+    """Gives the spec of a lease, or an empty one if there is no such lease."""
     return next((item["spec"] for item in berth.items("leases") if item["metadata"]["name"] == name), {})
 
 
@@ -27,7 +27,7 @@ def holder(berth, name):
 
 
 def kubeconfig_of(path, socket):
-    """One that names the API by a socket: the port is another one after each start."""
+    """Writes a kubeconfig that names the API by its socket, because the port is another one after each start."""
     path.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": f"unix://{socket}"}}],
@@ -36,7 +36,7 @@ def kubeconfig_of(path, socket):
 
 
 class Role:
-    """A process; `arguments` begin with the subcommand or the sidecar's name."""
+    """A process of a role; `arguments` begin with the subcommand or the sidecar's name."""
 
     def __init__(self, log, *arguments, env=None):
         self.log_path = pathlib.Path(log)
@@ -48,12 +48,12 @@ class Role:
         return self.log_path.read_text(errors="replace")
 
     def port(self):
-        """Where it serves metrics and health."""
+        """Gives the port at which it serves metrics and health."""
         found = wait_for("the process to serve HTTP", lambda: re.search(r"serving .* port (\d+)", self.log()))
         return int(found.group(1))
 
     def get(self, path):
-        """(code, body) of its HTTP address."""
+        """Gives (code, body) of a path on its HTTP port."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port()}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -67,7 +67,7 @@ class Role:
         self.process.send_signal(signal.SIGCONT)
 
     def stop(self):
-        """Its exit code."""
+        """Stops the process, and gives its exit code."""
         if self.process.poll() is None:
             self.thaw()
             self.process.terminate()

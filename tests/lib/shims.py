@@ -11,7 +11,7 @@ BERTH = ROOT / "build" / "bin" / "berth"
 
 
 class Shims:
-    """Installed by `berth install-shims`; they ask at `socket`, where answer() puts an agent."""
+    """Shims that `berth install-shims` installed. They ask at `socket`, where answer() starts a fake agent."""
 
     def __init__(self, folder, socket=None):
         self.folder = folder
@@ -41,7 +41,8 @@ class Shims:
                               **keywords)
 
     def mount(self, *arguments):
-        """mount(8), in a mount namespace where the shims stand in /sbin, which it looks into, beside the others."""
+        """Runs mount(8) in a mount namespace where the shims are in /sbin, beside the other programs, because
+        mount(8) looks for helpers there."""
         upper, work = self.folder / "upper", self.folder / "work"
         shutil.copytree(self.sbin, upper, dirs_exist_ok=True)
         work.mkdir(exist_ok=True)

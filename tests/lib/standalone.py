@@ -19,7 +19,7 @@ BINARY = pathlib.Path(os.environ.get("BERTH_BINARY", ROOT / "build" / "bin" / "b
 
 
 class Failure(AssertionError):
-    """A command failed, or something that was waited for did not happen."""
+    """A command failed, or a condition did not come true in time."""
 
 
 def own_containerd(verb, folder, *runtimes):
@@ -31,7 +31,8 @@ def own_containerd(verb, folder, *runtimes):
 
 
 def hears_sigterm(pid):
-    """Whether the process handles SIGTERM, or waits for it: one that was only just started would die of it."""
+    """Tells whether the process handles SIGTERM or waits for it. A process that has only just started would die of
+    it."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, mask = line.partition(":")
         if name in ("SigBlk", "SigCgt") and int(mask, 16) >> (signal.SIGTERM - 1) & 1:
@@ -40,7 +41,8 @@ def hears_sigterm(pid):
 
 
 def wait_for(what, probe, seconds=60, interval=0.02):
-    """The first true value of `probe`; a Failure names what did not come, with the last value seen."""
+    """Calls `probe` until its value is true, and gives that value. After the time-out a Failure names `what`, with
+    the last value."""
     deadline = time.monotonic() + seconds
     while True:
         value = probe()
@@ -106,7 +108,7 @@ class Standalone:
             self.process = None
 
     def kill_soon(self, seconds):
-        """kill -9 after a while, from a thread, whatever goes on then."""
+        """Kills the process with SIGKILL after some seconds, from a thread, at whatever point it is then."""
         process = self.process
         timer = threading.Timer(seconds, process.kill)
         timer.daemon = True
@@ -139,7 +141,7 @@ class Standalone:
         return json.loads(self.run("get", kind, "-n", ns, "-o", "json").stdout)["items"]
 
     def get(self, kind, name, ns="default"):
-        """The object, or None."""
+        """Gives the object, or None."""
         result = self.run("get", kind, name, "-n", ns, "-o", "json", check=False)
         if result.returncode != 0:
             if "not found" in result.stderr:
@@ -175,14 +177,14 @@ class Standalone:
         return [e for e in self.items("events") if e["involvedObject"]["name"] == name]
 
     def figures(self):
-        """What /metrics says, with the flag --http-endpoint 127.0.0.1:0."""
+        """Gives the text of /metrics; needs the flag --http-endpoint 127.0.0.1:0."""
         port = re.findall(r"serving metrics and health at '127.0.0.1:0', port (\d+)", self.log.read_text())[-1]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             return answer.read().decode()
 
     def remove_everything(self, seconds=90):
         """Deletes pods, then host mounts, claims and snapshots, and waits until volumes are gone, too."""
-        # A snapshot that is not taken yet holds its claim, and a claim that is not restored yet its snapshot.
+        # A snapshot that is not taken yet keeps its claim, and a claim that is not restored yet keeps its snapshot.
         for kinds in (["pods"], ["hostmounts"], ["volumesnapshots", "persistentvolumeclaims"]):
             names = [(kind, item["metadata"]["name"]) for kind in kinds for item in self.items(kind)]
             for kind, name in names:
@@ -193,7 +195,7 @@ class Standalone:
             self.run("delete", "volumesnapshotcontents", name, "--wait=false", check=False)
             self.wait_gone("volumesnapshotcontents", name, seconds)
         for name in [item["metadata"]["name"] for item in self.items("persistentvolumes")]:
-            volume = self.get("persistentvolumes", name)  # it may have gone meanwhile
+            volume = self.get("persistentvolumes", name)  # the object may be gone by now
             if volume and volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
                 self.run("delete", "persistentvolumes", name, "--wait=false")
             self.wait_gone("persistentvolumes", name, seconds)

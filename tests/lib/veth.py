@@ -4,8 +4,8 @@ import uuid
 
 
 class Veth:
-    """`ours` and `address` are the ends of a /30 that nobody routes yet; the numbers come by chance, as tests run beside
-    each other."""
+    """`ours` and `address` are the two ends of a /30 network that this machine does not route yet. The network is
+    chosen at random, because tests run at the same time."""
 
     def __init__(self, prefix):
         self.link = f"{prefix}{uuid.uuid4().hex[:8]}"
@@ -19,7 +19,7 @@ class Veth:
                 break
 
     def connect(self, pid):
-        """`eth0` of the network namespace of a process gets `address`."""
+        """Gives `address` to `eth0` in the network namespace of a process."""
         run = subprocess.check_call
         run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
         run(["ip", "address", "add", f"{self.ours}/30", "dev", self.link])

@@ -1,4 +1,4 @@
-"""Who on this machine has a device's file system mounted, by the mount tables of all processes and threads."""
+"""Finds by the mount tables of all processes and threads which of them have a device's file system mounted."""
 import glob
 import os
 import threading
@@ -34,7 +34,7 @@ class Sighting:
 
 
 def sightings(device):
-    """Of the device of that number ("7:3")."""
+    """Gives the sightings of the device with this number ("7:3")."""
     tables = {}
     for task in glob.glob("/proc/[0-9]*/task/[0-9]*"):
         namespace = _namespace(task)
@@ -48,7 +48,7 @@ def sightings(device):
 
 
 class Watch:
-    """Looks again and again, from a thread, and keeps each sighting that `allowed` does not explain."""
+    """Looks again and again, from a thread, and keeps each sighting that `allowed` does not accept."""
 
     def __init__(self, devices, allowed):
         self._devices = devices

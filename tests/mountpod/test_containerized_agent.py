@@ -1,5 +1,6 @@
-"""An agent that itself runs in a container: a mount namespace of its own, to which the host's mounts propagate, and the host's
-process ids. Without a registered pod it mounts on the host, and runs all else where it is."""
+"""An agent that itself runs in a container has a mount namespace of its own, to which the host's mounts propagate,
+and the host's process ids. Without a registered pod it mounts on the host, and runs everything else in its
+container."""
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ mount --bind "$0" "$0"
 mount --make-rshared "$0"
 exec sleep infinity
 """
-# The container: it has a program that the host lacks.
+# The agent's container, which has a program that the host lacks.
 AGENT = """
 mount -t tmpfs of-the-agent /usr/local/sbin
 printf '#!/bin/sh\\necho from the image\\n' >/usr/local/sbin/only-in-the-image
@@ -27,7 +28,7 @@ exec sleep infinity
 
 
 def child_that_sleeps(process):
-    """The number of its child once that is set up."""
+    """Gives the process id of its child once the child is set up."""
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     sleeps = children and b"sleep" in pathlib.Path(f"/proc/{children[0]}/cmdline").read_bytes().split(b"\0")[0]
     return int(children[0]) if sleeps else None
@@ -100,7 +101,7 @@ def test_only_mount_and_umount_leave_the_agents_namespace(agent):
     assert where == os.readlink(f"/proc/{agent.pid}/ns/mnt") != os.readlink(f"/proc/{agent.host}/ns/mnt")
     assert agent.call("run", "--", "only-in-the-image")["out"] == "from the image\n"
 
-    # An agent that is on the host enters nothing.
+    # An agent on the host enters no other mount namespace.
     assert agent.call("run", "--", "mount", "-t", "tmpfs", "by-the-agent", target, containerized=False)["exit_code"] == 0
     assert str(target) in mounts_of(agent.pid)
     assert str(target) not in mounts_of(agent.host)

@@ -1,4 +1,5 @@
-"""berth-init, process 1 of a mount pod: registered, patient with what it serves, gone when nothing is used."""
+"""berth-init, process 1 of a mount pod, registers the pod, stays while its mounts are used, and ends when nothing is
+used."""
 import json
 import os
 import pathlib
@@ -62,11 +63,11 @@ def test_it_registers_the_pod_for_each_plugin(pod):
 def test_it_replaces_an_older_registration_in_one_step(pod):
     pod.registrations.mkdir()
     pod.registration().write_text('{"podUID": "older"}')
-    # Of a start of this pod that was cut short.
+    # An interrupted start of this pod left this file.
     (pod.registrations / f".kubernetes.io~glusterfs.json.tmp-{UID}").write_text("{")
     with open(pod.registration()) as older:
         pod.start()
-        # Who was reading it reads on in the old file, and never half of the new one.
+        # A reader of the old file goes on reading it, and never sees half of the new one.
         assert older.read() == '{"podUID": "older"}'
         assert os.fstat(older.fileno()).st_nlink == 0
     assert pod.registered_uid() == UID
@@ -87,7 +88,7 @@ def test_it_stays_while_the_host_uses_what_it_serves(pod):
     pod.wait_for_log("stays, since 2 in use")
     assert f"'{one}'" in pod.said() and f"'{two}'" in pod.said()
     pod.signal(signal.SIGTERM)  # the second one changes nothing
-    assert pod.registered_uid() is None  # nothing new comes to a pod that goes
+    assert pod.registered_uid() is None  # a pod that ends gets no new mounts
     unmount(one)
     pod.wait_for_log("stays, since 1 in use")
     (two / "file").write_text("served on")
@@ -117,7 +118,7 @@ def test_it_leaves_a_dead_daemons_mount(pod):
     for pid in pod.children():
         os.kill(int(pid), signal.SIGKILL)
     assert pod.wait() == 0
-    assert str(target) in mounts.targets()  # whose taking away is others' work
+    assert str(target) in mounts.targets()  # removing the mount is not berth-init's work
 
 
 def test_it_waits_for_a_utility_that_runs(pod):
@@ -166,7 +167,7 @@ def test_it_passes_signals_to_its_command_and_ends_with_its_code(pod):
     target = pod.serve("one")
     pod.signal(signal.SIGTERM)
     pod.wait_for_log("stays, since 1 in use")
-    # The command may be what the mount needs.
+    # The mount may need the command, so it is not stopped yet.
     assert "got TERM" not in pod.said()
     unmount(target)
     assert pod.wait() == 5

@@ -1,4 +1,5 @@
-"""berth-shim under the names of mount utilities: what it asks the agent for, and what its caller sees."""
+"""berth-shim runs under the names of mount utilities. The tests check its requests to the agent, and what its caller
+sees."""
 import json
 import os
 import shutil
@@ -95,7 +96,7 @@ def test_what_is_to_read_standard_input_is_refused(shims):
     with open("/etc/passwd") as file:
         assert shims.run("mkfs.xfs", stdin=file).returncode == 1
     assert shims.agent.requests == []
-    # What gives nothing is nobody's input.
+    # A pipe that gives no data does not count as input.
     assert shims.run("mkfs.xfs", stdin=read).returncode == 0
     os.close(write)
     assert shims.run("mkfs.xfs", stdin=read).returncode == 0

@@ -1,4 +1,5 @@
-"""A plain mount(8) on a host that has no such mount helper: the shim has it run in the pod that is registered."""
+"""A plain mount(8) on a host without the mount helper: the shim makes the agent run the helper in the registered
+pod."""
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from lib.standalone import wait_for
 pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
 
 PLUGIN = "example.com/test"
-# What only the pod has.
+# The mount helper, which only the pod has.
 HELPER = """#!/bin/sh
 echo "in the pod: $FLAVOUR"
 mount -t tmpfs -o size=1m berth-test "$2"
@@ -25,7 +26,7 @@ def shims(berth, tmp_path):
 
 
 def mount_pod(berth):
-    """A pod with the helper, registered as berth-init would."""
+    """Starts a pod with the helper, and registers it as berth-init would."""
     kubelet = str(berth.data / "kubelet")
     script = f"cat >/bin/mount.berthtest <<'EOF'\n{HELPER}EOF\n" \
              f"chmod 755 /bin/mount.berthtest; touch {kubelet}/ready; exec sleep 1000000"
@@ -64,7 +65,7 @@ def test_a_plain_mount_runs_in_the_registered_pod(berth, shims):
 
 @pytest.fixture
 def role(berth, runtime, tmp_path):
-    """`berth node --roles utilities`, as beside a kubelet: it knows no API."""
+    """Runs `berth node --roles utilities` as beside a kubelet; it uses no API."""
     socket = tmp_path / "run" / "utilities.sock"
     with open(tmp_path / "log", "w") as log:
         process = subprocess.Popen([BERTH, "node", "--roles", "utilities", "--utility-socket", socket, "--kubelet-dir",
@@ -88,7 +89,7 @@ def test_beside_a_kubelet_the_role_runs_it(berth, role, tmp_path):
     assert str(target) in mounts.targets()
     subprocess.run(["umount", target], check=True)
 
-    # It ends without waiting for what runs, of which nothing is left.
+    # The role ends without waiting for a utility that runs, and leaves nothing of it.
     seconds = "777333"
     sleeper = subprocess.Popen([shims.sbin / "sleep", seconds], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                env={"BERTH_SHIMS": str(shims.records)})
@@ -101,7 +102,8 @@ def test_beside_a_kubelet_the_role_runs_it(berth, role, tmp_path):
 
 
 def running(*words):
-    """Whether a process has these arguments; the shim's own path is another first word."""
+    """Tells whether a process has these arguments. The shim itself does not count, because its first word is its
+    path."""
     line = "\0".join(words).encode() + b"\0"
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,4 +1,4 @@
-"""The C++ tests of mounted file systems, where root lacks no capability: nothing of them is skipped."""
+"""The C++ tests of mounted file systems run where root has all capabilities, so that none of them is skipped."""
 import re
 import subprocess
 
@@ -16,7 +16,7 @@ def passed(output):
 
 
 def add_image(machine, names, size):
-    """A disk with a root file system of those packages, as /dev/disk/image."""
+    """Adds a disk with a root file system of these packages, as /dev/disk/image."""
     try:
         root = debian_root.cached(names)
     except debian_root.Missing as missing:
@@ -98,7 +98,7 @@ def test_an_nfs_export_is_a_volume(machine):
     assert passed(result.output) == 2
 
 
-# As in the mount pod's container, whose root is its image.
+# Runs as in the mount pod's container, whose root is its image.
 MOUNT_FROM_THE_IMAGE = """
 echo precious >/srv/nfs/file
 mount /dev/disk/image /mnt

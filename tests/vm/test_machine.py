@@ -1,4 +1,4 @@
-"""The virtual machine itself: what survives a power cut, and what does not."""
+"""Tests of the virtual machine itself: what survives a power cut, and what does not."""
 import pytest
 from lib import vm
 

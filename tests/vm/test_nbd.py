@@ -41,7 +41,7 @@ def test_a_device_keeps_its_data_and_gives_errors_when_its_server_dies(machine):
     output = machine.run(ATTACH + KILL_THE_SERVER, seconds=300).output
     assert "data: precious\n" in output
     assert "Input/output error" in output, output
-    # The shell's own error is 2, where the file could not even be made; what hangs is killed.
+    # The shell's own exit code is 2 if the file could not even be made. A process that hangs is killed.
     assert "read: 1\n" in output and re.search("write: [12]\n", output), output
     assert "unmount: 0" in output and "disconnect: 0" in output, output
 

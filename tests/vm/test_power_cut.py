@@ -1,4 +1,5 @@
-"""The power goes while Berth works: what it acknowledged and what was synced to a volume is there afterwards."""
+"""The power is cut while Berth works. Everything that it acknowledged, and all synced data of volumes, is there
+afterwards."""
 import re
 
 import pytest
@@ -40,7 +41,7 @@ echo "left: $(loops) loop devices, $(find /var/lib/berth/pool/*/ -type f | wc -l
 """
 
 
-# With a seed the disk wrote a part of its cache by itself, in any order.
+# With a seed the disk has written a part of its cache by itself, in any order.
 @pytest.mark.parametrize("keep", [None, 1])
 def test_what_was_acknowledged_and_synced_survives_a_power_cut(node, keep):
     before = node.run(BEFORE, seconds=240, cut_at="acknowledged c3", keep=keep).output

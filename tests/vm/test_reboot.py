@@ -1,4 +1,4 @@
-"""A reboot: mounts and loop devices are gone and the records of them are not; Berth makes them anew."""
+"""After a reboot mounts and loop devices are gone, and their records are not; Berth makes them anew."""
 import pytest
 
 pytestmark = pytest.mark.vm

@@ -7,7 +7,7 @@ using base::StatusOr;
 
 namespace {
 
-// What is known of a part of an expression.
+// What is known about a part of an expression.
 struct Known {
   Kind kind = Kind::kAny;
   const Schema* schema = nullptr;  // of a member of the document
@@ -22,7 +22,7 @@ Known OfSchema(const Schema* schema) {
     case FieldType::kList:
       return {Kind::kList, schema};
     case FieldType::kString:
-      // A time that does not parse stays a string, but then the format has been refused already.
+      // A time that does not parse would be a string, but the format check has refused it already.
       if (schema->format == "date-time") return {Kind::kTimestamp, schema};
       if (schema->format == "duration") return {Kind::kDuration, schema};
       return {Kind::kString, schema};
@@ -117,7 +117,7 @@ class Checker {
     const Schema* schema = operand.schema;
     if (schema != nullptr && schema->type == FieldType::kObject) {
       const Field* field = schema->Find(node.name);
-      // Of an object's metadata only what names it may be read.
+      // Of an object's metadata an expression may read only its names.
       const bool hidden = schema->name.ends_with(".ObjectMeta") && node.name != "name" &&
                           node.name != "generateName";
       if (field == nullptr || hidden) {

@@ -1,5 +1,5 @@
-// What is wrong with an expression before it ever runs: fields that the schema does not have,
-// operators between kinds that have none, a result of the wrong kind.
+// Finds the faults of an expression before it runs: fields that the schema does not have, operators
+// on kinds that lack them, a result of the wrong kind.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace berth::api::cel {
 
-// INVALID_ARGUMENT as Parse. Where nothing is known of a value (int-or-string, a conditional of two
-// kinds) anything goes.
+// INVALID_ARGUMENT as Parse. A value of unknown kind (int-or-string, a conditional of two kinds)
+// may be used in any way.
 base::Status Check(std::string_view text, const Syntax& syntax, const Schema* self, Kind wanted,
                    bool optional_old_self);
 

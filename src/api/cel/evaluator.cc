@@ -138,8 +138,8 @@ class Evaluator {
     return negated;
   }
 
-  // && (decisive: false) and || (decisive: true). One operand that decides outweighs the errors of
-  // the others.
+  // && (decisive: false) and || (decisive: true). One operand that decides the result outweighs the
+  // errors of the others.
   StatusOr<Value> Combine(const Node& node, bool decisive) {
     return FirstDecisive(node.children, decisive, [&](const auto& child) { return Run(*child); });
   }
@@ -291,7 +291,7 @@ class Evaluator {
     return Value::Of(std::move(entries));
   }
 
-  // What a macro goes over.
+  // The list that a macro iterates over.
   StatusOr<List> Range(const Node& node) {
     ASSIGN_OR_RETURN(const Value range, Run(*node.children[0]));
     if (!range.is(Kind::kList) && !range.is(Kind::kMap)) return NoSuchOverload();
@@ -299,7 +299,7 @@ class Evaluator {
     return range.items();
   }
 
-  // Child `child` of a macro, for one item.
+  // Evaluates child `child` of a macro for one item.
   StatusOr<Value> For(const Node& node, Value item, size_t child) {
     variables_[node.slot] = std::move(item);
     return Run(*node.children[child]);

@@ -12,7 +12,7 @@
 
 namespace berth::api::cel {
 
-// The longest string that an expression may build: beyond it the budget counts as used up.
+// The longest string that an expression may build: a longer one counts as a used-up budget.
 inline constexpr size_t kMaxBuilt = 1 << 20;
 
 struct CallContext {

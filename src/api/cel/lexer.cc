@@ -126,7 +126,8 @@ class Lexer {
       } else {
         uint64_t value = 0;
         const auto result = std::from_chars(digits.data(), end, value);
-        // 9223372036854775808 is read as the least int, which only a minus before it can mean.
+        // 9223372036854775808 is read as the smallest int; only a minus sign before it makes it
+        // valid.
         if (result.ec != std::errc() || value > uint64_t{1} << 63)
           return Fail("invalid int literal");
         token.literal = static_cast<int64_t>(value);

@@ -1,10 +1,10 @@
 // A rule in CEL, the Common Expression Language, compiled: the x-kubernetes-validations of custom
 // resources.
 //
-// What is understood: all operators, the macros has, all, exists, exists_one, map and filter, and
-// the functions of functions.h on booleans, numbers, strings, lists, maps, timestamps, durations,
-// quantities and optionals. Anything else (unsigned integers, bytes, types as values, url(), ip())
-// is refused by Compile, never passed over.
+// It supports all operators, the macros has, all, exists, exists_one, map and filter, and the
+// functions of functions.h on booleans, numbers, strings, lists, maps, timestamps, durations,
+// quantities and optionals. Compile refuses anything else (unsigned integers, bytes, types as
+// values, url(), ip()); nothing is silently skipped.
 //
 // Pure and thread-safe; every evaluation is bounded by its budget.
 #pragma once
@@ -23,13 +23,12 @@ struct Syntax;
 
 class Program {
  public:
-  // `self` says what self and oldSelf are; null: anything. `wanted` is the kind of the result.
-  // With `optional_old_self`, oldSelf is an optional. INVALID_ARGUMENT with the place and the
-  // reason.
+  // `self` is the type of self and oldSelf; null: any. `wanted` is the kind of the result. With
+  // `optional_old_self`, oldSelf is an optional. INVALID_ARGUMENT with the place and the reason.
   static base::StatusOr<Program> Compile(std::string_view text, const Schema* self, Kind wanted,
                                          bool optional_old_self = false);
 
-  // A rule that speaks of the change: it has no meaning without an old value.
+  // Whether the rule uses oldSelf: then it has no meaning without an old value.
   bool uses_old_self() const;
 
   // `old_self` may be null for a program that doesn't use it, or takes it as an optional. The

@@ -11,8 +11,8 @@ using NodePtr = std::unique_ptr<Node>;
 namespace {
 
 constexpr size_t kMaxBytes = 16 * 1024;
-// The depth of the tree, which evaluation follows on its stack, is bounded by what nests and by how
-// long a chain of operators, members and calls may be ("a.b.c", "1 + 2 + 3").
+// Bounds the depth of the tree, which evaluation follows on its stack. It counts nesting as well as
+// chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
 constexpr int kMaxDepth = 64;
 constexpr int kMaxChain = 32;
 constexpr std::string_view kTooDeep = "the expression nests too deeply";
@@ -34,7 +34,7 @@ constexpr MacroName kMacros[] = {{"all", NodeKind::kAll, 2, 2},
 constexpr std::initializer_list<std::string_view> kLevels[] = {
     {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"}};
 
-// Recursive descent, one function a level of the grammar.
+// A recursive-descent parser with one function per level of the grammar.
 class Parser {
  public:
   Parser(std::string_view text, std::vector<Token> tokens)
@@ -151,7 +151,7 @@ class Parser {
       const bool literal = Peek().type == Token::Type::kLiteral;
       ASSIGN_OR_RETURN(NodePtr operand, Unary());
       if (literal && operand->kind == NodeKind::kLiteral && operand->literal.is(Kind::kInt)) {
-        // Through unsigned: the least int stands as its own negation.
+        // It negates as unsigned, because the smallest int is its own negation.
         operand->literal =
             static_cast<int64_t>(-static_cast<uint64_t>(operand->literal.int_value()));
         return operand;
@@ -190,8 +190,8 @@ class Parser {
     }
   }
 
-  // A name without a variable is left in the tree for as long as it may be the first part of a
-  // function's ("optional" of optional.of).
+  // A name that is no variable stays in the tree as long as it may be the first part of a
+  // function's name ("optional" of optional.of).
   Status CheckResolved(const Node& node) const {
     const Node* first = &node;
     while (first->kind == NodeKind::kSelect || first->kind == NodeKind::kIndex) {

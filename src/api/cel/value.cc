@@ -18,7 +18,7 @@ const Schema* MemberSchema(const Schema* schema, std::string_view name) {
   return field != nullptr ? field->type : nullptr;
 }
 
-// Keys of map literals are strings, numbers or booleans: comparing two costs next to nothing.
+// Keys of map literals are strings, numbers or booleans, so comparing two costs next to nothing.
 bool SameKey(const Value& a, const Value& b) {
   Budget budget(INT64_MAX / 2);
   return a.Equals(b, budget);

@@ -26,7 +26,7 @@ namespace berth::api::cel {
 
 using base::Json;
 
-// What a value is; also what is known of an expression before it runs, where kAny is "anything".
+// The kind of a value, or what is known of an expression before it runs; kAny means "anything".
 enum class Kind {
   kAny,
   kNull,
@@ -45,7 +45,7 @@ enum class Kind {
 // "int", "list", ... as messages name it.
 std::string_view KindName(Kind kind);
 
-// What an evaluation may still cost. A unit is about one step, or ten bytes looked at.
+// What an evaluation may still cost. One unit is about one step, or ten bytes of text.
 class Budget {
  public:
   explicit Budget(int64_t units) : left_(units) {}
@@ -90,7 +90,7 @@ class Value {
   Kind kind() const;
   bool is(Kind other) const { return kind() == other; }
 
-  // Each for values of that kind.
+  // Each is only for values of that kind.
   bool bool_value() const { return std::get<bool>(rep_); }
   int64_t int_value() const { return std::get<int64_t>(rep_); }
   double double_value() const { return std::get<double>(rep_); }
@@ -114,8 +114,8 @@ class Value {
   // The same for the member of an object.
   std::optional<Value> field(std::string_view name) const;
 
-  // CEL's ==: numbers by value across their kinds; lists of a set or map type in any order. Without
-  // meaning once the budget is used up.
+  // CEL's ==: numbers compare by value across their kinds, and lists of a set or map type in any
+  // order. The result means nothing once the budget is used up.
   bool Equals(const Value& other, Budget& budget) const;
 
  private:

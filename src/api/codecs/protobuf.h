@@ -20,24 +20,24 @@ inline constexpr std::string_view kProtobufType = "application/vnd.kubernetes.pr
 // Whether Kubernetes has a message for the objects of `schema` (nullptr: no schema at all).
 bool HasProtobuf(const Schema* schema);
 
-// Appends the message that the text of an object is, in one pass over it. What has no place in the
-// message is left out: members that the schema doesn't know, or whose type is another.
+// Appends the message for the JSON text of an object, in one pass over it. What the message has no
+// place for is left out: members that the schema does not know, or that have another type.
 void AppendMessage(const Schema& schema, std::string_view json, std::string& out);
 
 // Appends a field whose content is bytes: a text, or a message.
 void AppendField(int number, std::string_view content, std::string& out);
-// What stands before the `size` bytes of content of such a field.
+// The bytes that stand before the `size` bytes of content of such a field.
 std::string FieldHead(int number, size_t size);
 
-// What stands before and behind the message of an object or list in its envelope.
+// The bytes that stand before and after the message of an object or list in its envelope.
 std::string EnvelopeHead(std::string_view api_version, std::string_view kind, size_t message_size);
 std::string_view EnvelopeTail();
 std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message);
 
-// One change in a watch; `object` has its envelope.
+// One change in a watch; `object` is in its envelope already.
 std::string WatchFrame(std::string_view type, std::string_view object);
 
-// What an envelope holds; views into the body.
+// The content of an envelope, as views into the body.
 struct Envelope {
   std::string_view api_version;
   std::string_view kind;

@@ -21,7 +21,7 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 using WireType = WireFormatLite::WireType;
 
-// As deep as JSON may nest (base/json.h).
+// The same depth as for JSON (base/json.h).
 constexpr int kMaxDepth = 64;
 
 Status Malformed(std::string_view what) {
@@ -33,7 +33,7 @@ Status WrongType(std::string_view field, WireType type) {
                static_cast<int>(type), field);
 }
 
-// Whether `value` is a scalar as it is without ever being set.
+// Whether `value` is the value that a scalar has if it is never set.
 bool IsZero(FieldType type, const Json& value) {
   switch (type) {
     case FieldType::kString:
@@ -57,7 +57,7 @@ class Fields {
   explicit Fields(std::string_view bytes)
       : in_(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
 
-  // False at the end, and where what follows is no field (Done tells).
+  // False at the end, and if what follows is no field (Done tells which).
   bool Next() {
     tag_ = in_.ReadTag();
     return tag_ != 0;
@@ -101,8 +101,8 @@ class Fields {
   uint32_t tag_ = 0;
 };
 
-// Calls `read` for each field of a message whose number and wire type it knows: it returns false
-// for the others, which are skipped.
+// Calls `read` for each field of a message. `read` returns false for a field whose number and wire
+// type it does not know; that field is skipped.
 template <typename Read>
 Status ForEachField(std::string_view message, const Read& read) {
   Fields fields(message);
@@ -118,7 +118,7 @@ StatusOr<std::string> Text(std::string_view bytes) {
   return std::string(bytes);
 }
 
-// The one field of bytes or text that `message` is about: the last one of number 1.
+// The only field of bytes or text in `message`: the last one with number 1.
 StatusOr<std::string_view> OnlyField(std::string_view message) {
   std::string_view content;
   RETURN_IF_ERROR(ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
@@ -132,7 +132,7 @@ StatusOr<std::string_view> OnlyField(std::string_view message) {
   return content;
 }
 
-// The numbers of fields 1 and 2, and the text of field 3: what times and IntOrStrings are made of.
+// The numbers of fields 1 and 2 and the text of field 3. Times and IntOrStrings consist of these.
 struct Triple {
   uint64_t first = 0;
   uint64_t second = 0;
@@ -157,13 +157,13 @@ StatusOr<Triple> ReadTriple(std::string_view message) {
   return triple;
 }
 
-// null for a time that was never set, as Kubernetes writes it.
+// Gives null for a time that was never set, as Kubernetes writes it.
 StatusOr<Json> Time(std::string_view message, bool micro) {
   ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
   const auto seconds = static_cast<int64_t>(parts.first);
   const auto nanos = static_cast<int64_t>(static_cast<int32_t>(parts.second));
   if (seconds == 0 && nanos == 0) return Json();
-  // What nanoseconds in 64 bits hold (api/time.h).
+  // The most that nanoseconds in 64 bits hold (api/time.h).
   constexpr int64_t kMost = INT64_MAX / 1'000'000'000 - 1;
   if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos >= 1'000'000'000) {
     return Malformed("a time is out of range");
@@ -205,11 +205,11 @@ Json Integer(const Schema& type, uint64_t value) {
 
 Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object);
 
-// A union's field in place of the union.
+// Replaces a union by its field.
 StatusOr<Json> Union(const Schema& schema, std::string_view message, int depth) {
   Json members = Json::object();
   RETURN_IF_ERROR(ReadMessage(schema, message, depth, members));
-  Json chosen = false;  // a boolean alone may be written as nothing
+  Json chosen = false;  // protobuf may omit a lone boolean
   for (const Field& field : schema.fields) {
     const auto it = members.find(field.name);
     if (it == members.end()) continue;
@@ -219,8 +219,8 @@ StatusOr<Json> Union(const Schema& schema, std::string_view message, int depth) 
   return chosen;
 }
 
-// A value that is no list and no map, whose wire type is right. A message that comes in several
-// parts is merged into what is `present`, which is used up.
+// Reads a value that is no list and no map, whose wire type is right. A message that comes in
+// several parts is merged into `present`, which is consumed.
 StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* present) {
   switch (type.type) {
     case FieldType::kInteger: {
@@ -269,7 +269,7 @@ StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* pr
   }
 }
 
-// An entry without its value has the zero of it.
+// A map entry without value has the zero value of its type.
 Json ZeroOf(FieldType type) {
   switch (type) {
     case FieldType::kQuantity:
@@ -347,7 +347,7 @@ Status ReadField(const Field& field, Fields& fields, int depth, Json& object) {
   const auto present = object.find(field.name);
   ASSIGN_OR_RETURN(Json value, ReadValue(*field.type, fields, depth,
                                          present == object.end() ? nullptr : &*present));
-  // Kubernetes writes the zeros of scalars that it holds by value, which mean "absent".
+  // Kubernetes writes zeros for scalars that it holds by value; they mean "absent".
   if (value.is_null() || (IsZero(type, value) && !field.has_presence && !field.required)) {
     object.erase(field.name);
   } else {

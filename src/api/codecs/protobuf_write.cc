@@ -49,8 +49,8 @@ void AppendDouble(std::string& out, int number, double value) {
   for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
 }
 
-// Turns what a walk over the text meets into fields. A message's length stands before it and is
-// known behind it: Open leaves one byte, and Close makes room for more where that is too little.
+// Turns the events of a walk over the text into fields. A message's length stands before it but is
+// known only after it: Open reserves one byte, and Close makes room if that is too little.
 class Writer {
  public:
   Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
@@ -167,7 +167,7 @@ class Writer {
     if (raw_depth_ > 0 && !RawEnd(']')) return true;
     return EndFrame();
   }
-  // The text broke off: what is open is closed as it is.
+  // The text ended early: everything that is open is closed as it is.
   void Abandon() {
     while (!starts_.empty()) Close();
   }
@@ -175,7 +175,7 @@ class Writer {
  private:
   // An open object, map or list.
   struct Frame {
-    const Schema* schema = nullptr;  // null: what is in it is left out
+    const Schema* schema = nullptr;  // null: its content is left out
     int number = 0;                  // of the map or list
     int opened = 0;                  // messages to close with it
   };
@@ -203,8 +203,8 @@ class Writer {
     if (length.size() > 1) out_.insert(start + 1, length, 1);
   }
 
-  // Finds the slot of a value, and opens the messages that stand around it alone: an inlined one,
-  // or a map's entry.
+  // Finds the slot of a value, and opens the messages that exist only for it: an inlined one, or a
+  // map's entry.
   void Begin() {
     slot_ = {};
     opened_ = 0;
@@ -260,7 +260,8 @@ class Writer {
     }
     return nullptr;
   }
-  // Of a union that is an object or array: opens it, and the slot is that field of it.
+  // For a union whose value is an object or array: opens the union, and makes that field of it the
+  // slot.
   void ChooseAlternative(FieldType type, Frame& frame) {
     const Field* field = Alternative(type);
     if (field == nullptr) {
@@ -268,7 +269,7 @@ class Writer {
       return;
     }
     OpenIn(frame, slot_.number);
-    // A schema in the place of a boolean says "true" as well.
+    // A schema in the place of a boolean also means "true".
     if (const Field* allows = Alternative(FieldType::kBoolean)) {
       AppendInteger(out_, allows->number, 1);
     }
@@ -340,7 +341,7 @@ class Writer {
     Close();
   }
 
-  // A value of any type goes as its text; while one is open, events only write it.
+  // A value of type kAny is written as its JSON text; while one is open, events only append to it.
   void RawScalar(std::string_view text) {
     Open(slot_.number);
     AppendField(kRawExtensionRaw, text, out_);
@@ -363,7 +364,7 @@ class Writer {
     out_ += bracket;
     return true;
   }
-  // True when that ends the whole value.
+  // True if this ends the whole value.
   bool RawEnd(char bracket) {
     out_ += bracket;
     return --raw_depth_ == 0;
@@ -414,7 +415,7 @@ std::string EnvelopeHead(std::string_view api_version, std::string_view kind, si
   return head + FieldHead(kUnknownRaw, message_size);
 }
 
-// contentEncoding and contentType, empty: Kubernetes writes them always.
+// contentEncoding and contentType are empty, but Kubernetes always writes them.
 std::string_view EnvelopeTail() { return std::string_view("\x1a\0\x22\0", 4); }
 
 std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message) {

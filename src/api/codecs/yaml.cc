@@ -23,7 +23,8 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Ends the parser from within a callback: yaml-cpp knows no other way. Never leaves ParseYaml.
+// Thrown to end the parser from within a callback, because yaml-cpp offers no other way. It never
+// leaves ParseYaml.
 struct Abort {
   Status status;
 };
@@ -36,7 +37,7 @@ struct Abort {
   Fail(mark, StatusCode::kInvalidArgument, message);
 }
 
-// A text as a stream, without a copy.
+// A stream that reads a text without a copy.
 class ViewBuffer : public std::streambuf {
  public:
   explicit ViewBuffer(std::string_view text) {
@@ -61,9 +62,9 @@ int DepthOf(const Json& value) {
   return depth + 1;
 }
 
-// Whether the quoted scalar that starts at `at`, perhaps behind a tag and an anchor, ends. yaml-cpp
-// 0.7 takes the rest of a text that ends with a newline for the value of one that does not. Other
-// scalars end.
+// Whether the quoted scalar that starts at `at`, perhaps after a tag and an anchor, is closed. If
+// it is not, yaml-cpp 0.7 takes the rest of a text that ends with a newline for its value. Other
+// scalars need no closing.
 bool QuoteEnds(std::string_view text, size_t at) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
   while (at < text.size() && (is_blank(text[at]) || text[at] == '!' || text[at] == '&')) {
@@ -204,12 +205,13 @@ class Builder : public YAML::EventHandler {
     Emit(node.mark, node.anchor, std::move(node.value), /*plain=*/false, "");
   }
 
-  // Hands a complete value to what it is part of. `text` is a plain scalar's, as keys are strings.
+  // Adds a complete value to the value that contains it. `text` is a plain scalar's text, because
+  // keys are strings.
   void Emit(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool plain,
             std::string_view text) {
     if (anchor != 0) {
       const size_t values = CountValues(value);
-      // The copy that the anchor keeps takes memory too.
+      // The copy that the anchor keeps takes memory, too.
       Count(mark, values);
       anchors_.insert_or_assign(anchor, Anchored{value, values, DepthOf(value)});
     }
@@ -255,7 +257,8 @@ class Builder : public YAML::EventHandler {
     node.key = std::move(key);
   }
 
-  // "<<": members of the merged mappings, where the mapping itself has none; earlier ones win.
+  // "<<": adds those members of the merged mappings that the mapping itself lacks; earlier ones
+  // win.
   void MergeInto(Node& node) {
     for (const Json& merge : node.merges) {
       const Json list = merge.is_array() ? merge : Json::array({merge});
@@ -289,7 +292,7 @@ StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& l
     return Error(StatusCode::kResourceExhausted, "YAML of {} bytes exceeds the limit of {}",
                  text.size(), limits.max_bytes);
   }
-  // Other encodings, which yaml-cpp would guess, hold zero bytes.
+  // Other encodings, which yaml-cpp would guess, contain zero bytes.
   if (text.find('\0') != std::string_view::npos) {
     return Error(StatusCode::kInvalidArgument, "YAML must be UTF-8 text without zero bytes");
   }
@@ -302,8 +305,7 @@ StatusOr<std::vector<Json>> ParseYaml(std::string_view text, const YamlLimits& l
     while (parser.HandleNextDocument(builder)) {
     }
     std::vector<Json> documents = builder.TakeDocuments();
-    // Strict serialisation is the JSON library's check for UTF-8, which yaml-cpp passes through
-    // unseen.
+    // yaml-cpp does not check UTF-8, so the strict serialisation of the JSON library checks it.
     for (const Json& document : documents) (void)document.dump();
     return documents;
   } catch (const Json::exception&) {

@@ -1,8 +1,8 @@
 // YAML as Kubernetes reads and writes it: a subset of YAML 1.1 that maps to JSON. Pure.
 //
-// Reading is bounded in bytes, depth, documents and values, aliases expanded, so that a small text
-// cannot grow large. Plain scalars are what kubectl takes them for: "yes", "on" and "true" are
-// booleans, 0644 is octal, 1e3 a number, a date a string; quoted ones are strings. Keys are
+// Reading is bounded in bytes, depth, documents and values, with aliases expanded, so that a small
+// text cannot become large. Plain scalars mean what kubectl takes them for: "yes", "on" and "true"
+// are booleans, 0644 is octal, 1e3 a number, a date a string; quoted ones are strings. Keys are
 // strings. Anchors, aliases and merge keys ("<<") work.
 #pragma once
 

@@ -72,7 +72,8 @@ std::optional<Json> Float(std::string_view text) {
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  // JSON has one kind of number: 1e3 is the integer 1000, as an API field of that type expects.
+  // JSON has only one kind of number: 1e3 is the integer 1000, as an API field of that type
+  // expects.
   constexpr double kExact = 9007199254740992.0;
   if (std::trunc(value) == value && std::fabs(value) <= kExact)
     return Json(static_cast<int64_t>(value));

@@ -1,5 +1,5 @@
-// What a plain (unquoted) YAML scalar stands for. Shared by reading, and by writing, which must
-// quote a string that would read as something else.
+// Finds out what a plain (unquoted) YAML scalar means. Reading uses it, and so does writing, which
+// must quote a string that would be read as something else.
 #pragma once
 
 #include <string_view>

@@ -11,7 +11,8 @@ using base::Json;
 bool IsPlain(const std::string& text) {
   if (text.empty() || text.front() == ' ' || text.back() == ' ' || text.back() == ':') return false;
   if (std::string_view("-?:,[]{}#&*!|>'\"%@`").find(text.front()) != std::string_view::npos) {
-    // "-x", "?x" and ":x" may stand plain, as nothing but a blank makes them indicators.
+    // "-x", "?x" and ":x" need no quotes, because these characters are indicators only before a
+    // blank.
     const bool indicator = std::string_view("-?:").find(text.front()) == std::string_view::npos;
     if (indicator || text.size() == 1 || text[1] == ' ' || text[1] == '-') return false;
   }

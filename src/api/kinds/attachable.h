@@ -1,5 +1,5 @@
-// Who attaches a volume to nodes, and what it is called by those who have a part in that: a CSI
-// driver's attacher, or for a Flexvolume driver the controller that calls it. Pure.
+// Tells who attaches a volume to nodes, and under which names the volume is known there. The
+// attacher is a CSI driver's or, for a Flexvolume driver, the controller that calls it. Pure.
 #pragma once
 
 #include <optional>
@@ -12,28 +12,30 @@ namespace berth::api {
 
 struct Attachable {
   std::string attacher;     // VolumeAttachment.spec.attacher
-  std::string handle;       // by which the attacher knows it; in the VolumeAttachment's name
+  std::string handle;       // the attacher's name for it; in the VolumeAttachment's name
   std::string unique_name;  // in Node.status.volumesInUse and volumesAttached
 
-  // Of its VolumeAttachment (csi_names.h).
+  // The name of its VolumeAttachment (csi_names.h).
   std::string AttachmentName(std::string_view node) const;
 };
 
-// The attacher of all Flexvolume drivers, whose names cannot be attachers' (they hold a '/').
+// The attacher of all Flexvolume drivers. Their own names cannot be names of attachers, because
+// they hold a '/'.
 inline constexpr std::string_view kFlexAttacher = "flexvolume.berth.dev";
 
-// In VolumeAttachment.status.attachmentMetadata, of that attacher: the device on the node.
+// A key in VolumeAttachment.status.attachmentMetadata, written by that attacher: the device on the
+// node.
 inline constexpr std::string_view kDevicePath = "devicePath";
 
 // "flexvolume-vendor/driver/NAME", as Kubernetes' controllers write it; NAME is the
 // PersistentVolume's.
 std::string UniqueFlexName(std::string_view driver, std::string_view volume);
 
-// The Flexvolume driver of a volume; empty: it is another's.
+// The Flexvolume driver of a volume; empty: the volume has none.
 std::string FlexDriverOf(const PersistentVolume& volume);
 
-// nullopt for volumes that no attacher of these kinds could have. Whether one attaches it, its
-// driver says.
+// nullopt for a volume that no such attacher could attach. Whether its driver does attach, only the
+// driver can tell.
 std::optional<Attachable> AttachableOf(const PersistentVolume& volume);
 
 // The same from an entry of a node's lists, for a volume whose object is gone.

@@ -1,8 +1,8 @@
 // The kinds of the block agent, which CustomResourceDefinitions define (deploy/crds): who uses a
-// volume, what a node still has to take off, and the storage clusters that volumes are of. As
-// kinds.h; they are not in the table of built-in kinds.
+// volume, which volumes a node must still take off, and the storage clusters that hold the volumes.
+// They are written as those in kinds.h, but are not in the table of built-in kinds.
 //
-// All are cluster-scoped, so that pods of any namespace use volumes without a secret being copied.
+// All are cluster-scoped, so that pods of any namespace can use volumes without a copy of a secret.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ inline constexpr std::string_view kBlockProvisioner = "block.berth.dev";
 // Options of a PersistentVolume's flexVolume: the StorageCluster and the image in it.
 inline constexpr std::string_view kClusterOption = "cluster";
 inline constexpr std::string_view kImageOption = "image";
-// Keeps a StorageCluster until no node has a volume of it any more.
+// The finalizer that keeps a StorageCluster until no node has a volume of it any more.
 inline constexpr std::string_view kClusterFinalizer = "storage.berth.dev/cluster-cleanup";
 
 // VolumeFence.attachments[]: one pod that may use the volume.
@@ -39,14 +39,14 @@ struct FenceEntry {
 
   static FenceEntry From(const Json& json);
   Json ToJson() const;
-  // The very same use: pods are told apart by their uid, never by their name.
+  // Whether both are the same use: pods are distinguished by their uid, never by their name.
   bool IsSameUse(const FenceEntry& other) const {
     return node == other.node && pod_uid == other.pod_uid && mount_dir == other.mount_dir;
   }
   bool operator==(const FenceEntry&) const = default;
 };
 
-// Who may use a volume; its name is the PersistentVolume's. There is none while nobody does.
+// Who may use a volume; its name is the PersistentVolume's. It does not exist while nobody may.
 class VolumeFence : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kVolumeFence;
@@ -55,7 +55,7 @@ class VolumeFence : public Object {
   void set_entries(const std::vector<FenceEntry>& entries);
 };
 
-// NodeCleanup.entries[]: an attachment of the node's that is to be taken off there.
+// NodeCleanup.entries[]: an attachment of the node that must be taken off there.
 struct CleanupEntry {
   std::string volume;  // the PersistentVolume's name
   FenceEntry attachment;
@@ -69,7 +69,7 @@ struct CleanupEntry {
   bool operator==(const CleanupEntry&) const = default;
 };
 
-// What the agent of a node is to take off; its name is the Node's.
+// What the agent of a node must take off; its name is the Node's.
 class NodeCleanup : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kNodeCleanup;
@@ -85,7 +85,7 @@ class StorageCluster : public Object {
   using Object::Object;
   // spec.backend, as block::BackendSettings reads it.
   const Json* backend() const { return base::json::Find(json(), {"spec", "backend"}); }
-  // spec.cleanup: what becomes of things when the cluster is deleted.
+  // spec.cleanup: what happens to claims when the cluster is deleted.
   bool deletes_claims() const {
     return String({"spec", "cleanup", "claims"}, "Retain") == "Delete";
   }

@@ -32,8 +32,8 @@ std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
 std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name);
 
 // CSI, GetPluginInfo: a domain name of at most 63 letters, digits, '-' and '.', whose parts begin
-// and end with a letter or digit. It is a part of paths and of objects' names, so that a name that
-// is too long or ugly is refused by whoever meets it: INVALID_ARGUMENT, saying what is wrong.
+// and end with a letter or digit. The name becomes a part of paths and of objects' names, so all
+// who receive it refuse an invalid one: INVALID_ARGUMENT, saying what is wrong.
 base::Status CheckCsiDriverName(std::string_view name);
 bool IsCsiDriverName(std::string_view name);
 

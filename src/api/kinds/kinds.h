@@ -36,7 +36,7 @@ class Part {
   Json json_;
 };
 
-// Name and namespace of a Secret; both empty: none.
+// Name and namespace of a Secret; both empty: there is none.
 struct SecretReference {
   std::string name;
   std::string ns;
@@ -62,7 +62,7 @@ class Namespace : public Object {
   static constexpr const KindInfo& kInfo = kinds::kNamespace;
   using Object::Object;
   bool terminating() const { return String({"status", "phase"}) == "Terminating"; }
-  // What still keeps a terminating namespace, besides metadata.finalizers.
+  // The finalizers in spec that keep a terminating namespace, besides metadata.finalizers.
   std::vector<std::string> spec_finalizers() const { return Strings({"spec", "finalizers"}); }
 };
 
@@ -72,10 +72,10 @@ class Node : public Object {
   using Object::Object;
   bool unschedulable() const { return Bool({"spec", "unschedulable"}); }
   bool ready() const;                 // condition Ready is True
-  std::string ready_message() const;  // what that condition says
+  std::string ready_message() const;  // the message of that condition
   // The condition of this type; nullptr if there is none.
   const Json* condition(std::string_view type) const;
-  // Region and zone, by the well-known labels; nodes fail together in one.
+  // Region and zone, from the well-known labels. Nodes of one zone may fail together.
   std::string zone() const;
   std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
   // Names in status.volumesAttached.
@@ -188,7 +188,7 @@ class PersistentVolumeClaim : public Object {
     return String({"spec", "resources", "requests", "storage"});
   }
   std::string capacity() const { return String({"status", "capacity", "storage"}); }
-  // What a resize was begun with, and how far it is: "ControllerResizeInProgress", ...
+  // The target of a resize, and its state: "ControllerResizeInProgress", ...
   std::string allocated_storage() const {
     return String({"status", "allocatedResources", "storage"});
   }
@@ -245,7 +245,7 @@ class ServiceAccount : public Object {
   using Object::Object;
 };
 
-// The addresses of servers, by name: of those that serve a GlusterFS volume.
+// Addresses of servers, by name; for example those that serve a GlusterFS volume.
 class Endpoints : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kEndpoints;
@@ -391,7 +391,7 @@ class DaemonSet : public Object {
   }
   int64_t min_ready_seconds() const { return Int({"spec", "minReadySeconds"}); }
   int64_t revision_history_limit() const { return Int({"spec", "revisionHistoryLimit"}, 10); }
-  // What a revision's hash counts in, so that names that were taken are not chosen again.
+  // A counter that goes into a revision's hash, so that a name that is taken is not chosen again.
   int64_t collision_count() const { return Int({"status", "collisionCount"}); }
 };
 

@@ -1,6 +1,6 @@
-// The leases by which the CSI sidecars' candidates elect their leader, and names made of a
-// driver's. Both sides of a hand-over between Berth and the Go programs depend on them to the byte.
-// Pure.
+// The names of the leases by which the CSI sidecars elect their leader, and names derived from a
+// driver's. Pure. Both sides of a hand-over between Berth and the Go programs need exactly the same
+// bytes.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace berth::api {
 
-// The namespace of the leases by which nodes say that they live, named as the nodes.
+// The namespace of the leases that nodes renew to show that they live; a lease has its node's name.
 inline constexpr std::string_view kNodeLeaseNamespace = "kube-node-lease";
 
-// A driver's name as it stands in leases and finalizers: what is no letter or digit becomes '-',
-// and an 'X' follows a final '-'.
+// A driver's name in the form that leases and finalizers use: each character that is no letter or
+// digit becomes '-', and an 'X' follows a final '-'.
 std::string SanitizeDriverName(std::string_view driver);
 
 std::string ProvisionerLease(const std::string& driver);
 std::string AttacherLease(const std::string& driver);
 std::string ResizerLease(const std::string& driver);
 std::string SnapshotterLease(const std::string& driver);
-// Of the cluster; the driver is of no account.
+// One for the whole cluster; `driver` is ignored.
 std::string SnapshotControllerLease(const std::string& driver);
-// There is no Go program any more that does this.
+// Berth's own name, because no Go program does this any more.
 std::string DriverRegistrarLease(const std::string& driver);
-// Of the cluster, and Berth's own.
+// One for the whole cluster, and Berth's own name.
 std::string BlockOperatorLease(const std::string& driver);
 
 }  // namespace berth::api

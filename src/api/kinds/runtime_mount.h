@@ -1,5 +1,5 @@
-// What API objects say of volumes that a pod's runtime handler mounts in its sandbox (KEP-2857).
-// Where an API does not keep the field StorageClass.allowRuntimeAssistedMount or
+// What API objects say about volumes that a pod's runtime handler mounts in its sandbox (KEP-2857).
+// If an API does not store the field StorageClass.allowRuntimeAssistedMount or
 // RuntimeClass.fsMgmtSocket, an annotation says the same. Pure.
 #pragma once
 
@@ -13,13 +13,13 @@ namespace berth::api {
 inline constexpr std::string_view kAllowAnnotation =
     "storage.berth.dev/allow-runtime-assisted-mount";
 inline constexpr std::string_view kSocketAnnotation = "storage.berth.dev/fs-mgmt-socket";
-// Of a StorageClass whose drivers' secrets may come to stand in what runtime handlers keep on disk.
+// On a StorageClass: runtime handlers may store its drivers' secrets on disk.
 inline constexpr std::string_view kAllowSecretsAnnotation =
     "storage.berth.dev/allow-secrets-in-runtime-assisted-mount";
 
 bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
 bool AllowsSecrets(const base::Json& storage_class);
-// Empty: the handler of that class mounts nothing.
+// Empty: the handler of that class mounts no volumes.
 std::string HandlerSocket(const base::Json& runtime_class);
 
 }  // namespace berth::api

@@ -1,5 +1,5 @@
-// The kinds of snapshot.storage.k8s.io/v1, which a CustomResourceDefinition defines (deploy/crds):
-// as kinds.h, for whoever works with snapshots. They are not in the table of built-in kinds.
+// The kinds of snapshot.storage.k8s.io/v1, which a CustomResourceDefinition defines (deploy/crds).
+// They are written as those in kinds.h, but are not in the table of built-in kinds.
 #pragma once
 
 #include "api/kinds/kinds.h"
@@ -31,7 +31,7 @@ class VolumeSnapshotContent : public Object {
   std::string class_name() const { return String({"spec", "volumeSnapshotClassName"}); }
   // "Filesystem" or "Block"; empty: not known.
   std::string source_volume_mode() const { return String({"spec", "sourceVolumeMode"}); }
-  // What the snapshot is taken of, or what exists already: one of the two is empty.
+  // The volume to take a snapshot of, or the snapshot that exists already: one of the two is empty.
   std::string source_volume_handle() const { return String({"spec", "source", "volumeHandle"}); }
   std::string source_snapshot_handle() const {
     return String({"spec", "source", "snapshotHandle"});
@@ -55,7 +55,7 @@ class VolumeSnapshotContent : public Object {
   // nullopt: not known yet; 0: the driver does not say.
   std::optional<int64_t> restore_bytes() const;
   std::string error() const { return String({"status", "error", "message"}); }
-  // The group of which the snapshot is a part: it goes with the group alone.
+  // The group to which the snapshot belongs: it is deleted only with the group.
   std::string group_handle() const { return String({"status", "volumeGroupSnapshotHandle"}); }
 };
 
@@ -76,13 +76,13 @@ class VolumeSnapshot : public Object {
   std::string content_name() const { return String({"status", "boundVolumeSnapshotContentName"}); }
   bool ready() const { return Bool({"status", "readyToUse"}); }
   std::string restore_size() const { return String({"status", "restoreSize"}); }  // a quantity
-  // Once there was a snapshot in the storage; empty before.
+  // Set as soon as there is a snapshot in the storage; empty before.
   std::string creation_time() const { return String({"status", "creationTime"}); }
   std::string error() const { return String({"status", "error", "message"}); }
 };
 
-// The two name each other: what a user of the snapshot must see before relying on it. A content
-// made by a person has no uid until it is bound.
+// Whether the two name each other. A user of the snapshot must check this before relying on it. A
+// content made by a person has no uid until it is bound.
 bool AreBound(const VolumeSnapshot& snapshot, const VolumeSnapshotContent& content);
 
 }  // namespace berth::api

@@ -1,4 +1,4 @@
-// Taints of nodes and what tolerates them. Pure.
+// Taints of nodes and the tolerations of pods. Pure.
 #pragma once
 
 #include <string_view>
@@ -10,10 +10,10 @@ namespace berth::api {
 // {key, value, effect}; "" for no value.
 base::Json MakeTaint(std::string_view key, std::string_view value, std::string_view effect);
 
-// One toleration covers the taint: effect, key and value.
+// Whether one toleration covers the taint: by effect, key and value.
 bool Tolerates(const base::Json& toleration, const base::Json& taint);
 
-// One of the list does.
+// Whether one of the tolerations covers the taint.
 bool AnyTolerates(const base::Json& tolerations, const base::Json& taint);
 
 // The first taint with one of the effects that no toleration covers; nullptr if there is none.

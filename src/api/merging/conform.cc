@@ -21,7 +21,7 @@ using base::StatusCode;
 constexpr size_t kMaxErrors = 100;
 constexpr size_t kMaxQuoted = 256;
 
-// The path of a member, "spec.containers[0].name", as it is walked.
+// The path of a member during the walk, such as "spec.containers[0].name".
 class Path {
  public:
   class Step {
@@ -43,7 +43,7 @@ class Path {
   };
 
   const std::string& text() const { return text_; }
-  // Without indexes, as Go's JSON package has it.
+  // Without indexes, as in messages of Go's JSON package.
   std::string WithoutIndexes() const {
     std::string out;
     bool index = false;
@@ -89,7 +89,7 @@ std::string GoType(const Schema& type) {
   }
 }
 
-// What the JSON value is, as Go's JSON package names it.
+// The JSON value's name in messages of Go's JSON package.
 std::string GoValue(const Json& value, const Schema& type) {
   switch (value.type()) {
     case Json::value_t::object:
@@ -101,7 +101,7 @@ std::string GoValue(const Json& value, const Schema& type) {
     case Json::value_t::string:
       return "string";
     default:
-      // Where a number is wanted, it is this one that doesn't fit.
+      // If an integer is expected, this number does not fit, so the message shows it.
       return type.type == FieldType::kInteger ? "number " + base::json::Dump(value) : "number";
   }
 }
@@ -165,7 +165,7 @@ class Conformer {
   Conformer(const ConformOptions& options, StrictErrors& strict)
       : typed_(!options.custom), strict_(strict) {}
 
-  // `parent` is what `value` is a member of.
+  // `parent` is the type of which `value` is a member.
   Status Visit(const Schema& type, const Schema& parent, Json& value) {
     if (!Fits(type, value)) return typed_ ? Misfit(type, parent, value) : base::OkStatus();
     switch (type.type) {
@@ -181,7 +181,7 @@ class Conformer {
         }
         return base::OkStatus();
       default:
-        // Kubernetes does not say where; a person who wrote a long manifest wants to know.
+        // Kubernetes does not say where, but the author of a long manifest wants to know.
         return typed_ ? base::Annotate(Canonical(type, value), path_.text()) : base::OkStatus();
     }
   }
@@ -301,7 +301,7 @@ size_t CountColons(std::string_view text) {
   return count;
 }
 
-// Follows the parser, and knows at each place the path and the keys that were seen.
+// Follows the parser, and knows at each place the path and the keys seen so far.
 class DuplicateFinder : public nlohmann::json_sax<Json> {
  public:
   explicit DuplicateFinder(StrictErrors& strict) : strict_(strict) {}
@@ -344,7 +344,7 @@ class DuplicateFinder : public nlohmann::json_sax<Json> {
     Item();
     return true;
   }
-  // An item of an array moves its path.
+  // An item of an array advances the index in the path.
   void Item() {
     if (levels_.empty() || !levels_.back().array) return;
     path_.resize(levels_.back().path_size);

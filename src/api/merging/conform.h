@@ -1,4 +1,4 @@
-// Objects as the types of their fields have them: what Kubernetes' decoder makes of a body. Pure.
+// Converts an object to the types of its fields, as Kubernetes' decoder does with a body. Pure.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace berth::api {
 
-// What a reader that is strict complains of, in Kubernetes' words: `unknown field "spec.foo"`,
-// `duplicate field "spec.name"`. At most 100 are kept.
+// The complaints of a strict reader, in Kubernetes' words: `unknown field "spec.foo"`, `duplicate
+// field "spec.name"`. At most 100 are kept.
 class StrictErrors {
  public:
   void Add(std::string error);
@@ -26,20 +26,20 @@ class StrictErrors {
 };
 
 struct ConformOptions {
-  // A custom resource's fields are only dropped where its schema does not list them: its types are
-  // for its validation to check. Its metadata is checked all the same.
+  // For a custom resource, fields that its schema does not list are only dropped, because its own
+  // validation checks the types. Its metadata is checked all the same.
   bool custom = false;
 };
 
-// Makes `object` conform to `schema`: members that it does not list are dropped and told of; null
-// members, which mean "absent", are dropped; quantities and times take their canonical form.
-// INVALID_ARGUMENT for a member of a wrong type: `json: cannot unmarshal string into Go struct
-// field PodSpec.spec.priority of type int32`.
+// Makes `object` conform to `schema`: members that the schema does not list are dropped and
+// reported; null members, which mean "absent", are dropped; quantities and times take their
+// canonical form. INVALID_ARGUMENT for a member of a wrong type: `json: cannot unmarshal string
+// into Go struct field PodSpec.spec.priority of type int32`.
 base::Status Conform(const Schema& schema, base::Json& object, const ConformOptions& options,
                      StrictErrors& strict);
 
-// Tells of the keys that an object in `text` has twice; `parsed` is what it was read as. Costs next
-// to nothing where there are none.
+// Reports the keys that an object in `text` has twice; `parsed` is the result of parsing it. It
+// costs almost nothing if there are none.
 void FindDuplicates(std::string_view text, const base::Json& parsed, StrictErrors& strict);
 
 }  // namespace berth::api

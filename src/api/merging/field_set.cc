@@ -33,7 +33,7 @@ bool ComesBefore(const FieldSet::Node& node, std::string_view element) {
   return node.element < element;
 }
 
-// The text of an element as a set of ours has it; empty for a kind that is not known.
+// The text of an element in this set's notation; empty for an unknown kind of element.
 StatusOr<std::string> ParseElement(const std::string& text) {
   if (text.size() < 2 || text[1] != ':') {
     return Error(StatusCode::kInvalidArgument, "{} is no path element", Quote(text));
@@ -103,7 +103,7 @@ StatusOr<FieldSet> FieldSet::FromJson(const Json& fields) {
   }
   FieldSet out;
   for (const auto& [text, below] : fields.items()) {
-    if (text == ".") continue;  // said of the parent
+    if (text == ".") continue;  // this concerns the parent
     ASSIGN_OR_RETURN(std::string element, ParseElement(text));
     if (element.empty()) continue;
     ASSIGN_OR_RETURN(FieldSet children, FromJson(below));

@@ -9,8 +9,8 @@
 //
 //   {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:name": {}}}}}
 //
-// A node is in the set itself when it is a leaf or has the child "."; its children are in it on
-// their own account. Values with ordinary value semantics; pure.
+// A node is in the set itself when it is a leaf or has the child "."; its children are in the set
+// independently of that. Values with ordinary value semantics; pure.
 #pragma once
 
 #include <functional>
@@ -50,13 +50,14 @@ class FieldSet {
   const Node* Find(std::string_view element) const;
   bool Contains(std::initializer_list<std::string_view> path) const;
 
-  // Adds `element`, itself if `member`, and what `children` hold below it; nothing for neither.
+  // Adds `element`: itself if `member` is set, and what `children` hold below it. Without either it
+  // adds nothing.
   void Add(std::string element, bool member, FieldSet children);
   void Add(std::string element);
 
   FieldSet Union(const FieldSet& other) const;
   FieldSet Intersection(const FieldSet& other) const;
-  // Without the fields of `other`; the children of a field stay although the field goes.
+  // Without the fields of `other`; the children of a removed field stay.
   FieldSet Difference(const FieldSet& other) const;
   // Without the fields of `other` and all below them.
   FieldSet RecursiveDifference(const FieldSet& other) const;

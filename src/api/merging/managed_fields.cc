@@ -27,7 +27,7 @@ constexpr std::string_view kBeforeFirstApply = "before-first-apply";
 constexpr std::string_view kKubectl = "kubectl";
 constexpr std::string_view kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
-// What nobody manages: the server sets it, or it is how the object is found.
+// Fields that nobody manages: the server sets them, or they identify the object.
 const FieldSet& SystemFields() {
   static const FieldSet fields = [] {
     FieldSet metadata;
@@ -49,13 +49,13 @@ std::string_view GroupOf(std::string_view api_version) {
   return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
 }
 
-// Versions of one group differ in nothing but their name here (custom resources are not
-// converted); another group's kind of the same object (events) has other fields.
+// Versions of one group differ only in their name here (custom resources are not converted), but
+// the same object in another group (events) has other fields.
 bool SameFields(const ManagedEntry& entry, const FieldWriter& writer) {
   return GroupOf(entry.api_version) == GroupOf(writer.api_version);
 }
 
-// A writer's own entry: one for all versions that it applies.
+// A writer's own entry; one serves all versions that it applies.
 ManagedEntry* FindOwn(ManagedFields& managed, const FieldWriter& writer, bool applied) {
   for (ManagedEntry& entry : managed) {
     if (entry.manager == writer.manager && entry.applied == applied &&
@@ -89,8 +89,8 @@ void DropEmpty(ManagedFields& managed) {
   std::erase_if(managed, [](const ManagedEntry& entry) { return entry.fields.empty(); });
 }
 
-// An object is not nothing before it is written: it has its metadata, spec and status, and the
-// lists that must be there. `after` shows which of them matter.
+// The object as it counts before the first write: it has its metadata, spec and status, and the
+// lists that must exist. `after` shows which of them matter.
 Json BlankOf(const Schema* schema, const Json& after, bool root) {
   Json out = after.is_array() ? Json::array() : Json::object();
   if (schema == nullptr || !after.is_object()) return out;
@@ -105,7 +105,7 @@ Json BlankOf(const Schema* schema, const Json& after, bool root) {
   return out;
 }
 
-// The entry that takes in old changes of `version`: the one there is, or `oldest`, which becomes
+// The entry that collects old changes of `version`: the existing one, or `oldest`, which becomes
 // it.
 size_t AncientChanges(ManagedFields& managed, const std::string& version, size_t oldest) {
   for (size_t i = 0; i < managed.size(); ++i) {
@@ -119,7 +119,7 @@ size_t AncientChanges(ManagedFields& managed, const std::string& version, size_t
   return oldest;
 }
 
-// Merges the oldest of too many writers, version by version, into one that stands for the past.
+// Merges the oldest of too many writers, version by version, into one entry for old changes.
 void CapUpdateManagers(ManagedFields& managed) {
   std::vector<size_t> updates;
   for (size_t i = 0; i < managed.size(); ++i) {
@@ -147,7 +147,7 @@ void CapUpdateManagers(ManagedFields& managed) {
   DropEmpty(managed);
 }
 
-// As conflicts name a manager.
+// The form in which conflicts name a manager.
 std::string PrintManager(const ManagedEntry& entry) {
   std::string out = base::json::Dump(entry.manager);
   if (!entry.subresource.empty()) {
@@ -157,7 +157,7 @@ std::string PrintManager(const ManagedEntry& entry) {
   return out;
 }
 
-// `merged` without what `last` states, as far as nobody in `managed` manages it.
+// `merged` without the fields of `last` that nobody in `managed` manages.
 Json Prune(const Schema* schema, const Json& merged, const FieldSet& last,
            const FieldSet& managed) {
   const auto fields = [schema](const Json& object) {
@@ -167,13 +167,13 @@ Json Prune(const Schema* schema, const Json& merged, const FieldSet& last,
   const FieldSet all = fields(merged);
   const FieldSet kept =
       fields(RemoveFields(schema, merged, last_named)).Union(WithNamedParents(schema, managed));
-  // What went along with a parent, but was not `last`'s, comes back in the third step.
+  // Fields that were removed with a parent, but were not in `last`, come back in the third step.
   const Json without = RemoveFields(schema, merged, all.Difference(kept));
   return RemoveFields(schema, merged, all.Difference(fields(without)).Intersection(last_named));
 }
 
-// Makes the writer the manager of what `config` states, and of nothing else. The fields that it
-// stated before.
+// Makes the writer the manager of exactly what `config` states. Returns the fields that it stated
+// before.
 FieldSet TakeOver(const Schema* schema, const Json& config, const FieldWriter& writer,
                   ManagedFields& managed) {
   FieldSet stated = FieldsOf(schema, config, SystemFields());
@@ -187,7 +187,7 @@ FieldSet TakeOver(const Schema* schema, const Json& config, const FieldWriter& w
   return std::exchange(own->fields, std::move(stated));
 }
 
-// The fields that the configuration of a client-side apply states and the object still has so.
+// The fields that the last client-side apply stated and that still have its values.
 FieldSet LastAppliedFields(const Schema* schema, const Json& live, const FieldWriter& writer) {
   const std::string text = String(live, {"metadata", "annotations", kLastApplied});
   const auto config = base::json::Parse(text);
@@ -200,7 +200,7 @@ FieldSet LastAppliedFields(const Schema* schema, const Json& live, const FieldWr
       .Difference(comparison.removed);
 }
 
-// Takes out what is no conflict because `kubectl apply` itself has set it.
+// Removes conflicts over fields that `kubectl apply` itself has set.
 void Forgive(std::vector<ApplyConflict>& conflicts, const FieldSet& allowed) {
   for (ApplyConflict& conflict : conflicts) {
     conflict.fields = conflict.fields.Difference(allowed);

@@ -1,11 +1,11 @@
-// Who manages which fields of an object: metadata.managedFields, kept up as Kubernetes does.
+// Who manages which fields of an object: metadata.managedFields, maintained as Kubernetes does it.
 //
-// A plain write (create, update, patch) hands its writer the fields that it sets or changes, and
-// takes them from all others. An applied configuration (server-side apply) is merged into the
-// object: its writer manages exactly what it states; what it stated before and no longer does is
-// removed unless somebody else manages it; what others manage and it would change is a conflict,
-// unless it is forced. Fields that only the server sets (metadata.uid and the like) have no
-// manager. Pure.
+// A plain write (create, update, patch) makes its writer the manager of the fields that it sets or
+// changes, and removes them from all others. An applied configuration (server-side apply) is merged
+// into the object, and its writer manages exactly the fields that it states. A field that it stated
+// before and no longer states is removed, unless somebody else manages it. To change a field that
+// another manages is a conflict, unless the writer forces it. Fields that only the server sets
+// (metadata.uid and the like) have no manager. Pure.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ base::StatusOr<ManagedFields> ParseManagedFields(const base::Json& list);
 // The list, in Kubernetes' order.
 base::Json ManagedFieldsJson(const ManagedFields& managed);
 
-// A client asks to forget all managers: `list` is empty, or holds one empty entry.
+// Whether a client asks to forget all managers: `list` is empty, or holds one empty entry.
 bool IsManagedFieldsReset(const base::Json& list);
 
 // Whether two lists differ in nothing but their times.
@@ -49,8 +49,8 @@ struct FieldWriter {
   std::string time;
 };
 
-// The managers after a plain write that made `after` of `before` (null: of nothing). An object that
-// has no managers goes on without. Beyond ten the oldest are merged into "ancient-changes".
+// The managers after a plain write that changed `before` (null: nothing) to `after`. An object
+// without managers stays without. Beyond ten managers the oldest are merged into "ancient-changes".
 ManagedFields TrackWrite(const Schema* schema, const base::Json& before, const base::Json& after,
                          ManagedFields managed, const FieldWriter& writer);
 
@@ -61,7 +61,8 @@ struct ApplyConflict {
 };
 
 struct ApplyResult {
-  // Empty if the configuration can be applied; else the rest is what force would give.
+  // Empty if the configuration can be applied. Otherwise the other members hold what force would
+  // give.
   std::vector<ApplyConflict> conflicts;
   base::Json object;
   ManagedFields managed;
@@ -70,9 +71,9 @@ struct ApplyResult {
 // Applies `config` to `live` (null: there is no object yet). Neither has managedFields.
 // INVALID_ARGUMENT as CheckApplied. Members of the result may be null where `config` says so.
 //
-// kubectl's own configuration is applied without a conflict where it meets what `kubectl apply`
-// without --server-side left (the annotation last-applied-configuration); the annotation is kept up
-// to date.
+// kubectl's own configuration is applied without a conflict over what `kubectl apply` without
+// --server-side has set (the annotation last-applied-configuration); that annotation is updated,
+// too.
 base::StatusOr<ApplyResult> ApplyConfiguration(const Schema* schema, const base::Json& live,
                                                const base::Json& config, ManagedFields managed,
                                                const FieldWriter& writer, bool force);

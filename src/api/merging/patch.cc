@@ -17,7 +17,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr size_t kMaxOperations = 10000;
-// "copy" can double a document at each operation, so what it copies is bounded in sum.
+// "copy" can double a document with each operation, so the sum of copied bytes is bounded.
 constexpr size_t kMaxCopiedBytes = 3 * 1024 * 1024;
 
 using Pointer = std::vector<std::string>;

@@ -10,11 +10,11 @@
 
 namespace berth::api {
 
-// RFC 6902, as lenient as Kubernetes: "replace" of a missing member adds it, "test" for null passes
-// where nothing is. At most 10,000 operations.
+// RFC 6902, as lenient as Kubernetes: "replace" of a missing member adds it, and "test" for null
+// passes if the member is missing. At most 10,000 operations.
 base::StatusOr<base::Json> ApplyJsonPatch(base::Json document, const base::Json& patch);
 
-// RFC 7396: null removes, objects merge, all else replaces.
+// RFC 7396: null removes, objects are merged, all else is replaced.
 base::StatusOr<base::Json> ApplyMergePatch(base::Json document, const base::Json& patch);
 
 // Whether objects of `kind` take strategic merge patches: Kubernetes' own kinds do, custom ones do
@@ -22,8 +22,8 @@ base::StatusOr<base::Json> ApplyMergePatch(base::Json document, const base::Json
 bool SupportsStrategicMerge(const KindInfo& kind);
 
 // Kubernetes' strategic merge: as a merge patch, except that some lists (containers, conditions,
-// ...) merge by a key, with the directives $patch (replace, delete, merge), $setElementOrder/FIELD,
-// $deleteFromPrimitiveList/FIELD and $retainKeys.
+// ...) are merged by a key, with the directives $patch (replace, delete, merge),
+// $setElementOrder/FIELD, $deleteFromPrimitiveList/FIELD and $retainKeys.
 base::StatusOr<base::Json> ApplyStrategicMergePatch(const KindInfo& kind, base::Json document,
                                                     const base::Json& patch);
 

@@ -1,5 +1,5 @@
-// Strategic merge patches: which lists are merged, and by what, is in the schema of the kind; the
-// directives are those of Kubernetes' own client and command line.
+// Strategic merge patches. The schema of the kind tells which lists are merged, and by which key;
+// the directives are those of Kubernetes' own client and command line.
 
 #include <algorithm>
 #include <map>
@@ -37,8 +37,8 @@ bool Contains(const Json& list, const Json& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// The part of a patch's value that is data: without directives, and without nulls, which mean
-// "absent". Used where the document has nothing to merge with.
+// The data in a patch's value: without directives, and without nulls, which mean "absent". It is
+// used if the document has nothing to merge with.
 Json WithoutDirectives(const Json& value) {
   if (value.is_object()) {
     Json out = Json::object();
@@ -55,8 +55,7 @@ Json WithoutDirectives(const Json& value) {
     Json out = Json::array();
     for (const Json& item : value) {
       const std::string directive = DirectiveOf(item);
-      // A deletion has nothing to delete; "replace" and "merge" as items of their own say nothing
-      // more.
+      // There is nothing to delete, and an item that is only "replace" or "merge" adds nothing.
       if (directive == "delete" || (!directive.empty() && item.size() == 1)) continue;
       out.push_back(WithoutDirectives(item));
     }
@@ -65,7 +64,7 @@ Json WithoutDirectives(const Json& value) {
   return value;
 }
 
-// The type of a member; nullptr if nothing is known of it.
+// The type of a member; nullptr if it is unknown.
 const Schema* MemberOf(const Schema* schema, std::string_view name) {
   if (schema == nullptr) return nullptr;
   if (schema->type == FieldType::kMap) return schema->element;
@@ -80,7 +79,7 @@ bool MergesList(const Schema* type) {
 // Merges `patch` into `target`, an object of the type `schema` (nullptr: not known).
 Status MergeObject(Json& target, const Json& patch, const Schema* schema);
 
-// Items with the same key merge, new ones go to the end, "$patch: delete" items remove.
+// Items with the same key are merged, new ones are appended, "$patch: delete" items are removed.
 Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
   const std::string_view key = type.patch_merge_key;
   for (const Json& item : patch) {
@@ -186,8 +185,8 @@ Status DeletePrimitives(Json& target, const Json& patch) {
   return base::OkStatus();
 }
 
-// Items that `order` names come in its order; the others, which the author of the patch did not
-// know, stay before the named item that they stood before.
+// Items that `order` names come in its order. Other items, which the author of the patch did not
+// know, stay before the named item that they preceded.
 void Order(Json& list, const Json& order, std::string_view key) {
   const auto id_of = [&](const Json& item) {
     if (key.empty()) return item;

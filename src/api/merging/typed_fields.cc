@@ -15,12 +15,12 @@ using base::Json;
 
 namespace {
 
-// What `ignored` says of a member: nothing (null), or the node there.
+// The node of a member in `ignored`; null if the member is not there.
 const FieldSet::Node* IgnoredAt(const FieldSet* ignored, std::string_view name) {
   return ignored == nullptr || ignored->empty() ? nullptr : ignored->Find(FieldElement(name));
 }
 
-// The field goes with all that is below it.
+// Whether the field is ignored with everything below it.
 bool IgnoredWhole(const FieldSet::Node* node) {
   return node != nullptr && node->member && node->children.empty();
 }
@@ -41,7 +41,8 @@ FieldSet CollectItems(const Schema& list, const Json& value) {
   for (size_t i = 0; i < items.size();) {
     size_t end = i + 1;
     while (end < items.size() && items[end].first == items[i].first) ++end;
-    // Items of the same key are one field: whose members would be whose cannot be told.
+    // Items with the same key are one field, because nothing tells which member belongs to which
+    // item.
     FieldSet below =
         end - i > 1 ? FieldSet() : Collect(list.element, value[items[i].second], nullptr);
     out.Add(std::move(items[i].first), true, std::move(below));
@@ -70,7 +71,7 @@ FieldSet Collect(const Schema* schema, const Json& value, const FieldSet* ignore
 
 enum class Change { kNone, kAdded, kModified, kRemoved };
 
-// How a value changed itself, and what changed below it.
+// How a value changed itself, and which fields changed below it.
 struct Difference {
   Change self = Change::kNone;
   Comparison below;
@@ -79,7 +80,7 @@ struct Difference {
 Difference Compare(const Schema* schema, const Json* before, const Json* after,
                    const FieldSet* ignored);
 
-// Puts what changed at `element` into its parent's comparison. The text is made only if needed.
+// Adds the changes at `element` to its parent's comparison. The text is made only if it is needed.
 template <typename MakeElement>
 void Put(Comparison& out, Difference change, const MakeElement& make_element) {
   if (change.self == Change::kNone && change.below.same()) return;
@@ -142,7 +143,7 @@ Difference CompareSameKey(const Schema* element, ItemRange before, ItemRange aft
                    [](const auto& a, const auto& b) { return *a.second == *b.second; });
     return {.self = same ? Change::kNone : Change::kModified, .below = {}};
   }
-  // One of them is a lone item: its own members come or go.
+  // If one side is a single item, its own members come or go.
   Difference out = before.size() > 1 && after.empty() ? Difference{}
                    : after.size() > 1 && before.empty()
                        ? Difference{}
@@ -167,7 +168,7 @@ void CompareItems(const Schema& list, const Json& before, const Json& after, Com
   }
 }
 
-// What is below `value` as if all of it had come (or, swapped by the caller, gone).
+// The fields below `value`, as if all of it had been added (or removed, if the caller swaps).
 Comparison CompareBelow(const Schema* schema, ValueShape shape, const Json& before,
                         const Json& after, const FieldSet* ignored) {
   Comparison out;
@@ -199,7 +200,7 @@ Difference Compare(const Schema* schema, const Json* before, const Json* after,
     }
     return {Change::kNone, CompareBelow(schema, was, *before, *after, ignored)};
   }
-  // One whole value turned into something with members, or the other way round.
+  // A value without members became one with members, or the other way round.
   Difference out{Change::kModified, {}};
   out.below.removed = CompareBelow(schema, was, *before, nothing(was), ignored).removed;
   out.below.added = CompareBelow(schema, is, nothing(is), *after, ignored).added;
@@ -215,7 +216,7 @@ const Schema* TypeBelow(const Schema* schema, const std::string& element, bool* 
   return type.schema;
 }
 
-// A type that is an object, map or list, and whether it is replaced whole.
+// Whether a type is an object, map or list, and whether it is replaced whole.
 bool HasParts(const Schema* schema) {
   return schema != nullptr && (schema->type == FieldType::kObject ||
                                schema->type == FieldType::kMap || schema->type == FieldType::kList);
@@ -226,7 +227,7 @@ bool IsAtomic(const Schema& schema) {
 
 using FieldPath = std::vector<std::string>;
 
-// What `set` has below `path`, or nullptr.
+// The part of `set` below `path`, or nullptr.
 const FieldSet* BelowPath(const FieldSet& set, const FieldPath& path) {
   const FieldSet* at = &set;
   for (const std::string& element : path) {
@@ -268,8 +269,8 @@ class SchemaFollower {
     return out;
   }
 
-  // The parts of what a manager has as one value. If another has parts of it already, it was
-  // granular all the time, and what the manager has was empty.
+  // The parts of what a manager holds as one value. If another manager holds parts of it already,
+  // the value was granular all the time, and this manager's part was empty.
   FieldSet PartsOfWhole() {
     for (const FieldSet* set : sets_) {
       const FieldSet* below = BelowPath(*set, path_);
@@ -284,7 +285,7 @@ class SchemaFollower {
   const Json& object_;
   const std::span<FieldSet* const> sets_;
   FieldPath path_;
-  std::optional<FieldSet> live_;  // worked out when first asked, which is seldom
+  std::optional<FieldSet> live_;  // computed when it is first needed, which is seldom
 };
 
 }  // namespace

@@ -91,7 +91,7 @@ Json MergeItems(const Schema& list, const Json& live, const Json& config) {
     applied.insert(right.back().element);
     if (live_items.contains(right.back().element)) shared.push_back(right.back().element);
   }
-  // Items of the live list alone keep their places between those that both have.
+  // Items that only the live list has keep their places between those that both have.
   Json out = Json::array();
   auto at = left.begin();
   auto next_shared = shared.begin();
@@ -120,7 +120,7 @@ Status CheckApplied(const Schema* schema, const Json& config) { return Check(sch
 
 Json MergeApplied(const Schema* schema, const Json& live, const Json& config) {
   const ValueShape shape = ShapeOf(schema, live);
-  // Of what has members an absent or empty configuration states nothing.
+  // An absent or empty configuration says nothing about a value with members.
   if (shape != ValueShape::kLeaf && !live.empty() && config.empty()) return live;
   if (shape == ValueShape::kLeaf || shape != ShapeOf(schema, config)) return config;
   if (shape == ValueShape::kItems) return MergeItems(*schema, live, config);

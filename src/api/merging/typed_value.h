@@ -1,7 +1,7 @@
-// How a value of a schema takes part in server-side apply: as one piece, or member by member.
+// How server-side apply treats a value of a schema: as one piece, or member by member.
 //
-// A null schema stands for a type that is not known (a custom resource without schema, or members
-// that a schema does not list): it is taken as it looks, objects granular, lists atomic. Pure.
+// A null schema stands for an unknown type (a custom resource without schema, or members that a
+// schema does not list). Then the JSON value decides: objects are granular, lists atomic. Pure.
 #pragma once
 
 #include <string>
@@ -25,15 +25,15 @@ inline bool IsVoid(const base::Json& value) { return value.empty(); }
 
 struct MemberType {
   const Schema* schema = nullptr;
-  bool named = false;  // a field of an object's type, as opposed to a key of a map
+  bool named = false;  // a field of an object's type, not a key of a map
 };
 MemberType MemberTypeOf(const Schema* parent, std::string_view name);
 
-// The path element of an item of a set or map list. A key that the item leaves out counts as its
-// default; one without default is left out of the element.
+// The path element of an item of a set or map list. A key that the item lacks counts as its
+// default; a key without default is left out of the element.
 std::string ItemElement(const Schema& list, const base::Json& item);
 
-// The key that `item` leaves out without there being a default; empty if there is none.
+// The key that `item` lacks and that has no default; empty if there is none.
 std::string MissingKey(const Schema& list, const base::Json& item);
 
 }  // namespace berth::api

@@ -7,7 +7,7 @@
 
 #include "proto/k8s/options.pb.h"
 
-// The descriptors of proto/k8s, which are part of the program.
+// The descriptors of proto/k8s, which are linked into the program.
 extern "C" const char berth_k8s_descriptors[];
 extern "C" const char berth_k8s_descriptors_end[];
 
@@ -21,7 +21,7 @@ using google::protobuf::FileDescriptorSet;
 
 constexpr std::string_view kMetaPackage = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-// What is known once the descriptors are read.
+// The result of reading the descriptors.
 struct Registry {
   SchemaArena arena;
   std::map<std::string, const Schema*, std::less<>> kinds;  // by "apiVersion/kind"
@@ -33,7 +33,7 @@ std::string KindKey(std::string_view api_version, std::string_view kind) {
   return fmt::format("{}/{}", api_version, kind);
 }
 
-// Packages can't have the hyphens of Kubernetes' names.
+// Package names cannot contain the hyphens of Kubernetes' names.
 std::string SchemaName(std::string name) {
   const size_t last = name.rfind('.');
   std::replace(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(last), '_', '-');
@@ -70,7 +70,7 @@ class Builder {
   void Build(const FileDescriptorSet& set) {
     for (const FileDescriptorProto& file : set.file()) Declare(file);
     for (const FileDescriptorProto& file : set.file()) Define(file);
-    // Copies of objects whose own atomicity differs, now that the objects are complete.
+    // Objects are complete now, so those that are atomic in one place only are copied.
     for (const auto& [copy, original] : copies_) {
       const bool atomic = copy->atomic;
       *copy = *original;
@@ -306,7 +306,7 @@ const Registry& Kinds() {
   static const Registry* const registry = [] {
     FileDescriptorSet set;
     const auto size = berth_k8s_descriptors_end - berth_k8s_descriptors;
-    // They were made by the build: they can't be wrong.
+    // The build made them, so they cannot be wrong.
     if (!set.ParseFromArray(berth_k8s_descriptors, static_cast<int>(size))) std::abort();
     auto* built = new Registry;
     Builder(*built).Build(set);

@@ -1,9 +1,8 @@
-// What the fields of a kind are: one tree of types, from which the API server reads and writes
-// protobuf, checks types and unknown fields, writes OpenAPI, and merges patches and applied
-// configurations.
+// The types of a kind's fields, as one tree. The API server uses it to read and write protobuf,
+// check types and unknown fields, write OpenAPI, and merge patches and applied configurations.
 //
-// Built-in kinds have theirs from proto/k8s/*.proto (SchemaOf); those of custom resources are built
-// from their CustomResourceDefinition. Immutable once built, thread-safe, pure.
+// Built-in kinds get theirs from proto/k8s/*.proto (SchemaOf), custom resources from their
+// CustomResourceDefinition. Immutable once built, thread-safe, pure.
 #pragma once
 
 #include <deque>
@@ -46,17 +45,17 @@ struct Schema;
 struct Field {
   std::string name;  // in JSON
   int number = 0;    // in protobuf; 0: the field is not in protobuf
-  // Members of this protobuf message field stand in JSON directly in the parent (a
-  // PersistentVolume's source): `name` is then the protobuf name, and `type` an object.
+  // The members of this protobuf message field stand directly in the parent in JSON (a
+  // PersistentVolume's source). Then `name` is the protobuf name, and `type` an object.
   bool inlined = false;
   bool required = false;
-  // A scalar whose zero differs from its absence ("", 0 and false are kept); protobuf writes the
-  // others' zeros, where JSON leaves them out unless they are required.
+  // A scalar whose zero differs from its absence, so that "", 0 and false are kept. Of other
+  // scalars, protobuf writes the zero, and JSON leaves it out unless it is required.
   bool has_presence = false;
   const Schema* type = nullptr;
   std::string description;
-  // What an absent member stands for; null: nothing. Items of a map list may leave out a key that
-  // has one (a container port's protocol).
+  // The value of an absent member; null: none. Items of a map list may omit a key that has a
+  // default (a container port's protocol).
   base::Json default_value;
 };
 
@@ -76,7 +75,7 @@ struct Schema {
   bool patch_merge = false;
   bool patch_retain_keys = false;
   std::string patch_merge_key;
-  // Members that `fields` doesn't list are kept and are no error.
+  // Members that `fields` does not list are kept and are no error.
   bool preserve_unknown = false;
 
   // The member of an object by its JSON name, looked up through inlined fields as well; nullptr if
@@ -97,11 +96,11 @@ class SchemaArena {
 // none (a custom resource). Built at the first call, for all kinds at once.
 const Schema* SchemaOf(const KindInfo& info);
 
-// By apiVersion and kind, also for what is no stored kind (a TokenRequest, a Status).
+// The same by apiVersion and kind, also for kinds that are not stored (a TokenRequest, a Status).
 const Schema* SchemaOf(std::string_view api_version, std::string_view kind);
 
-// By its full name, or the short one of what all kinds share: "DeleteOptions", "ObjectMeta",
-// "ListMeta". nullptr if there is none.
+// A schema by its full name, or by the short name of a type that all kinds share: "DeleteOptions",
+// "ObjectMeta", "ListMeta". nullptr if there is none.
 const Schema* NamedSchema(std::string_view name);
 
 // All named schemas of the built-in kinds and their lists, sorted by name: for OpenAPI.

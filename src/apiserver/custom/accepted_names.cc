@@ -40,7 +40,7 @@ bool UsedNames::HasKind(const std::string& group, const std::string& name) const
 
 namespace {
 
-// Takes over names one by one; the last conflict is told of.
+// Accepts names one by one. Only the last conflict is reported.
 class Acceptance {
  public:
   Acceptance(const Json& definition, const UsedNames& used)
@@ -78,7 +78,7 @@ class Acceptance {
     Copy(field);
   }
 
-  // All of them, or as before.
+  // Accepts all short names, or keeps the previous ones.
   void ShortNames() {
     const Json& before = Array(accepted_, {"shortNames"});
     std::string conflicts;

@@ -1,4 +1,5 @@
-// Which names a CustomResourceDefinition may have: those that no other kind of its group has. Pure.
+// Decides which names a CustomResourceDefinition gets: those that no other kind of its group has.
+// Pure.
 #pragma once
 
 #include <set>
@@ -10,12 +11,12 @@ namespace berth::apiserver {
 
 using base::Json;
 
-// The names that are taken, by group. Those of the built-in kinds always are.
+// The names that are in use, by group. The names of the built-in kinds are always in use.
 class UsedNames {
  public:
   UsedNames();
 
-  // status.acceptedNames of a definition.
+  // Adds status.acceptedNames of a definition.
   void AddAccepted(const Json& definition);
 
   bool HasResource(const std::string& group, const std::string& name) const;  // plural, singular,
@@ -27,9 +28,9 @@ class UsedNames {
   std::set<std::pair<std::string, std::string>> kinds_;
 };
 
-// Sets status.acceptedNames to what spec.names asks for and nobody else has, and the conditions
-// NamesAccepted and (at first) Established and KubernetesAPIApprovalPolicyConformant. `now` as in
-// lastTransitionTime.
+// Sets status.acceptedNames to those names of spec.names that nobody else has, and sets the
+// conditions NamesAccepted and (at first) Established and KubernetesAPIApprovalPolicyConformant.
+// `now` has the form of lastTransitionTime.
 void AcceptNamesOf(Json& definition, const UsedNames& used, const std::string& now);
 
 }  // namespace berth::apiserver

@@ -1,5 +1,5 @@
-// Which part of the old object a part of the new one was: members of objects by name, items of
-// lists of the type map by their keys; nothing else can be told.
+// Finds the part of the old object that belongs to a part of the new one: members of objects by
+// name, items of lists of the type map by their keys. Items of other lists cannot be matched.
 #pragma once
 
 #include <map>

@@ -131,7 +131,7 @@ class Family {
       Validate(schema, object, &old, errors);
     };
     rules.validate_status = rules.validate_update;
-    // What was written before the schema last changed is read by the new one.
+    // Objects that were written before the schema last changed are read with the new schema.
     rules.reads_through_schema = changed_since_;
     rules.from_stored = [this, &version](Json& object) { FromStored(version, object); };
     rules.to_stored = [this, &version](Json& object) { ToStored(version, object); };
@@ -174,8 +174,8 @@ class Family {
     return storage_;
   }
 
-  // An object is read with the defaults of the version in which it was stored, and then shows what
-  // the version has that is asked for.
+  // An object first gets the defaults of the version in which it was stored. Then it is reduced to
+  // the members of the requested version.
   void FromStored(const CustomVersion& version, Json& object) {
     const CustomVersion& stored = *StoredVersion(object);
     PruneUnknown(*stored.schema, object, true);

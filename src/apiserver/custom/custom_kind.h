@@ -4,19 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "apiserver/kind_registry.h"
+#include "apiserver/kinds/kind_registry.h"
 
 namespace berth::apiserver {
 
-// `definition` as it is stored; its names are those of status.acceptedNames. The kinds share what
-// they were made from and need nothing else to live on.
+// `definition` as it is stored; its names are those of status.acceptedNames. The kinds together own
+// the data from which they were made, and need nothing else.
 //
 // A kind whose definition is being deleted takes no new objects. Every create asks `registry`
-// (borrowed) once more, within its mutation: what was routed before the deletion began must not
-// leave an object behind that nobody sees.
+// (borrowed) again within its mutation, because a request that was routed before the deletion began
+// must not leave an object that nobody can see.
 std::vector<KindPtr> MakeCustomKinds(const Json& definition, const KindRegistry& registry);
 
-// The prefix of its objects in the store, whatever is served.
+// The prefix of the definition's objects in the store. It does not depend on which versions are
+// served.
 std::string InstancePrefix(const Json& definition);
 
 }  // namespace berth::apiserver

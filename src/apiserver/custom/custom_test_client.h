@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "apiserver/test_client.h"
+#include "apiserver/api_fixture.h"
 
 namespace berth::apiserver {
 
@@ -47,6 +47,9 @@ inline Json Widget(std::string_view name, Json spec = Json::object()) {
 
 class CustomTest : public ApiTest {
  protected:
+  inline static const Json kText = {{"type", "string"}};
+  inline static const Json kWhole = {{"type", "integer"}};
+
   // Creates the definition and waits until it is served.
   void Define(const Json& definition) {
     const TestResponse created = Post(kDefinitions, definition);

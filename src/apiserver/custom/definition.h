@@ -1,5 +1,5 @@
-// What the server reads and writes of a CustomResourceDefinition besides its spec: conditions, and
-// the approval that groups of Kubernetes itself need. Pure.
+// The parts of a CustomResourceDefinition besides its spec that the server uses: the conditions,
+// and the approval that Kubernetes' own groups need. Pure.
 #pragma once
 
 #include <string>
@@ -17,14 +17,15 @@ struct DefinitionCondition {
   std::string_view status;  // "True", "False", "Unknown"
   std::string_view reason;
   std::string message;
-  std::string time;  // RFC 3339: of the transition, if this is one
+  std::string time;  // RFC 3339: the transition time if the status changes
 };
 
-// Sets status.conditions' entry of that type. Its transition time only moves with its status.
+// Sets status.conditions' entry of that type. Its transition time changes only if its status
+// changes.
 void SetCondition(Json& definition, const DefinitionCondition& condition);
 bool IsConditionTrue(const Json& definition, std::string_view type);
 
-// Groups below k8s.io and kubernetes.io are for reviewed APIs.
+// Groups below k8s.io and kubernetes.io need an approval, because they are for reviewed APIs.
 enum class Approval { kNotNeeded, kApproved, kBypassed, kMissing, kMalformed };
 Approval ApprovalOf(const Json& definition);
 

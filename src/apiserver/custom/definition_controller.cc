@@ -4,8 +4,8 @@
 #include "apiserver/custom/accepted_names.h"
 #include "apiserver/custom/custom_kind.h"
 #include "apiserver/custom/definition.h"
-#include "apiserver/object_text.h"
-#include "apiserver/write_rules.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/kinds/write_rules.h"
 #include "base/log.h"
 
 namespace berth::apiserver {
@@ -17,11 +17,11 @@ using base::json::Find;
 using base::json::String;
 
 namespace {
-constexpr size_t kPage = 500;
+constexpr size_t kDefinitionPage = 500;
 constexpr std::chrono::seconds kRetry{1};
 }  // namespace
 
-// Tells the thread that there is something to look at. Called by the store's fan-out.
+// Wakes the thread when something changed. The store's fan-out calls it.
 class DefinitionController::Wakeup : public store::Watcher {
  public:
   void OnChange(const store::Change&) override { Wake(); }
@@ -40,7 +40,7 @@ class DefinitionController::Wakeup : public store::Watcher {
     base::MutexLock lock(mutex_);
     return stopping_;
   }
-  // Until something changed, or `retry` is due; false when it is to end.
+  // Waits until something changed or the retry is due. False if the thread must end.
   bool Wait(bool retry) {
     const auto due = std::chrono::steady_clock::now() + kRetry;
     base::MutexLock lock(mutex_);
@@ -73,7 +73,7 @@ Status DefinitionController::Start() {
       context_.store.Watch(KeyPrefix(api::kinds::kCustomResourceDefinition, ""), 0, wakeup_));
   ASSIGN_OR_RETURN(const std::vector<Definition> all, ReadAll());
   ServeKinds(all);
-  wakeup_->Wake();  // names to be accepted, deletions to be gone on with
+  wakeup_->Wake();  // for names to accept and deletions to continue
   thread_ = std::jthread([this] { Loop(); });
   return base::OkStatus();
 }
@@ -118,7 +118,7 @@ base::StatusOr<std::vector<DefinitionController::Definition>> DefinitionControll
   return all;
 }
 
-// Writes `changed`, if it differs; false if that failed and is to be tried again.
+// Writes `changed` if it differs. False if the write failed and must be tried again.
 bool DefinitionController::Write(Definition& definition, const Json& changed) {
   if (changed == definition.object) return true;
   const auto revision = context_.store.Apply(
@@ -129,7 +129,7 @@ bool DefinitionController::Write(Definition& definition, const Json& changed) {
     return true;
   }
   const StatusCode code = revision.status().code();
-  // Somebody else's write, which wakes the thread.
+  // Another client changed the definition, and that change wakes the thread.
   if (code == StatusCode::kAborted || code == StatusCode::kNotFound) return true;
   LOG_ERROR("api: the status of definition {} cannot be written: {}", base::Quote(definition.key),
             base::ToString(revision.status()));
@@ -146,7 +146,8 @@ bool DefinitionController::AcceptNames(Definition& definition, const std::vector
   return Write(definition, changed);
 }
 
-// Established once its kinds are served, so that whoever waits for it finds them.
+// Sets Established only after the kinds are served, because clients wait for it and then use the
+// kinds.
 bool DefinitionController::Establish(Definition& definition) {
   if (!IsConditionTrue(definition.object, "NamesAccepted") ||
       IsConditionTrue(definition.object, "Established")) {
@@ -170,7 +171,8 @@ void DefinitionController::ServeKinds(const std::vector<Definition>& all) {
     if (!IsConditionTrue(object, "NamesAccepted") && !IsConditionTrue(object, "Established")) {
       continue;
     }
-    // All that the kinds are made from: their status may change without them.
+    // All data from which the kinds are made. Other parts of the status may change without changing
+    // the kinds.
     const std::string made_from = base::json::Dump(
         {String(object, {"metadata", "uid"}), base::json::Int(object, {"metadata", "generation"}),
          Find(object, {"metadata", "deletionTimestamp"}) != nullptr,
@@ -206,13 +208,14 @@ bool DefinitionController::Delete(Definition& definition) {
                          .time = api::FormatTime(context_.clock.Now())});
   if (!Write(definition, changed)) return false;
 
-  // Objects whose names were never accepted cannot exist: what lies there belongs to another kind.
+  // If the names were never accepted, no objects exist. Objects under the prefix then belong to
+  // another kind.
   const std::string plural = String(changed, {"spec", "names", "plural"});
   const bool had_objects =
       !plural.empty() && String(changed, {"status", "acceptedNames", "plural"}) == plural;
   const std::string prefix = InstancePrefix(changed);
   if (had_objects) {
-    // Creates that began before the kind was told to take none must be through.
+    // Waits for the creates that began before the kind refused new objects.
     context_.in_flight.WaitForPresent();
     if (!instance_watches_.contains(prefix)) {
       auto watch = context_.store.Watch(prefix, 0, wakeup_);
@@ -226,7 +229,7 @@ bool DefinitionController::Delete(Definition& definition) {
     }
     const auto left = context_.store.List(prefix, "", 1, 0);
     if (!left.ok()) return false;
-    if (!left->records.empty()) return true;  // held by finalizers; the watch tells when they go
+    if (!left->records.empty()) return true;  // held by finalizers; the watch wakes us when they go
   }
   instance_watches_.erase(prefix);
   Json& list = changed["metadata"]["finalizers"];
@@ -262,7 +265,7 @@ class Deletes {
   }
   void Done(const Status& status) {
     base::MutexLock lock(mutex_);
-    // Gone meanwhile is as good as deleted.
+    // NOT_FOUND counts as deleted.
     if (!status.ok() && status.code() != StatusCode::kNotFound && failure_.ok()) failure_ = status;
     if (--running_ == 0) idle_.NotifyAll();
   }
@@ -288,7 +291,8 @@ Status DefinitionController::DeleteObjects(const Definition& definition) {
   const std::string prefix = InstancePrefix(definition.object);
   std::string after;
   for (bool more = true; more && !wakeup_->stopping();) {
-    ASSIGN_OR_RETURN(const store::Page page, context_.store.List(prefix, after, kPage, 0));
+    ASSIGN_OR_RETURN(const store::Page page,
+                     context_.store.List(prefix, after, kDefinitionPage, 0));
     more = page.more;
     const auto deletes = std::make_shared<Deletes>();
     for (const store::Record& record : page.records) {

@@ -4,10 +4,10 @@
 //   created ─▶ NamesAccepted ─▶ kinds in the registry ─▶ Established
 //   deleted ─▶ no new objects ─▶ objects deleted ─▶ finalizer removed ─▶ kinds leave the registry
 //
-// It looks at all definitions whenever one changes (or an object of one that is being deleted
-// does), and writes only their status and finalizer, with the revision that it read: a definition
-// that changed meanwhile wakes it again. All of its state is in the store, so that a restart goes
-// on where it was.
+// The controller checks all definitions whenever one changes, or an object of one that is being
+// deleted. It writes only their status and finalizer, at the revision that it read; if a definition
+// changed meanwhile, the change wakes the controller again. A restart continues where it stopped,
+// because all state is in the store.
 #pragma once
 
 #include <map>
@@ -23,11 +23,11 @@ namespace berth::apiserver {
 
 class DefinitionController {
  public:
-  // `on_change` is called after kinds have come, gone or changed. Everything is borrowed.
+  // `on_change` is called after kinds were added, removed or changed. Borrows everything.
   DefinitionController(ApiContext& context, std::function<void()> on_change);
   ~DefinitionController();  // as Stop
 
-  // Serves what is established already, then follows changes on a thread of its own.
+  // Serves the definitions that are already established, then follows changes on its own thread.
   base::Status Start();
   void Stop();
 
@@ -38,14 +38,14 @@ class DefinitionController {
     store::Revision revision = 0;
     std::string key;
   };
-  // The kinds of one definition, and what they were made from.
+  // The kinds of one definition, and the data from which they were made.
   struct Served {
     std::string made_from;
     std::vector<KindPtr> kinds;
   };
 
   void Loop();
-  // False if something is to be tried again.
+  // Returns false if something must be tried again.
   bool Pass();
   base::StatusOr<std::vector<Definition>> ReadAll();
   bool AcceptNames(Definition& definition, const std::vector<Definition>& all);
@@ -59,7 +59,7 @@ class DefinitionController {
   const std::function<void()> on_change_;
   const std::shared_ptr<Wakeup> wakeup_;
   std::shared_ptr<void> definitions_watch_;
-  // Of the thread.
+  // Used only by the thread.
   std::map<std::string, Served> served_;                           // by name
   std::map<std::string, std::shared_ptr<void>> instance_watches_;  // by prefix
   std::jthread thread_;

@@ -1,5 +1,5 @@
-// The rules of CustomResourceDefinition itself: defaults, what a definition must be, and what of it
-// may change.
+// The rules of CustomResourceDefinition itself: its defaults, its validation, and which fields may
+// change.
 
 #include <set>
 
@@ -9,7 +9,7 @@
 #include "apiserver/custom/object_rules.h"
 #include "apiserver/custom/schema_check.h"
 #include "apiserver/custom/schema_tree.h"
-#include "apiserver/kind_rules.h"
+#include "apiserver/kinds/kind_rules.h"
 
 namespace berth::apiserver {
 
@@ -60,7 +60,8 @@ base::Status AdmitUpdate(Json& object, const Json&, Lookup&) {
   return base::OkStatus();
 }
 
-// The objects go first: the server takes this finalizer away when none is left.
+// Adds the finalizer that the server removes when no object is left, because the objects must be
+// deleted first.
 void HoldForObjects(Json& object) { AddFinalizer(object, kCleanupFinalizer); }
 
 void MarkTerminating(Json& object) {
@@ -186,7 +187,7 @@ void CheckDeprecation(const Json& version, const std::string& field, FieldErrors
   if (!Bool(version, {"deprecated"})) return invalid("can only be set for deprecated versions");
   if (text.empty()) invalid("must not be an empty string");
   if (text.size() > 256) invalid("must be <= 256 characters long");
-  // It becomes part of a header.
+  // The text is checked because it becomes part of a header.
   for (size_t i = 0; i < text.size(); ++i) {
     if (static_cast<unsigned char>(text[i]) >= 0x20 && text[i] != 0x7F) continue;
     return invalid(fmt::format(
@@ -284,7 +285,7 @@ void CheckVersionSchema(const Json& version, const std::string& field, FieldErro
   if (json == nullptr) return errors.Required(at, "schemas are required");
   FieldErrors own;
   CheckSchema(*json, at, HasStatus(version), own);
-  // Defaults and rules are only tried on a schema that is sound.
+  // Defaults and rules are checked only if the schema itself has no errors.
   if (own.empty()) {
     const StructuralPtr schema = ReadSchema(*json);
     api::SchemaArena arena;

@@ -12,9 +12,9 @@ using base::json::Find;
 using base::json::Map;
 using base::json::String;
 
-namespace {
-
 bool IsMember(const Json& schema, std::string_view name) { return Find(schema, {name}) != nullptr; }
+
+namespace {
 
 void CheckTypes(const Json& schema, const std::string& field, FieldErrors& errors) {
   const std::string type = String(schema, {"type"});
@@ -141,7 +141,8 @@ void CheckReason(const Json& rule, const std::string& field, FieldErrors& errors
   }
 }
 
-// Cuts the first name off a path such as ".a['b'].c"; nullopt if it is none.
+// Removes the first name from a path such as ".a['b'].c" and returns it; nullopt if the path does
+// not begin with a name.
 std::optional<std::string_view> TakeName(std::string_view& path) {
   const bool quoted = path.starts_with("['");
   if (!quoted && !path.starts_with('.')) return std::nullopt;
@@ -153,7 +154,7 @@ std::optional<std::string_view> TakeName(std::string_view& path) {
   return name;
 }
 
-// A field path goes through properties and additional properties that are declared.
+// Whether `path` leads only through declared properties and additional properties.
 bool IsFieldPath(const Json& schema, std::string_view path) {
   const Json* at = &schema;
   while (!path.empty()) {

@@ -1,14 +1,17 @@
-// The x-kubernetes- extensions of one schema, as they stand in it: list and map types, and the
-// texts of rules.
+// Checks the x-kubernetes- extensions of one schema: list and map types, and the texts of rules.
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
 
-// Of `schema` alone, not of those below it. `field` is its path in the definition.
+// True if `schema` has a member `name`, even an empty one.
+bool IsMember(const base::Json& schema, std::string_view name);
+
+// Checks only `schema` itself, not the schemas below it. `field` is its path in the definition.
 void CheckExtensions(const base::Json& schema, const std::string& field, FieldErrors& errors);
 
 }  // namespace berth::apiserver

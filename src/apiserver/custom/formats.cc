@@ -64,7 +64,7 @@ bool IsDuration(std::string_view text) {
   return api::cel::ParseDuration(text).ok() || Matches(text, words);
 }
 
-// The sum of digits that ISBN and card numbers carry.
+// Checks the pattern and the digit sum of a card number.
 bool IsCardNumber(std::string_view text) {
   std::string digits;
   for (const char c : text) {
@@ -103,7 +103,7 @@ bool IsIsbn(std::string_view text, size_t length) {
 
 bool IsBase64(std::string_view text) { return base::DecodeBase64(text).has_value(); }
 
-// A format that is a regular expression and no more.
+// A format that is only a regular expression.
 struct Pattern {
   std::string_view format;
   std::string_view regex;

@@ -77,7 +77,7 @@ class JsonPath::Parser {
     return Take("]") ? base::OkStatus() : Invalid();
   }
 
-  // Up to the next step; a backslash takes the meaning from what follows.
+  // The name up to the next step. A backslash escapes the character after it.
   std::string Name() {
     std::string name;
     while (!rest_.empty()) {

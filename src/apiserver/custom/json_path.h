@@ -16,7 +16,8 @@ namespace berth::apiserver {
 
 class JsonPath {
  public:
-  // INVALID_ARGUMENT if it is none, or has parts that are not understood ("..", slices, functions).
+  // INVALID_ARGUMENT if `text` is no path, or has parts that are not supported ("..", slices,
+  // functions).
   static base::StatusOr<JsonPath> Parse(std::string_view text);
 
   // The first value that the path leads to; nullptr if there is none.

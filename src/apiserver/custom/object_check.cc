@@ -43,7 +43,7 @@ std::string Number(double value) { return fmt::format("{}", value); }
 
 class Checker {
  public:
-  // `settled`: the value is as it was, and only what is said by allOf, anyOf, oneOf and not counts.
+  // `settled`: the value is unchanged, so that only allOf, anyOf, oneOf and not are checked.
   void Check(const StructuralSchema& schema, const Json& value, const Json* old,
              const std::string& field, bool settled, FieldErrors& errors) {
     settled = settled || (old != nullptr && *old == value);
@@ -192,16 +192,16 @@ class Checker {
     const bool map = schema.list_type == api::ListType::kMap;
     std::map<std::string, int> seen;
     for (size_t i = 0; i < value.size(); ++i) {
-      if (map && !value[i].is_object()) continue;  // its type is wrong, and that has been said
+      if (map && !value[i].is_object()) continue;  // the wrong type has been reported already
       const Json key = map ? KeyOfItem(schema, value[i]) : value[i];
-      // As Kubernetes tells it: the second of them, and no more.
+      // Only the second of equal items is reported, as in Kubernetes.
       if (++seen[base::json::Dump(key)] == 2) {
         errors.Duplicate(fmt::format("{}[{}]", field, i), key);
       }
     }
   }
 
-  // Which of `alternatives` hold; the failures of the one that came nearest go to `nearest`.
+  // How many of `alternatives` hold. The failures of the one with the best match go to `nearest`.
   size_t CountFitting(const std::vector<StructuralPtr>& alternatives, const Json& value,
                       const std::string& field, std::optional<FieldErrors>& nearest) {
     size_t fitting = 0;
@@ -219,7 +219,7 @@ class Checker {
 
   void CheckCombinations(const StructuralSchema& schema, const Json& value,
                          const std::string& field, FieldErrors& errors) {
-    // Kubernetes gives these no field.
+    // These errors have no field, as in Kubernetes.
     const auto fail = [&](std::string_view what) {
       errors.Invalid("<nil>", "", fmt::format("\"{}\" must {}", field, what));
     };

@@ -23,8 +23,8 @@ class Compiler {
  public:
   explicit Compiler(FieldErrors& errors) : errors_(errors) {}
 
-  // `unmatched` is the place above which old and new values cannot be told to belong together;
-  // empty if they can.
+  // `unmatched` is the place from which on old and new values cannot be matched; empty if they can
+  // be.
   void Compile(StructuralSchema& schema, const std::string& field, const std::string& unmatched) {
     if (!schema.has_rules) return;
     for (size_t i = 0; i < schema.rules.size(); ++i) {
@@ -94,7 +94,7 @@ class Runner {
   void Run(const StructuralSchema& schema, const Json& value, const Json* old,
            const std::string& field) {
     if (!schema.has_rules || value.is_null() || over_) return;
-    // A rule that holds of the value alone is not held against one that was there already.
+    // A rule that does not read the old value is skipped if the value is unchanged.
     const bool unchanged = old != nullptr && *old == value;
     for (const ValidationRule& rule : schema.rules) {
       RunOne(schema, rule, value, old, field, unchanged);
@@ -122,8 +122,8 @@ class Runner {
     const std::string field = path.empty() ? "<nil>" : path;
     const std::string shown =
         rule.message.empty() ? std::string(base::Trim(rule.rule)) : rule.message;
-    // A definition that was accepted has none of these; one that got into the store by other ways
-    // must not let everything pass.
+    // An accepted definition has no such rule. A definition that reached the store by another way
+    // must not let every object pass.
     if (!rule.program) {
       return errors_.Invalid(field, schema.type, fmt::format("rule compile error: {}", shown));
     }

@@ -8,7 +8,7 @@ bool IsIdentity(std::string_view name) {
   return name == "apiVersion" || name == "kind" || name == "metadata";
 }
 
-// How much of what the schema does not list stays.
+// Which of the members that the schema does not list are kept.
 enum class Keep { kNothing, kIdentity, kMembers };
 
 Keep KeepOf(const StructuralSchema* schema) {
@@ -34,7 +34,7 @@ void PruneObject(const StructuralSchema& schema, Json& object, Keep keep) {
   }
 }
 
-// Without a schema nothing is known of the value: its objects lose all members.
+// Without a schema, objects lose all members, because no member is known.
 void Prune(const StructuralSchema* schema, Json& value, Keep keep) {
   if (value.is_object()) {
     if (schema != nullptr) return PruneObject(*schema, value, keep);

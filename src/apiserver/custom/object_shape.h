@@ -1,4 +1,4 @@
-// What becomes of an object's members before it is validated: unknown ones go, defaults come.
+// Shapes an object before it is validated: removes unknown members and adds defaults.
 #pragma once
 
 #include "apiserver/custom/structural_schema.h"

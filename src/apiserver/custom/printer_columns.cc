@@ -10,8 +10,8 @@ using base::json::String;
 
 namespace {
 
-// The cell of a value that is there. One of another type than the column's stays empty.
-Json Cell(const std::string& type, const Json& value, base::WallTime now) {
+// The cell of a present value. It is empty if the value has another type than the column.
+Json PrintCell(const std::string& type, const Json& value, base::WallTime now) {
   if (value.is_null()) return nullptr;
   if (type == "string") {
     return value.is_string() ? value : Json(base::json::Dump(value));
@@ -64,7 +64,7 @@ Json PrinterColumns::Cells(const Json& object, base::WallTime now) const {
   Json cells = Json::array({String(object, {"metadata", "name"})});
   for (const Column& column : columns_) {
     const Json* value = column.path ? column.path->First(object) : nullptr;
-    cells.push_back(value != nullptr ? Cell(column.type, *value, now) : Json());
+    cells.push_back(value != nullptr ? PrintCell(column.type, *value, now) : Json());
   }
   return cells;
 }

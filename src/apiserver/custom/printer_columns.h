@@ -15,7 +15,7 @@ namespace berth::apiserver {
 class PrinterColumns {
  public:
   // `columns` is a version's additionalPrinterColumns; name and age if there are none. A column
-  // whose path is not understood stays empty.
+  // whose path cannot be parsed stays empty.
   explicit PrinterColumns(const base::Json& columns);
 
   // As TableColumns and TableCells (table.h).

@@ -19,20 +19,22 @@ using base::json::String;
 
 namespace {
 
-// Compiled patterns stay in memory for as long as the definition: all of one schema together.
+// Bounds the size of all compiled patterns of one schema together, because they stay in memory as
+// long as the definition.
 constexpr int64_t kMaxPatternProgram = 500'000;
 
 enum class Level { kRoot, kItem, kField };
 
-// Where a schema stands.
+// The position of a schema.
 struct Place {
   std::string field;
   Level level = Level::kField;
-  // Below allOf, anyOf, oneOf or not: it may only constrain what is declared outside.
+  // Below allOf, anyOf, oneOf or not: the schema may only constrain members that are declared
+  // outside.
   bool nested = false;
   // In the schema of an object's apiVersion, kind or metadata.
   bool in_identity = false;
-  // Why there may be no default; empty: there may.
+  // The reason why a default is forbidden; empty: a default is allowed.
   std::string no_default;
   // The members of an int-or-string pattern's anyOf, which have types.
   bool may_have_type = false;
@@ -52,8 +54,6 @@ struct Place {
     return place;
   }
 };
-
-bool IsMember(const Json& schema, std::string_view name) { return Find(schema, {name}) != nullptr; }
 
 // [{type: integer}, {type: string}], which int-or-string fields may have.
 bool IsIntOrStringPattern(const Json& any_of) {
@@ -237,7 +237,7 @@ class SchemaChecker {
     }
   }
 
-  // What a combination speaks of must be declared outside of it.
+  // The members that a combination constrains must be declared outside of it.
   void CheckCombinationsAreDeclared(const Json& schema, const Place& place) {
     ForEachCombination(schema, [&](const Json& part, const std::string& name) {
       CheckDeclared(part, fmt::format("{}.{}", place.field, name), schema, place.field);
@@ -330,7 +330,7 @@ class SchemaChecker {
     ForEachCombination(schema, [&](const Json& part, const std::string& name) {
       Place below = place.InCombination(name);
       below.may_have_type = any_pattern && name.starts_with("anyOf");
-      // The other form of the pattern: it is the anyOf in the first allOf.
+      // In the pattern's other form, the anyOf is in the first allOf.
       const bool first_all =
           !place.nested && name == "allOf[0]" && IsIntOrStringPattern(Array(part, {"anyOf"}));
       if (!first_all) return Check(part, below);
@@ -344,7 +344,7 @@ class SchemaChecker {
   int64_t pattern_program_ = 0;
 };
 
-// With a status subresource the root may only hold what does not reach across spec and status.
+// With a status subresource, the root may not have constraints that combine spec and status.
 void CheckRootMembers(const Json& schema, const std::string& field, FieldErrors& errors) {
   static const std::set<std::string> kAllowed = {"description",
                                                  "type",

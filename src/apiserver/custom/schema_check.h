@@ -1,17 +1,17 @@
-// Whether a schema is one that Kubernetes accepts for custom resources: structural, and without
-// the parts of OpenAPI that it does not support.
+// Checks that Kubernetes would accept a schema for custom resources: it must be structural, and
+// without the parts of OpenAPI that Kubernetes does not support.
 #pragma once
 
 #include <string>
 
-#include "apiserver/field_errors.h"
+#include "apiserver/formats/field_errors.h"
 
 namespace berth::apiserver {
 
 // `schema` is an openAPIV3Schema whose members have the right types; `field` its path in the
 // definition. `has_status`: the version has a status subresource. The messages are those of
-// apiextensions. What needs the schema as a whole (defaults, rules in CEL) is checked by
-// CheckDefaults and CompileRules.
+// apiextensions. CheckDefaults and CompileRules check the parts that need the whole schema
+// (defaults, rules in CEL).
 void CheckSchema(const base::Json& schema, const std::string& field, bool has_status,
                  FieldErrors& errors);
 

@@ -30,7 +30,7 @@ class TreeMaker {
     return made;
   }
 
-  // apiVersion, kind and metadata, which stand in a whole object without being listed.
+  // Adds apiVersion, kind and metadata, which a whole object has without listing them.
   void AddIdentity(Schema& object) {
     AddFirst(object, "metadata", api::NamedSchema("ObjectMeta"));
     AddFirst(object, "kind", Scalar(FieldType::kString));

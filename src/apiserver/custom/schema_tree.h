@@ -1,4 +1,5 @@
-// A structural schema as the tree of types that apply, OpenAPI, strict decoding and CEL read.
+// Converts a structural schema to the tree of types that apply, OpenAPI, strict decoding and CEL
+// read.
 #pragma once
 
 #include <string>

@@ -43,7 +43,7 @@ struct ValidationRule {
   std::optional<api::cel::Program> message_program;
 };
 
-// Also what stands below allOf, anyOf, oneOf and not: there only the constraints are set.
+// Also used for the schemas below allOf, anyOf, oneOf and not; there only the constraints are set.
 struct StructuralSchema {
   std::string type;  // "object", "array", "string", "integer", "number", "boolean" or ""
   std::string format;
@@ -58,7 +58,7 @@ struct StructuralSchema {
 
   std::map<std::string, StructuralPtr, std::less<>> properties;
   StructuralPtr items;
-  StructuralPtr additional;     // of the members that properties doesn't list
+  StructuralPtr additional;     // the schema of members that properties does not list
   bool any_additional = false;  // additionalProperties: true
   std::optional<Json> default_value;
 
@@ -78,7 +78,7 @@ struct StructuralSchema {
   StructuralPtr not_one;
   std::vector<ValidationRule> rules;
 
-  // What the constraints say of the types, for the nodes that are no more than constraints.
+  // The tree's node for this schema, also for nodes that have only constraints.
   const api::Schema* tree = nullptr;  // set by MakeSchemaTree
   bool has_defaults = false;          // here or below
   bool has_rules = false;             // here or below
@@ -87,15 +87,15 @@ struct StructuralSchema {
     const auto it = properties.find(name);
     return it != properties.end() ? it->second.get() : nullptr;
   }
-  // Of the member `name`: a property or an additional one; null if nothing is known of it.
+  // The schema of the member `name`, a property or an additional one; null if it has none.
   const StructuralSchema* Member(std::string_view name) const {
     const StructuralSchema* property = Property(name);
     return property != nullptr ? property : additional.get();
   }
 };
 
-// Reads the schema's JSON. Members of another type than they should have read as absent; whether
-// the schema is acceptable is for CheckSchema to say. Patterns that do not compile are left out.
+// Reads the schema's JSON. Members of the wrong type count as absent, and patterns that do not
+// compile are left out. CheckSchema decides whether the schema is acceptable.
 StructuralPtr ReadSchema(const Json& json);
 
 }  // namespace berth::apiserver

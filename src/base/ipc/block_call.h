@@ -5,12 +5,13 @@
 //   mount    mountDir, options (the JSON object that the kubelet gave)
 //   unmount  mountDir
 //
-// A request always has `version`. The reply has nothing else, or an `error`, which says what failed
-// and why. A driver that is killed ends nothing: what it asked for goes on to its end, and asking
-// again finds it done.
+// Requests and replies always have `version`. A reply has nothing else, but for an `error` that
+// says what failed and why. If a driver is killed, the agent still finishes what the driver asked
+// for, and a repeated request finds it done.
 //
-// The driver finds the agent's socket in itself: whoever installs it appends a trailer to the
-// executable, since a copy of it may be run from anywhere and with any environment:
+// The driver reads the path of the agent's socket from its own executable: the installer appends a
+// trailer to the executable, because a copy of it may be run from any folder and with any
+// environment:
 //
 //   ELF  {"socket": "/run/berth/block-agent.sock", ...}  length of the JSON (4 bytes)  "BERTHFLX"
 #pragma once
@@ -26,7 +27,7 @@ inline constexpr std::string_view kInit = "block.init";
 inline constexpr std::string_view kMount = "block.mount";
 inline constexpr std::string_view kUnmount = "block.unmount";
 inline constexpr std::string_view kVersion = "version";
-// Of what is said here; a whole number.
+// The version of this protocol: a whole number.
 inline constexpr int64_t kProtocol = 1;
 inline constexpr std::string_view kMountDir = "mountDir";
 inline constexpr std::string_view kOptions = "options";
@@ -40,8 +41,8 @@ inline constexpr const char* kSocket = "/run/berth/block-agent.sock";
 inline constexpr std::string_view kTrailerMagic = "BERTHFLX";
 inline constexpr size_t kLargestTrailer = 4096;
 
-// How long a driver waits, for an agent that is away as for its answer: less than the two minutes
-// that Berth gives a call, so that its own words are what people read.
+// How long a driver waits, both for an agent that is away and for its answer. It is less than the
+// two minutes that Berth gives a call, so that people read the driver's own message.
 inline constexpr std::chrono::seconds kInitTime{10};
 inline constexpr std::chrono::seconds kCallTime{110};
 

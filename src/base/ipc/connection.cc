@@ -114,7 +114,7 @@ Result<Connection> Connection::To(const std::string& path, Deadline deadline, ui
   memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return SystemFailure("make a socket", errno);
-  // A listener whose queue is full keeps connect waiting, for as long as a send may.
+  // If the listener's queue is full, connect() waits as long as the time-out for sending says.
   const int64_t wait = std::max<int64_t>(Remaining(deadline).count(), 1);
   const timeval limit{.tv_sec = wait / 1000, .tv_usec = wait % 1000 * 1000};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -230,7 +230,8 @@ Result<Message> Call(const std::string& path, const Message& request, Deadline d
   Result<Connection> connection = Connection::To(path, deadline, uid);
   if (!connection.ok()) return connection.failure();
   const Failure sent = connection->Send(request, kLargestRequest, deadline);
-  // One that ends the connection has said why.
+  // A peer that closed the connection may have sent the reason before: the reply is read in that
+  // case, too.
   if (!sent.ok() && sent.problem != Problem::kClosed) return sent;
   Result<Message> reply = connection->Receive(kLargestReply, deadline);
   if (!reply.ok()) return sent.ok() ? reply.failure() : sent;

@@ -5,12 +5,12 @@
 //   "BIPC"  version  descriptors    length  zero        JSON (base/ipc/message.h), `length` bytes
 //
 // in the machine's own byte order. Descriptors travel with the first byte of their frame
-// (SCM_RIGHTS). The version stands before all that may ever change, so that either side recognises
-// the other's.
+// (SCM_RIGHTS). The version stands before every part that a later version may change, so that each
+// side recognises the version of the other.
 //
-// Whoever is not the peer that it has to be (by SO_PEERCRED) is refused before a byte is read. Each
-// call has a deadline, which covers all of it: a peer that sends a byte a second gains nothing.
-// Nothing blocks, nothing raises SIGPIPE. Not thread-safe.
+// A peer that is not the expected one (by SO_PEERCRED) is refused before a byte is read. Each call
+// has one deadline for all of it, so that a peer cannot prolong the call by sending a byte a
+// second. No call waits past its deadline, and none raises SIGPIPE. Not thread-safe.
 #pragma once
 
 #include <sys/socket.h>
@@ -41,22 +41,24 @@ inline Deadline In(std::chrono::milliseconds time) {
 
 class Connection {
  public:
-  Connection() = default;  // of nobody
-  // Connects to the socket at `path`, whose listener runs as `uid`. kNobody, kNotAllowed, kTimeout.
+  Connection() = default;  // connected to nobody
+  // Connects to the socket at `path`, whose listener must run as `uid`. kNobody, kNotAllowed,
+  // kTimeout.
   static Result<Connection> To(const std::string& path, Deadline deadline, uid_t uid = 0);
-  // Of a socket that was accepted, from a peer that runs as `uid`. kNotAllowed.
+  // Wraps a socket that was accepted, whose peer must run as `uid`. kNotAllowed.
   static Result<Connection> Of(UniqueFd socket, uid_t uid = 0);
 
-  // `descriptors` stay the caller's. kTooLarge before anything is sent.
+  // The caller keeps `descriptors`. A message that is too large is kTooLarge before anything is
+  // sent.
   Failure Send(const Message& message, size_t largest, Deadline deadline,
                std::span<const int> descriptors = {});
-  // Where `descriptors` is null, a message that brings some is kBroken.
+  // If `descriptors` is null, a message that carries descriptors is kBroken.
   Result<Message> Receive(size_t largest, Deadline deadline,
                           std::vector<UniqueFd>* descriptors = nullptr);
-  // For errors that end the connection: as Send, whatever becomes of it.
+  // Sends an error that ends the connection. It ignores a failure to send.
   void SendError(std::string text, Deadline deadline);
 
-  // Whether nobody waits for a reply any more.
+  // Whether the peer has left, so that nobody waits for a reply.
   bool PeerLeft() const;
 
   int fd() const { return socket_.get(); }

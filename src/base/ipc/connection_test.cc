@@ -14,9 +14,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// What no test waits for; a peer that does not come is told of by it.
+// A deadline that is reached only if a peer does not come.
 Deadline Late() { return In(seconds(60)); }
-// Of what never comes.
+// A deadline for what never comes.
 Deadline Soon() { return In(milliseconds(50)); }
 
 // A connection, and its bare other end.
@@ -92,7 +92,7 @@ TEST(ConnectionTest, CarriesDescriptors) {
   ASSERT_EQ(fstat(received[1].get(), &came), 0);
   EXPECT_EQ(came.st_rdev, sent.st_rdev);
   EXPECT_NE(fcntl(received[1].get(), F_GETFD) & FD_CLOEXEC, 0);
-  // Who takes none is not given any.
+  // A receiver that takes no descriptors refuses a message that carries some.
   ASSERT_TRUE(other.Send(Message(), 1000, Late(), descriptors).ok());
   EXPECT_EQ(Received(pair), Problem::kBroken);
 }
@@ -147,7 +147,7 @@ TEST(ConnectionTest, RefusesGarbage) {
 
 TEST(ConnectionTest, NamesTheVersionsThatDoNotFit) {
   Pair pair;
-  // Whatever is said of another version's body.
+  // The rest of another version's header is not looked at.
   pair.SendRaw(Frame("{}", kVersion + 1, 0xffffffff, 99, 1));
   const auto message = pair.connection.Receive(1000, Late());
   EXPECT_EQ(message.failure().problem, Problem::kVersion);

@@ -16,8 +16,8 @@
 //                 `from` is 0 and `count` is not
 //   crust.end     sandbox: its container is deleted; the reply comes when its volumes are free
 //
-// A pod without a plan costs berth-oci one look for a file that is not there; a pod with one starts
-// no container without the handler.
+// For a pod without a plan, berth-oci only looks for one file that is not there. For a pod with a
+// plan, it starts no container without the handler.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,8 @@ inline constexpr std::string_view kKindAnnotation = "io.kubernetes.cri.container
 inline constexpr std::string_view kSandboxAnnotation = "io.kubernetes.cri.sandbox-id";
 inline constexpr std::string_view kPodUidAnnotation = "io.kubernetes.cri.sandbox-uid";
 
-// The file names that berth-oci may be asked for: a CRI id or a pod's UID, as one part of a path.
+// What may become the name of a file that berth-oci looks for: a CRI id or a pod's UID, as one part
+// of a path.
 inline constexpr size_t kLongestId = 128;
 inline bool IsId(std::string_view id) {
   if (id.empty() || id.size() > kLongestId || id.front() == '.') return false;
@@ -83,10 +84,10 @@ inline constexpr size_t kLargestConfig = 8 * 1024 * 1024;
 inline constexpr size_t kLargestPlan = 256 * 1024;
 inline constexpr size_t kMostMounts = 1024;
 
-// How long berth-oci waits: for a create, less than the two minutes that the kubelet gives one, so
-// that its own words are what people read; for an end, less than the five seconds that containerd
-// gives the clean-up after a shim that died, and the handler finishes it alone. A handler that is
-// not there when a container is created has that long to come back.
+// How long berth-oci waits. For a create it is less than the two minutes that the kubelet gives
+// one, so that people read berth-oci's own message. For an end it is less than the five seconds
+// that containerd gives the clean-up after a shim that died; the handler then finishes the end
+// alone. A handler that is away when a container is created has kHandlerAway to come back.
 inline constexpr std::chrono::seconds kCreateTime{100};
 inline constexpr std::chrono::seconds kHandlerAway{10};
 inline constexpr std::chrono::seconds kEndTime{4};

@@ -1,9 +1,9 @@
 // What goes over the socket: a flat JSON object, whose values are strings, whole numbers and lists
 // of strings. Written here without a JSON library, for programs that are to stay small.
 //
-// A string is a sequence of any bytes, as arguments and output are. What is UTF-8 goes as it is;
-// each byte that is not goes as the lone surrogate \udc00 + byte, so that what is written is JSON
-// for everybody.
+// A string may hold any bytes, because arguments and output may. UTF-8 is written as it is; each
+// other byte is written as the lone surrogate \udc00 + byte, so that every JSON parser can read the
+// result.
 //
 // A request names its `method`; a reply either has what the method gives, or an `error`.
 #pragma once
@@ -38,7 +38,7 @@ class Message {
     return number == nullptr ? std::nullopt : std::optional(*number);
   }
 
-  // In the order of their setting.
+  // In the order in which they were set.
   const std::vector<std::pair<std::string, Value>>& fields() const { return fields_; }
   bool operator==(const Message&) const = default;
 
@@ -60,8 +60,8 @@ inline constexpr size_t kMostFields = 64;
 
 std::string WriteJson(const Message& message);
 
-// kBroken, with the place, for everything that is not such an object: a field named twice, a
-// fraction, a nested object, bytes behind the end.
+// Everything that is not such an object is kBroken, with the place of the fault: a field named
+// twice, a fraction, a nested object, bytes after the end.
 Result<Message> ReadJson(std::string_view json);
 
 }  // namespace berth::base::ipc

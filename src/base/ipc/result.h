@@ -1,4 +1,4 @@
-// How the static programs say that something failed: they do without absl (DESIGN, "Programs").
+// How the static programs report failures: they do not link absl (DESIGN, "Programs").
 #pragma once
 
 #include <string>

@@ -45,11 +45,11 @@ void Server::Accept() {
       }
       continue;
     }
-    // A task can be copied, a descriptor cannot.
+    // The task must be copyable and a descriptor is not, so the task shares it.
     const auto shared = std::make_shared<UniqueFd>(std::move(socket));
     if (pool_.Post([this, shared] { Answer(std::move(*shared)); })) continue;
     if (auto connection = Connection::Of(std::move(*shared), options_.peer); connection.ok()) {
-      // A fresh socket's buffer takes this at once.
+      // The empty buffer of a new socket takes this at once.
       connection->SendError("too many requests wait already: try again later", Deadline());
     }
   }
@@ -70,7 +70,7 @@ void Server::Answer(UniqueFd socket) {
     return;
   }
   request.message = *std::move(message);
-  // Who gave up waiting holds it for failed, and is not to find it done later.
+  // A peer that gave up waiting counts its request as failed, so it must not be done later.
   if (connection->PeerLeft()) {
     LOG_INFO("ipc: a peer left before its request's turn came");
     return;

@@ -1,9 +1,9 @@
-// The agents' half: answers requests by their method, several at a time.
+// The server's side: answers requests by their method, several at a time.
 //
-// A method that takes long (a utility that runs) holds up only as many others as there are threads;
-// beyond those a request waits, and beyond `max_waiting` it is told so. A peer that sends nothing,
-// half a frame or garbage is dropped at `io_timeout`, with a reply that says why where there can be
-// one.
+// A method that takes long (a utility that runs) occupies one thread. When all threads are busy, up
+// to `max_waiting` requests wait, and further ones are refused with an error. A peer that sends
+// nothing, half a frame or garbage is dropped at `io_timeout`, with a reply that says why where
+// that is possible.
 #pragma once
 
 #include <chrono>
@@ -25,14 +25,14 @@ struct Request {
   std::vector<UniqueFd> descriptors;
 };
 
-// What a method gives back: a message, and descriptors that go along.
+// What a method returns: a message, and the descriptors that are sent with it.
 struct Reply {
   Reply(Message text) : message(std::move(text)) {}  // NOLINT(google-explicit-constructor)
   Message message;
   std::vector<UniqueFd> descriptors;
 };
 
-// Called on several threads at once. What it fails with is the reply's `error`.
+// Called on several threads at once. Its failure becomes the reply's `error`.
 using Method = std::function<StatusOr<Reply>(const Request&)>;
 
 class Server {
@@ -44,11 +44,11 @@ class Server {
     size_t max_calls = 64;
     size_t max_waiting = 256;
     std::chrono::milliseconds io_timeout{10'000};
-    uid_t peer = 0;  // who alone is answered
+    uid_t peer = 0;  // the only user whose processes are answered
   };
 
   explicit Server(Options options);
-  // No more requests; waits for those that run.
+  // Accepts no more requests, and waits for those that run.
   ~Server();
 
  private:
@@ -57,7 +57,7 @@ class Server {
   StatusOr<Reply> ReplyTo(const Request& request);
 
   const Options options_;
-  UniqueFd stop_;  // an eventfd: the accepting thread is to end
+  UniqueFd stop_;  // an eventfd that tells the accepting thread to end
   WorkerPool pool_;
   std::jthread accepting_;
 };

@@ -143,7 +143,7 @@ TEST_F(ServerTest, DoesNotDoWhatNobodyWaitsFor) {
     ASSERT_TRUE(impatient.Send(Message().Set(kMethod, "do"), 1000, LateForServer()).ok());
   }
   go.count_down();
-  // Its turn is after the other's.
+  // This request's turn comes after the other one's.
   ASSERT_TRUE(Ask(Message().Set(kMethod, "echo").Set("text", "")).ok());
   EXPECT_FALSE(done);
 }

@@ -21,7 +21,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kWait{10};
 constexpr std::chrono::milliseconds kPause{5};
 
-// A lock counts only while its file has its name: the one before may have removed it.
+// A lock is valid only while its file still has its name, because the previous holder may have
+// removed the file.
 bool HasName(const base::UniqueFd& fd, const std::string& path) {
   struct stat held;
   struct stat named;
@@ -51,7 +52,8 @@ base::StatusOr<ChangeLock> ChangeLock::Take(Paths paths, const std::string& imag
 
 ChangeLock::~ChangeLock() {
   struct stat record;
-  // Still held, so that whoever waits for it sees that it lost its name, and makes a new one.
+  // The lock is still held here. So a process that waits for it sees later that the file lost its
+  // name, and makes a new file.
   if (fd_.valid() && lstat(paths_.record.c_str(), &record) != 0 && errno == ENOENT) {
     unlink(paths_.lock.c_str());
   }

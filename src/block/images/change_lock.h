@@ -1,8 +1,7 @@
-// The lock of whoever changes an image's existence or size, among processes and nodes.
+// The lock that a process takes, on any node, while it creates, deletes or resizes an image.
 //
-// Its file is there as long as the image's record is: whoever holds it and leaves no record behind
-// takes the file away, be it that the image was deleted, never made, or deleted by another who had
-// the lock first.
+// Its file exists as long as the image's record. A holder that ends while there is no record
+// removes the file: the image was deleted, was never made, or an earlier holder had deleted it.
 #pragma once
 
 #include <string>

@@ -81,8 +81,8 @@ base::Status RemoveImage(const std::string& path, const Record& record, const Po
     if (errno == ENOENT) return base::OkStatus();
     return platform::ErrnoError(errno, "stat " + base::Quote(path));
   }
-  // Before the first `ready` there is no identity yet, and the image is the pool's own by its
-  // record.
+  // Before the state is `ready` for the first time, the record has no identity yet. The file is the
+  // pool's own then, because the record exists.
   if (record.image.inode != 0 && !IsRecorded(st, record, place)) {
     return base::Error(
         base::StatusCode::kFailedPrecondition,

@@ -10,15 +10,15 @@
 
 namespace berth::block {
 
-// Makes the empty file `path`; ALREADY_EXISTS, RESOURCE_EXHAUSTED on a full disk. Its name is
-// synced by FinishImage, once its content is in.
+// Makes the empty file `path`. ALREADY_EXISTS; RESOURCE_EXHAUSTED: the disk is full. FinishImage
+// syncs its name once its content is complete.
 base::StatusOr<base::UniqueFd> MakeImage(const std::string& path);
 
-// Syncs the image and its folder and tells which file it is.
+// Syncs the image and its folder, and gives the identity of the file.
 base::StatusOr<ImageIdentity> FinishImage(const base::UniqueFd& image, const std::string& path,
                                           const std::string& boot_id);
 
-// Where the pool is now, which an image's recorded identity is held against.
+// Where the pool is now. An image's recorded identity is compared with this.
 struct PoolPlace {
   uint64_t device = 0;  // st_dev of its folder
   std::string boot_id;
@@ -30,17 +30,17 @@ struct PoolPlace {
 base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& record,
                                          const PoolPlace& place, int flags);
 
-// Removes the image that `record` describes; OK if it is missing. FAILED_PRECONDITION: under its
-// name is another file than recorded, which is left alone.
+// Removes the image that `record` describes; OK if it is missing. FAILED_PRECONDITION: another file
+// than the recorded one has its name; that file is not removed.
 base::Status RemoveImage(const std::string& path, const Record& record, const PoolPlace& place);
 
 // Bytes that a file occupies; 0 for one that is not there.
 int64_t AllocatedBytes(const std::string& path);
 
-// Makes the image `size` bytes long, if it is shorter, by a hole; synced.
+// If the image is shorter than `size` bytes, extends it to `size` with a hole and syncs it.
 base::Status ExtendImage(const base::UniqueFd& image, int64_t size);
 
-// Drops all content: `size` bytes of nothing; synced.
+// Drops all content: the image is then a hole of `size` bytes. Syncs it.
 base::Status EmptyImage(const base::UniqueFd& image, int64_t size);
 
 }  // namespace berth::block

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerTime{10};  // of the folder's file system
 constexpr std::chrono::hours kCopyTime{1};
-constexpr size_t kLongestStem = 200;  // with its suffixes within the 255 bytes of a file name
+constexpr size_t kLongestStem = 200;  // with a suffix it fits the 255 bytes of a file name
 constexpr std::chrono::minutes kTornAge{10};
 constexpr std::string_view kRecordSuffix = ".json";
 
@@ -58,7 +58,8 @@ std::string ImageFolder::Beside(const std::string& image, std::string_view suffi
   return fmt::format("{}/.berth/{}{}", folder_, stem, suffix);
 }
 
-// Asked in a child, so that a file system that answers no more costs a deadline and not a thread.
+// Asks in a child process, because a file system that no longer answers would block a thread for
+// ever.
 base::StatusOr<PoolPlace> ImageFolder::Place() const {
   const std::string context = fmt::format("look at the folder of images {}", Quote(folder_));
   ASSIGN_OR_RETURN(
@@ -215,12 +216,13 @@ base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& r
                    Quote(record.source), source.info.size_bytes, record.size_bytes);
     }
     const bool frozen = !source.info.snapshot_of.empty();
-    // An exclusive lock needs a descriptor that could write, which nothing does here.
+    // O_RDWR is needed because an exclusive lock needs a writable descriptor. Nothing is written
+    // here.
     ASSIGN_OR_RETURN(const base::UniqueFd from,
                      OpenLocked(source, frozen ? O_RDONLY : O_RDWR,
                                 frozen ? ImageLock::kReader : ImageLock::kCopy));
-    // Locked, so that no mkfs goes on there. One that was cut short is not copied: without its note
-    // nobody would take the copy for what may be made anew.
+    // The source is locked, so no mkfs runs on it now. An interrupted mkfs is not copied, because
+    // the copy would lack the note that allows to run mkfs again.
     ASSIGN_OR_RETURN(const std::string formatting, Formatting(record.source));
     if (formatting.empty()) {
       RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
@@ -230,8 +232,8 @@ base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& r
   return ExtendImage(image, record.size_bytes);
 }
 
-// From `placing` to `ready`: gives the complete image its name. By a link, since a rename would
-// replace what came to be under that name meanwhile.
+// From `placing` to `ready`: gives the complete image its name. It uses link(2), because a rename
+// would replace a file that got that name meanwhile.
 base::StatusOr<ImageRecord> ImageFolder::Finish(ImageRecord record, const PoolPlace& place) {
   const std::string made = Beside(record.name, ".new");
   const std::string path = PathOf(record.name);
@@ -257,11 +259,12 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   if (record.state == ImageState::kReady) {
     record.state = ImageState::kDeleting;
     const base::Status written = Write(record);
-    // On a full file system the image goes all the same, or room could never be made there. A
-    // record that still says `ready` then lacks its image, and the repeated call removes it.
+    // On a full file system the image is removed even without the record, because else nobody could
+    // ever free space there. A record that still says `ready` then lacks its image, and the
+    // repeated call removes it.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
   }
-  // Whatever is under its name before it was placed is not the image.
+  // Before the image was placed, a file under its name is not the image.
   if (record.identity.inode != 0) {
     RETURN_IF_ERROR(RemoveImage(PathOf(record.name), record.AsPoolRecord(), place));
   }
@@ -270,7 +273,8 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   return platform::RemoveDurably<"block.image_record">(Beside(record.name, kRecordSuffix));
 }
 
-// Temp files of its record, which a crash left: whoever holds the lock writes none.
+// Removes the temporary files of the image's record that a crash left. This is safe, because only
+// the holder of the lock writes such files.
 base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
   const std::string record = Beside(image, kRecordSuffix);
   const std::string prefix = fmt::format(".{}.", base::FileNameOf(record));
@@ -294,7 +298,7 @@ base::Status ImageFolder::Delete(const std::string& image) {
   if (!record.has_value()) return base::OkStatus();
   struct stat st;
   if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
-  // Held until the image is gone, so that nobody maps it meanwhile.
+  // The lock is held until the image is gone, so that nobody maps it meanwhile.
   base::UniqueFd held;
   if (record->snapshot_of.empty()) {
     ASSIGN_OR_RETURN(const Located located, Locate(image));
@@ -366,7 +370,7 @@ base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
   for (const std::string& name : *names) {
     const std::string path = folder_ + "/.berth/" + name;
     if (platform::IsTornWrite(name)) {
-      // Of a write that may still be under way, by another process.
+      // Another process may still be writing this file, so only old ones are removed.
       struct stat st;
       if (lstat(path.c_str(), &st) == 0 &&
           base::SystemClock().Now() - std::chrono::system_clock::from_time_t(st.st_mtime) >
@@ -420,7 +424,7 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenLocked(const Located& image, int
 base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int flags,
                                                    std::optional<ImageLock> lock) const {
   const std::string context = fmt::format("open image {}", Quote(image.path));
-  // The lock is the open file's, so that a child can take it for this process.
+  // The lock belongs to the open file, so a child process can take it for this process.
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
                    platform::OpenInChild(context, kAnswerTime, [path = image.path, flags, lock] {
                      const int fd = open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
@@ -434,7 +438,7 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int fla
   }
   if (opened.error == ENOENT) return NoImage(image.info.name, folder_);
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
-  // What was deleted between the look and the lock has no name any more.
+  // A file that was deleted before it was locked has no name any more.
   struct stat st;
   if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
   if (st.st_nlink == 0) return NoImage(image.info.name, folder_);

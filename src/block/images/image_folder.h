@@ -1,22 +1,22 @@
-// A folder of image files, in which several operators and agents work at once, on several nodes
-// where its file system is shared by them.
+// A folder of image files. Several operators and agents may work in it at once, also from several
+// nodes if these share its file system.
 //
 //   FOLDER/NAME                  an image, a sparse file of exactly its size
 //   FOLDER/.berth/NAME.json      its record (image_record.h), written before each step
 //   FOLDER/.berth/NAME.new       the image while it is made; an NBD server that serves FOLDER never
 //                                shows it
-//   FOLDER/.berth/NAME.lock      held by whoever changes the image's existence or size at present
+//   FOLDER/.berth/NAME.lock      held by a process that makes, deletes or resizes the image
 //                                (change_lock.h)
 //   FOLDER/.berth/NAME.holder    who mapped it last, for people
 //
-// A long name is cut in .berth and has its digest behind it.
+// In .berth a long name is cut, and its digest is appended.
 //
-// What a crash left is finished or undone by whoever works on that name next, and by List. Images
-// are locked as image_lock.h says. The file system of the folder has to carry open file description
-// locks from node to node (NFS 4 does) and to keep inode numbers.
+// The next call that works on a name finishes or undoes what a crash left of it; so does List.
+// image_lock.h says how images are locked. The folder's file system must pass open file description
+// locks between nodes (NFS 4 does) and must keep inode numbers.
 //
-// Thread-safe. Before a call touches the folder it asks in a child whether it answers at all:
-// DEADLINE_EXCEEDED.
+// Thread-safe. Before a call touches the folder, a child process checks that the folder answers.
+// DEADLINE_EXCEEDED: it does not answer.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ class ImageFolder {
  public:
   explicit ImageFolder(std::string folder) : folder_(std::move(folder)) {}
 
-  // As the members of Backend of the same name.
+  // These do what the members of Backend with the same names do.
   base::StatusOr<ImageInfo> Create(const NewImage& wanted);
   base::Status Delete(const std::string& image);
   base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image, const std::string& snapshot);
@@ -45,7 +45,8 @@ class ImageFolder {
   base::StatusOr<std::vector<ImageInfo>> List();
   base::StatusOr<bool> HasLock(const std::string& image) const;
   base::Status NoteFormatting(const std::string& image, const std::string& uuid);
-  // Of an image that was mapped just now, so that the folder answers: it is not asked once more.
+  // The caller mapped the image just now, so the folder answers. Therefore this does not check that
+  // again.
   base::StatusOr<std::string> Formatting(const std::string& image) const;
 
   struct Located {
@@ -53,20 +54,20 @@ class ImageFolder {
     std::string path;
     platform::FileIdentity identity;
   };
-  // Where a ready image is. NOT_FOUND; DATA_LOSS: it is not the recorded file.
+  // Finds a ready image. NOT_FOUND: there is none. DATA_LOSS: the file is not the recorded one.
   base::StatusOr<Located> Locate(const std::string& image) const;
 
   base::StatusOr<base::UniqueFd> Open(const Located& image, int flags) const;
-  // Opens a located image by `flags` and takes its lock. FAILED_PRECONDITION: another's stands
-  // against it; the message tells whose as far as is known.
+  // Opens a located image with `flags` and takes its lock. FAILED_PRECONDITION: a lock of another
+  // holder conflicts with it; the message names the holder if it is known.
   base::StatusOr<base::UniqueFd> OpenLocked(const Located& image, int flags, ImageLock lock) const;
 
-  // Keeps others from changing the image's existence or size while the lock lives. ABORTED:
-  // another does at present.
+  // While the lock lives, nobody else can create, delete or resize the image. ABORTED: another
+  // caller is doing that now.
   base::StatusOr<ChangeLock> LockForChange(const std::string& image) const;
 
-  // For the message that others get: who has the image mapped, as far as is known. Whether it could
-  // be written is nobody's concern.
+  // Notes who has the image mapped, because OpenLocked names the holder in its error message. A
+  // failed write is ignored, because only that message needs the note.
   void NoteHolder(const std::string& image, const std::string& who);
 
   const std::string& folder() const { return folder_; }
@@ -79,10 +80,10 @@ class ImageFolder {
   std::string Beside(const std::string& image, std::string_view suffix) const;
   base::StatusOr<std::optional<ImageRecord>> Read(const std::string& image) const;
   base::Status Write(const ImageRecord& record);
-  // The record of a ready image. NOT_FOUND.
+  // Reads the record of a ready image. NOT_FOUND: there is none.
   base::StatusOr<ImageRecord> ReadReady(const std::string& image) const;
-  // Finishes or undoes what a crash left; the record of a ready image, if there is one then. The
-  // caller holds the lock for changes, as for all below.
+  // Finishes or undoes what a crash left, and gives the record if the image is ready then. The
+  // caller holds the ChangeLock; the functions below need it, too.
   base::StatusOr<std::optional<ImageRecord>> Settle(const std::string& image,
                                                     const PoolPlace& place);
   base::StatusOr<ImageInfo> Make(ImageRecord record, const PoolPlace& place);

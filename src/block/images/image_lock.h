@@ -1,6 +1,7 @@
 // Locks of image files: open file description locks (fcntl(2)), which last as long as the open file
-// does that they were taken on, whoever holds it: a process, a loop device, a FUSE or NBD server.
-// In a folder that is shared by several nodes, its file system carries them from node to node.
+// that they were taken on. A process, a loop device, a FUSE server or an NBD server may hold that
+// open file. Where several nodes share a folder, its file system passes the locks between the
+// nodes.
 //
 //             bytes of the image          the byte kWritersByte, beyond any image
 //   writer    exclusive                   exclusive
@@ -19,13 +20,13 @@ enum class ImageLock { kWriter, kReader, kSharedWriter, kCopy };
 
 inline constexpr off_t kWritersByte = off_t{1} << 62;
 
-// Takes the lock without waiting, by system calls alone. 0, or an errno: EAGAIN where another's
-// stands against it.
+// Takes the lock without waiting, and makes system calls only. Returns 0 or an errno; EAGAIN: a
+// lock of another holder conflicts with it.
 int LockImage(int fd, ImageLock lock);
 
-// Whether anybody has a lock of the image, but for what is held through `fd` itself.
+// Whether anybody else holds a lock of the image; locks held through `fd` itself do not count.
 base::StatusOr<bool> HasImageLock(int fd);
-// Whether a lock stands against `lock`.
+// Whether a lock of another holder conflicts with `lock`.
 base::StatusOr<bool> IsAgainst(int fd, ImageLock lock);
 
 }  // namespace berth::block

@@ -1,9 +1,13 @@
-// What a folder of images knows of one of them, and its durable form.
+// What a folder of images records about one image, and the format of that record on disk.
 //
-//                  content complete, synced        under its name               removal asked for
-//   (none) ─▶ creating ──────────────────▶ placing ──────────────▶ ready ────────────────────▶
-//                │  crash: both are removed    │  crash: goes on                deleting ─▶ (none)
-//                └─ by whoever comes next      └─ by whoever comes next
+//                  content complete, synced        under its name          removal asked for
+//   (none) ─▶ creating ──────────────────▶ placing ──────────────▶ ready ───────────────────┐
+//                │                            │                                             ▼
+//                │ crash: image and record    │ crash: completed,      (none) ◀───────── deleting
+//                └─ are removed               └─ or removed if                              │
+//                                                the image is not whole    crash: goes on ──┘
+//
+// After a crash, the next process that changes the image does what the drawing says.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +28,19 @@ struct ImageRecord {
   std::string name;
   ImageState state = ImageState::kCreating;
   int64_t size_bytes = 0;
-  int64_t made_bytes = 0;    // what it was made with: a creation is repeated with that
-  int64_t growing_from = 0;  // while the image is made longer: what it was; else 0
+  int64_t made_bytes = 0;    // the size at creation; a repeated Create compares with it
+  int64_t growing_from = 0;  // the old size while the image grows; else 0
   std::string source;        // the image or snapshot that it was copied from; empty: none
   std::string snapshot_of;   // of a snapshot: the image; else empty
   base::WallTime created;
   ImageIdentity identity;  // since kPlacing
-  // UUID of a file system that is in the making there, and was never mounted; empty: none.
+  // UUID of a file system that mkfs is making in the image and that was never mounted; empty: none.
   std::string formatting;
 
   ImageInfo Info() const {
     return {.name = name, .size_bytes = size_bytes, .snapshot_of = snapshot_of};
   }
-  // For the checks of block/images/image.h.
+  // The functions of block/images/image.h check against this form.
   Record AsPoolRecord() const {
     Record record;
     record.name = name;

@@ -22,7 +22,7 @@ ImageLock LockOf(const MapOptions& options) {
   return options.shared_writers ? ImageLock::kSharedWriter : ImageLock::kWriter;
 }
 
-// What is the same for either access: the images.
+// The part that is the same for both kinds of access: the images themselves.
 class Images : public Backend {
  public:
   explicit Images(const std::string& folder) : folder_(folder) {}
@@ -111,13 +111,14 @@ class LoopImages : public Images {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
     return loops_.Detach(mapping);
   }
-  // Also while another call for the image waits for what does not answer.
+  // It takes no lock, because another call for the image may hold it while it waits for something
+  // that does not answer.
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
     return loops_.Force(mapping, patience);
   }
 
  private:
-  // What is mapped already, if it serves.
+  // Gives the existing mapping if it fits the request.
   base::StatusOr<Mapping> Again(const Mapping& mapping, const ImageFolder::Located& located,
                                 const MapOptions& options) {
     if (!(LoopMappings::BackingOf(mapping) == located.identity)) {
@@ -130,7 +131,7 @@ class LoopImages : public Images {
                    Quote(mapping.image), mapping.device);
     }
     if (!mapping.read_only && !options.read_only && !options.shared_writers) {
-      // What was mapped for several writers may have a second one.
+      // An image that was mapped for several writers may have a second writer.
       ASSIGN_OR_RETURN(const base::UniqueFd file, folder_.Open(located, O_RDWR));
       ASSIGN_OR_RETURN(const bool exclusive, IsAgainst(file.get(), ImageLock::kReader));
       if (!exclusive) {
@@ -172,7 +173,8 @@ class ProxiedImages : public Images {
   base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
-    // Nobody grows it meanwhile: the daemon makes the file exactly as long as it is told.
+    // The lock keeps others from growing the image meanwhile, because the daemon gives the file
+    // exactly the size that this call sends.
     ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     return mappings_.Refresh(mapping, located.info.size_bytes);

@@ -1,5 +1,5 @@
-// Image files in a folder (image_folder.h) as devices of this node: by a loop device of the file,
-// or by one of a file in which `berth io-proxy` shows it.
+// Image files in a folder (image_folder.h) as devices of this node: a loop device shows either the
+// image file itself, or the file in which `berth io-proxy` shows the image.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct ImagesOptions {
   ImageAccess access = ImageAccess::kLoop;
 };
 
-// `parts` as in OpenBackend.
+// `parts` is used as in OpenBackend.
 std::unique_ptr<Backend> NewImagesBackend(const ImagesOptions& options, const BackendParts& parts);
 
 }  // namespace berth::block

@@ -30,10 +30,10 @@ namespace {
 
 constexpr std::chrono::seconds kDeviceAnswerTime{10};
 constexpr size_t kLabelSize = 63;
-// Below what one request has, since the devices have blocks of kSectorSize.
+// Smaller than any request, because the devices have blocks of kSectorSize.
 constexpr uint64_t kNoRoom = 512;
-// A file system remembers the sector size that it was made with and refuses a larger one. The
-// largest is on each node and over each kind of device a size that direct I/O takes.
+// A file system remembers the sector size that it was made with and refuses a larger one. This is
+// the largest one: direct I/O accepts it on every node and every kind of device.
 constexpr uint32_t kSectorSize = 4096;
 
 std::string_view FileNameOf(std::string_view path) {
@@ -53,16 +53,16 @@ uint64_t SequenceOf(const Mapping& mapping) {
   return static_cast<uint64_t>(base::json::Int(mapping.state, {"sequence"}));
 }
 
-// Whether the device still is the attachment that the mapping was made by: numbers of attachments
-// are never used again within one boot.
+// Whether the device still is the attachment of the mapping. The kernel never uses a sequence
+// number twice within one boot.
 base::StatusOr<bool> IsStill(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
   return base::json::String(mapping.state, {"bootId"}) == boot_id &&
          SequenceOf(mapping) == platform::DiskSequence(mapping.device);
 }
 
-// Does that to the device by a descriptor, in a child; `act` gives 0 or an errno. OK where the
-// device is no longer that mapping.
+// Opens the device in a child process and calls `act`, which gives 0 or an errno. OK if the device
+// no longer is that mapping.
 base::Status ActOn(const Mapping& mapping, std::string_view what,
                    std::chrono::milliseconds patience, int (*act)(int fd)) {
   return platform::RunInChild(fmt::format("{} {}", what, mapping.device), patience,
@@ -89,7 +89,8 @@ int Release(int fd) { return ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 :
 LoopMappings::LoopMappings(Options options, platform::Mounter& mounter)
     : options_(std::move(options)), mounter_(mounter) {}
 
-// Digests of node, store and image, and as much of the name as there is room for, for people.
+// The label has digests of node, store and image, and then as much of the image's name as fits, for
+// people.
 std::string LoopMappings::LabelOf(std::string_view image) const {
   std::string label = fmt::format("berth {} {} {} {}", base::Sha256Hex(options_.node).substr(0, 12),
                                   base::Sha256Hex(options_.store).substr(0, 12),
@@ -99,7 +100,8 @@ std::string LoopMappings::LabelOf(std::string_view image) const {
 }
 
 bool LoopMappings::IsMine(const LoopEntry& entry, std::string_view image) const {
-  // A device that goes with its last user was forced off, and is no mapping any more.
+  // A device with autoclear was forced off: it detaches with its last user and is no mapping any
+  // more.
   if (entry.autoclear) return false;
   if (!entry.answered) return entry.image_path.starts_with(options_.folder + "/");
   return entry.label == LabelOf(image);
@@ -214,10 +216,10 @@ base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::millisecon
   const base::Status shut_down =
       ShutDownMounts(mounter_, LoopOf(mapping), SequenceOf(mapping), patience, mounted);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.shut_down">());
-  // Recent kernels refuse it while a mount or an exclusive user holds the device.
+  // Recent kernels refuse this while a mount or an exclusive user holds the device.
   const base::Status emptied = ActOn(mapping, "take the sectors of", patience, TakeSectors);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.emptied">());
-  // Detached, or to be so with its last user.
+  // The kernel detaches the device now, or when its last user closes it.
   const base::Status released = ActOn(mapping, "release", patience, Release);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.after">());
   ASSIGN_OR_RETURN(const bool there, IsStill(mapping));

@@ -1,8 +1,9 @@
-// A node's loop devices that show images of one store. Each carries a label, so that it is known
-// again without a record, and told from those of others that use the same kernel.
+// A node's loop devices that show images of one store. Each device carries a label, because the
+// label identifies it without a record, and distinguishes it from devices of other agents on the
+// same kernel.
 //
-// Thread-safe; the caller serialises per image. Whatever asks an image's file system runs in a
-// child with a deadline.
+// Thread-safe; the caller serialises per image. Every call into an image's file system runs in a
+// child process with a deadline.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ class LoopMappings {
  public:
   struct Options {
     std::string node;
-    std::string store;   // what tells one store's images from another's
+    std::string store;   // distinguishes the images of different stores
     std::string folder;  // the files that the devices show are below it, each named as its image
   };
   // `mounter` is borrowed.
@@ -36,19 +37,22 @@ class LoopMappings {
   base::StatusOr<Found> Find(const std::string& image) const;
   base::StatusOr<std::vector<Mapping>> All() const;
 
-  // Shows `file`, whose locks the kernel keeps as long as the device.
+  // Attaches `file` to a loop device. The kernel keeps the locks of `file` as long as the device is
+  // attached.
   base::StatusOr<Mapping> Attach(const base::UniqueFd& file, const std::string& image,
                                  bool read_only) const;
-  // DATA_LOSS: the device is another attachment by now, or none. Asks no file system.
+  // DATA_LOSS: the device is detached, or attached to something else by now. Makes no call into a
+  // file system.
   base::Status Check(const Mapping& mapping) const;
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) const;
   // OK if the device is no longer that mapping. FAILED_PRECONDITION: something has it open.
   base::Status Detach(const Mapping& mapping) const;
-  // Lets writes fail, by shutting down what is mounted of it and by taking the device's sectors
-  // away, and has the kernel detach it with its last user. FAILED_PRECONDITION: neither could be.
+  // Makes writes fail: shuts down the file system that is mounted from the device, and takes the
+  // device's sectors away. The kernel then detaches the device when its last user closes it.
+  // FAILED_PRECONDITION: neither was possible.
   base::Status Force(const Mapping& mapping, std::chrono::milliseconds patience) const;
 
-  // Which file the device shows, of a mapping of this class.
+  // The file that the device shows. `mapping` is one that this class made.
   static platform::FileIdentity BackingOf(const Mapping& mapping);
 
  private:

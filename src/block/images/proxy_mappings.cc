@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::chrono::seconds kProxyAnswerTime{10};
 
-// A node of another test on this kernel shows the same image by a proxy of its own, so that the
-// proxy's file, not its lock alone, tells them apart.
+// Opens the file that the proxy shows. On a test machine several nodes of one kernel may show the
+// same image, each by its own proxy; this file, and not only the image's lock, distinguishes them.
 base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_only) {
   const std::string context = fmt::format("open {}", Quote(shown.path));
   const int flags = read_only ? O_RDONLY : O_RDWR;
@@ -32,7 +32,8 @@ base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_on
                      if (fd < 0) return -errno;
                      struct stat st;
                      if (fstat(fd, &st) != 0) return -errno;
-                     // Where this mount namespace does not see the mount, beneath is an empty file.
+                     // If this mount namespace does not see the mount, an empty file is at the
+                     // path.
                      return st.st_dev == shown.device ? fd : -ENODEV;
                    }));
   if (opened.error == ENODEV) {
@@ -59,7 +60,7 @@ base::StatusOr<Mapping> ProxyMappings::Map(const proxy::Volume& volume) const {
                  found.mine->device);
   }
   proxy::Volume wanted = volume;
-  // A reader is content with what is shown for writing already.
+  // A reader can use a device that is mapped for writing already.
   if (found.mine.has_value() && !found.mine->read_only) wanted.read_only = false;
   ASSIGN_OR_RETURN(const proxy::Shown shown, client_.Open(wanted));
   if (found.mine.has_value()) {
@@ -71,7 +72,8 @@ base::StatusOr<Mapping> ProxyMappings::Map(const proxy::Volume& volume) const {
   auto attached = [&]() -> base::StatusOr<Mapping> {
     ASSIGN_OR_RETURN(const base::UniqueFd file, OpenShown(shown, wanted.read_only));
     ASSIGN_OR_RETURN(const Mapping mapping, loops_.Attach(file, volume.image, wanted.read_only));
-    // Without direct I/O writes would reach the daemon side by side (exports.cc, Begin).
+    // Without direct I/O several writes would reach the daemon at once (see StartExport in
+    // exports.cc).
     if (base::json::Bool(mapping.state, {"directIo"})) return mapping;
     RETURN_IF_ERROR(loops_.Detach(mapping));
     return Error(StatusCode::kFailedPrecondition,
@@ -111,7 +113,7 @@ base::Status ProxyMappings::Check(const Mapping& mapping) const {
   if (base::json::String(*found, {"state"}) == "quarantined") {
     return Error(StatusCode::kDataLoss, "quarantined: {}", base::json::String(*found, {"reason"}));
   }
-  // Of what is only read the next daemon shows a file of its own.
+  // For a volume that is only read, a new daemon may serve by now, which shows another file.
   const auto shown = static_cast<uint64_t>(base::json::Int(*found, {"shownOn"}));
   if (shown != 0 && shown != LoopMappings::BackingOf(mapping).dev) {
     return Error(StatusCode::kDataLoss,
@@ -127,7 +129,7 @@ base::Status ProxyMappings::Unmap(const Mapping& mapping) const {
   return client_.Close(mapping.image);
 }
 
-// The daemon first: what waits for it gets errors then, and nothing it had in hand is written any
+// Kills the daemon first, because then all that waits for it gets errors, and it writes nothing
 // more.
 base::Status ProxyMappings::Force(const Mapping& mapping,
                                   std::chrono::milliseconds patience) const {
@@ -135,14 +137,15 @@ base::Status ProxyMappings::Force(const Mapping& mapping,
   if (!killed.ok()) {
     LOG_WARNING("volume {}: {}: what it is shown by is cut off", Quote(mapping.image),
                 base::ToString(killed));
-    // Once the device is gone, so may be what it was shown by, and its number be another's.
+    // This is done only while the device is still attached, because afterwards the number of the
+    // FUSE file system may belong to another one.
     const dev_t device = LoopMappings::BackingOf(mapping).dev;
     if (device != 0 && loops_.Check(mapping).ok()) {
       proxy::AbortFuse(client_.run_folder(), device);
     }
   }
   const base::Status forced = loops_.Force(mapping, patience);
-  // With its daemon gone, nothing can be written, whatever still has the device.
+  // Without its daemon nothing can be written, even if something still has the device open.
   return killed.ok() && forced.code() == StatusCode::kFailedPrecondition ? base::OkStatus()
                                                                          : forced;
 }

@@ -1,6 +1,6 @@
 // Volumes that `berth io-proxy` shows as files, and this node's loop devices of those files.
 //
-// As LoopMappings; a mapping ends with both.
+// The calls are those of LoopMappings. Unmap ends both, the loop device and the file.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,19 @@ namespace berth::block {
 
 class ProxyMappings {
  public:
-  // `store` tells one back end's images from another's; what `parts` borrows outlives this.
+  // `store` distinguishes the images of different back ends. What `parts` borrows must outlive this
+  // object.
   ProxyMappings(const std::string& store, const BackendParts& parts);
 
-  // The device that shows it, made if there is none. One whose daemon died is taken off first:
-  // FAILED_PRECONDITION while something has it open, or while the volume is quarantined.
+  // Gives the device that shows the volume, and makes one if there is none. A device whose daemon
+  // died is detached first. FAILED_PRECONDITION: something has that device open, or the volume is
+  // quarantined.
   base::StatusOr<Mapping> Map(const proxy::Volume& volume) const;
   base::StatusOr<std::optional<Mapping>> Find(const std::string& image) const;
   base::StatusOr<std::vector<Mapping>> All() const { return loops_.All(); }
   // DATA_LOSS: the daemon that the device reads and writes through is gone.
   base::Status Check(const Mapping& mapping) const;
-  // To at least `size_bytes`, which the image has.
+  // Grows the device to at least `size_bytes`, the size of the image.
   base::StatusOr<Mapping> Refresh(const Mapping& mapping, int64_t size_bytes) const;
   base::Status Unmap(const Mapping& mapping) const;
   base::Status Force(const Mapping& mapping, std::chrono::milliseconds patience) const;

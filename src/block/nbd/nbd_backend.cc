@@ -86,7 +86,7 @@ class NbdBackend : public Backend {
                  Quote(node));
   }
 
-  // The folder of the images, if it has a name at all, need not be reached from here.
+  // This uses no folder of images, because this host may not be able to reach it.
   base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
     return Formatting(image).status();
   }
@@ -146,7 +146,8 @@ class NbdBackend : public Backend {
       return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
                    Quote(mapping.image));
     }
-    // The server tells the size at the beginning of a connection only.
+    // A new connection is needed, because the server tells the size only at the beginning of a
+    // connection.
     ASSIGN_OR_RETURN(const NbdConnection asked,
                      OpenNbd(options_.server, mapping.image, steady_clock::now() + kConnectTime));
     if (asked.exported.size_bytes > device->size_bytes) {
@@ -162,7 +163,8 @@ class NbdBackend : public Backend {
     if (!IsKernels(mapping)) return proxied_.Unmap(mapping);
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
     if (!device.has_value()) return base::OkStatus();
-    // A disconnect asks nobody, so that it is made sure here that nobody has it.
+    // The kernel disconnects a device even if it is in use, so the exclusive open makes sure that
+    // it is not.
     const std::string context = fmt::format("unmap {}", mapping.device);
     ASSIGN_OR_RETURN(platform::OpenedInChild opened,
                      platform::OpenInChild(context, kFlushTime, [path = device->path] {
@@ -171,14 +173,15 @@ class NbdBackend : public Backend {
                        return fd < 0 ? -errno : fd;
                      }));
     if (opened.error != 0) return platform::ErrnoError(opened.error, context);
-    // What a dead server did not take was lost when it was unmounted.
+    // A failed flush does not stop the unmap: what a dead server did not take was lost when the
+    // volume was unmounted.
     const base::Status flushed = platform::RunInChild(
         context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; },
         {opened.fd.get()});
     if (flushed.code() == StatusCode::kDeadlineExceeded) return flushed;
     if (!flushed.ok()) LOG_ERROR("flush {}: {}", mapping.device, base::ToString(flushed));
     RETURN_IF_ERROR(DisconnectNbdDevice(device->index, device->identifier, kConnectTime));
-    opened.fd.Reset();  // the kernel keeps the device's settings for whoever has it open
+    opened.fd.Reset();  // while it is open, the kernel keeps the settings
     return WaitUntilGone(mapping, steady_clock::now() + kGoneTime);
   }
 
@@ -192,11 +195,11 @@ class NbdBackend : public Backend {
                        platform::DiskSequence(device->path), patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
-    // The kernel keeps the device's settings for whoever still has it open: without room it is
-    // known for what it is (ListNbdDevices).
+    // The kernel keeps the device's settings while somebody has it open. The tiny size marks the
+    // device as forced off (ListNbdDevices).
     const base::Status emptied = ResizeNbdDevice(device->index, device->identifier, kForcedNbdSize);
     if (!emptied.ok()) LOG_WARNING("{}", base::ToString(emptied));
-    // Without a connection every request fails, whoever has the device.
+    // Without a connection every request fails, even if somebody has the device open.
     return DisconnectNbdDevice(device->index, device->identifier, patience);
   }
 
@@ -260,7 +263,8 @@ class NbdBackend : public Backend {
 
   base::StatusOr<Mapping> Connect(const std::string& image, bool read_only) {
     if (!HasKernelNbd()) {
-      // What it says if it cannot is told below by what it did not do.
+      // A failure of modprobe is only logged, because the code below reports that the kernel has no
+      // NBD.
       const auto loaded = exec_.Run({.argv = {"modprobe", "nbd"}, .timeout = seconds(20)});
       if (!loaded.ok()) LOG_DEBUG("modprobe nbd: {}", base::ToString(loaded.status()));
     }

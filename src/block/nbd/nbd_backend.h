@@ -1,8 +1,8 @@
-// Exports of an NBD server, each named as its image, as devices of this node: by the kernel's
-// client, or by `berth io-proxy` as a file under a loop device.
+// Shows exports of an NBD server as devices of this node; an export has the name of its image. The
+// device comes from the kernel's NBD client, or from a loop device over a file of `berth io-proxy`.
 //
-// The server may hold no lock of what it serves (nbdkit holds none), so that only a lock that is
-// seen says anything: HasLock is UNIMPLEMENTED without one.
+// The server may hold no lock of what it serves (nbdkit holds none), so the absence of a lock
+// proves nothing: HasLock then gives UNIMPLEMENTED.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ enum class NbdAccess { kAuto, kKernel, kProxy };
 
 struct NbdOptions {
   std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string folder;  // where its images are; empty: not reached from here
+  std::string folder;  // of its images; empty: this host cannot reach it
   NbdAccess access = NbdAccess::kAuto;
   std::chrono::seconds timeout{30};  // of a request to the server
 };
 
-// `parts` as in OpenBackend.
+// `parts` is used as in OpenBackend.
 std::unique_ptr<Backend> NewNbdBackend(const NbdOptions& options, const BackendParts& parts);
 
 }  // namespace berth::block

@@ -82,7 +82,7 @@ base::StatusOr<std::string> ReceiveAll(int fd, size_t size, NbdDeadline deadline
   return bytes;
 }
 
-// Big-endian, as all of it.
+// Reads a big-endian number, as all numbers of the protocol are.
 template <typename T>
 T Number(std::string_view bytes, size_t at) {
   uint64_t number = 0;
@@ -139,7 +139,7 @@ base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
   }
-  // The kernel's client waits by itself.
+  // The socket must block, because the kernel's client expects that.
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   return fd;
 }

@@ -1,6 +1,6 @@
-// The client's half of NBD's fixed newstyle negotiation, up to the point where the kernel or nobody
-// takes the connection over (doc/proto.md of the NBD project). Nothing that the server says is
-// believed beyond its bound.
+// The client's half of NBD's fixed newstyle negotiation, up to the transmission phase, in which the
+// kernel may take the connection over (doc/proto.md of the NBD project). Each length that the
+// server sends is checked against a bound.
 #pragma once
 
 #include <chrono>
@@ -29,13 +29,13 @@ using NbdDeadline = std::chrono::steady_clock::time_point;
 // Connects to "HOST:PORT" or "unix:/PATH". INVALID_ARGUMENT; UNAVAILABLE; DEADLINE_EXCEEDED.
 base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline);
 
-// Asks for the export of that name. NOT_FOUND: the server has none. FAILED_PRECONDITION: it speaks
-// an older protocol, wants TLS, or its blocks are larger than a page. INTERNAL: what it says is no
-// NBD.
+// Asks for the export of that name. NOT_FOUND: the server has none. FAILED_PRECONDITION: the server
+// speaks an older protocol, wants TLS, or its blocks are larger than a page. INTERNAL: its answer
+// is not NBD.
 base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
                                     NbdDeadline deadline);
 
-// Both.
+// Connects and negotiates.
 base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,
                                       NbdDeadline deadline);
 

@@ -61,7 +61,7 @@ class GenericMessage {
   void AddText(uint16_t type, const std::string& text) {
     Add(type, std::string_view(text.c_str(), text.size() + 1));
   }
-  // What is added until End is within it.
+  // Begins a nested attribute; what is added until End is inside it.
   size_t Begin(uint16_t type) {
     const size_t at = bytes_.size();
     Add(static_cast<uint16_t>(type | NLA_F_NESTED), "");
@@ -91,7 +91,7 @@ struct Answer {
 };
 
 // Sends it and reads until the kernel has acknowledged it. `answer` gets the first answer's
-// attributes, if there is one. 0 or an errno; by system calls alone.
+// attributes, if there is one. Returns 0 or an errno, and makes system calls only.
 int Exchange(std::string_view message, Answer& answer) {
   const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
   if (fd < 0) return errno;
@@ -204,7 +204,7 @@ base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
   message.AddNumber<uint64_t>(NBD_ATTR_SIZE_BYTES, connection.exported.size_bytes);
   message.AddNumber<uint64_t>(NBD_ATTR_BLOCK_SIZE_BYTES, kBlockSize);
   message.AddNumber<uint64_t>(NBD_ATTR_TIMEOUT, static_cast<uint64_t>(options.timeout.count()));
-  // There is no second connection to wait for: what waits for a dead one fails at once.
+  // Requests to a dead connection fail at once, because there is no second connection to wait for.
   message.AddNumber<uint64_t>(NBD_ATTR_DEAD_CONN_TIMEOUT, 0);
   message.AddNumber<uint64_t>(NBD_ATTR_SERVER_FLAGS, flags);
   message.AddNumber<uint64_t>(NBD_ATTR_CLIENT_FLAGS, 0);
@@ -250,7 +250,7 @@ base::StatusOr<std::vector<NbdDevice>> ListNbdDevices() {
   std::vector<NbdDevice> devices;
   for (const std::string& name : names) {
     if (!name.starts_with("nbd")) continue;
-    // Both are there only while it is connected.
+    // Both attributes exist only while the device is connected.
     std::string identifier = Attribute(name, "backend");
     if (identifier.empty() || Attribute(name, "pid").empty()) continue;
     const std::string numbers = Attribute(name, "dev");

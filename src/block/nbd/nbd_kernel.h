@@ -1,7 +1,7 @@
 // The kernel's NBD client, by generic netlink (linux/nbd-netlink.h).
 //
 // UNIMPLEMENTED: this kernel has none, or this process is in a network namespace that does not see
-// it. All calls have an end; thread-safe.
+// it. All calls end within a time-out. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,21 @@
 
 namespace berth::block {
 
-// Whether there is one; its module is not loaded for that.
+// Whether the kernel has an NBD client now. This does not load its module.
 bool HasKernelNbd();
 
 struct NbdConnectOptions {
-  // What the device is known by later (/sys/block/nbdN/backend, Linux 5.14).
+  // Identifies the device later (/sys/block/nbdN/backend, Linux 5.14).
   std::string identifier;
   std::chrono::seconds timeout{30};  // of a request, after which its connection counts as dead
   bool read_only = false;
 };
 
-// Gives the connection to a free device; its number.
+// Gives the connection to a free device, and returns the number of the device.
 base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
                                           const NbdConnectOptions& options);
 base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint64_t size_bytes);
-// Whatever has it open. OK if it is not connected.
+// Disconnects the device even if something has it open. OK if it is not connected.
 base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
                                  std::chrono::milliseconds timeout);
 
@@ -42,10 +42,11 @@ struct NbdDevice {
   bool read_only = false;
 };
 
-// The size of a device that was forced off, and that somebody still has open: less than a block.
+// The size that a device gets when it is forced off, because it stays while somebody has it open.
+// It is less than a block.
 inline constexpr uint64_t kForcedNbdSize = 512;
 
-// Those that are connected and have an identifier, without those that were forced off.
+// Lists the devices that are connected and have an identifier, except those that were forced off.
 base::StatusOr<std::vector<NbdDevice>> ListNbdDevices();
 
 }  // namespace berth::block

@@ -293,15 +293,16 @@ base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source
   return base::OkStatus();
 }
 
-// Takes a volume or snapshot away, from whatever state. The record says `deleting` first, unless it
-// still says `creating`, which at open means the same.
+// Removes a volume or snapshot in any state. The record says `deleting` first, unless it still says
+// `creating`, which at open means the same.
 base::Status Pool::Remove(Record record) {
   if (record.state == State::kReady) {
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.before">());
     record.state = State::kDeleting;
     const base::Status written = WriteRecord(record);
-    // On a full disk the image goes all the same, or the pool could never be emptied. A record that
-    // still says `ready` then lacks its image, and the repeated call removes it.
+    // On a full disk the image is removed even without the record, because else the pool could
+    // never be emptied. A record that still says `ready` then lacks its image, and the repeated
+    // call removes it.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.recorded">());
   }

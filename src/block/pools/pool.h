@@ -1,13 +1,15 @@
 // A folder of volumes and snapshots as image files (layout: pool_paths.h; records: record.h).
 //
-// Thin: an image takes the room of what was written to it. What is promised in all is bounded by
-// the over-commit ratio, and nothing new is made once the pool's file system is nearly full.
+// Images are thin: an image takes only the space that was written to it. The over-commit ratio
+// bounds the sum of all promised sizes, and the pool makes nothing new once its file system is
+// nearly full.
 //
-// Thread-safe. One process has a pool open at a time. A change of a volume or snapshot, and a
-// creation under a name, excludes every other of the same: ABORTED, at once, for the second.
+// Thread-safe. One process has a pool open at a time. Two changes of one volume or snapshot, or two
+// creations under one name, exclude each other: the second gets ABORTED at once.
 //
-// Failures: a call that fails leaves nothing half-made that a later open or call would not clear.
-// DATA_LOSS: an image is missing or is another file than recorded; it is never touched then.
+// Failures: if a call fails and leaves something half-made, a later open or call clears it.
+// DATA_LOSS: an image is missing or is another file than the recorded one; the pool never touches
+// it.
 #pragma once
 
 #include <array>
@@ -34,7 +36,8 @@
 namespace berth::block {
 
 struct PoolOptions {
-  // How much may be promised to volumes, as a multiple of the size of the pool's file system.
+  // The most that may be promised to all volumes, as a multiple of the size of the pool's file
+  // system.
   double overcommit = 2.0;
   // How long a mounted file system may stay frozen while it is copied.
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
@@ -58,41 +61,44 @@ struct Capacity {
 
 class Pool {
  public:
-  // Opens the pool in `folder`, which is made if missing, and finishes what a crash left: half-made
-  // images are removed, deletions and growths completed, file systems that were frozen for a copy
-  // thawed. FAILED_PRECONDITION: another process has it open. `mounter` and `clock` are borrowed.
+  // Opens the pool in `folder`, and makes the folder if it is missing. Finishes what a crash left:
+  // removes half-made images, completes deletions and growths, and thaws file systems that were
+  // frozen for a copy. FAILED_PRECONDITION: another process has it open. `mounter` and `clock` are
+  // borrowed.
   static base::StatusOr<std::unique_ptr<Pool>> Open(const std::string& folder,
                                                     const PoolOptions& options,
                                                     platform::Mounter& mounter,
                                                     const base::Clock& clock);
   ~Pool() = default;
 
-  // The volume of that name: made now, or made before and satisfying what is asked. ALREADY_EXISTS:
-  // it does not satisfy. NOT_FOUND: no such source. INVALID_ARGUMENT: the source is of another
-  // kind. OUT_OF_RANGE: a size that this pool never has. RESOURCE_EXHAUSTED: no room at present.
+  // Makes the volume, or gives the one of that name that was made before and fits the request.
+  // ALREADY_EXISTS: it does not fit. NOT_FOUND: there is no such source. INVALID_ARGUMENT: the
+  // source is of another kind. OUT_OF_RANGE: the pool can never hold that size. RESOURCE_EXHAUSTED:
+  // there is no room now.
   base::StatusOr<Record> CreateVolume(const NewVolume& wanted);
 
   // The volume of that name, if it is ready.
   std::optional<Record> FindVolume(const std::string& name) const;
 
-  // OK also for one that does not exist. FAILED_PRECONDITION: it is mapped to a device.
+  // OK also if the volume does not exist. FAILED_PRECONDITION: it is mapped to a device.
   base::Status DeleteVolume(const std::string& id);
 
-  // Makes the volume at least `range.required` bytes; its device and file system follow by the
-  // node. A size that it has already is OK.
+  // Grows the volume to at least `range.required` bytes. The node then grows the device and the
+  // file system. OK if the volume has that size already.
   base::StatusOr<Record> GrowVolume(const std::string& id, const SizeRange& range);
 
-  // The snapshot of that name: cut now, or before. ALREADY_EXISTS: it shows another volume.
-  // FAILED_PRECONDITION: the volume is in use in a way in which no consistent copy can be had.
+  // Makes the snapshot, or gives the one of that name that was made before. ALREADY_EXISTS: that
+  // one is of another volume. FAILED_PRECONDITION: the volume is in use in a way that allows no
+  // consistent copy.
   base::StatusOr<Record> CreateSnapshot(const std::string& volume_id, const std::string& name);
   base::Status DeleteSnapshot(const std::string& id);
 
-  // NOT_FOUND; DATA_LOSS where the record cannot be read.
+  // NOT_FOUND; DATA_LOSS: the record cannot be read.
   base::StatusOr<Record> Get(Kind kind, const std::string& id) const;
   // All that are ready, ordered by id.
   std::vector<Record> List(Kind kind) const;
-  // Whether the image of `record` is there and is the recorded file: OK, or DATA_LOSS with the
-  // reason.
+  // Checks that the image of `record` exists and is the recorded file. DATA_LOSS: it is not; the
+  // message says why.
   base::Status CheckImage(const Record& record) const;
 
   base::StatusOr<Capacity> GetCapacity() const;
@@ -104,27 +110,28 @@ class Pool {
   // Writes changed members of a volume's record; the caller holds its lock.
   base::Status Update(const Record& record);
 
-  // The loop device that shows the volume's image, made if there is none: with direct I/O, and as
-  // large as the volume. Recognised by the image's device and inode number.
+  // Gives the loop device that shows the volume's image, and makes one if there is none: with
+  // direct I/O, and as large as the volume. The image's device and inode numbers identify it.
   base::StatusOr<platform::LoopDevice> Map(const std::string& volume_id);
-  // Takes all content away from a volume whose format was begun and never finished, and maps it
-  // anew.
+  // Drops all content of a volume whose format was begun and never finished, and maps the volume
+  // again.
   base::StatusOr<platform::LoopDevice> MapEmptied(const std::string& volume_id);
   // Removes the device; OK if there is none. FAILED_PRECONDITION: something has it open, also after
-  // `patience`. A mount namespace that was copied while the volume was mounted holds on to it until
-  // it has let go of the copy, as every container does that a runtime is about to start: the kernel
-  // tells of that by no event, so it is tried again.
+  // `patience`. A mount namespace that was copied while the volume was mounted keeps the device
+  // open until the copy is unmounted; this happens whenever a runtime starts a container. The call
+  // tries again until then, because the kernel sends no event for it.
   base::Status Unmap(const std::string& volume_id,
                      std::chrono::milliseconds patience = std::chrono::milliseconds(0));
-  // `deferred` tells, asked under a volume's lock, whether its device was given to a container
-  // runtime, whose kernel may have the file system mounted where this host's does not know of it.
-  // Before the pool is used by more than one thread; without it no volume is. It outlives all
-  // copies.
+  // `deferred` tells whether the volume's device was given to a container runtime, because another
+  // kernel may then have the file system mounted without this host's knowledge. The pool calls it
+  // under the volume's lock. Set it before more than one thread uses the pool; if it is not set, no
+  // volume counts as deferred. What it borrows must outlive all copies that the pool makes.
   void AskWhetherDeferred(std::function<bool(const std::string& volume_id)> deferred) {
     is_deferred_ = std::move(deferred);
   }
 
-  // The device, if there is one. Needs no lock, and tells then what was.
+  // The device, if there is one. The caller needs no lock, but without it the answer may be out of
+  // date.
   base::StatusOr<std::optional<platform::LoopDevice>> FindDevice(
       const std::string& volume_id) const;
 

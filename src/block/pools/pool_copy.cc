@@ -1,5 +1,5 @@
-// Filling an image with the content of another: by reference where the pool's file system can, else
-// byte by byte, and consistently also while the source is in use.
+// Fills an image with the content of another: by reflink if the pool's file system supports it,
+// else byte by byte. The copy is consistent also while the source is in use.
 //
 //   source                     reflink pool                    other pool
 //   snapshot, idle volume      clone                           sparse copy
@@ -10,8 +10,8 @@
 //   raw block, mapped          flush, clone (as after a crash) refused
 //
 // A deferred volume has its file system mounted by a container runtime, in a kernel that nobody can
-// ask to freeze it. What a clone then has is what the device had at one moment: the file system's
-// journal makes it whole at the first mount, and what programs had not synced is missing.
+// ask to freeze it. A clone then has what the device had at one moment: the file system replays its
+// journal at the first mount, and data that programs had not synced is missing.
 #include <fcntl.h>
 
 #include "base/log.h"
@@ -45,8 +45,8 @@ base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& devic
   return std::string();
 }
 
-// A byte-by-byte copy that fills the pool to its last block would fail the writes of every other
-// volume, so that it is not even begun.
+// A byte-by-byte copy is not begun if it could fill the pool to its last block, because then the
+// writes of every other volume would fail.
 base::Status Pool::CheckRoomFor(const Record& source) const {
   if (reflink_) return base::OkStatus();
   ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
@@ -114,8 +114,8 @@ base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& 
   return thawed;
 }
 
-// The process that froze a file system thaws it when this one dies; this is for the case that it
-// died too.
+// The process that froze a file system thaws it when this process dies. This function is for the
+// case that both died.
 void Pool::ThawSource(const Record& record) {
   if (record.source.id.empty() || record.source.kind != Kind::kVolume) return;
   const auto device = FindDevice(record.source.id);

@@ -45,7 +45,7 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
     ASSIGN_OR_RETURN(device, platform::AttachLoop(paths_.Image(Kind::kVolume, volume_id),
                                                   {.block_size = record.sector_size}));
   }
-  // The path may have been swapped since the check.
+  // Another file may have got the image's path since the check.
   if (device->backing.ino != record.image.inode || device->backing.dev != place_.device) {
     RETURN_IF_ERROR(platform::DetachLoop(*device));
     return Error(StatusCode::kDataLoss, "{} shows another file than the image of volume {}",
@@ -118,7 +118,7 @@ base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& 
   return Get(Kind::kVolume, id);
 }
 
-// Brings an image to the size that its record promises since before a crash, or since a moment ago.
+// Grows an image to the size in its record. The record was written just now, or before a crash.
 base::Status Pool::CompleteGrowth(Record record) {
   ASSIGN_OR_RETURN(const base::UniqueFd image, OpenChecked(record, O_RDWR));
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));

@@ -68,7 +68,8 @@ base::Status Pool::Load(Kind kind) {
       LoadRecord(kind, std::string(id));
     } else if (!name.ends_with(".img") ||
                !std::ranges::binary_search(names, std::string(id) + ".json")) {
-      // Not made by this pool, whose records come before images and go after them.
+      // This pool did not make the file, because it writes a record before its image and removes it
+      // after its image.
       LOG_WARNING("{} in pool {} belongs to no record and is left alone", base::Quote(name),
                   base::Quote(paths_.folder()));
     }

@@ -1,11 +1,11 @@
-// What the agent of a node and its `berth io-proxy` say to each other (base/ipc).
+// The calls that the agent of a node makes to its `berth io-proxy` (base/ipc).
 //
 //   open    store, image, then either path (with device and inode: which file) or server and
 //           export; readOnly, shared; size: what the image has at least
 //             → path (a file that shows the volume), device (of its file system), size
 //   resize  store, image, size        → size
 //   close   store, image: it is no longer shown. Refused while a loop device shows it
-//   kill    store, image: at once, whatever has it open: its reads and writes fail from then on
+//   kill    store, image: ends it even if it is open: its reads and writes fail from then on
 //   list    image, or none for all
 //             → exports: one JSON object for each: store, image, state ("serving" or
 //             "quarantined"), reason, path, server, readOnly, shownOn (device of the file system

@@ -1,7 +1,8 @@
-// The back ends' half of `berth io-proxy`: volumes as files that it shows. Thread-safe.
+// The client of `berth io-proxy`, which the back ends use: the proxy shows volumes as files.
+// Thread-safe.
 //
-// UNAVAILABLE: no proxy listens. FAILED_PRECONDITION: the proxy refuses, in its own words.
-// DEADLINE_EXCEEDED: the outcome is unknown.
+// UNAVAILABLE: no proxy listens. FAILED_PRECONDITION: the proxy refuses; the message is the
+// proxy's. DEADLINE_EXCEEDED: the outcome is unknown.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ class Client {
   base::StatusOr<Shown> Resize(const std::string& image, int64_t size) const;
   base::Status Close(const std::string& image) const;
   base::Status Kill(const std::string& image, std::chrono::milliseconds within) const;
-  // As calls.h says, of this store; a proxy that is older than this program gives all.
+  // The exports of this store, in the form that calls.h describes. A proxy that is older than this
+  // program gives the exports of all stores.
   base::StatusOr<std::vector<base::Json>> List(const std::string& image = "") const;
 
   // The folder of the proxy.

@@ -1,8 +1,10 @@
+#include "block/proxy/export_record.h"
+
 #include <algorithm>
 #include <array>
 
+#include "base/json.h"
 #include "block/images/image_record.h"
-#include "block/proxy/exports.h"
 
 namespace berth::block::proxy {
 namespace {

@@ -3,9 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,15 +12,12 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "block/images/image_lock.h"
 #include "block/images/image_record.h"
+#include "block/proxy/export_daemon.h"
 #include "block/proxy/fuse_control.h"
 #include "block/proxy/qmp_client.h"
-#include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
-#include "platform/mounts/mounter.h"
-#include "platform/processes/child.h"
 #include "platform/processes/marked_processes.h"
 #include "platform/processes/process_end.h"
 
@@ -40,36 +34,10 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr int kMostStarts = 2;      // of a daemon that does not answer
-constexpr seconds kAnswerTime{10};  // of a daemon that runs, or of a file system
+constexpr seconds kAnswerTime{10};  // of a daemon that runs
 constexpr seconds kEndTime{10};     // until it has flushed and gone
 constexpr milliseconds kConnectPause{5};
 constexpr seconds kUnusedTime{120};  // longer than an agent takes to make a device of it
-constexpr std::string_view kNode = "volume";
-constexpr std::string_view kExportId = "export";
-constexpr std::string_view kUnixServer = "unix:";
-
-// QMP's form of "HOST:PORT" or "unix:/PATH".
-base::StatusOr<Json> ServerAddress(const std::string& server) {
-  if (server.starts_with(kUnixServer)) {
-    return Json{{"type", "unix"}, {"path", server.substr(kUnixServer.size())}};
-  }
-  const size_t colon = server.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return Error(StatusCode::kInvalidArgument, "{} is neither HOST:PORT nor unix:/PATH",
-                 Quote(server));
-  }
-  std::string host = server.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return Json{{"type", "inet"}, {"host", host}, {"port", server.substr(colon + 1)}};
-}
-
-// The file itself is not asked for anything.
-void AbortFuseOf(const std::string& folder, const std::string& file) {
-  const auto table = platform::NewMounter()->List();
-  if (!table.ok()) return;
-  const platform::MountEntry* mount = platform::FindMount(*table, file);
-  if (mount != nullptr) AbortFuse(folder, makedev(mount->major, mount->minor));
-}
 
 }  // namespace
 
@@ -77,7 +45,7 @@ std::string Exports::IdOf(const std::string& store, const std::string& image) {
   return base::Sha256Hex(fmt::format("{}\n{}", store, image)).substr(0, 24);
 }
 
-// In a daemon's environment, by which one is found whose start was not recorded.
+// A variable in the daemon's environment. It finds a daemon whose start was not recorded.
 std::string Exports::MarkOf(const std::string& id) { return "BERTH_IO_PROXY_EXPORT=" + id; }
 
 std::string Exports::FolderOf(const std::string& folder, const std::string& store) {
@@ -108,16 +76,16 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   RETURN_IF_ERROR(MountFuseControl(exports->options_.folder));
   RETURN_IF_ERROR(exports->Recover());
   exports->watching_ =
-      std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->Watch(stop); });
+      std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->WatchDaemons(stop); });
   return exports;
 }
 
 Exports::~Exports() {
   watching_.request_stop();
-  Wake();
+  WakeWatcher();
 }
 
-base::Status Exports::Write(const Export& record) {
+base::Status Exports::WriteRecord(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   RETURN_IF_ERROR(platform::WriteDurably<"block.proxy_export">(RecordOf(id), Encode(record)));
   base::MutexLock lock(mutex_);
@@ -125,7 +93,7 @@ base::Status Exports::Write(const Export& record) {
   return base::OkStatus();
 }
 
-base::Status Exports::Forget(const Export& record) {
+base::Status Exports::ForgetExport(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   for (Export each = record; each.generation >= 0; --each.generation) {
     unlink(FileOf(each).c_str());
@@ -138,7 +106,7 @@ base::Status Exports::Forget(const Export& record) {
   return base::OkStatus();
 }
 
-std::optional<Export> Exports::Find(const std::string& id) const {
+std::optional<Export> Exports::FindExport(const std::string& id) const {
   base::MutexLock lock(mutex_);
   const auto it = exports_.find(id);
   return it == exports_.end() ? std::nullopt : std::optional(it->second);
@@ -166,8 +134,8 @@ base::Status Exports::Recover() {
       RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(folder + "/" + name));
       continue;
     }
-    if (record->boot_id != boot_id_) {  // nothing of it is left
-      RETURN_IF_ERROR(Forget(*record));
+    if (record->boot_id != boot_id_) {  // nothing of it survived the boot
+      RETURN_IF_ERROR(ForgetExport(*record));
       continue;
     }
     {
@@ -187,83 +155,24 @@ base::Status Exports::Recover() {
         break;
       case Export::State::kStarting:
       case Export::State::kClosing:
-        // Nobody was told of what was being started, and whoever asked for the end asks again.
-        if (const base::Status ended = End(*record, /*at_once=*/true); !ended.ok()) {
+        // Both can be dropped: no caller got a starting export, and the caller that wanted the
+        // export closed calls again.
+        if (const base::Status ended = StopExport(*record, /*at_once=*/true); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
           break;
         }
-        RETURN_IF_ERROR(Forget(*record));
+        RETURN_IF_ERROR(ForgetExport(*record));
         break;
     }
   }
   return base::OkStatus();
 }
 
-// Opens the file that is to be shown, with the lock that its daemon is to hold. Of an NBD server's
-// export there is a file only where the back end has a folder.
-base::StatusOr<base::UniqueFd> Exports::Hold(const Volume& volume) const {
-  if (volume.path.empty()) return base::UniqueFd();
-  const std::string context = fmt::format("open image {}", Quote(volume.path));
-  const ImageLock lock = volume.read_only ? ImageLock::kReader
-                         : volume.shared  ? ImageLock::kSharedWriter
-                                          : ImageLock::kWriter;
-  const int flags = volume.read_only ? O_RDONLY : O_RDWR;
-  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild(context, kAnswerTime, [path = volume.path, flags, lock] {
-                     const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW);
-                     if (fd < 0) return -errno;
-                     const int error = LockImage(fd, lock);
-                     return error == 0 ? fd : -error;
-                   }));
-  if (opened.error == EAGAIN) {
-    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another",
-                 Quote(volume.path));
-  }
-  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
-  struct stat st;
-  if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
-  if (!S_ISREG(st.st_mode) || st.st_dev != volume.device || st.st_ino != volume.inode ||
-      st.st_nlink == 0) {
-    return Error(StatusCode::kDataLoss, "{}: it is another file (inode {}) than was asked for ({})",
-                 context, st.st_ino, volume.inode);
-  }
-  return std::move(opened.fd);
-}
-
-base::StatusOr<Shown> Exports::Look(const Export& record) const {
-  const std::string path = FileOf(record);
-  struct Seen {
-    uint64_t device;
-    int64_t size;
-  };
-  ASSIGN_OR_RETURN(
-      const Seen seen,
-      platform::AskChild<Seen>(
-          fmt::format("look at {}", Quote(path)), kAnswerTime, [path](Seen& seen) {
-            struct statx st = {};
-            if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
-                      STATX_BASIC_STATS, &st) != 0) {
-              return errno;
-            }
-            seen.device = makedev(st.stx_dev_major, st.stx_dev_minor);
-            seen.size = static_cast<int64_t>(st.stx_size);
-            return 0;
-          }));
-  struct stat folder;
-  if (stat(options_.folder.c_str(), &folder) != 0) {
-    return platform::ErrnoError(errno, "stat " + Quote(options_.folder));
-  }
-  if (seen.device == folder.st_dev) {
-    return Error(StatusCode::kUnavailable, "nothing is mounted at {}", Quote(path));
-  }
-  return Shown{.path = path, .device = seen.device, .size_bytes = seen.size};
-}
-
 base::StatusOr<Shown> Exports::Show(const Volume& volume) {
   RETURN_IF_ERROR(CheckImageName(volume.image));
   const std::string id = IdOf(volume.store, volume.image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  const std::optional<Export> before = Find(id);
+  const std::optional<Export> before = FindExport(id);
   if (before.has_value()) {
     const Volume& shown = before->volume;
     if (before->state == Export::State::kQuarantined) {
@@ -280,21 +189,21 @@ base::StatusOr<Shown> Exports::Show(const Volume& volume) {
                      : shown.shared  ? "shared"
                                      : "for writing");
       }
-      return Look(*before);
+      return InspectExport(*before);
     }
-    RETURN_IF_ERROR(End(*before, /*at_once=*/true));
+    RETURN_IF_ERROR(StopExport(*before, /*at_once=*/true));
   }
-  return Begin({.volume = volume, .boot_id = boot_id_});
+  return StartExport({.volume = volume, .boot_id = boot_id_});
 }
 
-base::StatusOr<Shown> Exports::Begin(Export record) {
+base::StatusOr<Shown> Exports::StartExport(Export record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
-  ASSIGN_OR_RETURN(const base::UniqueFd held, Hold(record.volume));
+  ASSIGN_OR_RETURN(const base::UniqueFd held, OpenImage(record.volume));
   record.state = Export::State::kStarting;
   record.reason.clear();
   record.daemon = {};
   record.shown_on = 0;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   auto shown = [&]() -> base::StatusOr<Shown> {
     const std::string file = FileOf(record);
     RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(file)), 0700));
@@ -310,21 +219,26 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
                                     .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
                                     .held = held.get()}));
       RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
-      RETURN_IF_ERROR(Write(record));
-      const base::Status configured = Configure(record);
-      // QEMU 7.2 was seen to greet and then to answer nothing. Nobody has the volume yet: another
-      // daemon does no harm.
+      RETURN_IF_ERROR(WriteRecord(record));
+      const base::Status configured = AddExport({.qmp_socket = SocketOf(id),
+                                                 .daemon = record.daemon,
+                                                 .volume = record.volume,
+                                                 .file = file,
+                                                 .reconnect = options_.reconnect},
+                                                steady_clock::now() + options_.start_within);
+      // QEMU 7.2 sometimes sends its greeting and then answers nothing. Starting another daemon is
+      // safe, because nobody uses the volume yet.
       if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
         RETURN_IF_ERROR(configured);
         break;
       }
       LOG_WARNING("volume {}: {}: its daemon is begun anew", Quote(record.volume.image),
                   base::ToString(configured));
-      RETURN_IF_ERROR(End(record, /*at_once=*/true));
+      RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
     }
-    ASSIGN_OR_RETURN(const Shown made_visible, Look(record));
-    // QEMU before 10.1 reads the next request over the content of a write that it still has in
-    // hand, so that several at once corrupt the volume ("fuse: Copy write buffer content before
+    ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
+    // QEMU before 10.1 reads the next request into the buffer of a write that it has not finished,
+    // so several requests at once corrupt the volume ("fuse: Copy write buffer content before
     // polling"). A loop device with direct I/O sends all its reads and writes asynchronously.
     RETURN_IF_ERROR(LimitToOneRequest(options_.folder, static_cast<dev_t>(made_visible.device)));
     return made_visible;
@@ -332,95 +246,48 @@ base::StatusOr<Shown> Exports::Begin(Export record) {
   if (!shown.ok()) {
     base::Status failed =
         base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
-    if (const base::Status ended = End(record, /*at_once=*/true); !ended.ok()) {
+    if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
       LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
       return failed;
     }
-    RETURN_IF_ERROR(Forget(record));
+    RETURN_IF_ERROR(ForgetExport(record));
     return failed;
   }
   record.state = Export::State::kServing;
   record.shown_on = shown->device;
-  RETURN_IF_ERROR(Write(record));
-  Wake();
+  RETURN_IF_ERROR(WriteRecord(record));
+  WakeWatcher();
   LOG_INFO("process {} shows volume {}", record.daemon.pid, Quote(record.volume.image));
   return shown;
-}
-
-// What the daemon is told, once it listens.
-base::Status Exports::Configure(const Export& record) {
-  const Volume& volume = record.volume;
-  const std::string socket = SocketOf(IdOf(volume.store, volume.image));
-  const auto deadline = steady_clock::now() + options_.start_within;
-  auto qmp = QmpClient::Connect(socket, deadline);
-  while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
-         OpenDaemon(record.daemon).valid()) {
-    std::this_thread::sleep_for(kConnectPause);
-    qmp = QmpClient::Connect(socket, deadline);
-  }
-  RETURN_IF_ERROR(qmp);
-  Json node = {{"node-name", kNode}, {"read-only", volume.read_only}};
-  if (volume.server.empty()) {
-    // The very file that this process has open and locked, which the daemon holds too. Its own
-    // locks would let two writers share an export's file.
-    node["driver"] = "file";
-    node["filename"] = fmt::format("/proc/self/fd/{}", kHeldFd);
-    node["locking"] = "off";
-    node["aio"] = "threads";
-    node["cache"] = {{"direct", true}};
-    node["discard"] = "unmap";
-  } else {
-    ASSIGN_OR_RETURN(const Json server, ServerAddress(volume.server));
-    node["driver"] = "nbd";
-    node["server"] = server;
-    node["export"] = volume.export_name;
-    node["reconnect-delay"] = options_.reconnect.count();
-  }
-  RETURN_IF_ERROR(qmp->Call("blockdev-add", std::move(node), deadline));
-  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.added">());
-  RETURN_IF_ERROR(qmp->Call("block-export-add",
-                            {{"type", "fuse"},
-                             {"id", kExportId},
-                             {"node-name", kNode},
-                             {"mountpoint", FileOf(record)},
-                             {"writable", !volume.read_only},
-                             {"growable", false},
-                             {"allow-other", "off"}},
-                            deadline));
-  return base::FaultPoint<"block.proxy_export.shown">();
 }
 
 base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::string& image,
                                       int64_t size) {
   const std::string id = IdOf(store, image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  const std::optional<Export> record = Find(id);
+  const std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing) {
     return Error(StatusCode::kNotFound, "volume {} is not shown", Quote(image));
   }
-  ASSIGN_OR_RETURN(const Shown before, Look(*record));
+  ASSIGN_OR_RETURN(const Shown before, InspectExport(*record));
   if (before.size_bytes >= size) return before;
-  const auto deadline = steady_clock::now() + kAnswerTime;
-  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(SocketOf(id), deadline));
-  RETURN_IF_ERROR(qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline));
-  return Look(*record);
+  RETURN_IF_ERROR(GrowExport(SocketOf(id), size, steady_clock::now() + kAnswerTime));
+  return InspectExport(*record);
+}
+
+base::StatusOr<Shown> Exports::InspectExport(const Export& record) const {
+  return InspectFile(FileOf(record), options_.folder);
 }
 
 base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
-  const std::string folder = FolderOf(options_.folder, record.volume.store) + "/";
-  const std::string name = "/" + record.volume.image;
-  ASSIGN_OR_RETURN(const auto loops, platform::LookAtLoops([&](std::string_view path) {
-                     return path.starts_with(folder) &&
-                            (path.ends_with(name) || path.ends_with(name + " (deleted)"));
-                   }));
-  return !loops.empty();
+  return IsShownByLoop(FolderOf(options_.folder, record.volume.store), record.volume.image);
 }
 
 base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   const base::UniqueFd process = OpenDaemon(record.daemon);
   if (!at_once && process.valid()) {
-    // By its own hand it flushes what it has.
+    // The daemon gets the chance to quit, because it then flushes its data.
     const auto deadline = steady_clock::now() + kEndTime;
     auto qmp = QmpClient::Connect(SocketOf(id), deadline);
     pollfd ended = {process.get(), POLLIN, 0};
@@ -439,18 +306,13 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   return killed;
 }
 
-base::Status Exports::End(const Export& record, bool at_once) {
+base::Status Exports::StopExport(const Export& record, bool at_once) {
   const base::Status ended = EndDaemon(record, at_once);
   for (Export each = record; each.generation >= 0; --each.generation) {
     const std::string file = FileOf(each);
-    // Its users get errors, whatever the daemon still waits for.
+    // The daemon did not end, so the FUSE connection is aborted: its users get errors.
     if (!ended.ok()) AbortFuseOf(options_.folder, file);
-    RETURN_IF_ERROR(
-        platform::RunInChild(fmt::format("unmount {}", Quote(file)), kAnswerTime, [file] {
-          while (umount2(file.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-          }
-          return errno == EINVAL || errno == ENOENT ? 0 : errno;
-        }));
+    RETURN_IF_ERROR(UnmountFile(file));
   }
   return ended;
 }
@@ -458,7 +320,7 @@ base::Status Exports::End(const Export& record, bool at_once) {
 base::Status Exports::Close(const std::string& store, const std::string& image) {
   const std::string id = IdOf(store, image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
-  std::optional<Export> record = Find(id);
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool used, IsUsed(*record));
   if (used) {
@@ -466,9 +328,9 @@ base::Status Exports::Close(const std::string& store, const std::string& image) 
                  Quote(image));
   }
   record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(Write(*record));
-  RETURN_IF_ERROR(End(*record, /*at_once=*/false));
-  return Forget(*record);
+  RETURN_IF_ERROR(WriteRecord(*record));
+  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/false));
+  return ForgetExport(*record);
 }
 
 base::Status Exports::Kill(const std::string& store, const std::string& image) {
@@ -476,8 +338,8 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
   auto hold = keys_.Exclusive(id);
   const auto deadline = steady_clock::now() + kEndTime;
   while (!hold.ok() && steady_clock::now() < deadline) {
-    // Another call waits for the daemon: it ends with it.
-    const std::optional<Export> held = Find(id);
+    // Another call waits for the daemon; it ends when the daemon is killed.
+    const std::optional<Export> held = FindExport(id);
     if (held.has_value()) {
       const base::Status killed = KillDaemon(held->daemon, seconds(2));
       if (!killed.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(killed));
@@ -486,18 +348,18 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
     hold = keys_.Exclusive(id);
   }
   RETURN_IF_ERROR(hold);
-  std::optional<Export> record = Find(id);
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(Write(*record));
-  RETURN_IF_ERROR(End(*record, /*at_once=*/true));
-  return Forget(*record);
+  RETURN_IF_ERROR(WriteRecord(*record));
+  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/true));
+  return ForgetExport(*record);
 }
 
 void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
   const auto hold = keys_.Exclusive(id);
-  if (!hold.ok()) return;  // whoever has it sees to it; else the next look does
-  std::optional<Export> record = Find(id);
+  if (!hold.ok()) return;  // the holder or the next round handles it
+  std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||
       record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
     return;
@@ -513,7 +375,7 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
         "end the pods that use it, so that it is unmounted; its next mount replays the journal, "
         "and fsck tells whether anything is missing";
   }
-  if (const base::Status written = Write(*record); !written.ok()) {
+  if (const base::Status written = WriteRecord(*record); !written.ok()) {
     LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
     return;
   }
@@ -521,14 +383,14 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
   if (!safe) return;
   Export anew = *record;
   ++anew.generation;
-  if (const auto shown = Begin(std::move(anew)); !shown.ok()) {
+  if (const auto shown = StartExport(std::move(anew)); !shown.ok()) {
     LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
     return;
   }
   LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
 }
 
-void Exports::Wake() const {
+void Exports::WakeWatcher() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
@@ -552,7 +414,7 @@ void Exports::CloseUnused() {
   unused_ = std::move(unused);
 }
 
-void Exports::Watch(const std::stop_token& stop) {
+void Exports::WatchDaemons(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "daemons");
   struct Watched {
     std::string id;
@@ -578,7 +440,7 @@ void Exports::Watch(const std::stop_token& stop) {
     }
     std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
     for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
-    // The time-out is for a death at which somebody else had the volume's key.
+    // The time-out is needed because a death is skipped while another call holds the volume's key.
     if (poll(fds.data(), fds.size(), 5000) < 0 && errno != EINTR) return;
     uint64_t drained = 0;
     [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);

@@ -2,7 +2,7 @@
 // file:
 //
 //   FOLDER/records/ID.json       what is shown; written before each step
-//   FOLDER/exports/STORE/N/IMAGE the file that shows it, N times begun anew
+//   FOLDER/exports/STORE/N/IMAGE the file that shows it, after N restarts
 //   FOLDER/daemons/ID.qmp, .log  of its daemon
 //
 //              daemon started, export made
@@ -12,12 +12,12 @@
 //                                          quarantined: begun anew if no write can have been lost,
 //                                          else until it is closed
 //
-// A daemon outlives this process, whose successor adopts it. No write can have been lost where the
-// volume was shown for reading, or where no loop device showed the file. In all other cases it is
-// for whoever uses it to end: to unmount, and mount anew, which replays the journal.
+// A daemon outlives this process, and the next process adopts it. No write can have been lost if
+// the volume was shown for reading only, or if no loop device showed the file. In all other cases
+// the users of the volume must unmount it and mount it again, because that replays the journal.
 //
-// The image's lock is held by the daemon, and so ends with it: a node whose daemon died writes
-// nothing more, and another may have the volume.
+// The daemon holds the image's lock, so the lock ends with the daemon: a node whose daemon died
+// writes nothing more, and another node may use the volume.
 //
 // Thread-safe. Two calls for one volume exclude each other: ABORTED.
 #pragma once
@@ -30,50 +30,14 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.h"
 #include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "block/proxy/storage_daemon.h"
+#include "block/proxy/export_file.h"
+#include "block/proxy/export_record.h"
 
 namespace berth::block::proxy {
-
-// What is to be shown: a file, or an export of an NBD server.
-struct Volume {
-  std::string store;  // tells one back end's images from another's
-  std::string image;
-  std::string path;     // of the file; empty: it is an NBD server's
-  uint64_t device = 0;  // which file
-  uint64_t inode = 0;
-  std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string export_name;
-  bool read_only = false;
-  bool shared = false;  // several nodes write
-};
-
-struct Export {
-  enum class State { kStarting, kServing, kQuarantined, kClosing };
-  Volume volume;
-  State state = State::kStarting;
-  std::string reason;  // of a quarantine
-  std::string boot_id;
-  DaemonId daemon;
-  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
-  // Counts how often it was begun anew beside a file whose daemon died: a loop device may still
-  // show that one.
-  int generation = 0;
-};
-
-struct Shown {
-  std::string path;
-  uint64_t device = 0;  // of the file system that the path is to be on
-  int64_t size_bytes = 0;
-};
-
-std::string Encode(const Export& record);
-// DATA_LOSS.
-base::StatusOr<Export> DecodeExport(std::string_view text);
 
 class Exports {
  public:
@@ -82,14 +46,17 @@ class Exports {
     std::string program = "qemu-storage-daemon";
     // How long an NBD server may be away before I/O fails.
     std::chrono::seconds reconnect{30};
-    // Until a daemon that was started shows its volume; one that does not is begun anew, once.
+    // How long a new daemon may take to show its volume. One that takes longer is started again,
+    // once.
     std::chrono::milliseconds start_within{std::chrono::seconds(10)};
   };
-  // Adopts what a predecessor left. FAILED_PRECONDITION: another process has the folder.
+  // Adopts the daemons that an earlier process left. FAILED_PRECONDITION: another process uses the
+  // folder.
   static base::StatusOr<std::unique_ptr<Exports>> Open(Options options);
   ~Exports();  // the daemons go on
 
-  // FAILED_PRECONDITION: it is shown otherwise, is quarantined, or another holds its lock.
+  // FAILED_PRECONDITION: the volume is shown with other settings, is quarantined, or another holder
+  // has its lock.
   base::StatusOr<Shown> Show(const Volume& volume);
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
   // OK if it is not shown. FAILED_PRECONDITION: a loop device shows the file.
@@ -97,7 +64,7 @@ class Exports {
   base::Status Kill(const std::string& store, const std::string& image);
   std::vector<Export> List() const;
 
-  // Below which the files that show volumes of `store` are.
+  // The folder that holds the files that show volumes of `store`.
   static std::string FolderOf(const std::string& folder, const std::string& store);
 
  private:
@@ -109,23 +76,22 @@ class Exports {
   std::string SocketOf(const std::string& id) const;
 
   base::Status Recover();
-  base::Status Write(const Export& record);
-  base::Status Forget(const Export& record);
-  std::optional<Export> Find(const std::string& id) const;
-  base::StatusOr<Shown> Begin(Export record);
+  base::Status WriteRecord(const Export& record);
+  base::Status ForgetExport(const Export& record);
+  std::optional<Export> FindExport(const std::string& id) const;
+  base::StatusOr<Shown> StartExport(Export record);
   base::Status EndDaemon(const Export& record, bool at_once);
-  base::Status Configure(const Export& record);
-  base::StatusOr<base::UniqueFd> Hold(const Volume& volume) const;
-  // Ends whatever serves it, and takes its FUSE files away.
-  base::Status End(const Export& record, bool at_once);
-  base::StatusOr<Shown> Look(const Export& record) const;
+  // Ends the daemon of the export and unmounts its FUSE files.
+  base::Status StopExport(const Export& record, bool at_once);
+  base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
-  void Watch(const std::stop_token& stop);
-  // What an agent had begun to map when it died, and never came back for, keeps its lock for
-  // nobody.
+  void WatchDaemons(const std::stop_token& stop);
+  // Closes exports that no loop device uses for a while, because an agent that died while it mapped
+  // one leaves a lock that nobody needs.
   void CloseUnused();
-  void Wake() const;
-  // Of the volume `id`, whose daemon `died`.
+  void WakeWatcher() const;
+  // Handles the death of `died`, the daemon of volume `id`: shows the volume again if that is safe,
+  // and else quarantines it.
   void HandleDeath(const std::string& id, const DaemonId& died, const std::string& how);
 
   const Options options_;
@@ -135,7 +101,7 @@ class Exports {
   base::KeyLocks keys_;
   mutable base::Mutex mutex_;
   std::map<std::string, Export> exports_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, DaemonId> unused_;  // of the watching thread: at its last look
+  std::map<std::string, DaemonId> unused_;  // at its last round; used by the watching thread only
   std::jthread watching_;
 };
 

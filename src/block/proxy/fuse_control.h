@@ -1,5 +1,5 @@
-// What the kernel lets one control of a FUSE connection (fusectl), which is known by the device
-// number of its file system.
+// Controls a FUSE connection through the kernel's fusectl file system. The device number of the
+// FUSE file system identifies the connection.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +17,11 @@ std::string FuseControlOf(const std::string& folder);
 // Mounts it there; OK if it is.
 base::Status MountFuseControl(const std::string& folder);
 
-// Lets the kernel send one asynchronous read or write at a time to the server.
+// Limits the kernel to one asynchronous read or write to the server at a time.
 base::Status LimitToOneRequest(const std::string& folder, dev_t device);
 
-// Gives up a FUSE file system whose server does not end: whatever waits for it gets an error, and
-// nothing that is asked later reaches the server. What cannot be done is logged.
+// Aborts a FUSE connection whose server does not end: everything that waits for it gets an error,
+// and no later request reaches the server. A failure is only logged.
 void AbortFuse(const std::string& folder, dev_t device);
 
 }  // namespace berth::block::proxy

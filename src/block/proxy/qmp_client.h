@@ -2,8 +2,8 @@
 // greeting, then lines of JSON, one for each command's answer and for each event
 // (docs/interop/qmp-spec of QEMU).
 //
-// Not thread-safe. UNAVAILABLE: the daemon went away; DEADLINE_EXCEEDED: it did not answer. What
-// was asked may have been done then.
+// Not thread-safe. UNAVAILABLE: the daemon went away; DEADLINE_EXCEEDED: it did not answer. In both
+// cases the command may have been executed.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace berth::block::proxy {
 
-// Takes the stream apart into its objects, with a bound for each.
+// Splits the stream into its JSON objects. Each object has a bound.
 class QmpReader {
  public:
   static constexpr size_t kLongestLine = size_t{1} << 20;
@@ -36,10 +36,11 @@ class QmpClient {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Connects, reads the greeting and leaves the negotiation behind.
+  // Connects, reads the greeting and negotiates, so that commands can follow.
   static base::StatusOr<QmpClient> Connect(const std::string& socket, Deadline deadline);
 
-  // The command's "return". FAILED_PRECONDITION: the daemon refused it, with its words.
+  // Gives the command's "return". FAILED_PRECONDITION: the daemon refused the command; the message
+  // is the daemon's.
   base::StatusOr<base::Json> Call(std::string_view command, base::Json arguments,
                                   Deadline deadline);
 

@@ -1,5 +1,6 @@
 #include "block/proxy/service.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "block/proxy/calls.h"
 

@@ -1,4 +1,4 @@
-// Serves what calls.h says, on behalf of this node's agents; only root is answered.
+// Serves the calls of calls.h to the agents of this node. Only root gets an answer.
 #pragma once
 
 #include <memory>

@@ -24,8 +24,8 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// It takes a buffer of up to a MiB for each request, which malloc(3) would get from the kernel and
-// give back each time: faulting its pages in costs more than the request.
+// These settings let malloc(3) keep freed memory. The daemon allocates up to a MiB for each
+// request; to get it from the kernel each time costs more than the request, because of page faults.
 constexpr const char* kKeepBuffers[] = {"MALLOC_MMAP_THRESHOLD_=33554432",
                                         "MALLOC_TRIM_THRESHOLD_=67108864"};
 
@@ -70,7 +70,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   if (pipe2(said, O_CLOEXEC) != 0) return platform::ErrnoError(errno, "make a pipe");
   const base::UniqueFd said_read(said[0]);
   base::UniqueFd said_write(said[1]);
-  // Beyond the numbers that are given out below.
+  // The descriptors get high numbers, so that the dup2 calls below do not overwrite them.
   base::UniqueFd high(fcntl(said_write.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
@@ -126,7 +126,7 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
   }
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, static_cast<int>(within.count())) > 0) {
-    waitpid(id.pid, nullptr, WNOHANG);  // where it is a child of this process
+    waitpid(id.pid, nullptr, WNOHANG);  // if it is a child of this process
     return base::OkStatus();
   }
   return Error(StatusCode::kDeadlineExceeded,

@@ -1,6 +1,6 @@
-// A process of qemu-storage-daemon, one for each volume: so one that dies takes no other volume
-// with it, and one can be killed whose server hangs. It lives apart from the process that started
-// it, in a session of its own, and is known again by its pid and start time.
+// A process of qemu-storage-daemon. Each volume has its own, so that the death of one affects no
+// other volume, and a daemon whose server hangs can be killed. It runs in its own session, apart
+// from the process that started it. Its pid and start time identify it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,11 +22,11 @@ struct DaemonId {
 
 struct DaemonOptions {
   std::string program = "qemu-storage-daemon";  // looked up in PATH
-  std::string mark;                             // its environment: "NAME=value"
+  std::string mark;                             // for its environment: "NAME=value"
   std::string qmp_socket;
-  std::string log;  // a file for what it says
-  // An open file that it has, under this number, and so the lock of it, for as long as it lives.
-  // Borrowed; -1: none.
+  std::string log;  // a file for its output
+  // An open file that the daemon inherits as descriptor kHeldFd, and so holds with its lock as long
+  // as it lives. Borrowed; -1: none.
   int held = -1;
 };
 
@@ -35,10 +35,11 @@ inline constexpr int kHeldFd = 3;
 // FAILED_PRECONDITION: the program is not installed.
 base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
 
-// A descriptor that is readable once that very process has ended; invalid: it has.
+// A descriptor that becomes readable when that very process ends. It is invalid if the process has
+// ended already.
 base::UniqueFd OpenDaemon(const DaemonId& id);
 
-// SIGKILL, and waits for the end: DEADLINE_EXCEEDED where the kernel does not let it go.
+// Sends SIGKILL and waits for the end. DEADLINE_EXCEEDED: the process still waits in the kernel.
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within);
 
 }  // namespace berth::block::proxy

@@ -27,7 +27,7 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// What is the machine's, put in by tests.
+// The facts of the machine, which tests replace.
 struct Machine {
   std::string root = "";  // before "/proc" and "/lib/modules"
   bool is_root = true;

@@ -1,4 +1,4 @@
-// `berth explain KIND/NAME`: what a volume's way is blocked by, with its proof.
+// `berth explain KIND/NAME`: says what blocks a volume, with its proof.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ std::vector<const api::Node*> WantedNodes(const State& state);
 // "node-a, node-b", or "none".
 std::string NamesOf(const std::vector<const api::Node*>& nodes);
 
-// Nobody has heard of the node for a while.
+// True if the node's Ready condition is Unknown, because its agent has been silent for a while.
 bool IsSilent(const api::Node& node);
 
 }  // namespace berth::cli::explain

@@ -4,10 +4,10 @@
 
 #include "api/codecs/yaml.h"
 #include "base/json.h"
-#include "base/percent_encode.h"
 #include "cli/output.h"
 #include "cli/plugins/drivers.h"
 #include "cli/table.h"
+#include "http/url.h"
 
 namespace berth::cli {
 namespace {
@@ -23,13 +23,13 @@ std::string UrlOf(const Target& target, const std::string& name, const ApiOption
                   const GetOptions& options) {
   const std::string ns = api.all_namespaces ? "" : NamespaceFor(*target.kind, api);
   std::string url = target.kind->url(ns);
-  if (!name.empty()) return fmt::format("{}/{}", url, base::PercentEncode(name));
+  if (!name.empty()) return fmt::format("{}/{}", url, http::PercentEncode(name));
   std::string query;
   if (!options.label_selector.empty()) {
-    query += fmt::format("&labelSelector={}", base::PercentEncode(options.label_selector));
+    query += fmt::format("&labelSelector={}", http::PercentEncode(options.label_selector));
   }
   if (!options.field_selector.empty()) {
-    query += fmt::format("&fieldSelector={}", base::PercentEncode(options.field_selector));
+    query += fmt::format("&fieldSelector={}", http::PercentEncode(options.field_selector));
   }
   return query.empty() ? url : fmt::format("{}?{}", url, query.substr(1));
 }

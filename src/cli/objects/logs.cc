@@ -1,7 +1,7 @@
 #include "cli/objects/logs.h"
 
-#include "base/percent_encode.h"
 #include "cli/output.h"
+#include "http/url.h"
 
 namespace berth::cli {
 
@@ -12,13 +12,13 @@ Status Logs(kube::Client& client, const ApiOptions& api, const LogOptions& optio
     if (name.starts_with(prefix)) name.erase(0, prefix.size());
   }
   std::string query;
-  if (!options.container.empty()) query += "&container=" + base::PercentEncode(options.container);
+  if (!options.container.empty()) query += "&container=" + http::PercentEncode(options.container);
   if (options.follow) query += "&follow=true";
   if (options.previous) query += "&previous=true";
   if (options.timestamps) query += "&timestamps=true";
   if (options.tail.has_value()) query += fmt::format("&tailLines={}", *options.tail);
   const std::string url =
-      fmt::format("{}/{}/log{}{}", api::kinds::kPod.url(api.ns), base::PercentEncode(name),
+      fmt::format("{}/{}/log{}{}", api::kinds::kPod.url(api.ns), http::PercentEncode(name),
                   query.empty() ? "" : "?", query.empty() ? "" : query.substr(1));
   const Status ended = client.GetStream(url, "*/*", stop, [](std::string_view chunk) {
     Print(chunk);

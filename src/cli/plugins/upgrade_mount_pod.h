@@ -1,8 +1,8 @@
 // `berth upgrade mount-pod`: replaces the mount pods of one node the way that is sure to lose
 // nothing, by emptying the node first:
 //
-//   taint (NoExecute) ─▶ pods that do not tolerate it are gone, and with them their mounts ─▶
-//   old mount pods deleted ─▶ new ones ready ─▶ taint off
+//   taint (NoExecute) ─▶ pods that do not tolerate it are gone, and with them their mounts
+//                     ─▶ old mount pods deleted ─▶ new ones ready ─▶ taint off
 //
 // Each step looks at what is and does what lacks, so that after an interruption the command is
 // simply given again. Where a rolling update with surge may take its time, none of this is needed

@@ -57,7 +57,7 @@ class SocketWatch {
   void Wait(milliseconds pause) {
     pollfd entry{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     if (poll(&entry, 1, static_cast<int>(pause.count())) <= 0) return;
-    // Between its bind and its listen nobody answers yet.
+    // Nobody answers between the agent's bind and its listen.
     alignas(inotify_event) char events[4096];
     while (read(fd_.get(), events, sizeof(events)) > 0) {
     }

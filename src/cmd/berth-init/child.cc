@@ -34,7 +34,7 @@ Result<pid_t> StartChild(const std::vector<std::string>& command) {
     _exit(127);
   }
   write_end.Reset();
-  // Nothing comes where the program runs: its start closes the pipe.
+  // If the program runs, its start closes the pipe and nothing is read.
   int error = 0;
   ssize_t count = 0;
   while ((count = read(read_end.get(), &error, sizeof(error))) < 0 && errno == EINTR) {

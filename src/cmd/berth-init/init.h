@@ -1,8 +1,8 @@
 // Process 1 of a mount pod, from its registration to its end:
 //
-//                SIGTERM, SIGINT, SIGQUIT,            nothing is used,          the command and
-//                or the command ended                 or --grace is over        the rest ended
-//    serving ---------------------------> leaving ---------------------> ending --------------->
+//              SIGTERM, SIGINT, SIGQUIT,         nothing is used,         the command and
+//              or the command ended              or --grace is over       the rest ended
+//   serving ──────────────────────────▶ leaving ──────────────────▶ ending ────────────────▶ exit
 //
 // serving: reaps what is left behind, and passes SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH on to the
 // command.

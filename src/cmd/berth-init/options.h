@@ -1,4 +1,4 @@
-// What berth-init is told: by its flags, and by the downward API in its environment.
+// The options of berth-init: from its flags, and from the downward API in its environment.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,7 @@ namespace berth::init {
 
 void Say(std::string_view text) {
   std::string line = "berth-init: ";
-  // What comes from outside cannot forge a line.
+  // Control characters are replaced, so that a text from outside cannot forge a line.
   for (const char c : text) line += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
   line += '\n';
   // A log that nobody takes is no reason to stop serving.

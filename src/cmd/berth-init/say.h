@@ -1,4 +1,4 @@
-// What berth-init tells, in the container's log.
+// Writes berth-init's messages to the container's log.
 #pragma once
 
 #include <string_view>

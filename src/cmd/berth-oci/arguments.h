@@ -1,4 +1,4 @@
-// The command line of an OCI runtime, as far as it has to be understood: runc's and crun's.
+// Reads the command line of an OCI runtime (runc, crun), as far as this program needs it.
 #pragma once
 
 #include <string>

@@ -36,7 +36,8 @@ bool HandlerKnows(const Config& config, const std::string& id) {
   return crust::IsId(id) && access(crust::MarkPath(config.run_folder, id).c_str(), F_OK) == 0;
 }
 
-// The runtime has deleted it. The handler finishes by itself what it cannot do now.
+// Tells the handler that the runtime has deleted the sandbox. What the handler cannot do now, it
+// finishes by itself.
 void TellEnd(const Config& config, const std::string& id) {
   const auto reply =
       ipc::Call(config.socket,

@@ -12,7 +12,7 @@ namespace berth::oci {
 // itself, which may bear that name there.
 base::ipc::Result<std::string> FindRuntime(const std::string& runtime);
 
-// Becomes it. Comes back only with a failure.
+// Replaces this process by the runtime. Returns only with a failure.
 base::ipc::Failure BecomeRuntime(const std::string& file, const std::vector<std::string>& argv);
 
 // Runs it to its end, and gives its exit code as a shell does. It is killed with this process.

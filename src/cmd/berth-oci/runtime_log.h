@@ -1,4 +1,4 @@
-// How an OCI runtime says what went wrong: on standard error, and in the log that its caller named.
+// Reports errors as an OCI runtime does: on standard error, and in the log that its caller named.
 #pragma once
 
 #include <ctime>

@@ -12,11 +12,11 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/duration_option.h"
 #include "cmd/berth/signals.h"
-#include "cmd/health.h"
 #include "kube/config.h"
 #include "kube/event_recorder.h"
 #include "kube/http_client.h"
 #include "platform/limits.h"
+#include "roles/health.h"
 
 namespace berth::cmd {
 namespace {
@@ -76,16 +76,17 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto agent,
                    blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
   base::Metrics metrics;
-  RecordStart(metrics);
+  roles::RecordStart(metrics);
   ASSIGN_OR_RETURN(
       const auto endpoints,
-      ServeHealth({.http_address = flags.http_address}, metrics,
-                  {{"/healthz", []() -> HttpEndpoint::Answer { return {.body = "ok"}; }},
-                   {"/readyz", [&agent]() -> HttpEndpoint::Answer {
-                      const Status health = agent->Health();
-                      if (health.ok()) return {.body = "ok"};
-                      return {.code = 500, .body = base::ToString(health) + "\n"};
-                    }}}));
+      roles::ServeHealth(
+          {.http_address = flags.http_address}, metrics,
+          {{"/healthz", []() -> roles::HttpEndpoint::Answer { return {.body = "ok"}; }},
+           {"/readyz", [&agent]() -> roles::HttpEndpoint::Answer {
+              const Status health = agent->Health();
+              if (health.ok()) return {.body = "ok"};
+              return {.code = 500, .body = base::ToString(health) + "\n"};
+            }}}));
   LOG_INFO("the block agent of node '{}' runs", flags.agent.node);
   signals.Wait();
   LOG_INFO("stopping; volumes stay mounted");

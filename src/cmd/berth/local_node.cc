@@ -8,13 +8,13 @@
 #include "api/names.h"
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
-#include "cmd/health.h"
-#include "cmd/roles.h"
 #include "csidriver/driver.h"
 #include "kube/http_client.h"
 #include "node/node_agent.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/supervised_process.h"
+#include "roles/health.h"
+#include "roles/roles.h"
 #include "rpc/unix_socket.h"
 #include "volume/csi/csi_plugin.h"
 #include "volume/exec/router.h"
@@ -52,10 +52,11 @@ class LocalNodeImpl : public LocalNode {
   ~LocalNodeImpl() override { Stop(); }
 
   Status Run() {
-    RecordStart(metrics_);
-    ASSIGN_OR_RETURN(
-        endpoints_, ServeHealth({.http_address = options_.http_endpoint}, metrics_,
-                                {{"/healthz", [] { return HttpEndpoint::Answer{.body = "ok"}; }}}));
+    roles::RecordStart(metrics_);
+    ASSIGN_OR_RETURN(endpoints_,
+                     roles::ServeHealth(
+                         {.http_address = options_.http_endpoint}, metrics_,
+                         {{"/healthz", [] { return roles::HttpEndpoint::Answer{.body = "ok"}; }}}));
     RETURN_IF_ERROR(StartDriver());
     RETURN_IF_ERROR(MakeRoles());
     return StartAgent();
@@ -87,19 +88,20 @@ class LocalNodeImpl : public LocalNode {
   }
 
   Status MakeRoles() {
-    RunningRoles::Options options{.socket = driver_.endpoint,
-                                  .connection = {.flight = around_.flight},
-                                  .context = [this](const Role&) -> controllers::Context {
-                                    ApiAccess& api = around_.api;
-                                    return {*api.client, *api.informers, *api.controller_events,
-                                            around_.clock, around_.flight};
-                                  }};
-    for (const Role& role : AllRoles()) {
+    roles::RunningRoles::Options options{
+        .socket = driver_.endpoint,
+        .connection = {.flight = around_.flight},
+        .context = [this](const roles::Role&) -> controllers::Context {
+          ApiAccess& api = around_.api;
+          return {*api.client, *api.informers, *api.controller_events, around_.clock,
+                  around_.flight};
+        }};
+    for (const roles::Role& role : roles::AllRoles()) {
       if (role.of_driver && (role.of_node || around_.first_of_cluster)) {
         options.roles.push_back(&role);
       }
     }
-    RoleSettings& settings = options.settings;
+    roles::RoleSettings& settings = options.settings;
     settings.provisioner.node_deployment = {.node_name = options_.node_name,
                                             .base_delay = kElectionDelay,
                                             .max_delay = kLongestElectionDelay};
@@ -111,7 +113,7 @@ class LocalNodeImpl : public LocalNode {
     settings.capacity.ns = "kube-system";
     settings.capacity.owner_level = -1;
     settings.capacity.node_owns = true;
-    ASSIGN_OR_RETURN(roles_, RunningRoles::Make(options));
+    ASSIGN_OR_RETURN(roles_, roles::RunningRoles::Make(options));
     return base::OkStatus();
   }
 
@@ -163,9 +165,9 @@ class LocalNodeImpl : public LocalNode {
 
   // In the order of their making; the end goes the other way round.
   base::Metrics metrics_;
-  std::vector<std::unique_ptr<HttpEndpoint>> endpoints_;
+  std::vector<std::unique_ptr<roles::HttpEndpoint>> endpoints_;
   std::optional<platform::SupervisedProcess> driver_process_;
-  std::unique_ptr<RunningRoles> roles_;
+  std::unique_ptr<roles::RunningRoles> roles_;
   std::unique_ptr<node::NodeAgent> agent_;
 };
 

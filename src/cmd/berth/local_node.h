@@ -50,7 +50,7 @@ struct LocalNodeOptions {
   bool refuse_shared_sandbox_writers = false;
   // The agent runs in a container: what mounts on the host does so in the host's mount namespace.
   bool containerized = false;
-  // Address of metrics and health, as ":8080" (cmd/http_endpoint.h); empty: nowhere.
+  // Address of metrics and health, as ":8080" (roles/http_endpoint.h); empty: nowhere.
   std::string http_endpoint;
 };
 

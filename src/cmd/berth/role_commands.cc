@@ -5,9 +5,9 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
-#include "cmd/controller_process.h"
-#include "cmd/node_process.h"
 #include "platform/limits.h"
+#include "roles/controller_process.h"
+#include "roles/node_process.h"
 
 namespace berth::cmd {
 namespace {
@@ -35,7 +35,7 @@ bool NamesRoles(const std::vector<std::string>& arguments) {
 }
 
 template <typename Process>
-int RunUntilSignal(const Called& called, const ProcessOptions& options,
+int RunUntilSignal(const Called& called, const roles::ProcessOptions& options,
                    const std::vector<std::string>& warnings) {
   StopSignals signals;
   base::InitLogging(called.name, options.verbosity);
@@ -58,7 +58,7 @@ int RunRoles(const Called& called, const std::vector<std::string>& arguments) {
     cli::Print(fmt::format("Usage of {}:\n{}", called.name, HelpText(called.flags)));
     return 0;
   }
-  ProcessOptions options;
+  roles::ProcessOptions options;
   std::vector<std::string> warnings;
   if (const auto parsed = ParseGoFlags(called.flags, arguments, options, warnings); !parsed.ok()) {
     cli::PrintError(fmt::format("Error: {}: {}\n", called.name, base::Message(parsed)));
@@ -68,15 +68,15 @@ int RunRoles(const Called& called, const std::vector<std::string>& arguments) {
     cli::Print(fmt::format("{} {}\n", called.name, BERTH_VERSION));
     return 0;
   }
-  if (options.registration_mode == kRegistrationProbe) {
+  if (options.registration_mode == roles::kRegistrationProbe) {
     if (!options.kubelet_registration_path.empty()) return 0;
     cli::PrintError(
         fmt::format("Error: {}: --kubelet-registration-path is required\n", called.name));
     return 1;
   }
   if (!called.roles.empty()) options.roles = called.roles;
-  return called.on_node ? RunUntilSignal<NodeProcess>(called, options, warnings)
-                        : RunUntilSignal<ControllerProcess>(called, options, warnings);
+  return called.on_node ? RunUntilSignal<roles::NodeProcess>(called, options, warnings)
+                        : RunUntilSignal<roles::ControllerProcess>(called, options, warnings);
 }
 
 void AddRoleCommand(CLI::App& app, Called called, const std::string& help, int& exit_code) {

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
-#include "cmd/roles.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
@@ -21,6 +20,7 @@
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
 #include "platform/files/durable_file.h"
+#include "roles/roles.h"
 #include "store/store.h"
 
 namespace berth::cmd {
@@ -114,9 +114,9 @@ class StandaloneImpl : public Standalone {
     std::vector<std::string> sockets = {""};
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {
-      RunningRoles::Options options{.socket = socket,
-                                    .connection = {.flight = flight_.get()},
-                                    .context = [&](const Role&) { return context; }};
+      roles::RunningRoles::Options options{.socket = socket,
+                                           .connection = {.flight = flight_.get()},
+                                           .context = [&](const roles::Role&) { return context; }};
       // No pod owns the objects: they live as long as this API does.
       options.settings.enable_capacity = true;
       options.settings.capacity.ns = "kube-system";
@@ -124,10 +124,10 @@ class StandaloneImpl : public Standalone {
       // A snapshot of the shipped driver's is taken on the volume's node.
       options.settings.snapshot_controller.distributed_snapshotting = true;
       options.settings.block_operator.agents = BlockAgents();
-      for (const Role& role : AllRoles()) {
+      for (const roles::Role& role : roles::AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
-      ASSIGN_OR_RETURN(auto roles, RunningRoles::Make(options));
+      ASSIGN_OR_RETURN(auto roles, roles::RunningRoles::Make(options));
       roles_.push_back(std::move(roles));
     }
     return base::OkStatus();
@@ -182,7 +182,7 @@ class StandaloneImpl : public Standalone {
   std::unique_ptr<ApiAccess> access_;
   std::unique_ptr<FlexAttachers> flex_;
   std::vector<std::unique_ptr<controllers::Controller>> controllers_;
-  std::vector<std::unique_ptr<RunningRoles>> roles_;
+  std::vector<std::unique_ptr<roles::RunningRoles>> roles_;
   std::unique_ptr<LocalNode> node_;
 };
 

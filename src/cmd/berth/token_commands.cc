@@ -1,13 +1,13 @@
 // `berth token create|list|delete`: the tokens by which people and tools without a client
-// certificate reach a standalone Berth (apiserver/static_tokens.h). They change the file; a running
-// server takes it up at once.
+// certificate reach a standalone Berth (apiserver/access/static_tokens.h). They change the file; a
+// running server takes it up at once.
 
 #include <filesystem>
 #include <memory>
 
 #include "api/time.h"
-#include "apiserver/authorization.h"
-#include "apiserver/static_tokens.h"
+#include "apiserver/access/authorization.h"
+#include "apiserver/access/static_tokens.h"
 #include "base/clock.h"
 #include "cli/output.h"
 #include "cli/table.h"

@@ -1,6 +1,7 @@
 #include "controllers/attachdetach/attach_detach.h"
 
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::attachdetach {
 
@@ -15,7 +16,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers) {
           .retry_max = std::chrono::seconds(60)};
 }
 
-// Whether what this controller reads of a node is the same in both.
+// Whether all fields that this controller reads of a node are the same in both.
 bool SameForUs(const api::Node& a, const api::Node& b) {
   return a.ready() == b.ready() && a.volumes_in_use() == b.volumes_in_use() &&
          a.volumes_attached() == b.volumes_attached() && a.taints() == b.taints() &&

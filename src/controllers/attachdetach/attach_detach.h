@@ -4,29 +4,30 @@
 //
 // For a volume and a node, in the volume's own serial queue:
 //
-//   [nothing] ── a pod on the node uses it, no other node has it ──▶ VolumeAttachment created
-//                        │ another node has it, and one at a time may:        │ attached
-//                        ▼ event "Multi-Attach error"                          ▼
-//                    [refused]                               [attached: in volumesAttached]
-//                                                                              │ no pod uses it any
-//                                                                              more, │ and it is
-//                                                                              safe
-//       VolumeAttachment deleted ◀── [being detached: taken off volumesAttached]
+//   [nothing] ── a pod on the node uses it ──▶ VolumeAttachment created ── attached ──┐
+//      │  ▲                                                                           ▼
+//      │  └── it has left ───────────┐                            [attached: in volumesAttached]
+//      │ another node has it,        │                                                │
+//      │ and only one may            │                                no pod there    │
+//      ▼                             │                                uses it, and    │
+//   [refused: "Multi-Attach error"] ─┘                                it is safe      ▼
+//   VolumeAttachment deleted ◀── patch written ── [being detached: taken off volumesAttached]
 //
 // Safe is (DESIGN rule 8): the node does not report the volume in volumesInUse; or the node is
-// gone; or it has the taint node.kubernetes.io/out-of-service; or it has been not ready for six
-// minutes on end since the volume was to go. The entry leaves volumesAttached by a patch on the
-// very version of the Node whose volumesInUse was looked at. A node writes volumesInUse, and then
-// reads volumesAttached in that write's answer, before it uses a volume: so one of the two sees the
-// other.
+// gone; or it has the taint node.kubernetes.io/out-of-service; or it has not been ready for six
+// minutes without a break since the controller wanted to detach the volume. The controller removes
+// the entry from volumesAttached by a patch on the version of the Node whose volumesInUse it read.
+// Before a node uses a volume, it writes volumesInUse and reads volumesAttached in the answer. So
+// either the controller sees the use, or the node sees that the entry is gone.
 //
-// A VolumeAttachment that is being deleted is never given to the node again, also if its detach
-// fails; a pod that wants the volume back there waits until it is gone, and gets a new one.
+// The node never gets a VolumeAttachment back that is being deleted, not even if its detach fails.
+// A pod that wants the volume back there waits until the object is gone, and gets a new one.
 //
-// Whatever this controller knows stands in objects: after a restart VolumeAttachments are taken up
-// as they are found, and only the six minutes begin anew. VolumeAttachments of other makers (whose
-// name is not the one derived from volume, driver and node) count as attached, and are left alone.
-// Nodes without the annotation volumes.kubernetes.io/controller-managed-attach-detach are, too.
+// All that this controller knows is in objects: after a restart it continues with the
+// VolumeAttachments that it finds, and only the six minutes begin anew. VolumeAttachments of other
+// programs (whose name is not the one derived from volume, driver and node) count as attached, and
+// the controller does not change them. It does not change those of nodes without the annotation
+// volumes.kubernetes.io/controller-managed-attach-detach either.
 #pragma once
 
 #include <chrono>
@@ -52,10 +53,10 @@ struct Options {
   // Not less than the time a node takes to stop using volumes when it loses the API.
   std::chrono::milliseconds max_wait_for_unmount = std::chrono::minutes(6);
   bool disable_force_detach_on_timeout = false;
-  // HostMounts use claims too. Off where the API does not serve that kind.
+  // Whether HostMounts count as users of claims. False if the API does not serve that kind.
   bool host_mounts = true;
-  // The volumes of these plugins that have an attacher are attached, too (pluginattacher/).
-  // Borrowed; null: those of CSI drivers alone.
+  // The volumes of these plugins are attached too, if the plugin has an attacher (pluginattacher/).
+  // Borrowed; null: only volumes of CSI drivers are attached.
   volume::PluginRegistry* plugins = nullptr;
 };
 
@@ -67,7 +68,7 @@ class AttachDetach : public Controller {
   std::string_view name() const override { return "attachdetach"; }
   void Start() override;
   void Stop() override;
-  // A plugin of options.plugins is ready, or gone.
+  // To be called when a plugin of options.plugins has become ready, or is gone.
   void PluginChanged(const std::string& plugin);
 
  private:
@@ -100,13 +101,13 @@ class AttachDetach : public Controller {
   void Report(const Users& users, base::EventType type, std::string_view reason,
               const std::string& message);
   bool Managed(const std::string& node) const;
-  // UNAVAILABLE: nobody knows yet whether the volume is attached before it is used.
+  // Whether the volume must be attached before it is used. UNAVAILABLE: this is not known yet.
   base::StatusOr<bool> AttachRequired(const Volume& volume) const;
-  // As api::ParseUniqueName, of what is this controller's concern.
+  // As api::ParseUniqueName; nullopt for a name that this controller does not manage.
   std::optional<api::Attachable> OwnInNodeLists(const std::string& unique_name) const;
 
-  // The name of the attachment's volume in node lists; nullopt for another maker's attachment. ""
-  // if the volume is gone and the node does not know it.
+  // The name of the attachment's volume in node lists. nullopt if another program made the
+  // attachment; "" if the volume is gone and the node does not know it.
   std::optional<std::string> UniqueName(const Attachment& attachment) const;
 
   // detach.cc
@@ -114,12 +115,13 @@ class AttachDetach : public Controller {
   struct Safety {
     bool safe = false;
     bool forced = false;  // although the node reports it in use
-    // If unsafe: when to look again, should no event come before; none: an event has to come.
+    // If unsafe: the time after which to look again, unless an event comes before. nullopt: only an
+    // event can change the answer.
     std::optional<std::chrono::milliseconds> look_again;
   };
   base::StatusOr<Safety> CheckSafety(const Attachment& attachment, const std::string& unique_name);
   void Forget(const std::string& attachment);
-  // The attachment is wanted again before it was deleted. False: it is deleted already.
+  // Cancels the detachment, because the attachment is wanted again. False: it is deleted already.
   base::StatusOr<bool> Revive(const Attachment& attachment);
 
   // node_sync.cc
@@ -127,9 +129,9 @@ class AttachDetach : public Controller {
   // By unique name: the device, or "".
   std::map<std::string, std::string> AttachedVolumes(const std::string& node);
   std::set<std::string> DeparturesFrom(const std::string& node);
-  // After a write whose outcome is unknown the node is read from the API itself.
+  // Reads the node from the API itself, after a write whose outcome is unknown.
   base::Status ReadUncertainNode(const std::string& key);
-  // Departures of volumes that the node reports in use are called off, and removed from
+  // Cancels the departures of volumes that the node reports in use, and removes them from
   // `attachments`.
   void KeepUsed(std::set<std::string>& attachments, const api::Node& node);
   void ConfirmTakenOff(const std::set<std::string>& attachments);
@@ -145,8 +147,8 @@ class AttachDetach : public Controller {
   kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: off
 
   base::Mutex mutex_;
-  // VolumeAttachments on their way out, by name. Their volumes are not written to volumesAttached;
-  // once the node's queue has seen to that, they are deleted.
+  // The VolumeAttachments to be deleted, by name. First the node's queue removes their volumes from
+  // volumesAttached; then they are deleted.
   struct Departure {
     std::string node;
     std::string volume;       // PersistentVolume
@@ -156,7 +158,7 @@ class AttachDetach : public Controller {
   };
   std::map<std::string, Departure> departures_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> uncertain_nodes_ ABSL_GUARDED_BY(mutex_);
-  // Since when a VolumeAttachment is to go and its node has not been ready.
+  // The time since which a VolumeAttachment is to be deleted while its node is not ready.
   std::map<std::string, SteadyTime> waiting_since_ ABSL_GUARDED_BY(mutex_);
   // What was reported last: for a VolumeAttachment "attached" or its error, and for
   // "<volume>/<node>" why it is refused.

@@ -74,7 +74,7 @@ AttachDetach::Outcome AttachDetach::Detach(const Attachment& attachment,
                                                              .forced = safety->forced});
     departure->second.forced = safety->forced;
     if (!departure->second.taken_off) {
-      // The node's queue confirms, and brings the volume here again.
+      // The node's queue confirms that the entry is removed, and then queues the volume again.
       node_workers_.AddNow(attachment.node_name());
       return Outcome::Done();
     }
@@ -86,8 +86,13 @@ AttachDetach::Outcome AttachDetach::Detach(const Attachment& attachment,
         base::Quote(unique_name), base::Quote(attachment.node_name()));
   }
   const Status deleted = kube::Delete(context_.client, attachment);
+  if (deleted.ok()) {
+    LOG_INFO("volume {} is to be detached from node {} (VolumeAttachment {})",
+             base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.name()));
+  }
   if (!deleted.ok() && !OutcomeUnknown(deleted)) {
-    // It stays attached, so the node may have it back.
+    // The volume stays attached, so the node's queue may list it in volumesAttached again.
     MutexLock lock(mutex_);
     departures_.erase(attachment.name());
     node_workers_.Add(attachment.node_name());
@@ -100,7 +105,7 @@ StatusOr<bool> AttachDetach::Revive(const Attachment& attachment) {
     MutexLock lock(mutex_);
     if (!departures_.contains(attachment.name())) return true;
   }
-  // Its deletion may have been asked for already, and the informer not have seen it.
+  // The API is asked, because the object may be deleted already without the informer knowing it.
   const StatusOr<Attachment> live = kube::Get<Attachment>(context_.client, "", attachment.name());
   if (live.status().code() == StatusCode::kNotFound) return false;
   RETURN_IF_ERROR(live);

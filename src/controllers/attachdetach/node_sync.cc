@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "controllers/attachdetach/attach_detach.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -22,7 +22,8 @@ std::map<std::string, std::string> AttachDetach::AttachedVolumes(const std::stri
     }
     const auto unique_name = UniqueName(*attachment);
     if (!unique_name.has_value() || unique_name->empty()) continue;
-    // Of CSI volumes Kubernetes has none there, whatever their drivers publish.
+    // Only FlexVolumes have a device here. Kubernetes writes none for CSI volumes, whatever their
+    // drivers publish.
     const bool of_plugin = attachment->attacher() == api::kFlexAttacher;
     const api::Labels metadata = attachment->attachment_metadata();
     const auto device = metadata.find(std::string(api::kDevicePath));
@@ -55,7 +56,7 @@ Status AttachDetach::ReadUncertainNode(const std::string& key) {
 
 AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
   if (const Status read = ReadUncertainNode(key); !read.ok()) return AfterApi(read);
-  // Only what departed before the list is computed is confirmed by it.
+  // The list confirms only the departures that began before it is computed.
   std::set<std::string> departures = DeparturesFrom(key);
   const auto node = nodes_.Get(key);
   if (node == nullptr) {
@@ -70,12 +71,12 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
   for (const Json& entry : base::json::Array(node->json(), {"status", "volumesAttached"})) {
     const std::string name = base::json::String(entry, {"name"});
     const auto found = wanted.find(name);
-    // Entries of other volume plugins are not this controller's.
+    // This controller keeps the entries of other volume plugins.
     if (found == wanted.end() && !OwnInNodeLists(name).has_value()) {
       entries.push_back(entry);
     } else if (found == wanted.end() ||
                base::json::String(entry, {"devicePath"}) != found->second) {
-      changed = true;  // it is gone, or is another device now
+      changed = true;  // the volume is detached, or has another device now
     } else {
       entries.push_back(entry);
       wanted.erase(found);
@@ -113,7 +114,7 @@ void AttachDetach::KeepUsed(std::set<std::string>& attachments, const api::Node&
     }
     name = attachments.erase(name);
     if (it == departures_.end()) continue;
-    // The node began to use it since its volume's queue looked.
+    // The node began to use the volume after the volume's queue had looked.
     volume_workers_.Add(it->second.volume);
     departures_.erase(it);
   }

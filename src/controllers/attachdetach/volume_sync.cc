@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 constexpr char kAttachedReport[] = "attached";
 
-// Of two outcomes the one that acts sooner; a failure before a delay.
+// Returns the outcome of the two that acts sooner. A failure goes before a delay.
 KeyedWorkers::Outcome Combine(KeyedWorkers::Outcome a, KeyedWorkers::Outcome b) {
   if (!a.status.ok()) return a;
   if (!b.status.ok()) return b;
@@ -37,7 +38,7 @@ bool IsShared(const api::PersistentVolume& volume) {
   });
 }
 
-// No name holds a '/', so that it cannot be a VolumeAttachment's.
+// The key holds a '/', which no name may, so it differs from the name of every VolumeAttachment.
 std::string RefusalKey(const std::string& volume, const std::string& node) {
   return fmt::format("{}/{}", volume, node);
 }
@@ -63,8 +64,8 @@ StatusOr<bool> AttachDetach::AttachRequired(const Volume& volume) const {
   if (options_.plugins == nullptr || !api::AttachableOf(volume).has_value()) return false;
   const volume::VolumeSpec spec{.pv = std::make_shared<const Volume>(volume)};
   const auto plugin = options_.plugins->Find(spec);
-  // A driver that only mounts need not be on this machine. One that attached, and was removed, is
-  // missed.
+  // The plugin is not on this machine. That is right for a driver that only mounts; but a driver
+  // that has attached the volume is still needed to detach it.
   if (plugin.status().code() == StatusCode::kNotFound) {
     return !attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty();
   }
@@ -114,7 +115,8 @@ AttachDetach::Wanted AttachDetach::WantedNodes(const Volume& volume) const {
   for (const auto& pod : pods_.ByIndex(kPodsByClaim, claim_key)) {
     if (pod->node_name().empty() || pod->terminated()) continue;
     const auto node = nodes_.Get(pod->node_name());
-    // A person vouches that such a node runs nothing any more: its pods only wait to be removed.
+    // By the taint a person states that the node runs nothing any more, so its deleted pods use no
+    // volume.
     if (pod->deleting() && node != nullptr && node->has_taint(kOutOfServiceTaint)) continue;
     Users& users = wanted[pod->node_name()];
     users.objects.push_back(pod->reference());
@@ -135,12 +137,12 @@ AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   Wanted wanted;
   if (volume != nullptr) {
     const StatusOr<bool> required = AttachRequired(*volume);
-    // Until that is known nothing comes and nothing goes; PluginChanged brings it here again.
+    // Until this is known nothing is attached or detached. PluginChanged queues the volume again.
     if (!required.ok()) return Outcome::Done();
     if (*required) wanted = WantedNodes(*volume);
   }
   Outcome outcome = Outcome::Done();
-  // Leaving first: it may make room for the next node.
+  // Detachments go first, because they may make the volume free for the next node.
   for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, key)) {
     if (attachment->deleting() || wanted.contains(attachment->node_name())) continue;
     if (nodes_.Get(attachment->node_name()) != nullptr && !Managed(attachment->node_name())) {
@@ -230,6 +232,9 @@ AttachDetach::Outcome AttachDetach::Attach(
   }
   StatusOr<Attachment> created = kube::Create(context_.client, attachment);
   if (created.ok()) {
+    LOG_INFO("volume {} is to be attached to node {} (VolumeAttachment {})",
+             base::Quote(volume.name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.name()));
     attachments_.Observe(created->json());
     return Outcome::Done();
   }
@@ -256,7 +261,7 @@ AttachDetach::Outcome AttachDetach::Attach(
 
 AttachDetach::Outcome AttachDetach::WatchAttached(const Attachment& attachment,
                                                   const Volume& volume, const Users& users) {
-  if (attachment.deleting()) return Outcome::Done();  // its end brings the volume here again
+  if (attachment.deleting()) return Outcome::Done();  // its end queues the volume again
   const StatusOr<bool> alive = Revive(attachment);
   if (!alive.ok()) return AfterApi(alive.status());
   if (!*alive) return Outcome::Done();
@@ -267,7 +272,8 @@ AttachDetach::Outcome AttachDetach::WatchAttached(const Attachment& attachment,
     MutexLock lock(mutex_);
     waiting_since_.erase(attachment.name());
     const auto [last, first] = reported_.try_emplace(attachment.name(), report);
-    // What is attached when it is first seen is no news, but a restart of this controller.
+    // An attachment that is attached when it is first seen is not reported, because then only this
+    // controller has restarted.
     news = first ? !attachment.attached() : last->second != report;
     last->second = report;
   }

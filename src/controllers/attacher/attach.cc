@@ -1,4 +1,5 @@
 // From a wanted attachment to an attached one (attacher.h).
+#include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/writes.h"
@@ -69,20 +70,25 @@ StatusOr<csi::v1::ControllerPublishVolumeRequest> Attacher::PublishRequest(
   return request;
 }
 
-// The node was made anew under its name, or the driver calls it otherwise now. What was published
-// to the old id, perhaps without an answer, would be forgotten with the annotation.
+// Unpublishes the volume from the old node id, if a new node has the name now or the driver uses
+// another id for the node. The volume may be published to the old id, and that id would be lost
+// when the annotation is overwritten.
 Status Attacher::LeaveOldNode(const Attachment& attachment, const Volume& volume,
                               const std::string& node_id, const DriverInfo& driver) {
   const std::string old = attachment.annotation(kNodeIdAnnotation);
   if (old.empty() || old == node_id || !attachment.has_finalizer(FinalizerName(driver.name))) {
     return base::OkStatus();
   }
-  return Unpublish(volume, old);
+  RETURN_IF_ERROR(Unpublish(volume, old));
+  LOG_INFO("volume {} is detached from the id {} that node {} had before",
+           base::Quote(volume.csi().volume_handle()), base::Quote(old),
+           base::Quote(attachment.node_name()));
+  return base::OkStatus();
 }
 
 Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInfo& driver) {
-  // Whatever can be refused without the driver is found before the finalizer is there, which an
-  // attachment that cannot be detached either would keep.
+  // All errors that need no driver are found before the finalizer is written, because an attachment
+  // that cannot be detached would keep the finalizer.
   const StatusOr<Volume> volume = VolumeToAttach(attachment, driver);
   if (!volume.ok()) return Failed(attachment, kAttachOperation, volume.status());
   const StatusOr<std::string> node_id = NodeIdToAttach(attachment, driver.name);
@@ -107,6 +113,9 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
   const auto published =
       driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
   if (!published.ok()) return Failed(*held, kAttachOperation, OfDriver(published.status()));
+  LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
+           base::Quote(request->volume_id()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   return MarkAttached(*held, ToMap(published->publish_context()));
 }
 
@@ -114,7 +123,7 @@ Attacher::Outcome Attacher::MarkAttached(
     const Attachment& attachment, const std::map<std::string, std::string>& publish_context) {
   const Status written = WriteAttached(context_, attachments_, attachment, publish_context);
   if (written.ok() || written.code() == StatusCode::kNotFound) return AfterApi(written);
-  // What the driver gave cannot be kept: nobody could use the volume.
+  // The publish context could not be written, and without it no node can use the volume.
   return Failed(attachment, kAttachOperation,
                 base::Annotate(written, "could not say that it is attached"));
 }

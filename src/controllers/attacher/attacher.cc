@@ -1,7 +1,8 @@
 #include "controllers/attacher/attacher.h"
 
 #include "api/kinds/lease_names.h"
-#include "controllers/claims.h"
+#include "base/log.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -20,7 +21,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// The volumes that MayBeLetGo: few of many thousands.
+// The index of the volumes that MayBeLetGo: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
 
 // Whether SyncVolume could have something to do.
@@ -70,7 +71,8 @@ void Attacher::WatchAttachments() {
       }
       return;
     }
-    // Another driver's; before the first answer of this one nobody knows, and Sync looks again.
+    // Attachments of other drivers are skipped. Before the driver's first answer its name is not
+    // known; SyncAttachment checks it again.
     if (const auto info = driver_.info();
         info != nullptr && info->name != change.after->attacher()) {
       return;
@@ -88,7 +90,7 @@ void Attacher::WatchVolumes() {
     if (change.after == nullptr) return;
     if (MayBeLetGo(*change.after)) volume_workers_.Add(change.key);
     if (change.before != nullptr) return;
-    // An attachment may have been seen before its volume was.
+    // An attachment may have been seen before its volume.
     for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, change.key)) {
       attachment_workers_.AddNow(attachment->name());
     }
@@ -154,7 +156,7 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
     detached = detached_.contains(attachment->uid());
   }
   if (detached && !forced) {
-    // The write that says so may have failed.
+    // The write of attached=false may have failed.
     const bool held = attachment->has_finalizer(FinalizerName(driver->name));
     if (!attachment->attached() || held) return Outcome::Done();
     return AfterApi(WriteDetached(context_, attachments_, *attachment));
@@ -174,7 +176,8 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
 
 Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
   if (attachment.deleting()) {
-    // Held by an earlier version of the driver, which could detach; this one has nothing to do.
+    // An earlier version of the driver could detach, so the attachment has the finalizer. This
+    // version has nothing to detach.
     const std::string finalizer = FinalizerName(attachment.attacher());
     if (!attachment.has_finalizer(finalizer)) return Outcome::Done();
     return AfterApi(PatchAt(context_.client, attachments_, attachment,
@@ -182,23 +185,29 @@ Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
                         .status());
   }
   if (attachment.attached()) return Outcome::Done();
-  return AfterApi(
+  const Status written =
       Patch(context_.client, attachments_, attachment, {{"status", {{"attached", true}}}}, "status")
-          .status());
+          .status();
+  if (written.ok()) {
+    LOG_INFO("VolumeAttachment {} of node {} counts as attached: driver {} attaches nothing",
+             base::Quote(attachment.name()), base::Quote(attachment.node_name()),
+             base::Quote(attachment.attacher()));
+  }
+  return AfterApi(written);
 }
 
 Attacher::Outcome Attacher::SyncVolume(const std::string& key) {
   const auto driver = driver_.info();
   const auto volume = volumes_.Get(key);
   if (driver == nullptr || volume == nullptr) return Outcome::Done();
-  // An in-tree plugin's volume is the driver's only as long as the cluster says so; without that
-  // it goes back to the plugin.
+  // A volume of an in-tree plugin belongs to the driver only while it has the annotation
+  // migrated-to; without it the volume belongs to the plugin again.
   const bool given_back = !volume->has_csi() && volume->annotation(kMigratedTo) != driver->name;
   if (!volume->deleting() && !given_back) return Outcome::Done();
   const std::string finalizer = FinalizerName(driver->name);
   if (!volume->has_finalizer(finalizer)) return Outcome::Done();
-  // An attachment that names the volume is detached first; its end brings the volume here again.
-  // One made from now on is refused, for the volume is being deleted.
+  // An attachment that names the volume is detached first; its end queues the volume again. An
+  // attachment that is created from now on is refused, because the volume is being deleted.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
   return AfterApi(
       PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, "", finalizer))

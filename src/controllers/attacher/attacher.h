@@ -3,30 +3,28 @@
 // A VolumeAttachment whose spec.attacher is the driver:
 //
 //   [wanted] ── volume's finalizer, own finalizer and node id written ──▶ ControllerPublishVolume
-//      ▲                                                                     │            │
-//      └── attachError written, again after the backoff ◀── failed, whatever ┘            ▼
-//                                                          the outcome              [attached]
-//                                                                                         │
-//      ┌──── ListVolumes says that it is not published to the node: publish again ◀───────┘
+//     ▲  ▲                                                                     │            │
+//     │  └── attachError written, again after the backoff ◀── any failure ─────┘            ▼
+//     └───── ListVolumes says that it is not published to the node ◀─────────────────── [attached]
 //
 //   [deleted, own finalizer present: attached or perhaps attached] ──▶ ControllerUnpublishVolume
 //      ▲                                                                     │            │
 //      └── detachError written, again after the backoff ◀────────────────────┘            ▼
 //                                                                finalizer off, attached=false
 //
-// The finalizer is the record before the call: a VolumeAttachment with it is detached before it
-// goes, even if no publish ever answered. The node id beside it is the one that the driver was
-// given; where the node has another one by now, the volume leaves the old one first. A
-// PersistentVolume's finalizer goes when the volume is deleted, or its driver no longer takes the
-// place of an in-tree plugin, and no VolumeAttachment names it. A driver without
-// PUBLISH_UNPUBLISH_VOLUME has nothing to do: its VolumeAttachments are attached at once.
+// The finalizer is the record before the call: a VolumeAttachment with it is detached before it is
+// deleted, even if no publish ever answered. The same write records the node id that the driver
+// gets; if the node has another id later, the volume is unpublished from the old one first. The
+// finalizer of a PersistentVolume is removed when no VolumeAttachment names the volume, and the
+// volume is deleted or its driver no longer replaces an in-tree plugin. A driver without
+// PUBLISH_UNPUBLISH_VOLUME is not called: its VolumeAttachments are attached at once.
 //
 // Writes: 3 for a volume's first attachment, then 2; at most 2 for a detachment. Verbs: get, list
 // and watch, and `patch` of PersistentVolumes, VolumeAttachments and their status.
 //
-// Errors stand in the VolumeAttachment's status and in an event, which the API may forbid. Writing
-// them does not shorten the backoff, while its deletion, the driver's return and a node's
-// registration do. An API that is away is no error of the attachment.
+// Errors are written to the VolumeAttachment's status and to an event, which the API may forbid.
+// These writes do not end the backoff; the deletion of the attachment, the return of the driver and
+// the registration of a node do. If the API is away, no error is written.
 #pragma once
 
 #include <chrono>
@@ -54,11 +52,11 @@ struct Options {
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
   std::string default_fs_type;
-  // How often all attachments are looked at again, and how often they are compared with what
-  // ListVolumes says (of a driver with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES).
+  // How often all attachments are synced again, and how often they are compared with the answer of
+  // ListVolumes (if the driver has LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES).
   std::chrono::milliseconds resync{600000};
   std::chrono::milliseconds reconcile_sync{60000};
-  int max_entries = 0;  // of a page of ListVolumes; 0: as the driver likes
+  int max_entries = 0;  // of a page of ListVolumes; 0: the driver chooses
 };
 
 class Attacher : public Controller {
@@ -107,15 +105,16 @@ class Attacher : public Controller {
   base::Status Unpublish(const Volume& volume, const std::string& node_id);
   Outcome LetGo(const Attachment& attachment, const std::string& finalizer);
 
-  // subject.cc: what an attachment is about, and what becomes of it when that fails.
-  // The volume: a PersistentVolume, or the one that the attachment spells out itself.
+  // subject.cc: the volume and the node id of an attachment, and the report of its failures.
+  // The volume: a PersistentVolume, or the inline volume in the attachment's spec.
   base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
   base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,
                                              const std::string& driver) const;
-  // The one that the driver was given; from before there was a record of it, the node's.
+  // The recorded node id that the driver got. An attachment from before there was a record has
+  // none; then it is the node's present id.
   base::StatusOr<std::string> NodeIdToDetach(const Attachment& attachment,
                                              const std::string& driver) const;
-  // An API that is away is no failure of the attachment's.
+  // Reports the failure on the attachment, unless only the API is away.
   Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
                  const base::Status& status);
 
@@ -123,7 +122,7 @@ class Attacher : public Controller {
   Outcome RunPeriodic(const std::string& key);
   void Resync(const DriverInfo& driver);
   base::Status Reconcile(const DriverInfo& driver);
-  // Of the driver, by name, as the informer has them.
+  // The driver's attachments in the informer, sorted by name.
   std::vector<std::shared_ptr<const Attachment>> OwnAttachments(const DriverInfo& driver) const;
   bool IsPublished(const Attachment& attachment, const DriverInfo& driver,
                    const PublishedNodes& published, bool fallback) const;
@@ -135,10 +134,12 @@ class Attacher : public Controller {
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::CsiNode>& csi_nodes_;
   base::Mutex mutex_;
-  // Detached and let go, while the informer may not know it yet: by uid. A second
-  // ControllerUnpublishVolume would be for the next attachment of the same name.
+  // Uids of attachments that are detached and released, while the informer may not know it yet.
+  // They are kept because a second ControllerUnpublishVolume would detach the next attachment of
+  // the same name.
   std::set<std::string> detached_ ABSL_GUARDED_BY(mutex_);
-  // To be published or unpublished whatever the object says, for the driver says otherwise: by uid.
+  // Uids of attachments to be published or unpublished whatever the object says, because the driver
+  // lists another state.
   std::set<std::string> forced_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
   base::KeyedWorkers attachment_workers_;

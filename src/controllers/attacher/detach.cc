@@ -1,4 +1,5 @@
 // From a deleted attachment to none (attacher.h).
+#include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/writes.h"
@@ -31,7 +32,11 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
                  volume.name(), driver.name);
   }
   ASSIGN_OR_RETURN(const std::string node_id, NodeIdToDetach(attachment, driver.name));
-  return Unpublish(volume, node_id);
+  RETURN_IF_ERROR(Unpublish(volume, node_id));
+  LOG_INFO("volume {} is detached from node {} (VolumeAttachment {})",
+           base::Quote(volume.csi().volume_handle()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
+  return base::OkStatus();
 }
 
 Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
@@ -42,8 +47,8 @@ Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInf
 }
 
 Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::string& finalizer) {
-  // The finalizer first: with it the object may go, and then there is nothing left to say. Without
-  // one this is an attachment that the driver was found to have kept.
+  // The finalizer is removed first, because the object may vanish with it, and then no status needs
+  // to be written. An attachment without it is here because the driver still lists it as published.
   StatusOr<Attachment> freed = attachment;
   if (attachment.has_finalizer(finalizer)) {
     freed = PatchAt(context_.client, attachments_, attachment,

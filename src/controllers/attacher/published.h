@@ -14,9 +14,9 @@ namespace berth::controllers::attacher {
 
 using PublishedNodes = std::map<std::string, std::set<std::string>>;  // volume id → node ids
 
-// All pages, of at most `max_entries` volumes each (0: as the driver likes). A failure on any page,
-// and pages that do not end (Pages), is one of the whole: half a list would tell of volumes that
-// are not published. `timeout` is each call's. The driver has LIST_VOLUMES and
+// Reads all pages, of at most `max_entries` volumes each (0: the driver chooses). If any page
+// fails, or the pages do not end (Pages), the whole call fails, because in half a list published
+// volumes would look unpublished. `timeout` is for each call. The driver must have LIST_VOLUMES and
 // LIST_VOLUMES_PUBLISHED_NODES.
 base::StatusOr<PublishedNodes> ListPublished(DriverConnection& driver, int max_entries,
                                              std::chrono::milliseconds timeout, Pages pages);

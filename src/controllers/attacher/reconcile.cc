@@ -1,4 +1,4 @@
-// What is looked at now and then, rather than when something changes (attacher.h).
+// The periodic checks, which no change of an object starts (attacher.h).
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 
@@ -35,7 +35,7 @@ Attacher::Outcome Attacher::RunPeriodic(const std::string& key) {
   return Outcome::After(options_.reconcile_sync);
 }
 
-// Keys in their backoff stay there.
+// Keys that wait for their backoff keep waiting.
 void Attacher::Resync(const DriverInfo& driver) {
   for (const auto& attachment : OwnAttachments(driver)) {
     attachment_workers_.Add(attachment->name());
@@ -61,8 +61,8 @@ bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& drive
 }
 
 Status Attacher::Reconcile(const DriverInfo& driver) {
-  // Only what was the same before and after the list can be compared with it, and what is on its
-  // way has a queue that sees to it.
+  // Only attachments that were the same before and after the list can be compared with it. Those
+  // that are being changed are skipped, because the queue handles them.
   const auto before = OwnAttachments(driver);
   std::set<std::string> under_way;
   {

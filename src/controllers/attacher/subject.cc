@@ -1,4 +1,4 @@
-// What an attachment is about, and what becomes of it when that fails (attacher.h).
+// The volume and the node id of an attachment, and the report of its failures (attacher.h).
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
@@ -16,8 +16,8 @@ namespace {
 // On a Node: {"driver": "node id", ...}, as the node agent keeps it beside CSINode.
 constexpr std::string_view kNodeIdsAnnotation = "csi.volume.kubernetes.io/nodeid";
 
-// From the design's annotation on the Node, {"driver": "node id"}. An attacher's role need not let
-// it read Nodes: then there is none.
+// Reads the node id from the annotation on the Node. "" if there is none, or if the attacher's role
+// does not allow it to read Nodes.
 std::string NodeIdOnNode(kube::Client& client, const std::string& node, const std::string& driver) {
   const StatusOr<api::Node> object = kube::Get<api::Node>(client, "", node);
   if (!object.ok()) return "";

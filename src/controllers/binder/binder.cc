@@ -1,6 +1,6 @@
 #include "controllers/binder/binder.h"
 
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::binder {
 
@@ -8,7 +8,7 @@ using base::KeyedWorkers;
 
 namespace {
 
-// Nothing here calls a driver, so failures are the API's and short.
+// The backoff is short, because the binder calls no driver and only the API can fail.
 KeyedWorkers::Options QueueOptions(const char* name) {
   return {.name = name,
           .workers = 4,

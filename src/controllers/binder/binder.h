@@ -3,32 +3,34 @@
 //
 // A claim:
 //
-//   [unbound] ── a volume fits, or names the claim ──────────────────────────▶ bind ──▶ [Bound]
-//      │  ▲                                                                              │
-//      │  └── its PersistentVolume appears ◀── provisioner ◀── storage-provisioner       │ volume
-//      gone, or │                                                       annotation set            │
-//      another claim's └── class waits for its first consumer: nothing until the scheduler ▼
-//          wrote selected-node, or pre-bound a volume                                  [Lost]
+//   [unbound] ── a volume fits, or names the claim ──▶ bind ──▶ [Bound]
+//      │  ▲                                                        │ its volume is gone, or is
+//      │  └── its PersistentVolume appears ◀── provisioner         ▼ bound to another claim
+//      │ no volume fits                             ▲           [Lost]
+//      │                                            │
+//      ├── annotation storage-provisioner is set ───┘
+//      └── class waits for its first consumer: nothing is done until the scheduler has written
+//          selected-node (then as above), or has pre-bound a volume
 //
 // bind writes, in this order, what is not there yet: PersistentVolume.spec.claimRef (with the
 // claim's uid), claim.spec.volumeName and its annotations, claim.status. Each is a patch on the
 // version that was read, so of two claims that want a volume one gets it. A volume that the
-// provisioner made names its claim in full and costs the last two only. A stop in between is taken
-// up where it ended: the claimRef reserves the volume, the annotation bind-completed says that the
-// claim's part is done.
+// provisioner made has a complete claimRef, and needs only the last two writes. After a stop in
+// between, the binder continues with the next write: the claimRef reserves the volume, and the
+// annotation bind-completed says that the claim's part is done.
 //
 // A volume:
 //
 //   [Pending] ──▶ [Available] ──▶ [Bound] ── claim gone (asked of the API itself) ──▶ [Released]
-//                     ▲                                                                 │
-//                     └────────── a person removes claimRef ────────────────────────────┤
-//                                                                  policy Delete, but no │
-//                                                                  provisioner's: [Failed]
+//                     ▲                                                                 │  │
+//                     └────────── a person removes claimRef ────────────────────────────┘  │
+//                                policy Delete, but no provisioner made it; or Recycle     ▼
+//                                                                                      [Failed]
 //
-// Released with policy Delete is the provisioner's to delete; with Retain it stays.
+// The provisioner deletes a released volume with policy Delete; one with Retain stays.
 //
-// In a process of its own or with others; it shares informers with all of them. A volume's phase
-// follows on a queue of its own, in parallel to its claim.
+// The binder runs in a process of its own or with other controllers, and shares informers with
+// them. Volumes have a queue of their own, so a volume's phase is written in parallel to its claim.
 #pragma once
 
 #include <functional>
@@ -63,7 +65,7 @@ class Binder : public Controller {
   Outcome SyncUnboundClaim(const Claim& claim);
   Outcome SyncBoundClaim(const Claim& claim);
   Outcome SyncClaimWithName(const Claim& claim, const std::string& class_name);
-  // No volume is there: asks a provisioner for one, or says why not.
+  // No volume fits: asks a provisioner for one, or reports why it does not.
   Outcome AskForVolume(const Claim& claim, const std::string& class_name);
   base::StatusOr<Claim> AssignDefaultClass(const Claim& claim, const std::string& class_name);
   base::Status Bind(const Volume& volume, const Claim& claim);

@@ -1,7 +1,9 @@
 // The claims' side of the binder (binder.h).
 #include "api/kinds/csi_names.h"
+#include "base/log.h"
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -41,7 +43,7 @@ Binder::Outcome Binder::SyncUnboundClaim(const Claim& claim) {
 
 Binder::Outcome Binder::SyncClaimWithName(const Claim& claim, const std::string& class_name) {
   const auto volume = volumes_.Get(claim.volume_name());
-  if (volume == nullptr) return Outcome::Done();  // its appearance brings the claim here again
+  if (volume == nullptr) return Outcome::Done();  // the volume's creation queues the claim again
   if (!volume->has_claim_ref()) {
     if (const Status fits = CheckFits(*volume, claim, class_name); !fits.ok()) {
       Warn(claim, "VolumeMismatch",
@@ -59,10 +61,13 @@ Binder::Outcome Binder::SyncClaimWithName(const Claim& claim, const std::string&
 
 StatusOr<Binder::Claim> Binder::AssignDefaultClass(const Claim& claim,
                                                    const std::string& class_name) {
-  // A claim without class takes the default even where it was created before there was one.
+  // A claim without a class gets the default class, even if it was created before that class.
   if (class_name.empty() || claim.storage_class_name().has_value()) return claim;
   if (ClassName(claim, classes_) != class_name) return claim;
-  return PatchAt(context_.client, claims_, claim, {{"spec", {{"storageClassName", class_name}}}});
+  ASSIGN_OR_RETURN(Claim assigned, PatchAt(context_.client, claims_, claim,
+                                           {{"spec", {{"storageClassName", class_name}}}}));
+  LOG_INFO("claim {} gets the default class {}", base::Quote(claim.key()), base::Quote(class_name));
+  return assigned;
 }
 
 Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& class_name) {
@@ -106,6 +111,8 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
                   {{std::string(kStorageProvisioner), provisioner},
                    {std::string(kBetaStorageProvisioner), provisioner}}}}}});
   if (!asked.ok()) return AfterApi(asked.status());
+  LOG_INFO("provisioner {} is asked for a volume for claim {}", base::Quote(provisioner),
+           base::Quote(claim.key()));
   Note(claim, "ExternalProvisioning",
        fmt::format("Waiting for a volume to be created either by the external provisioner '{}' or "
                    "manually by the system administrator. If volume creation is delayed, please "
@@ -130,11 +137,13 @@ Status Binder::Bind(const Volume& volume, const Claim& claim) {
     patch["spec"]["volumeName"] = volume.name();
   }
   if (claim.has_finalizer(kProvisioningFinalizer) && volume.has_annotation(kProvisionedBy)) {
-    // The volume that was provisioned has its object now: the claim need not be held for its sake
-    // any longer. With another volume it is, until the provisioner knows what became of its own.
+    // The provisioned volume has its object now, so the claim does not need the finalizer any more.
+    // A claim that gets another volume keeps the finalizer, until the provisioner knows whether it
+    // has created one.
     patch["metadata"].update(FinalizersPatch(claim, "", kProvisioningFinalizer)["metadata"]);
   }
   ASSIGN_OR_RETURN(const Claim bound, PatchAt(context_.client, claims_, claim, std::move(patch)));
+  LOG_INFO("claim {} is bound to volume {}", base::Quote(claim.key()), base::Quote(volume.name()));
   return WriteBoundStatus(volume, bound);
 }
 
@@ -179,7 +188,11 @@ Binder::Outcome Binder::LoseClaim(const Claim& claim, std::string_view reason,
   const StatusOr<Claim> lost = PatchAt(
       context_.client, claims_, claim,
       {{"status", {{"phase", "Lost"}, {"accessModes", nullptr}, {"capacity", nullptr}}}}, "status");
-  if (lost.ok()) Warn(claim, reason, message);
+  if (lost.ok()) {
+    LOG_WARNING("claim {} has lost its volume {}: {}", base::Quote(claim.key()),
+                base::Quote(claim.volume_name()), message);
+    Warn(claim, reason, message);
+  }
   return AfterApi(lost.status());
 }
 

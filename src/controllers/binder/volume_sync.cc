@@ -1,5 +1,6 @@
 // The volumes' side of the binder (binder.h).
 #include "api/time.h"
+#include "base/log.h"
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
 #include "controllers/names.h"
@@ -24,7 +25,7 @@ Binder::Outcome Binder::SyncVolume(const std::string& key) {
   const auto volume = volumes_.Get(key);
   if (volume == nullptr) return Outcome::Done();
   if (!volume->has_claim_ref() || volume->claim_uid().empty()) {
-    // Free, or kept by a person for a claim that has not asked yet.
+    // The volume is free, or a person has reserved it for a claim that is not bound yet.
     return AfterApi(SetPhase(*volume, "Available"));
   }
   const std::string claim_key = api::ObjectKey(volume->claim_namespace(), volume->claim_name());
@@ -33,7 +34,7 @@ Binder::Outcome Binder::SyncVolume(const std::string& key) {
     return SyncVolumeOfClaim(*volume, *claim);
   }
   if (IsReleased(*volume)) return ReleaseVolume(*volume);
-  // Releasing is what lets a volume be deleted: the API itself must say that the claim is gone.
+  // The API itself must say that the claim is gone, because a released volume may be deleted.
   const StatusOr<Claim> live =
       kube::Get<Claim>(context_.client, volume->claim_namespace(), volume->claim_name());
   if (live.ok() && live->uid() == volume->claim_uid()) {
@@ -59,7 +60,7 @@ Binder::Outcome Binder::SyncVolumeOfClaim(const Volume& volume, const Claim& cla
     return Outcome::Done();
   }
   if (claim.volume_name() == volume.name()) {
-    // The claim's status is what people wait for: it is written first, and brings the volume here
+    // The claim's status is written first, because users wait for it. That write queues the volume
     // again.
     if (claim.phase() != "Bound") return Outcome::Done();
     return AfterApi(SetPhase(volume, "Bound"));
@@ -76,7 +77,10 @@ Binder::Outcome Binder::ReleaseVolume(const Volume& volume) {
     if (const Status released = SetPhase(volume, "Released"); !released.ok()) {
       return AfterApi(released);
     }
-    return Outcome::Done();  // the write brings the volume here again
+    LOG_INFO("volume {} is released: claim {} is gone or has another volume",
+             base::Quote(volume.name()),
+             base::Quote(api::ObjectKey(volume.claim_namespace(), volume.claim_name())));
+    return Outcome::Done();  // the write queues the volume again
   }
   if (volume.phase() == "Failed") return Outcome::Done();
   if (volume.reclaim_policy() == "Delete" && !volume.has_annotation(kProvisionedBy) &&
@@ -101,14 +105,21 @@ Binder::Outcome Binder::UnbindVolume(const Volume& volume) {
     patch = {{"metadata", {{"annotations", {{std::string(kBoundByController), nullptr}}}}},
              {"spec", {{"claimRef", nullptr}}}};
   } else {
-    // A person named the claim: the name stays, the claim that it was is forgotten.
+    // The name of the claim stays, because a person wrote it. The uid goes, so that another claim
+    // of that name may bind.
     patch = {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}};
   }
-  return AfterApi(PatchAt(context_.client, volumes_, volume, std::move(patch)).status());
+  const Status freed = PatchAt(context_.client, volumes_, volume, std::move(patch)).status();
+  if (freed.ok()) {
+    LOG_INFO("volume {} is not reserved any more: claim {} has another volume",
+             base::Quote(volume.name()),
+             base::Quote(api::ObjectKey(volume.claim_namespace(), volume.claim_name())));
+  }
+  return AfterApi(freed);
 }
 
 Status Binder::SetPhase(const Volume& volume, std::string_view phase, std::string_view message) {
-  // phase() reads an absent one as Pending, which is none of those set here.
+  // phase() returns Pending for an absent phase, and Pending is never set here.
   if (volume.phase() == phase) return base::OkStatus();
   Json status = {{"phase", std::string(phase)},
                  {"message", message.empty() ? Json(nullptr) : Json(std::string(message))},

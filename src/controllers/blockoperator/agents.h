@@ -1,10 +1,11 @@
-// What goes onto the nodes: the DaemonSets berth-block-agent and berth-io-proxy, made together with
-// the CustomResourceDefinitions, from the manifests of deploy/block-agent that Berth carries.
+// The programs on the nodes: the operator creates the DaemonSets berth-block-agent and
+// berth-io-proxy, and the CustomResourceDefinitions, from the manifests of deploy/block-agent,
+// which are part of the program.
 //
-// A definition or DaemonSet that the operator made (label app.kubernetes.io/managed-by: berth) is
-// kept as it should be: made again when it is deleted, and brought back when a field that the
-// manifest has was changed. Fields that it does not have are let be. Whoever wants to keep a
-// DaemonSet of their own gives it another value of that label.
+// The operator maintains a definition or DaemonSet that it made (label
+// app.kubernetes.io/managed-by: berth): it creates a deleted one again, and resets changed fields
+// that the manifest has. It does not change other fields. A person who wants to keep their own
+// DaemonSet gives that label another value.
 #pragma once
 
 #include <span>
@@ -31,7 +32,7 @@ struct AgentSettings {
   std::vector<std::string> agent_flags;  // of `berth block-agent`, besides the manifest's
 };
 
-// The DaemonSet of a manifest as it should be. Pure. INVALID_ARGUMENT: it is none.
+// The DaemonSet that a manifest describes. Pure. INVALID_ARGUMENT: the manifest is no DaemonSet.
 base::StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings& settings);
 
 // Whether `present` has all that `wanted` has: members of objects, elements of arrays. Pure.

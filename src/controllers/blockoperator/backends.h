@@ -1,7 +1,7 @@
 // The back ends of StorageClusters, opened as they are needed and kept while their settings stay.
 // Thread-safe. Calls of a back end may take long, but all have an end (block/backend.h).
 //
-// Whatever changes an image passes the fault points "blockoperator.CALL.before" and ".after".
+// Each call that changes an image passes the fault points "blockoperator.CALL.before" and ".after".
 #pragma once
 
 #include <map>

@@ -2,8 +2,8 @@
 // grower.h); what dead nodes left (stale_uses.h); StorageClusters (clusters.h); and what runs on
 // the nodes (agents.h). One at a time: the role has a lease.
 //
-// The kinds of storage.berth.dev need not be there yet: until they are, nothing is decided by the
-// absence of an object.
+// The API may not serve the kinds of storage.berth.dev yet. Until it does, the absence of an object
+// decides nothing.
 #pragma once
 
 #include "controllers/blockoperator/agents.h"

@@ -15,22 +15,22 @@ std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume) {
 std::string ImageKey(const BlockVolume& volume) { return volume.cluster + "/" + volume.image; }
 
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {
-  volumes.AddIndex(kVolumesByCluster, [](const api::Object& object) {
-    const auto volume = BlockVolumeOf(static_cast<const api::PersistentVolume&>(object));
+  volumes.AddIndex(kVolumesByCluster, [](const api::PersistentVolume& object) {
+    const auto volume = BlockVolumeOf(object);
     return volume.has_value() ? std::vector<std::string>{volume->cluster}
                               : std::vector<std::string>{};
   });
-  volumes.AddIndex(kVolumesByImage, [](const api::Object& object) {
-    const auto volume = BlockVolumeOf(static_cast<const api::PersistentVolume&>(object));
+  volumes.AddIndex(kVolumesByImage, [](const api::PersistentVolume& object) {
+    const auto volume = BlockVolumeOf(object);
     return volume.has_value() ? std::vector<std::string>{ImageKey(*volume)}
                               : std::vector<std::string>{};
   });
 }
 
 void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences) {
-  fences.AddIndex(kFencesByNode, [](const api::Object& object) {
+  fences.AddIndex(kFencesByNode, [](const api::VolumeFence& fence) {
     std::vector<std::string> nodes;
-    for (const api::FenceEntry& entry : static_cast<const api::VolumeFence&>(object).entries()) {
+    for (const api::FenceEntry& entry : fence.entries()) {
       nodes.push_back(entry.node);
     }
     return nodes;

@@ -14,7 +14,7 @@ struct BlockVolume {
   std::string image;
 };
 
-// nullopt: a volume of another kind, or one that does not say both.
+// nullopt: a volume of another kind, or one that lacks the cluster or the image.
 std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume);
 
 // Indexes: a cluster's volumes, those that show one image (ImageKey), and fences by node.

@@ -1,4 +1,4 @@
-// What a claim of a block class becomes: an image, and the PersistentVolume that names it. Pure.
+// The plan for a claim of a block class: an image, and the PersistentVolume that names it. Pure.
 //
 // Class parameters:
 //   cluster                              the StorageCluster; required
@@ -19,7 +19,7 @@ inline constexpr std::string_view kImageFinalizer = "storage.berth.dev/image";
 // On a claim, with the provisioning finalizer: the cluster in which its image may have been made.
 inline constexpr std::string_view kBegunIn = "storage.berth.dev/cluster";
 
-// Of the claim's PersistentVolume and of its image.
+// The name of the claim's PersistentVolume and of its image.
 std::string VolumeName(const api::PersistentVolumeClaim& claim);
 
 struct ClassSettings {
@@ -36,7 +36,7 @@ struct Plan {
   base::Json affinity;    // a NodeSelector; null: all nodes reach the volume
 };
 
-// INVALID_ARGUMENT: the claim asks for what these volumes cannot be.
+// INVALID_ARGUMENT: the claim asks for something that these volumes cannot provide.
 base::StatusOr<Plan> MakePlan(const api::PersistentVolumeClaim& claim,
                               const api::StorageClass& storage_class,
                               const api::StorageCluster& cluster);

@@ -1,6 +1,7 @@
 // From a claim to a PersistentVolume (provisioner.h).
 #include "controllers/claims.h"
 
+#include "base/log.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/data_source.h"
 #include "controllers/names.h"
@@ -137,6 +138,9 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
   // The next run finds the image made.
   if (!created.ok()) return AfterApi(base::Annotate(created.status(), "create PersistentVolume"));
   volumes_.Observe(created->json());
+  LOG_INFO("image {} in StorageCluster {} is made for claim {}", base::Quote(volume.name()),
+           base::Quote(BlockVolumeOf(volume).value_or(BlockVolume()).cluster),
+           base::Quote(claim.key()));
   context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
                          fmt::format("Successfully provisioned volume {}", volume.name()));
   return Outcome::Done();
@@ -173,6 +177,8 @@ Provisioner::Outcome Provisioner::GiveUp(const Claim& claim) {
     failed(deleted);
     return Outcome::Retry(deleted);
   }
+  LOG_INFO("image {} in StorageCluster {} is deleted, which was begun for claim {}",
+           base::Quote(name), base::Quote(block.cluster), base::Quote(claim.key()));
   return Release(claim);
 }
 

@@ -1,16 +1,19 @@
 // StorageClusters from their first sight to their end.
 //
-//   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened, or does not answer
-//   deleted ──▶ Deleting ── claims deleted, where spec.cleanup says so
-//                        ── each node that may have a volume of it has answered, or is proven gone
-//                        ── images of deleted claims are gone, or the wait for them is over
-//                        ──▶ finalizer off, with an event that tells what became of the volumes
+//   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened or does not answer
+//                          │ deleted
+//                          ▼
+//   Deleting: claims are deleted, where spec.cleanup says so
+//      │      each node that may have a volume of it has answered, or is proven gone
+//      │      images of deleted claims are gone, or the wait for them is over
+//      ▼
+//   finalizer off, with an event that tells what became of the volumes
 //
 // The nodes are those with an entry in a fence or a NodeCleanup of the cluster, which are written
 // before anything is mapped, and those that wrote themselves into status.nodes. Each agent writes
 // its own member there ("Cleaning", "Clean"); the operator writes "Gone" for one that is proven
-// gone (node_proofs.h). Deleting asks the back end for nothing, so that one that is out of reach
-// holds nothing up.
+// gone (node_proofs.h). The deletion does not call the back end, so that a back end that is out of
+// reach does not block it.
 #pragma once
 
 #include <map>
@@ -45,10 +48,10 @@ class Clusters {
   base::Status Ask(const Cluster& cluster);
   Outcome Clean(const Cluster& cluster);
   base::Status DeleteClaims(const Cluster& cluster);
-  // What each node says that may have a volume of the cluster; "" of one that has not answered.
+  // The answer of each node that may have a volume of the cluster; "" if it has not answered.
   base::StatusOr<std::map<std::string, std::string>> Nodes(const Cluster& cluster);
   base::StatusOr<bool> IsGone(const Cluster& cluster, const std::string& node);
-  // The volumes of deleted claims whose images are to go before the cluster does.
+  // The volumes of deleted claims whose images must be deleted before the cluster.
   std::vector<std::string> ImagesLeft(const Cluster& cluster) const;
   Outcome Finish(const Cluster& cluster);
   base::Status Say(const Cluster& cluster, std::string_view phase, const std::string& message);

@@ -1,21 +1,17 @@
 // Grows volumes of the block agent up to where the node takes over, as the controller manager's
-// expand controller does for other plugins (which leaves these alone: pluginexpander).
+// expand controller does for other plugins (which leaves these alone: pluginexpander). The steps
+// are those of claim_growth.h; Backend::Grow makes the image larger.
 //
-//   a bound claim asks for more than its PersistentVolume has
-//     ── condition Resizing written ──▶ Backend::Grow ── failed ──▶ event, again after the backoff
-//                                            │ done
-//                                            ▼
-//     PersistentVolume.spec.capacity written ──▶ condition FileSystemResizePending: the node's turn
-//
-// Backend::Grow asks for at least a size, so that every step can be done again.
+// Thread-safe. A failure is reported by an event, and the growth is tried again after the backoff.
+// Backend::Grow asks for at least a size, so it can be called again whatever the first call did.
 #pragma once
 
 #include <string>
 
 #include "base/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
-#include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/options.h"
+#include "controllers/claim_growth.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers::blockoperator {
@@ -34,17 +30,13 @@ class Grower {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
-  Outcome Sync(const std::string& key);
-  Outcome Grow(const Claim& claim, const Volume& volume, const BlockVolume& block, int64_t wanted);
-  base::StatusOr<Claim> SayResizing(const Claim& claim);
-  Outcome LeaveToNode(const Claim& claim);
-  Outcome Failed(const Claim& claim, const base::Status& why);
+  Outcome SyncClaim(const std::string& key);
+  Outcome GrowImage(const Claim& claim, const Volume& volume, int64_t wanted);
 
-  const Context context_;
   Backends& backends_;
   kube::Informer<Claim>& claims_;
-  kube::Informer<Volume>& volumes_;
   kube::Informer<api::StorageClass>& classes_;
+  ClaimGrowth growth_;
   base::KeyedWorkers workers_;
 };
 

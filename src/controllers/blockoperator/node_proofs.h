@@ -1,13 +1,13 @@
-// Whether a node can be taken for gone: that nothing on it writes any more, as far as the API
+// Whether a node counts as gone, which means that nothing on it writes any more, as far as the API
 // knows.
 //
 //   the node carries the taint out-of-service          a person says that it is switched off
 //   the node has no object, and its Lease stays as it  no kubelet has renewed it for as long as
 //     is while the operator looks                      the Lease promises
 //
-// The Lease is compared with itself over the operator's own time, so that clocks that differ prove
-// nothing; one that is absent is a state too. After a restart the time begins anew, and so it does
-// when the node was there in between.
+// The operator measures by its own clock how long the Lease does not change, because the clocks of
+// two machines may differ. An absent Lease is a state too. The time begins anew after a restart,
+// and when the node was there in between.
 //
 // Thread-safe.
 #pragma once
@@ -32,13 +32,13 @@ class NodeProofs {
     bool out_of_service = false;
     std::string text;  // for people
   };
-  // FAILED_PRECONDITION says which proof is missing. Others are the API's.
+  // FAILED_PRECONDITION says which proof is missing. Other errors come from the API.
   base::StatusOr<Proof> ProveGone(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The Node was seen: what was seen of its silence counts no more.
+  // To be called when the Node was seen, because then its earlier silence does not count any more.
   void NoteThere(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether there is no such Node, on the API's own word.
+  // Whether there is no such Node; asks the API itself.
   base::StatusOr<bool> IsAbsent(const std::string& node);
 
  private:

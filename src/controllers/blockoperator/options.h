@@ -37,12 +37,12 @@ struct Options {
   int max_workers = 32;  // the same where back ends let them wait
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  // How often all fences and clean-ups are looked through, whatever the watches told.
+  // How often all fences and clean-ups are checked, in addition to the watches.
   std::chrono::milliseconds scan_interval{std::chrono::hours(24)};
-  // How often a cluster's back end is asked whether it is there.
+  // How often it is checked whether a cluster's back end answers.
   std::chrono::milliseconds check_interval{std::chrono::minutes(5)};
-  // How long a node without an object has to be silent until it counts as gone; longer where its
-  // Lease says so.
+  // How long a node without an object must be silent until it counts as gone; longer if its Lease
+  // says so.
   std::chrono::milliseconds node_silence{std::chrono::seconds(40)};
   // How long a deleted cluster waits for the images of claims that were deleted with it.
   std::chrono::milliseconds image_patience{std::chrono::minutes(5)};

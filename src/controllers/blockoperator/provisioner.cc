@@ -2,6 +2,7 @@
 
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::blockoperator {

@@ -2,21 +2,22 @@
 //
 // A claim that the binder asked this provisioner to serve:
 //
-//   [asked] ── finalizer "provisioning" and the cluster written ──▶ [begun] ── Backend::Create ──▶
-//   PersistentVolume ──▶ bound: finalizer off, by the binder or here
+//   [asked] ── finalizer "provisioning" and the cluster written ──▶ [begun] ── Backend::Create ──┐
+//                                                                                                ▼
+//                          finalizer off, by the binder or here ◀── bound ◀── PersistentVolume made
 //
-// Image and PersistentVolume bear one name, made of the claim's uid, so that every step can be done
-// again. The finalizer is the record that is durable before the image is made: a claim that is
-// deleted, or bound to another volume, before its PersistentVolume exists has its image deleted,
-// and goes then.
+// The image and the PersistentVolume have the same name, made from the claim's uid, so that every
+// step can be done again. The finalizer is the durable record before the image is made: if a claim
+// is deleted, or bound to another volume, before its PersistentVolume exists, its image is deleted
+// first, and then the finalizer is removed.
 //
 // A volume that is Released, with policy Delete, made here:
 //
 //   [Released] ── no fence, no clean-up, no lock ── Backend::Delete ──▶ finalizer off ──▶ deleted
 //
-// A copy of another claim is made only while nobody uses that one: before and after, the fence and
-// the back end's lock are looked at, and a copy that somebody may have written under is thrown
-// away.
+// A copy of another claim is made only while no pod uses that claim. The fence and the back end's
+// lock are checked before and after the copy. If the source may have been written meanwhile, the
+// copy is deleted.
 //
 // Claims and volumes have a serial queue each; more workers are started where back ends are slow.
 #pragma once
@@ -67,18 +68,18 @@ class Provisioner {
   Outcome Create(const Claim& claim, const api::StorageClass& storage_class, const Plan& plan);
   base::StatusOr<Claim> Begin(const Claim& claim, const Plan& plan);
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
-  // The claim wants no image any more; one may exist without an object that names it.
+  // To be called if the claim needs no image any more; one may exist that no object names.
   Outcome GiveUp(const Claim& claim);
   Outcome Release(const Claim& claim);
   Outcome Reschedule(const Claim& claim, const std::string& class_name, const base::Status& why);
   Outcome Failed(const Claim& claim, const std::string& class_name, const base::Status& why);
 
   // copies.cc
-  // The image that the claim's is to be a copy of; "" for none. UNIMPLEMENTED: another program
+  // The image from which the claim's image is copied; "" for none. UNIMPLEMENTED: another program
   // fills the volume.
   base::StatusOr<std::string> SourceImage(const Claim& claim, const Plan& plan,
                                           block::Backend& backend);
-  // Whoever begins to use the source while `copy` runs has it thrown away.
+  // Deletes the copy if a use of the source begins while the copy runs.
   base::StatusOr<block::ImageInfo> CreateCopy(const Claim& claim, const block::NewImage& wanted,
                                               block::Backend& backend);
   base::Status CheckUnused(const Volume& volume, block::Backend& backend);

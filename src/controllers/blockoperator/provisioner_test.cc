@@ -1,3 +1,5 @@
+#include <atomic>
+
 #include "controllers/blockoperator/block_operator_fixture.h"
 #include "controllers/claim_conditions.h"
 
@@ -60,12 +62,16 @@ TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage)
   store_->LoseNextAnswer("create", base::Error(StatusCode::kUnavailable, "no answer"));
   options_.retry_start = options_.retry_max = std::chrono::seconds(30);
   Begin();
-  // Its first "Ready" has all claims tried again.
+  // The provisioner tries all claims again at the cluster's first "Ready". This handler is called
+  // after the provisioner's own, because it was added later.
+  const auto was_ready = std::make_shared<std::atomic<bool>>(false);
+  cluster_.informers.Of<api::StorageCluster>().AddHandler([was_ready](const auto& change) {
+    if (change.after != nullptr && change.after->String({"status", "phase"}) == "Ready") {
+      *was_ready = true;
+    }
+  });
   ASSERT_TRUE(cluster_.events.WaitFor("BackendReady"));
-  ASSERT_TRUE(cluster_.WaitUntil([&] {
-    const auto cluster = cluster_.client.Peek<api::StorageCluster>("", "pool");
-    return cluster->String({"status", "phase"}) == "Ready";
-  }));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return was_ready->load(); }));
   Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
   ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data"));
   ASSERT_TRUE(store_->Has("pvc-uid-data"));

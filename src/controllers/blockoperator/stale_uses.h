@@ -8,14 +8,15 @@
 //     ── NodeCleanup written once more ──▶ the entry leaves the fence, with an event
 //
 // The NodeCleanup is written before the fence, each against the version that was read: a crash
-// leaves an entry too many. It is written once more just before the fence is, so that whoever
-// prunes it at that moment, because the fence still lists the use, finds it changed.
+// leaves an entry too many. It is written once more just before the fence, so that a program that
+// prunes it at that moment, because the fence still lists the use, gets a conflict.
 //
-// What brings a fence here: its own changes, the end of a Node, the taint, and the scan of all.
+// A fence is queued by its own changes, the end of a Node, the taint, and the scan of all fences.
 //
-// A NodeCleanup is the agent's of its node, which removes what is done and what does not apply. The
-// operator prunes only where no agent is: of a node that is proven gone, entries whose volume,
-// fence and image are gone. An empty one is deleted where its Node exists, or is proven gone.
+// A NodeCleanup belongs to the agent of its node, which removes entries that are done or do not
+// apply. The operator prunes it only if no agent is there: for a node that is proven gone, it
+// removes entries whose volume, fence and image are gone. An empty NodeCleanup is deleted if its
+// Node exists, or is proven gone.
 #pragma once
 
 #include <string>
@@ -45,11 +46,11 @@ class StaleUses {
   using Cleanup = api::NodeCleanup;
 
   Outcome SyncFence(const std::string& name);
-  // OK: the proof, for people. FAILED_PRECONDITION: what is missing.
+  // Returns the proof as a text for people. FAILED_PRECONDITION says what is missing.
   base::StatusOr<std::string> ProveUnused(const api::CleanupEntry& entry);
   base::Status ProvePodGone(const api::FenceEntry& entry);
   base::StatusOr<std::string> ProveShutOut(const api::CleanupEntry& entry);
-  // Entries of one node; OK: they are in its NodeCleanup as they are here.
+  // Writes the entries of one node. OK: its NodeCleanup has them as they are here.
   base::Status Remember(const std::string& node, const std::vector<api::CleanupEntry>& entries);
   base::Status Free(const Fence& fence, const std::vector<api::FenceEntry>& rest);
 

@@ -1,4 +1,4 @@
-// Who has a part in a volume of the block agent, on the API's own word. Thread-safe.
+// Finds the users of a volume of the block agent; asks the API itself. Thread-safe.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ class Uses {
         fences_(context.informers.OfOptional<api::VolumeFence>()),
         cleanups_(context.informers.OfOptional<api::NodeCleanup>()) {}
 
-  // "" if no pod may use the volume, and no node that could still be there has to take it off; else
-  // who, for people.
-  // FAILED_PRECONDITION: the API does not serve the kinds that would tell.
+  // "" if no pod may use the volume, and no node that may still exist has to detach it; else the
+  // user, as a text for people.
+  // FAILED_PRECONDITION: the API does not serve the kinds that show the users.
   base::StatusOr<std::string> Of(const std::string& volume) const;
 
  private:

@@ -115,7 +115,8 @@ base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block
   RETURN_IF_ERROR_WITH(
       Passing<"blockoperator.delete">([&] { return (*backend)->Delete(block.image); }),
       fmt::format("delete image '{}'", block.image));
-  LOG_INFO("deleted image {} of {}", base::Quote(block.image), base::Quote(volume.name()));
+  LOG_INFO("image {} of PersistentVolume {} is deleted", base::Quote(block.image),
+           base::Quote(volume.name()));
   return base::OkStatus();
 }
 

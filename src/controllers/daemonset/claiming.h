@@ -15,7 +15,7 @@ inline std::string OrphansOf(std::string_view ns) { return fmt::format("orphans/
 
 template <typename T>
 void AddControllerIndex(kube::Informer<T>& informer) {
-  informer.AddIndex(kByController, [](const api::Object& object) {
+  informer.AddIndex(kByController, [](const T& object) {
     const auto owner = object.controller();
     return std::vector<std::string>{owner ? owner->uid : OrphansOf(object.ns())};
   });

@@ -1,4 +1,4 @@
-// What a terminating namespace's status says of how far its end is. Pure.
+// The conditions by which a terminating namespace's status shows the progress of its end. Pure.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace berth::controllers::namespaces {
 
-// status.conditions with `present` (the list before) brought to what was found; conditions of
-// others stay. `discovery_failure` is "" if the API said what it serves. Where nothing changes the
+// Returns `present` (the old status.conditions), updated to `content`; conditions of other programs
+// stay. `discovery_failure` is "" if the API said which kinds it serves. If nothing changes, the
 // result equals `present`.
 base::Json DeletionConditions(const base::Json& present, const Content& content,
                               const std::string& discovery_failure, const std::string& now);

@@ -1,4 +1,4 @@
-// Emptying a namespace: what to delete in it, and what is left.
+// Empties a namespace: deletes the objects in it, and reports those that are left.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace berth::controllers::namespaces {
 
 // What one pass over a namespace found.
 struct Content {
-  // What could not be looked at or deleted, and why, sorted.
+  // The kinds that could not be listed or deleted, and why, sorted.
   std::vector<std::string> failures;
   // Left, by "RESOURCE.GROUP" (as Kubernetes writes it, with the dot also for the core group).
   std::map<std::string, size_t> remaining;
@@ -20,8 +20,8 @@ struct Content {
   bool empty() const { return failures.empty() && remaining.empty(); }
 };
 
-// Asks for the end of everything in `ns`, pods first: as long as one is left, what it may use
-// stays. Objects that are being deleted already are waited for.
+// Deletes all objects in `ns`, pods first. While a pod is left, the objects that it may use stay.
+// Objects that are being deleted already are waited for.
 Content DeleteContent(kube::Client& client, const kube::ServedKinds& kinds, const std::string& ns);
 
 }  // namespace berth::controllers::namespaces

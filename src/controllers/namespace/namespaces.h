@@ -4,12 +4,15 @@
 //   [Active] ── ServiceAccount "default" and ConfigMap "kube-root-ca.crt" made, and made again
 //      │ deleted
 //      ▼
-//   [Terminating] ── all content of all kinds that the API serves is asked to go, pods first ──▶
-//      ▲                                │ something is left: conditions say what
-//      └── one of it went, or a while ──┘ nothing is left: finalizer "kubernetes" off ──▶ gone
+//   [Terminating] ── all content of all kinds that the API serves is deleted, pods first
+//      │ ▲ │
+//      │ └─┘ something is left: conditions say what; again when some of it is gone, or in a while
+//      ▼ nothing is left: finalizer "kubernetes" off
+//   gone
 //
-// What is left is known only to the API: each pass lists every kind. The ends of pods and claims,
-// which take their time, bring the namespace here again at once; others within seconds.
+// Each pass lists every kind, because only the API knows which objects are left. The end of a pod
+// or a claim, which takes time, queues the namespace again at once; other objects are checked again
+// within seconds.
 #pragma once
 
 #include <chrono>
@@ -27,7 +30,7 @@ namespace berth::controllers::namespaces {
 struct Options {
   // The API's certificate authority in PEM, for pods that talk to it; empty: not published.
   std::string root_ca;
-  // How long content that is left is not looked at, from the first pass to the last.
+  // The pause between two passes while content is left: the first pause, and the longest.
   std::chrono::milliseconds look_again_start = std::chrono::milliseconds(200);
   std::chrono::milliseconds look_again_max = std::chrono::seconds(15);
 };

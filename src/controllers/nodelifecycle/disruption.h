@@ -1,7 +1,7 @@
 // How many nodes of a zone are down, and how fast their pods may therefore be evicted. Pure.
 //
-// One dead node among many is that node's failure. Most nodes of a zone down is the network's, or
-// this controller's; then evicting pods would add harm to harm.
+// If one node of many is down, the node has failed. If most nodes of a zone are down, the network
+// or this controller has failed, and evicting pods would do more harm.
 #pragma once
 
 #include <chrono>
@@ -30,10 +30,10 @@ class EvictionLimiter {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Takes the zone's token if there is one: zero. Otherwise how long to wait for it; negative: for
-  // ever, as the rate is 0.
+  // Takes the zone's token and returns zero, if there is one. Otherwise returns how long to wait
+  // for it; negative: for ever, because the rate is 0.
   std::chrono::milliseconds Take(const std::string& zone, double rate, Time now);
-  // The token that was just taken was of no use.
+  // Returns the token that was just taken, because it was not used.
   void GiveBack(const std::string& zone) { last_.erase(zone); }
 
  private:

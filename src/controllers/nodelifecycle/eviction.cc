@@ -1,4 +1,4 @@
-// Pods that do not tolerate what their node is tainted with (node_lifecycle.h).
+// Evicts pods that do not tolerate the taints of their node (node_lifecycle.h).
 #include <algorithm>
 #include <optional>
 
@@ -26,12 +26,12 @@ namespace {
 
 constexpr seconds kForEver = seconds::max();
 
-// How long the pod may stay on the node: kForEver if it tolerates all that it is tainted with.
+// How long the pod may stay on the node: kForEver if it tolerates all taints of the node.
 seconds StayOn(const api::Node& node, const api::Pod& pod) {
   seconds stay = kForEver;
   for (const Json& taint : node.taints()) {
     if (String(taint, {"effect"}) != "NoExecute") continue;
-    // A ready node's taints of this kind are about to come off.
+    // If the node is ready, its taints of this kind will be removed soon.
     const std::string key = String(taint, {"key"});
     if (node.ready() && (key == kNotReadyTaint || key == kUnreachableTaint)) continue;
     bool tolerated = false;
@@ -71,7 +71,7 @@ NodeLifecycle::Outcome NodeLifecycle::SyncPod(const std::string& key) {
 }
 
 NodeLifecycle::Outcome NodeLifecycle::Evict(const api::Pod& pod) {
-  // The informer may be behind, or this process have stood still while the node came back.
+  // The informer may be behind, or this process may have stood still while the node came back.
   const StatusOr<api::Node> node = kube::Get<api::Node>(context_.client, "", pod.node_name());
   if (node.status().code() == StatusCode::kNotFound) return Outcome::Done();
   if (!node.ok()) return AfterApi(node.status());

@@ -1,8 +1,8 @@
-// Signs of life, and what becomes of a node that gives none (node_lifecycle.h).
+// Signs of life of nodes, and the marking of nodes that give none (node_lifecycle.h).
 #include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/writes.h"
 
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// What a node reports of itself, and nobody knows of one that is silent.
+// The conditions that a node reports about itself. They are unknown for a silent node.
 constexpr std::string_view kReported[] = {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"};
 
 // What changes whenever the node agent writes the status.
@@ -47,7 +47,7 @@ void NodeLifecycle::NoteStatus(const api::Node& node) {
   const auto [it, first] = health_.try_emplace(node.name());
   Health& health = it->second;
   if (first) {
-    // What was before this process began is not known: everybody has the full time from here.
+    // The time before this process began is not known, so each node gets the full time from here.
     health = {.renewed = lease == nullptr ? "" : lease->renew_time(),
               .heartbeat = HeartbeatOf(node),
               .seen = now,
@@ -56,7 +56,7 @@ void NodeLifecycle::NoteStatus(const api::Node& node) {
   }
   if (std::string heartbeat = HeartbeatOf(node); heartbeat != health.heartbeat) {
     health.heartbeat = std::move(heartbeat);
-    // That nobody knows how it is, is what this controller wrote.
+    // This controller wrote the status Unknown itself, so that is no sign of life.
     const Json* ready = node.condition("Ready");
     if (ready != nullptr && String(*ready, {"status"}) != "Unknown") health.seen = now;
   }
@@ -124,7 +124,7 @@ Status NodeLifecycle::MarkUnknown(const std::string& name) {
   }
   if (conditions.empty()) return OkStatus();
   LOG_WARNING("node {} gives no sign of life: it counts as unreachable", base::Quote(name));
-  // With the version that was read: a status that the node writes meanwhile wins.
+  // The patch carries the version that was read, so that a status from the node meanwhile wins.
   const StatusOr<Json> written =
       context_.client.Patch(api::Node::kInfo, "", name, kube::PatchType::kStrategicMerge,
                             {{"metadata", {{"resourceVersion", node.resource_version()}}},

@@ -5,7 +5,7 @@
 #include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -154,11 +154,11 @@ Eviction NodeLifecycle::Allowed(const api::Node& node, Eviction wanted, millisec
   }
   const bool all_down = StateOf(all) == ZoneState::kFull;
   if (std::exchange(all_down_, all_down) && !all_down) {
-    // What was held against the others may be the fault that has just ended.
+    // The other nodes may have been silent only because of the failure that has just ended.
     for (auto& [name, health] : health_) health.seen = options_.now();
   }
   if (wanted == Eviction::kNone || all_down) return Eviction::kNone;
-  // Tainted already, under whichever of the two: no token is needed to say which it is now.
+  // A node that has one of the two taints already needs no token to change to the other one.
   for (const Json& taint : node.taints()) {
     if (String(taint, {"effect"}) != "NoExecute") continue;
     const std::string key = String(taint, {"key"});

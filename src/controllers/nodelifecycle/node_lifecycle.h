@@ -1,19 +1,22 @@
-// Watches over nodes (in Kubernetes: the node life-cycle and taint-eviction controllers): who does
-// not answer is marked, who is marked is tainted, and pods that do not tolerate the taint go.
+// Watches nodes (in Kubernetes: the node life-cycle and taint-eviction controllers). It marks nodes
+// that do not answer, taints marked nodes, and deletes pods that do not tolerate the taint.
 //
-//   [ready] ── no lease renewed, no status written for 40 s; the API itself says so too ──▶
-//       Ready=Unknown ──▶ NoSchedule taint at once, NoExecute taint as the rate allows ──▶
-//       each pod: its tolerationSeconds (300 by admission) pass ──▶ deleted
-//   [Ready=False by its own word] ── the same from the taints on
+//   [ready] ── no sign of life for 40 s, and the API itself says so, too ──▶ Ready=Unknown ──┐
+//   [Ready=False by its own word] ───────────────────────────────────────────────────────────┤
+//                                                                                            ▼
+//      deleted ◀── each pod's tolerationSeconds pass ◀────── NoSchedule taint at once, NoExecute
+//                  (300 by admission)                        taint as the rate allows
 //   [Ready=True again] ── all these taints off at once; pods that still wait stay
 //
-// Nobody is judged by a clock that stood still or an API that was away:
+// A sign of life is a renewed lease or a written status.
+//
+// No node is marked because this process stood still or the API was away:
 //   - a node's 40 s count from when this process saw its last sign of life, not by timestamps;
 //   - before a node is marked, its lease and status are read from the API itself;
 //   - a check that comes late by more than `late` (the process was stopped, the API did not answer)
 //     gives every node its 40 s anew;
-//   - when no node at all is ready, nobody's pods are evicted and the NoExecute taints come off; of
-//     a zone that is down in large part, only slowly (disruption.h);
+//   - when no node at all is ready, no pods are evicted and the NoExecute taints are removed; in a
+//     zone that is mostly down, pods are evicted only slowly (disruption.h);
 //   - before a pod is evicted, its node is read from the API itself.
 //
 // spec.unschedulable and pressure conditions become NoSchedule taints the same way.
@@ -40,7 +43,7 @@ struct Options {
   // For a node that has not written any status yet.
   std::chrono::milliseconds startup_grace = std::chrono::seconds(60);
   std::chrono::milliseconds late = std::chrono::seconds(10);
-  // The longest that a node is left unlooked at; a test with its own `now` makes it short.
+  // The longest time between two checks of a node; a test with its own `now` makes it short.
   std::chrono::milliseconds check_interval = std::chrono::seconds(5);
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
@@ -75,14 +78,14 @@ class NodeLifecycle : public Controller {
   // node_lifecycle.cc
   Outcome SyncNode(const std::string& name);
   Outcome WriteTaints(const api::Node& node);
-  // What may be done about the pods of a node that `wanted` eviction asks for; when to ask again.
+  // The eviction that is allowed for the node, which wants `wanted`; `again` is when to ask again.
   Eviction Allowed(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
 
   // health.cc
   // How long the node may stay silent from now on; zero or less: its time is up.
   std::chrono::milliseconds TimeLeft(const api::Node& node);
-  // Its time is up, whether it is marked already or not: nodes that fall silent together must not
-  // be judged one by one.
+  // Whether the node's time is up, marked or not, because nodes that fall silent together must be
+  // counted together.
   bool Silent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Marks a node whose time is up, unless the API knows of a newer sign of life.
   base::Status MarkUnknown(const std::string& name);

@@ -1,4 +1,4 @@
-// Whether an object's owners are still there, and what follows (owner_gc.h).
+// Checks whether an object's owners still exist, and deletes or frees the object (owner_gc.h).
 #include <algorithm>
 
 #include "base/log.h"
@@ -32,7 +32,7 @@ Json ReferencesOf(const api::Object& object, const std::vector<api::OwnerReferen
 }
 
 Json ReferencesPatch(const api::Object& object, Json references) {
-  // A list that is replaced whole: only in the version that was read.
+  // The patch replaces the whole list, so it applies only to the version that was read.
   return {{"metadata",
            {{"resourceVersion", object.resource_version()},
             {"uid", object.uid()},
@@ -55,12 +55,12 @@ OwnerGc::Outcome OwnerGc::Collect(const std::string& uid, const GraphNode& node)
   if (!verdict.ok()) return AfterApi(verdict.status());
   if (!verdict->stay.empty()) {
     if (verdict->absent.empty() && verdict->wait.empty()) return Outcome::Done();
-    // An owner that waits is not to wait for what another one keeps.
+    // An owner that waits for its dependents must not wait for an object that another owner keeps.
     return AfterApi(KeepReferences(node, *live, verdict->stay));
   }
   if (verdict->unresolvable) return Outcome::Done();
   if (!verdict->wait.empty() && !node.dependents.empty()) {
-    // Where a dependent waits too, each would wait for the other.
+    // If a dependent waits too, each would wait for the other.
     const StatusOr<api::Object> freed = DependentWaits(uid) ? StopBlocking(node, *live) : live;
     if (!freed.ok()) return AfterApi(freed.status());
     return AfterApi(DeleteObject(node, *freed, "Foreground"));
@@ -181,7 +181,7 @@ Status OwnerGc::DeleteObject(const GraphNode& node, const api::Object& object,
                              std::string_view propagation) {
   LOG_INFO("deleting {} {}: nobody owns it any more ({})", node.kind->info().group_resource(),
            base::Quote(object.key()), propagation);
-  // In this version only: somebody may have given it another owner meanwhile.
+  // Only this version is deleted, because the object may have got another owner meanwhile.
   const Status deleted = context_.client.Delete(node.kind->info(), node.ns, node.name,
                                                 {.uid = object.uid(),
                                                  .resource_version = object.resource_version(),

@@ -1,10 +1,10 @@
-// Who owns whom, by uid: what the garbage collector remembers of the API's objects.
+// The owners and dependents of the API's objects, by uid, as the garbage collector remembers them.
 //
-// Only objects that have owners, that are owners, or whose end waits for the collector are kept: a
-// few hundred bytes each, whatever their size. An owner that somebody names and nobody has seen yet
-// is not `present`; only the API can tell whether it exists.
+// Only objects that have owners, that are owners, or whose end waits for the collector are kept.
+// Each takes a few hundred bytes, whatever its size is. An owner that a reference names and that
+// was not seen yet is not `present`; only the API can tell whether it exists.
 //
-// Each change returns the uids that are worth a look. Not thread-safe.
+// Each change returns the uids that the collector must check. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ using KindPtr = std::shared_ptr<const kube::ServedKind>;
 using Uids = std::vector<std::string>;
 
 struct GraphNode {
-  bool present = false;  // seen, and not seen to go
+  bool present = false;  // seen, and its deletion was not seen
   KindPtr kind;          // this and the rest of the object: if present
   std::string ns;
   std::string name;
@@ -36,7 +36,7 @@ struct GraphNode {
   uint64_t list = 0;        // the last list that it was in
   std::set<std::string> dependents;
 
-  // Waits for its dependents' end before its own.
+  // Whether the object is deleted only after its dependents.
   bool waits_for_dependents() const { return present && deleting && foreground; }
 };
 
@@ -46,23 +46,23 @@ class Graph {
   Uids Put(const KindPtr& kind, const api::Object& object, uint64_t list = 0);
   // The object is gone.
   Uids Remove(const std::string& uid);
-  // What is there of a kind, and was not in list `list`, is gone.
+  // Removes the objects of a kind that were not in list `list`.
   Uids RemoveUnlisted(const api::KindInfo& kind, uint64_t list);
-  // Objects of the kind cannot be watched any more; that is no word on whether they are gone.
+  // Objects of the kind cannot be watched any more, so it is not known whether they are gone.
   void Forget(const api::KindInfo& kind);
 
   const GraphNode* Find(const std::string& uid) const;
-  // Whether `reference` of an object in `ns` names this very object by all its parts.
+  // Whether all parts of `reference`, of an object in `ns`, name the object `owner`.
   static bool Names(const api::OwnerReference& reference, std::string_view ns,
                     const GraphNode& owner);
-  // All owners are present and stay: there is nothing to collect.
+  // Whether all owners are present and stay, so that there is nothing to collect.
   bool AllOwnersStay(const GraphNode& node) const;
-  // Dependents that hold the end of an owner that waits for them.
+  // The dependents that block the deletion of an owner that waits for them.
   Uids BlockingDependents(const std::string& uid) const;
   size_t size() const { return nodes_.size(); }
 
  private:
-  // Takes what the node knows of an object off, but for its dependents.
+  // Clears all that the node knows about an object, except its dependents.
   void Clear(const std::string& uid, Uids& look);
   void SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners, Uids& look);
   void DropIfUnused(const std::string& uid);

@@ -14,7 +14,7 @@ using std::chrono::steady_clock;
 namespace {
 
 bool IsWatched(const kube::ServedKind& kind) {
-  // Events are many, and own nothing.
+  // Events are not watched, because there are many, and they own nothing.
   if (&kind.info().stored() == &api::kinds::kEvent) return false;
   return kind.HasVerb("list") && kind.HasVerb("watch") && kind.HasVerb("delete");
 }

@@ -40,7 +40,7 @@ void OwnerGc::Start() {
 }
 
 void OwnerGc::Stop() {
-  // First who adds sources, then they.
+  // The workers stop first, because they add sources; then the sources stop.
   workers_.Stop();
   std::vector<Source*> sources;
   {
@@ -144,7 +144,7 @@ OwnerGc::Outcome OwnerGc::AwaitDependents(const std::string& uid, const GraphNod
     MutexLock lock(mutex_);
     blocking = graph_.BlockingDependents(uid);
   }
-  // The end of the last one brings this object here again.
+  // The end of the last dependent queues this object again.
   if (!blocking.empty()) {
     Look(blocking);
     return Outcome::Done();

@@ -1,18 +1,17 @@
-// Deletes what nobody owns any more (in Kubernetes: the garbage collector), by ownerReferences.
+// Deletes objects whose owners are gone, by ownerReferences (in Kubernetes: the garbage collector).
 //
-//   [owned] ── every owner is gone ───────────────────────────────────▶ deleted
-//      │  ├──── some are gone, another stays ─────────────────────────▶ references to them taken
-//      off │  └──── no owner stays, one waits for its dependents ─────────▶ deleted, dependents
-//      first
+//   [owned] ─┬─ some owners are gone or wait, another stays ──────▶ references to the former off
+//            ├─ no owner stays, one waits for its dependents,
+//            │  and the object has dependents itself ─────────────▶ deleted, dependents first
+//            └─ no owner stays otherwise ─────────────────────────▶ deleted
 //
 //   an object that is being deleted with finalizer
-//     foregroundDeletion ── its dependents are deleted; none that blocks it is left ──▶ finalizer
-//     off orphan             ── the references of its dependents to it are taken off ─────▶
-//     finalizer off
+//     foregroundDeletion ── the dependents that block it are deleted ───▶ finalizer off
+//     orphan ────────────── references of its dependents are taken off ─▶ finalizer off
 //
 // All kinds that the API serves and lets delete are watched, custom ones included, as they come and
-// go; events are not. Nothing is deleted by what the graph remembers: the object and each of its
-// owners are read from the API first, by uid, and the delete holds only for what was read.
+// go; events are not. The graph alone never decides a deletion: the object and each of its owners
+// are read from the API first, by uid, and the delete applies only to the version that was read.
 //
 // An owner is looked for in the object's own namespace, or among cluster-wide objects; one that is
 // somewhere else counts as absent, and a Warning event OwnerRefInvalidNamespace says so. A
@@ -38,7 +37,8 @@
 namespace berth::controllers::ownergc {
 
 struct Options {
-  // The served kinds are asked for when a CustomResourceDefinition changes, and so often besides.
+  // The interval at which the API is asked for the served kinds. It is also asked when a
+  // CustomResourceDefinition changes.
   std::chrono::milliseconds discovery_interval = std::chrono::minutes(5);
   // After a CustomResourceDefinition's change; serving it takes a moment.
   std::chrono::milliseconds discovery_delay = std::chrono::milliseconds(500);
@@ -61,7 +61,7 @@ class OwnerGc : public Controller, Source::Listener {
   using Outcome = base::KeyedWorkers::Outcome;
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  // What an owner reference of an object leads to.
+  // The state of the owner that an owner reference names.
   enum class Owner { kStays, kWaits, kAbsent, kNeverAbsent };
   struct Verdict {
     std::vector<api::OwnerReference> stay, wait, absent;
@@ -98,7 +98,7 @@ class OwnerGc : public Controller, Source::Listener {
                                    const GraphNode& node);
   base::Status KeepReferences(const GraphNode& node, const api::Object& object,
                               const std::vector<api::OwnerReference>& kept);
-  // Returns the object as it is then.
+  // Returns the object as it is after the write.
   base::StatusOr<api::Object> StopBlocking(const GraphNode& node, const api::Object& object);
   base::Status DeleteObject(const GraphNode& node, const api::Object& object,
                             std::string_view propagation);
@@ -116,7 +116,8 @@ class OwnerGc : public Controller, Source::Listener {
   std::map<std::string, Watched> sources_ ABSL_GUARDED_BY(mutex_);  // by "PLURAL.GROUP"
   kube::ServedKinds kinds_ ABSL_GUARDED_BY(mutex_);                 // also those not watched
   bool discovered_ ABSL_GUARDED_BY(mutex_) = false;
-  // References that led to nothing: many dependents share one. The oldest are forgotten.
+  // References to owners that do not exist, kept because many dependents share one. The oldest are
+  // forgotten.
   std::set<std::string> absent_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> absent_order_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> reported_ ABSL_GUARDED_BY(mutex_);  // "uid owner-uid"

@@ -22,7 +22,7 @@ class Source {
     virtual ~Listener() = default;
     virtual void OnObject(const KindPtr& kind, const api::Object& object, uint64_t list) = 0;
     virtual void OnGone(const KindPtr& kind, const std::string& uid) = 0;
-    // What is in the graph and was not in this list is gone.
+    // Objects in the graph that were not in this list are gone.
     virtual void OnListed(const KindPtr& kind, uint64_t list) = 0;
   };
 
@@ -34,9 +34,9 @@ class Source {
 
   virtual void Start() = 0;
   virtual void Stop() = 0;
-  // Whether everything that is there was told of once.
+  // Whether all existing objects have been reported once.
   virtual bool synced() const = 0;
-  // An object that was just read from the API: a copy that is kept learns of it.
+  // Gives an object that was just read from the API to the informer, if there is one.
   virtual void Observe(const base::Json& object) = 0;
   const KindPtr& kind() const { return kind_; }
 

@@ -2,7 +2,7 @@
 
 #include "api/kinds/attachable.h"
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 
 namespace berth::controllers::pluginattacher {
 
@@ -42,7 +42,7 @@ PluginAttacher::PluginAttacher(Context context, volume::PluginRegistry& plugins,
       workers_.Add(change.key);
     }
   });
-  // An attachment may have been seen before its volume was.
+  // An attachment may have been seen before its volume.
   volumes_.AddHandler([this](const auto& change) {
     if (change.before != nullptr) return;
     for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, change.key)) {
@@ -123,7 +123,7 @@ StatusOr<PluginAttacher::Attachment> PluginAttacher::Hold(const Attachment& atta
 }
 
 PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
-  // Whatever can be refused without the driver is found before the finalizer is there.
+  // All errors that need no driver are found before the finalizer is written.
   const auto spec = SpecOf(attachment);
   if (!spec.ok()) return Failed(attachment, kAttachOperation, spec.status());
   const auto plugin = PluginFor(*spec);
@@ -133,6 +133,9 @@ PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
   if (!held.ok()) return AfterApi(held.status());
   const auto device = (*plugin)->attacher()->Attach(*spec, attachment.node_name());
   if (!device.ok()) return Failed(*held, kAttachOperation, device.status());
+  LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
+           base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   return AfterApi(
       WriteAttached(context_, attachments_, *held, {{std::string(api::kDevicePath), *device}}));
 }
@@ -147,6 +150,9 @@ PluginAttacher::Outcome PluginAttacher::Detach(const Attachment& attachment) {
   }
   const Status detached = plugin->attacher()->Detach(attachment.pv_name(), attachment.node_name());
   if (!detached.ok()) return Failed(attachment, kDetachOperation, detached);
+  LOG_INFO("volume {} is detached from node {} (VolumeAttachment {})",
+           base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
+           base::Quote(attachment.name()));
   const auto freed = PatchAt(context_.client, attachments_, attachment,
                              FinalizersPatch(attachment, "", kFinalizer));
   if (!freed.ok() || IsGone(*freed)) return AfterApi(freed.status());

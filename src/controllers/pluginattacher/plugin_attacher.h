@@ -10,9 +10,9 @@
 //
 //   [deleted, finalizer present: attached or perhaps attached] ──▶ detach ──▶ finalizer off
 //
-// The finalizer is the record before the call: what has it is detached before it goes, even if no
-// attach ever answered. The driver's name beside it is what detach needs when the PersistentVolume
-// is gone.
+// The finalizer is the record before the call: an attachment with it is detached before it is
+// deleted, even if no attach ever answered. The driver's name is recorded too, because detach needs
+// it when the PersistentVolume is gone.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct Options {
   int workers = 10;
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  // How often drivers are asked whether what is attached still is.
+  // How often drivers are asked whether attached volumes are still attached.
   std::chrono::milliseconds check{60000};
 };
 
@@ -51,7 +51,7 @@ class PluginAttacher : public Controller {
   std::string_view name() const override { return "plugin-attacher"; }
   void Start() override;
   void Stop() override;
-  // A plugin of the registry is ready, or failed, or is gone.
+  // To be called when a plugin of the registry has become ready, has failed, or is gone.
   void PluginChanged(const std::string& plugin);
 
  private:
@@ -61,7 +61,7 @@ class PluginAttacher : public Controller {
   Outcome Sync(const std::string& key);
   Outcome Attach(const Attachment& attachment);
   Outcome Detach(const Attachment& attachment);
-  // An attached one that its driver has no more is attached again.
+  // Attaches the volume again if its driver says that it is not attached any more.
   Outcome Check(const Attachment& attachment);
   Outcome CheckAll();
   base::StatusOr<volume::VolumeSpec> SpecOf(const Attachment& attachment) const;

@@ -1,13 +1,10 @@
 // Grows volumes through plugins of this process (Flexvolume's expandvolume), up to where the node
-// takes over: in Kubernetes the controller manager's expand controller.
+// takes over: in Kubernetes the controller manager's expand controller. The steps are those of
+// claim_growth.h; ExpandVolume of the plugin makes the volume larger.
 //
-//   a bound claim asks for more than its PersistentVolume has
-//     ── condition Resizing written ──▶ ExpandVolume ── failed ──▶ event, again after the backoff
-//                                            │ done
-//                                            ▼
-//     PersistentVolume.spec.capacity written ──▶ condition FileSystemResizePending: the node's turn
-//
-// A driver is asked again, for the same sizes, when it is not known whether it was.
+// Thread-safe. A failure is told in an event and tried again after the backoff, or as soon as the
+// plugin is ready. A driver is asked again, for the same sizes, when it is not known whether it
+// was.
 #pragma once
 
 #include <chrono>
@@ -15,6 +12,7 @@
 
 #include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
+#include "controllers/claim_growth.h"
 #include "controllers/controller.h"
 #include "volume/plugin_registry.h"
 #include "volume/volume_attacher.h"
@@ -44,16 +42,11 @@ class PluginExpander : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
-  Outcome Sync(const std::string& key);
-  Outcome Expand(const Claim& claim, const Volume& volume, int64_t wanted, int64_t has);
-  base::StatusOr<Claim> SayResizing(const Claim& claim);
-  Outcome LeaveToNode(const Claim& claim);
-  Outcome Failed(const Claim& claim, const base::Status& why);
+  Outcome ExpandVolume(const Claim& claim, const Volume& volume, int64_t wanted, int64_t has);
 
-  const Context context_;
   volume::PluginRegistry& plugins_;
-  kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
+  ClaimGrowth growth_;
   base::KeyedWorkers workers_;
 };
 

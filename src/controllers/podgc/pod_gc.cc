@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/pod_deletion.h"
 #include "controllers/writes.h"
@@ -23,7 +23,8 @@ namespace {
 // Not a name that a node or pod could have.
 constexpr const char* kEndedPods = "";
 
-// Nothing is left to ask for: whoever set its finalizers has to take them off.
+// Whether the pod waits only for the programs that set its finalizers to remove them. Then there is
+// nothing left to delete.
 bool OnlyFinalizersLeft(const api::Pod& pod) {
   return pod.deleting() && pod.Int({"metadata", "deletionGracePeriodSeconds"}, -1) == 0 &&
          !pod.finalizers().empty() && pod.terminated();
@@ -122,7 +123,7 @@ PodGc::Outcome PodGc::SyncNode(const std::string& name) {
                       {.reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"});
     if (result.ok()) result = removed;
   }
-  // A pod that is bound to the missing node meanwhile begins a quarantine of its own.
+  // If a pod is bound to the missing node after this, a new quarantine begins.
   if (result.ok()) {
     MutexLock lock(mutex_);
     missing_since_.erase(name);

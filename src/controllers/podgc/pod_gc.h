@@ -1,12 +1,12 @@
-// Removes pods that nobody else will remove (in Kubernetes: the pod garbage collector).
+// Removes pods that no other program will remove (in Kubernetes: the pod garbage collector).
 //
-//   pod on a node that is gone      ── 40 s, then the API itself says so ──▶ Failed, deleted
-//   pod being deleted, on a node    ── not ready and tainted out-of-service ▶ Failed, deleted
-//   pod being deleted, on no node   ────────────────────────────────────────▶ Failed, deleted
-//   ended pods above the threshold  ── evicted ones, then the oldest ────────▶ deleted
+//   pod on a node that is gone       ── 40 s, then the API itself says so ────▶ Failed, deleted
+//   pod being deleted, on a node     ── not ready and tainted out-of-service ─▶ Failed, deleted
+//   pod being deleted, on no node    ─────────────────────────────────────────▶ Failed, deleted
+//   ended pods above the threshold   ── evicted ones, then the oldest ────────▶ deleted
 //
-// All these deletes are without grace: no node agent is there to end the pod, or none is needed.
-// For the out-of-service taint a person vouches that the machine runs nothing any more.
+// All these deletes have no grace period, because no node agent exists to end the pod, or none is
+// needed. By the taint out-of-service a person states that the machine runs nothing any more.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@ namespace berth::controllers::podgc {
 struct Options {
   // How many ended pods are kept; 0: all.
   size_t terminated_threshold = 12500;
-  // How long a node must have been missing before the API is asked whether it is gone: a node that
-  // registers anew keeps its pods.
+  // How long a node must have been missing before the API is asked whether it is gone. The wait
+  // lets a node that registers anew keep its pods.
   std::chrono::milliseconds quarantine = std::chrono::seconds(40);
-  // How often at most ended pods are counted.
+  // The shortest time between two counts of the ended pods.
   std::chrono::milliseconds count_interval = std::chrono::seconds(20);
 };
 

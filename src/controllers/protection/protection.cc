@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
 
@@ -30,7 +31,7 @@ bool Uses(const api::Pod& pod, const std::string& claim) {
   return std::find(names.begin(), names.end(), claim) != names.end();
 }
 
-// `uses` of any object of kind T in the namespace, page by page.
+// Whether `uses` is true for any object of kind T in the namespace, which is listed in pages.
 template <typename T, typename Predicate>
 StatusOr<bool> AnyOf(kube::Client& client, const std::string& ns, Predicate uses) {
   kube::ListOptions options;
@@ -77,7 +78,7 @@ void Protection::Watch() {
       volume_workers_.Add(change.key);
     }
   });
-  // Only the end of a use can let a claim go.
+  // Only the end of a pod can make its claims unused.
   pods_.AddHandler([this](const auto& change) {
     if (change.after != nullptr && !change.after->terminated()) return;
     const api::Pod& pod = change.latest();
@@ -130,10 +131,10 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
         PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, kClaimProtection, ""))
             .status());
   }
-  if (InUse(*claim)) return Outcome::Done();  // the end of the use brings the claim here again
+  if (InUse(*claim)) return Outcome::Done();  // the end of the use queues the claim again
   const StatusOr<bool> in_use = InUseNow(*claim);
   if (!in_use.ok()) return AfterApi(in_use.status());
-  // The informer did not know of that use, so its end may pass unseen as well.
+  // The informer did not know this use, so it may miss its end too.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
   LOG_INFO("claim {} is not used any more: letting it go", base::Quote(key));
   return AfterApi(

@@ -4,10 +4,10 @@
 //   claim   [protected] ── deleted ──▶ [terminating] ── no pod on a node uses it ──▶ finalizer off
 //   volume  [protected] ── deleted ──▶ [terminating] ── phase is not Bound ─────────▶ finalizer off
 //
-// The API server sets both finalizers at admission; where one is missing it is added. Before a
-// claim is let go the pods of its namespace are listed anew: the informer may not have seen a pod
-// that was just scheduled. A pod counts from when it has a node until it has terminated or is gone;
-// a HostMount until it is gone.
+// The API server sets both finalizers at admission; the controller adds a missing one. Before it
+// releases a claim, it lists the pods of the namespace anew, because the informer may not have seen
+// a pod that was just scheduled. A pod counts as a user from the time it has a node until it has
+// terminated or is gone; a HostMount counts until it is gone.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@
 namespace berth::controllers::protection {
 
 struct Options {
-  // HostMounts use claims too. Off where the API does not serve that kind.
+  // Whether HostMounts count as users of claims. False if the API does not serve that kind.
   bool host_mounts = true;
 };
 
@@ -43,7 +43,7 @@ class Protection : public Controller {
   Outcome SyncClaim(const std::string& key);
   Outcome SyncVolume(const std::string& key);
   bool InUse(const Claim& claim) const;
-  // Asks the API itself.
+  // As InUse, but asks the API itself.
   base::StatusOr<bool> InUseNow(const Claim& claim) const;
 
   const Context context_;

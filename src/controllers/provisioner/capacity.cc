@@ -47,7 +47,7 @@ StatusOr<csi::v1::GetCapacityRequest> CapacityRequest(const api::StorageClass& s
                    ClassParameters::Parse(storage_class.parameters()));
   csi::v1::GetCapacityRequest request;
   CopyTo(parameters.driver_parameters(), request.mutable_parameters());
-  // What a claim will ask for is not known: the commonest.
+  // The access mode of future claims is not known, so the most common one is asked for.
   auto* capability = request.add_volume_capabilities();
   capability->mutable_access_mode()->set_mode(
       csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
@@ -92,7 +92,7 @@ Json CapacityPatch(const api::CsiStorageCapacity& present, const api::CsiStorage
     const std::string wants = wanted.String({field});
     if (has == wants) return;
     const auto compared = api::CompareQuantities(has, wants);
-    if (compared.ok() && *compared == 0) return;  // the same amount in other words
+    if (compared.ok() && *compared == 0) return;  // the same amount in another notation
     patch[field] = wants.empty() ? Json(nullptr) : Json(wants);
   };
   compare("capacity");

@@ -1,7 +1,8 @@
-// CSIStorageCapacity objects: which there should be, and what they say. Pure.
+// CSIStorageCapacity objects: which ones should exist, and their content. Pure.
 //
-// One for each class of the driver and each topology segment: the values that some node, on which
-// the driver runs, has for the driver's topology keys. The scheduler holds claims against them.
+// There is one for each class of the driver and each topology segment. A segment is the set of
+// values that a node with the driver has for the driver's topology keys. The scheduler compares
+// claims with these objects.
 #pragma once
 
 #include <map>
@@ -25,15 +26,15 @@ inline constexpr std::string_view kCapacityManagedBy = "csi.storage.k8s.io/manag
 // The value of managed-by: "external-provisioner", with "-<node>" in a node deployment.
 std::string CapacityManager(const CapacityOptions& options);
 
-// The segments of `driver`, each once, in order. A driver without topology has one, which is empty:
-// all nodes. A node that lacks a label of the driver's keys (yet) counts for nothing.
+// The segments of `driver`, each once, in order. A driver without topology has one empty segment,
+// which means all nodes. A node is ignored while it lacks the label of one of the driver's keys.
 std::vector<TopologyTerm> CapacitySegments(
     const DriverInfo& driver, const std::string& node_name,
     const std::vector<std::shared_ptr<const api::Node>>& nodes,
     const std::vector<std::shared_ptr<const api::CsiNode>>& csi_nodes);
 
-// Whether capacity is published for the class: it is the driver's, and binds late unless
-// `options.immediate_binding`.
+// Whether capacity is published for the class: its provisioner is the driver, and it binds late
+// unless `options.immediate_binding` is set.
 bool WantsCapacity(const api::StorageClass& storage_class, const DriverInfo& driver,
                    const CapacityOptions& options);
 
@@ -51,8 +52,8 @@ api::CsiStorageCapacity CapacityObject(const std::string& driver, const Capacity
                                        const TopologyTerm& segment,
                                        const csi::v1::GetCapacityResponse& answer);
 
-// What `present` lacks of `wanted` (capacity, maximumVolumeSize, ownerReferences), as merge patch;
-// empty: nothing.
+// The merge patch that makes `present` equal to `wanted` (capacity, maximumVolumeSize,
+// ownerReferences). It is empty if nothing differs.
 base::Json CapacityPatch(const api::CsiStorageCapacity& present,
                          const api::CsiStorageCapacity& wanted);
 

@@ -19,9 +19,9 @@ using base::StatusOr;
 
 namespace {
 
-// Volumes come and go in numbers: the driver is asked once for those of a second.
+// Many volumes may come and go at a time, so the driver is asked once for the changes of a second.
 constexpr std::chrono::seconds kAfterVolume{1};
-// The objects that there are must be known before new ones are made.
+// The existing objects must be known before new ones are created.
 constexpr std::chrono::milliseconds kAwaitList{100};
 
 // The kinds of change to a node that change segments.
@@ -124,7 +124,7 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
   Figures figures;
   for (const TopologyTerm& segment :
        CapacitySegments(driver, options_.node_name, nodes_.List(), csi_nodes_.List())) {
-    // One segment's failure keeps no other from being told.
+    // The failure of one segment does not stop the others from being published.
     const size_t before = left.size();
     const Status published = PublishSegment(storage_class, driver, segment, owner, left);
     ++figures.goal;
@@ -137,8 +137,8 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
   return first.ok() ? removed : first;
 }
 
-// Takes the segment's object out of `present`; what is left in the end stands for no segment, or is
-// a second one.
+// Takes the segment's object out of `present`. The objects that are left in the end have no
+// segment, or are the second one of a segment.
 Status CapacityController::PublishSegment(const api::StorageClass& storage_class,
                                           const DriverInfo& driver, const TopologyTerm& segment,
                                           const Json& owner, std::vector<CapacityPtr>& present) {
@@ -182,7 +182,7 @@ std::vector<CapacityController::CapacityPtr> CapacityController::ObjectsOf(
       out.push_back(object);
     }
   }
-  // Of two for one segment the same one stays each time.
+  // Sorted, so that of two objects for one segment the same one stays each time.
   std::sort(out.begin(), out.end(),
             [](const CapacityPtr& a, const CapacityPtr& b) { return a->name() < b->name(); });
   return out;

@@ -1,17 +1,17 @@
 // Keeps the CSIStorageCapacity objects of one driver (in Kubernetes: external-provisioner with
 // --enable-capacity).
 //
-// One unit of work a class: GetCapacity for each topology segment, then what differs is written,
-// and what stands for nothing any more is deleted. It is done again after the poll interval, when
-// class, nodes or the driver's registration change, when another changes or deletes an object, and
-// a second after a volume of the class came or went.
+// The work for one class: call GetCapacity for each topology segment, write the objects that
+// differ, and delete the objects that have no segment any more. The work is done again after the
+// poll interval, when the class, the nodes or the driver's registration change, when another
+// program changes or deletes an object, and a second after a volume of the class came or went.
 //
 //   [due] ── GetCapacity, create / patch / delete ──▶ [published] ── poll interval ──▶ [due]
 //     ▲  │ an error: event CapacityFailed on the class, again after the backoff
 //     └──┘
 //
-// Only objects in its own namespace that carry its labels are touched: those of other drivers, and
-// of other nodes in a node deployment, are others'.
+// The controller changes only objects in its own namespace that have its labels. Objects of other
+// drivers, and of other nodes in a node deployment, belong to other programs.
 #pragma once
 
 #include <map>
@@ -52,16 +52,16 @@ class CapacityController : public Controller {
   std::vector<CapacityPtr> ObjectsOf(const std::string& storage_class,
                                      const std::string& driver) const;
   base::Status Remove(const std::vector<CapacityPtr>& objects);
-  // csistoragecapacities_*, told of all classes together.
+  // The metrics csistoragecapacities_*, which show the sum of all classes.
   struct Figures {
     size_t goal = 0;      // objects that there should be
     size_t current = 0;   // of those: objects that there are
-    size_t obsolete = 0;  // objects that are to go
+    size_t obsolete = 0;  // objects to be deleted
   };
   void Tell(const std::string& storage_class, const std::string& driver, Figures figures)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What this process wrote last of an object ("": it deleted it), so that it does not run after
-  // itself.
+  // Notes the version of an object that this process wrote last ("": it deleted the object), so
+  // that its own writes do not queue the class again.
   void NoteWritten(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsOwnWrite(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,5 @@
-// Who owns CSIStorageCapacity objects, so that they go with the deployment that writes them.
+// Who owns CSIStorageCapacity objects, so that they are deleted with the deployment that writes
+// them.
 #pragma once
 
 #include "base/json.h"
@@ -9,8 +10,8 @@
 namespace berth::controllers::provisioner {
 
 // metadata.ownerReferences for `options`: the pod, or what controls it, `owner_level` steps up; for
-// a negative level the Node, or an empty array. NOT_FOUND: there is no such pod or Node, or nothing
-// that controls what stands at a step.
+// a negative level the Node, or an empty array. NOT_FOUND: there is no such pod or Node, or an
+// object on the way up has no controller.
 base::StatusOr<base::Json> CapacityOwner(kube::Client& client, const CapacityOptions& options);
 
 }  // namespace berth::controllers::provisioner

@@ -34,7 +34,7 @@ constexpr std::array<SecretKeys, 7> kSecrets = {{
     {SecretUse::kControllerModify, "controller-modify", ""},
 }};
 
-// A key of `parameters` and its value, also where the value is empty; an absent key is no error.
+// The value of `key`, which may be empty; nullptr if the key is absent.
 const std::string* FindKey(const Labels& parameters, const std::string& key) {
   const auto it = parameters.find(key);
   return it == parameters.end() ? nullptr : &it->second;

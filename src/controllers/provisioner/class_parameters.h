@@ -28,12 +28,12 @@ class ClassParameters {
   // namespace or the reverse, and a deprecated key beside the new one.
   static base::StatusOr<ClassParameters> Parse(const api::Labels& parameters);
 
-  // What the driver gets.
+  // The parameters that the driver gets.
   const api::Labels& driver_parameters() const { return driver_parameters_; }
   const std::string& fs_type() const { return fs_type_; }  // "" if not given
 
   // The secret for `use`, its templates filled in for this claim and volume; empty if the class
-  // names none. INVALID_ARGUMENT for an unknown or empty token, and for what is no name afterwards.
+  // names none. INVALID_ARGUMENT for an unknown or empty token, and for a result that is no name.
   base::StatusOr<api::SecretReference> Secret(SecretUse use, std::string_view volume_name,
                                               const api::PersistentVolumeClaim& claim) const;
 

@@ -1,6 +1,6 @@
-// When a node's provisioner tries to take a claim that no node is selected for (provisioner.h, node
-// deployment): all nodes see the claim at once, so each waits a random time first, and longer after
-// each try that another's write overtook. Thread-safe.
+// When a node's provisioner tries to take a claim for which no node is selected (provisioner.h,
+// node deployment). All nodes see the claim at once, so each waits a random time first, and waits
+// longer after each try in which another node's write came first. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,12 @@ class NodeElection {
   NodeElection(std::chrono::milliseconds base_delay, std::chrono::milliseconds max_delay)
       : base_delay_(base_delay), max_delay_(max_delay) {}
 
-  // How long this node still waits with the claim of that uid; 0: it is its turn.
+  // How long this node still waits before it tries to take the claim of that uid; 0: it may try
+  // now.
   std::chrono::milliseconds Wait(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The try was in vain: the next one is later. Returns when.
+  // Notes that the try failed. Returns the time until the next try, which is longer.
   std::chrono::milliseconds Lost(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
-  // A node is selected, or the claim is gone.
+  // To be called when a node is selected, or the claim is gone.
   void Forget(const std::string& uid) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

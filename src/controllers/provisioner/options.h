@@ -6,12 +6,12 @@
 
 namespace berth::controllers::provisioner {
 
-// --node-deployment: one provisioner a node, each for the volumes of its own node.
+// --node-deployment: each node has a provisioner, which handles the volumes of its own node.
 struct NodeDeployment {
   std::string node_name;  // env NODE_NAME; "": one provisioner for all nodes
   bool immediate_binding = true;
-  // How long at most a node waits at first before it tries to take a claim that no node is selected
-  // for; doubles with each conflict.
+  // The longest time that a node waits before its first try to take a claim for which no node is
+  // selected. It doubles with each conflict.
   std::chrono::milliseconds base_delay{20000};
   std::chrono::milliseconds max_delay{60000};
 
@@ -32,7 +32,7 @@ struct Options {
   bool controller_publish_readonly = false;
   bool prevent_volume_mode_conversion = true;
   std::string default_fs_type;
-  // How often snapshots are looked through for a finalizer that no claim needs any more; 0: never.
+  // How often all snapshots are checked for a finalizer that no claim needs any more; 0: never.
   std::chrono::milliseconds snapshot_orphan_sweep_interval{300000};
   NodeDeployment node_deployment;
 };
@@ -40,8 +40,9 @@ struct Options {
 struct CapacityOptions {
   std::string ns;        // of the objects; env NAMESPACE
   std::string pod_name;  // env POD_NAME; needed unless owner_level is negative
-  // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 its owner, 2 that one's, ...;
-  // negative: nobody, or with `node_owns` the Node `node_name`, with which they go.
+  // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 the pod's owner, 2 the owner of
+  // that, ...; negative: nobody, or with `node_owns` the Node `node_name`. The objects are deleted
+  // with their owner.
   int owner_level = 1;
   bool node_owns = false;
   bool immediate_binding = false;                  // --capacity-for-immediate-binding

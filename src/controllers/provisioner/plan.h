@@ -1,5 +1,5 @@
-// What one claim's provisioning amounts to: the CreateVolume request, and the PersistentVolume that
-// its answer becomes. Pure: whatever has to be read was read before.
+// The plan to provision one claim: the CreateVolume request, and the PersistentVolume that is made
+// from its answer. Pure: the caller has read all inputs before.
 #pragma once
 
 #include <map>
@@ -43,9 +43,8 @@ struct Plan {
 // INVALID_ARGUMENT if claim or class cannot be served.
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
-// OK if the driver's answer is what was asked for; OUT_OF_RANGE if it is smaller,
-// FAILED_PRECONDITION if its content is not from the source, or its place not one of those asked
-// for.
+// OK if the driver's answer is the volume that was asked for. OUT_OF_RANGE if it is smaller,
+// FAILED_PRECONDITION if it was not filled from the source, or its topology was not asked for.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.
@@ -54,24 +53,24 @@ api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
 
 // What a failed CreateVolume means for the claim.
 enum class FailureState {
-  kFinished,      // no volume exists; asked again later
-  kInBackground,  // it may exist: the same call again
-  kReschedule,    // no volume here: the scheduler is to choose another node
-  kInfeasible,    // no volume, and none unless something changes: asked again seldom
+  kFinished,      // no volume exists; the call is tried again later
+  kInBackground,  // the volume may exist; the same call is made again
+  kReschedule,    // no volume exists; the scheduler must choose another node
+  kInfeasible,    // no volume is possible unless something changes; tried again seldom
 };
 FailureState Classify(base::StatusCode code, bool can_reschedule);
 
-// What is known of a claim's volume before CreateVolume is called.
+// What is known about a claim's volume before CreateVolume is called.
 enum class Earlier {
-  kNone,       // none exists: never asked for, or refused
+  kNone,       // none exists: it was never asked for, or the driver refused it
   kSameCall,   // the very same call was made, and its outcome is not known
-  kInherited,  // an earlier process began, and nobody here knows with what call
+  kInherited,  // an earlier process made a call, and its request is not known
 };
-// Whether a CreateVolume that failed with `code` proves that no volume of the claim's exists.
+// Whether a CreateVolume that failed with `code` proves that no volume for the claim exists.
 //
-// ALREADY_EXISTS never does: one stands under the claim's name, and is not what was asked for.
-// After a call with unknown outcome only those codes do with which CSI says that this very request
-// cannot be: had it made a volume, its repetition would have to be answered with OK.
+// ALREADY_EXISTS never proves it: a volume has the claim's name, and is not the one asked for.
+// After a call with unknown outcome only those codes prove it by which CSI says that this request
+// is impossible: if the first call had made a volume, the driver would have to answer OK now.
 // RESOURCE_EXHAUSTED (the caller may be throttled), PERMISSION_DENIED, INTERNAL and the like can
 // come from a driver that did not even look for the volume.
 bool ProvesNoVolume(base::StatusCode code, Earlier earlier);

@@ -1,4 +1,4 @@
-// The provisioner's figures, with the names, labels and buckets of the Go program:
+// The provisioner's metrics, with the names, labels and buckets of the Go program:
 // controller_persistentvolumeclaim_provision_* and controller_persistentvolume_delete_*.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace berth::controllers::provisioner {
 
-// Null metrics: nothing is counted. What failed has no duration.
+// If `metrics` is null, nothing is counted. For failures no duration is recorded.
 void CountProvisioned(base::Metrics* metrics, const api::PersistentVolumeClaim& claim,
                       std::chrono::steady_clock::time_point began);
 void CountProvisionFailed(base::Metrics* metrics, const api::PersistentVolumeClaim& claim);

@@ -1,25 +1,20 @@
 #include "controllers/provisioner/provisioner.h"
 
-#include <random>
-
+#include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/indexes.h"
 
 namespace berth::controllers::provisioner {
 
 using base::KeyedWorkers;
-using base::MutexLock;
 
 namespace {
 
-// Of the claims that IsOpen, and the volumes that are not IsSettled: few of many thousands.
-constexpr char kOpenClaims[] = "open";       // by their own key
-constexpr char kVolumesToSync[] = "toSync";  // by the driver that made them
-
-// Whether SyncClaim could have something to do.
-bool IsOpen(const api::PersistentVolumeClaim& claim) {
-  return !IsBound(claim) || claim.has_finalizer(kProvisioningFinalizer);
-}
+// The key of the snapshots' queue that stands for a look at all of them.
+constexpr char kSweep[] = "all";
 
 KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
                                    base::FlightRecorder* flight) {
@@ -30,15 +25,9 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-std::string IdentityPrefix(const base::Clock& clock) {
-  const auto since =
-      std::chrono::duration_cast<std::chrono::milliseconds>(clock.Now().time_since_epoch());
-  std::random_device random;
-  return fmt::format("{}-{}-", since.count(), std::uniform_int_distribution<int>(0, 9999)(random));
-}
-
-// What a failed provisioning may have been for: worth another try at once.
-bool Changed(const api::PersistentVolumeClaim* before, const api::PersistentVolumeClaim& after) {
+// Whether provisioning may have failed because this change was missing. Then it is tried at once.
+bool IsWorthARetry(const api::PersistentVolumeClaim* before,
+                   const api::PersistentVolumeClaim& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
          before->annotation(kSelectedNode) != after.annotation(kSelectedNode) ||
          before->annotation(kStorageProvisioner) != after.annotation(kStorageProvisioner);
@@ -47,76 +36,47 @@ bool Changed(const api::PersistentVolumeClaim* before, const api::PersistentVolu
 }  // namespace
 
 Provisioner::Provisioner(Context context, DriverConnection& driver, Options options)
-    : context_(context),
+    : options_(std::move(options)),
       driver_(driver),
-      options_(std::move(options)),
-      identity_prefix_(IdentityPrefix(context.clock)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       classes_(context.informers.Of<api::StorageClass>()),
       nodes_(context.informers.OfOptional<api::Node>()),
       csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
       attachments_(context.informers.OfOptional<api::VolumeAttachment>()),
-      election_(options_.node_deployment.base_delay, options_.node_deployment.max_delay),
+      attempts_(options_.node_deployment,
+                [this](const std::string& key) { claim_workers_.AddNow(key); }),
+      sources_(context, options_,
+               [this](const std::string& snapshot) {
+                 for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, snapshot)) {
+                   claim_workers_.AddNow(claim->key());
+                 }
+               }),
+      handles_(volumes_),
+      reach_(context, options_.node_deployment),
+      provisioning_(context, driver, options_, attempts_, sources_, handles_, reach_),
+      deletion_(context, driver, options_.timeout, handles_, reach_),
       claim_workers_(QueueOptions("provision", options_.workers, options_, context.flight),
-                     [this](const std::string& key) { return SyncClaim(key); }),
+                     [this](const std::string& key) { return provisioning_.SyncClaim(key); }),
       volume_workers_(QueueOptions("delete-volume", options_.workers, options_, context.flight),
-                      [this](const std::string& key) { return SyncVolume(key); }),
+                      [this](const std::string& key) { return deletion_.SyncVolume(key); }),
       source_workers_(QueueOptions("clone-source", options_.cloning_protection_workers, options_,
                                    context.flight),
                       [this](const std::string& key) { return SyncCloneSource(key); }),
       snapshot_workers_(QueueOptions("snapshot-source", 1, options_, context.flight),
                         [this](const std::string& key) { return SyncSnapshotSource(key); }) {
-  AddIndexes();
+  AddClaimIndexes(claims_);
+  AddAttachmentIndexes(attachments_);
+  AddProvisionerIndexes(claims_);
+  AddProvisionerIndexes(volumes_);
   WatchClaims();
   WatchVolumes();
   WatchNodes();
-  classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    for (const auto& claim : claims_.ByIndex(kClaimsByClass, change.key)) {
-      claim_workers_.AddNow(claim->key());
-    }
-  });
-  driver_.OnReady([this] { DriverReady(); });
+  WatchClasses();
+  WatchDriver();
 }
 
 Provisioner::~Provisioner() { Stop(); }
-
-void Provisioner::AddIndexes() {
-  AddClaimIndexes(claims_);
-  AddAttachmentIndexes(attachments_);
-  claims_.AddIndex(kOpenClaims, [](const api::Object& object) {
-    return IsOpen(static_cast<const Claim&>(object)) ? std::vector<std::string>{object.key()}
-                                                     : std::vector<std::string>{};
-  });
-  claims_.AddIndex(kOpenClaimsByProvisioner, [](const api::Object& object) {
-    const auto& claim = static_cast<const Claim&>(object);
-    if (!IsOpen(claim)) return std::vector<std::string>{};
-    return std::vector<std::string>{claim.annotation(kStorageProvisioner),
-                                    claim.annotation(kBetaStorageProvisioner)};
-  });
-  volumes_.AddIndex(kVolumesToSync, [](const api::Object& object) {
-    const auto& volume = static_cast<const Volume&>(object);
-    if (IsSettled(volume)) return std::vector<std::string>{};
-    return std::vector<std::string>{volume.annotation(kProvisionedBy),
-                                    volume.annotation(kMigratedTo)};
-  });
-  volumes_.AddIndex(kVolumesByHandle, [](const api::Object& object) {
-    const auto& volume = static_cast<const Volume&>(object);
-    if (!volume.has_csi()) return std::vector<std::string>{};
-    return std::vector<std::string>{HandleKey(volume.csi().driver(), volume.csi().volume_handle())};
-  });
-  const auto by_source = [](std::string (*name_of)(const Claim&)) {
-    return [name_of](const api::Object& object) {
-      const auto& claim = static_cast<const Claim&>(object);
-      const std::string source = name_of(claim);
-      if (source.empty() || IsBound(claim)) return std::vector<std::string>{};
-      return std::vector<std::string>{api::ObjectKey(claim.ns(), source)};
-    };
-  };
-  claims_.AddIndex(kClaimsBySource, by_source(&CloneSourceName));
-  claims_.AddIndex(kClaimsBySnapshot, by_source(&SnapshotSourceName));
-}
 
 void Provisioner::WatchClaims() {
   claims_.AddHandler([this](const auto& change) {
@@ -124,7 +84,7 @@ void Provisioner::WatchClaims() {
     if (const std::string source = CloneSourceName(claim); !source.empty()) {
       source_workers_.Add(api::ObjectKey(claim.ns(), source));
     }
-    // One that was bound when this process began is the sweep's.
+    // The sweep looks after claims that were bound when this process began.
     if (change.before != nullptr && !IsBound(*change.before)) {
       if (const std::string source = SnapshotSourceName(claim); !source.empty()) {
         snapshot_workers_.Add(api::ObjectKey(claim.ns(), source));
@@ -132,16 +92,16 @@ void Provisioner::WatchClaims() {
     }
     if (claim.phase() == "Bound" &&
         (change.before == nullptr || change.before->phase() != "Bound")) {
-      AddClonesOf(change.key);
+      QueueClonesOf(change.key);
     }
     if (change.after == nullptr || claim.has_annotation(kSelectedNode)) {
-      election_.Forget(claim.uid());
+      provisioning_.EndElection(claim.uid());
     }
     if (change.after == nullptr) {
-      KeepLost(claim);
+      provisioning_.KeepLostClaim(claim);
     } else if (IsOpen(claim) && (claim.has_annotation(kStorageProvisioner) ||
                                  claim.has_annotation(kBetaStorageProvisioner))) {
-      if (Changed(change.before.get(), claim)) {
+      if (IsWorthARetry(change.before.get(), claim)) {
         claim_workers_.AddNow(change.key);
       } else {
         claim_workers_.Add(change.key);
@@ -153,17 +113,14 @@ void Provisioner::WatchClaims() {
 void Provisioner::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr && change.before->has_csi()) {
-      MutexLock lock(mutex_);
-      given_.erase(change.before->csi().volume_handle());
+      handles_.ReleaseHandle(change.before->csi().volume_handle());
     }
     if (change.after == nullptr || !change.after->has_csi()) return;
-    if (change.before == nullptr && change.after->has_claim_ref()) {
-      WakeClaimOf(*change.after);
-    }
+    if (change.before == nullptr && change.after->has_claim_ref()) QueueClaimOf(*change.after);
     const bool other_phase =
         change.before == nullptr || change.before->phase() != change.after->phase();
     if (other_phase) {
-      AddClonesOf(api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
+      QueueClonesOf(api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
     }
     if (IsSettled(*change.after)) return;
     if (other_phase) {
@@ -177,7 +134,7 @@ void Provisioner::WatchVolumes() {
   });
 }
 
-// What failed for want of topology may succeed when the driver appears on a node, or its labels do.
+// Provisioning that failed without topology may succeed when a node gets the driver or its labels.
 void Provisioner::WatchNodes() {
   csi_nodes_.AddHandler([this](const auto& change) {
     const auto info = driver_.info();
@@ -186,13 +143,13 @@ void Provisioner::WatchNodes() {
       const auto entry = node != nullptr ? node->driver(info->name) : std::nullopt;
       return entry.has_value() ? entry->topology_keys : std::vector<std::string>();
     };
-    if (keys(change.before.get()) != keys(change.after.get())) RetryAll(info->name);
+    if (keys(change.before.get()) != keys(change.after.get())) QueueClaimsOf(info->name);
   });
   nodes_.AddHandler([this](const auto& change) {
     const auto info = driver_.info();
     if (info == nullptr || !info->topology() || change.after == nullptr) return;
     if (change.before != nullptr && change.before->labels() == change.after->labels()) return;
-    RetryAll(info->name);
+    QueueClaimsOf(info->name);
     // Volumes that were out of the node's reach may be within it now.
     if (change.key == options_.node_deployment.node_name) {
       for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
@@ -202,34 +159,64 @@ void Provisioner::WatchNodes() {
   });
 }
 
-void Provisioner::RetryAll(const std::string& driver) {
+void Provisioner::WatchClasses() {
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    for (const auto& claim : claims_.ByIndex(kClaimsByClass, change.key)) {
+      claim_workers_.AddNow(claim->key());
+    }
+  });
+}
+
+void Provisioner::WatchDriver() {
+  driver_.OnReady([this] {
+    const auto info = driver_.info();
+    QueueClaimsOf(info->name);
+    for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
+      volume_workers_.AddNow(volume->name());
+    }
+  });
+}
+
+void Provisioner::QueueClaimsOf(const std::string& driver) {
   for (const auto& claim : claims_.ByIndex(kOpenClaimsByProvisioner, driver)) {
     claim_workers_.AddNow(claim->key());
   }
 }
 
 // A claim that is deleted was held until its volume has an object.
-void Provisioner::WakeClaimOf(const Volume& volume) {
+void Provisioner::QueueClaimOf(const Volume& volume) {
   const std::string key = api::ObjectKey(volume.claim_namespace(), volume.claim_name());
-  const bool lost = [&] {
-    MutexLock lock(mutex_);
-    return lost_.contains(key);
-  }();
-  if (lost || !claims_.ByIndex(kOpenClaims, key).empty()) claim_workers_.Add(key);
+  if (attempts_.FindLostClaim(key) != nullptr || !claims_.ByIndex(kOpenClaims, key).empty()) {
+    claim_workers_.Add(key);
+  }
 }
 
-void Provisioner::AddClonesOf(const std::string& source_key) {
+void Provisioner::QueueClonesOf(const std::string& source_key) {
   for (const auto& claim : claims_.ByIndex(kClaimsBySource, source_key)) {
     claim_workers_.AddNow(claim->key());
   }
 }
 
-void Provisioner::DriverReady() {
-  const auto info = driver_.info();
-  RetryAll(info->name);
-  for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
-    volume_workers_.AddNow(volume->name());
+Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
+  const auto driver = driver_.info();
+  return driver == nullptr ? Outcome::Done() : sources_.ReleaseClone(key, *driver);
+}
+
+Provisioner::Outcome Provisioner::SyncSnapshotSource(const std::string& key) {
+  if (key == kSweep) return SweepSnapshots();
+  const auto driver = driver_.info();
+  return driver == nullptr ? Outcome::Done() : sources_.ReleaseSnapshot(key, *driver);
+}
+
+Provisioner::Outcome Provisioner::SweepSnapshots() {
+  const auto held = sources_.FindHeldSnapshots();
+  if (!held.ok()) {
+    LOG_DEBUG("VolumeSnapshots cannot be listed to be let go: {}", base::ToString(held.status()));
+  } else {
+    for (const std::string& snapshot : *held) snapshot_workers_.Add(snapshot);
   }
+  return Outcome::After(options_.snapshot_orphan_sweep_interval);
 }
 
 void Provisioner::Start() {
@@ -242,9 +229,9 @@ void Provisioner::Start() {
 }
 
 void Provisioner::Stop() {
-  StopSnapshotWatch();
+  sources_.StopWatch();
   claim_workers_.Stop();
-  if (std::exchange(started_, false)) ReleaseSettled();
+  if (std::exchange(started_, false)) provisioning_.ReleaseSettledClaims();
   volume_workers_.Stop();
   source_workers_.Stop();
   snapshot_workers_.Stop();

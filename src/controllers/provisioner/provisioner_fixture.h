@@ -1,5 +1,5 @@
-// A cluster with the provisioner under test, a class "fast" of the driver double, and what claims
-// that it serves look like.
+// A cluster with the provisioner under test, a class "fast" of the driver double, and the claims
+// that the provisioner serves.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ inline Json Asked(const Json& more = nullptr) {
                 more);
 }
 
-// As Asked, without the protection that only another controller takes off.
+// As Asked, without the protection finalizer, which only another controller removes.
 inline Json Unprotected(const std::string& name) {
   Json claim = MakeClaim(name, Asked());
   claim["metadata"].erase("finalizers");
@@ -58,7 +58,7 @@ class ProvisionerTest : public ::testing::Test {
   bool WaitVolume(const std::string& name) {
     return cluster_.WaitUntil([&] { return cluster_.Has<Volume>("", name); });
   }
-  // Deletes as a person does: through the API, finalizers holding.
+  // Deletes as a person does: through the API, so that finalizers keep the object.
   void Delete(const api::KindInfo& kind, const std::string& ns, const std::string& name) {
     ASSERT_TRUE(cluster_.client.Delete(kind, ns, name, {}).ok());
   }

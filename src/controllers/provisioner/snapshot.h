@@ -13,12 +13,13 @@ namespace berth::controllers::provisioner {
 // On a snapshot while a volume is made from it.
 inline constexpr std::string_view kSnapshotProtection =
     "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
-// On a content: its volume's mode may differ from that of a volume made from it.
+// On a content: a volume made from it may have another volumeMode than the source.
 inline constexpr std::string_view kAllowModeChange =
     "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
-// Whether `snapshot` can be looked at at all: FAILED_PRECONDITION while it is deleted (unless
-// `begun`: a volume from it may exist already, and it is held for that), or has no content.
+// OK if `snapshot` may be used. FAILED_PRECONDITION if it has no content, or is being deleted. With
+// `begun` a snapshot that is being deleted may be used, because it is held for a volume that may
+// exist already.
 base::Status CheckSnapshot(const api::VolumeSnapshot& snapshot, bool begun);
 
 struct SnapshotUse {
@@ -28,7 +29,7 @@ struct SnapshotUse {
   std::string driver;
   bool prevent_mode_conversion = true;
 };
-// The driver's id of the snapshot, or FAILED_PRECONDITION saying what is in the way.
+// The driver's id of the snapshot, or FAILED_PRECONDITION, which says why it cannot be used.
 base::StatusOr<std::string> SnapshotHandle(const SnapshotUse& use);
 
 }  // namespace berth::controllers::provisioner

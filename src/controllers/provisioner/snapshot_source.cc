@@ -1,10 +1,7 @@
-// Claims whose volume starts as a snapshot was (provisioner.h).
-//
-// Snapshots are read from the API when a claim names one. A watch, which begins with the first such
-// claim, only wakes claims that wait for theirs: a cluster without the kind costs nothing.
-#include "base/log.h"
+// The sources of claims whose volume is filled from a snapshot (data_sources.h).
 #include "controllers/names.h"
-#include "controllers/provisioner/provisioner.h"
+#include "controllers/provisioner/data_sources.h"
+#include "controllers/provisioner/indexes.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -15,34 +12,29 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-void Provisioner::WatchSnapshots() {
+void DataSources::StartWatch() {
   MutexLock lock(mutex_);
-  if (snapshot_watch_ == nullptr && !stopping_) {
-    snapshot_watch_ =
-        std::make_unique<SnapshotWatch>(context_.client, [this](const std::string& key) {
-          for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, key)) {
-            claim_workers_.AddNow(claim->key());
-          }
-        });
+  if (watch_ == nullptr && !stopping_) {
+    watch_ = std::make_unique<SnapshotWatch>(context_.client, snapshot_changed_);
   }
 }
 
-void Provisioner::StopSnapshotWatch() {
-  std::unique_ptr<SnapshotWatch> watch;
+void DataSources::StopWatch() {
+  std::unique_ptr<SnapshotWatch> watch;  // ends after the lock does, because its end waits
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    watch = std::move(snapshot_watch_);
+    watch = std::move(watch_);
   }
 }
 
-StatusOr<csi::v1::VolumeContentSource> Provisioner::SnapshotSource(const Claim& claim,
-                                                                   const std::string& source_name,
-                                                                   const DriverInfo& driver) {
+StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& claim,
+                                                                 const std::string& source_name,
+                                                                 const DriverInfo& driver) {
   if (!driver.Has(DriverInfo::Rpc::CREATE_DELETE_SNAPSHOT)) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' cannot restore snapshots", driver.name);
   }
-  WatchSnapshots();
+  StartWatch();
   const std::string context = fmt::format("snapshot '{}'", api::ObjectKey(claim.ns(), source_name));
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), source_name);
   RETURN_IF_ERROR_WITH(snapshot, context);
@@ -66,19 +58,18 @@ StatusOr<csi::v1::VolumeContentSource> Provisioner::SnapshotSource(const Claim& 
   return out;
 }
 
-// By PUT, of the whole object as it was read: the upstream role grants no more.
-Status Provisioner::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
+// By PUT of the whole object as it was read, because the upstream role grants no `patch`.
+Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
                                     std::string_view remove) {
   api::VolumeSnapshot changed = snapshot;
   changed.mutable_json().merge_patch(FinalizersPatch(snapshot, add, remove));
   return kube::Update(context_.client, changed).status();
 }
 
-Provisioner::Outcome Provisioner::SyncSnapshotSource(const std::string& key) {
-  if (key == kSweep) return SweepSnapshots();
-  const auto driver = driver_.info();
-  // Their binding or deletion brings the snapshot here again.
-  if (driver == nullptr || !claims_.ByIndex(kClaimsBySnapshot, key).empty()) return Outcome::Done();
+DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
+                                                  const DriverInfo& driver) {
+  // The binding or deletion of these claims queues the snapshot again.
+  if (!claims_.ByIndex(kClaimsBySnapshot, key).empty()) return Outcome::Done();
   const auto [ns, name] = api::SplitKey(key);
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, name);
   if (!snapshot.ok()) return AfterApi(snapshot.status());
@@ -86,27 +77,23 @@ Provisioner::Outcome Provisioner::SyncSnapshotSource(const std::string& key) {
   if (!snapshot->content_name().empty()) {
     const auto content =
         kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
-    // A snapshot that lost its content is no driver's any more.
+    // A snapshot that lost its content belongs to no driver any more.
     if (!content.ok() && content.status().code() != StatusCode::kNotFound) {
       return AfterApi(content.status());
     }
-    if (content.ok() && content->driver() != driver->name) return Outcome::Done();
+    if (content.ok() && content->driver() != driver.name) return Outcome::Done();
   }
   return AfterApi(WriteFinalizers(*snapshot, "", kSnapshotProtection));
 }
 
-// A claim may have gone while nobody looked: its snapshot is then held for nothing.
-Provisioner::Outcome Provisioner::SweepSnapshots() {
-  const auto snapshots = context_.client.List(api::kinds::kVolumeSnapshot, "", {});
-  if (!snapshots.ok()) {
-    LOG_DEBUG("no snapshots to look through: {}", base::ToString(snapshots.status()));
-    return Outcome::After(options_.snapshot_orphan_sweep_interval);
-  }
-  for (const base::Json& object : snapshots->items) {
+StatusOr<std::vector<std::string>> DataSources::FindHeldSnapshots() {
+  ASSIGN_OR_RETURN(const auto snapshots, context_.client.List(api::kinds::kVolumeSnapshot, "", {}));
+  std::vector<std::string> held;
+  for (const base::Json& object : snapshots.items) {
     const api::VolumeSnapshot snapshot(object);
-    if (snapshot.has_finalizer(kSnapshotProtection)) snapshot_workers_.Add(snapshot.key());
+    if (snapshot.has_finalizer(kSnapshotProtection)) held.push_back(snapshot.key());
   }
-  return Outcome::After(options_.snapshot_orphan_sweep_interval);
+  return held;
 }
 
 }  // namespace berth::controllers::provisioner

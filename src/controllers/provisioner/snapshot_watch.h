@@ -1,4 +1,4 @@
-// Tells of each VolumeSnapshot that appears or changes, by its key. Keeps none.
+// Reports the key of each VolumeSnapshot that appears or changes. It stores no objects.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace berth::controllers::provisioner {
 
-// Watches from its construction to its destruction, which waits for a call of `changed` that runs.
+// Watches from its construction to its destruction, which waits for a running call of `changed`.
 class SnapshotWatch : kube::Reflector::Sink {
  public:
   // `client` is borrowed.

@@ -211,7 +211,7 @@ Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& t
   Json terms = Json::array();
   for (const csi::v1::Topology& topology : topologies) {
     Json expressions = Json::array();
-    // A proto map has no order of its own; the object should not depend on it.
+    // The segments are sorted, because a proto map has no fixed order and the object must have one.
     const TopologyTerm segments(topology.segments().begin(), topology.segments().end());
     for (const auto& [key, value] : segments) {
       expressions.push_back({{"key", key}, {"operator", "In"}, {"values", Json::array({value})}});

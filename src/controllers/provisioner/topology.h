@@ -1,6 +1,6 @@
-// Where a volume may be: the accessibility requirements of CreateVolume, and what its answer means
-// for the nodes that can use the volume. Pure; the same choices as Kubernetes' external-provisioner
-// makes, so that volumes of a StatefulSet spread over zones in the same way.
+// Where a volume may be: the accessibility requirements of CreateVolume, and which nodes can use
+// the volume according to the answer. Pure. The choices are those of Kubernetes'
+// external-provisioner, so that volumes of a StatefulSet spread over zones in the same way.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ namespace berth::controllers::provisioner {
 // The segments of one topology, by key.
 using TopologyTerm = std::map<std::string, std::string>;
 
-// What the node's labels say of the keys; nullopt where one of them is missing.
+// The values of the node's labels with these keys; nullopt if one of them is missing.
 std::optional<TopologyTerm> TermOf(const api::Node& node, const std::vector<std::string>& keys);
 
 struct TopologyQuestion {
@@ -33,8 +33,8 @@ struct TopologyQuestion {
   std::vector<std::shared_ptr<const api::CsiNode>> csi_nodes;
 };
 
-// nullopt: the volume may be anywhere. NOT_FOUND: the selected node is not there any more, let the
-// scheduler choose another. FAILED_PRECONDITION: the driver's topology is not known (yet), or
+// nullopt: the volume may be anywhere. NOT_FOUND: the selected node does not exist any more, so the
+// scheduler must choose another. FAILED_PRECONDITION: the driver's topology is not known (yet), or
 // excludes the node.
 base::StatusOr<std::optional<csi::v1::TopologyRequirement>> RequireTopology(
     const TopologyQuestion& question);
@@ -42,8 +42,8 @@ base::StatusOr<std::optional<csi::v1::TopologyRequirement>> RequireTopology(
 // PersistentVolume.spec.nodeAffinity for the topologies that CreateVolume returned; null for none.
 base::Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& topologies);
 
-// How far an Immediate claim's preferred list is rotated, before the modulo: FNV-1 of the name, and
-// the number of a StatefulSet's claim added.
+// How far the preferred list of an Immediate claim is rotated, before the modulo: FNV-1 of the
+// name, plus the number of a StatefulSet's claim.
 uint32_t SpreadIndex(std::string_view claim_name);
 
 }  // namespace berth::controllers::provisioner

@@ -1,4 +1,4 @@
-// What both the resizer and the modifier work on: the volumes of claims in use.
+// The volumes of bound claims, on which both the resizer and the modifier work.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace berth::controllers::resizer {
 
-// The copies to find them in; `node_name` is empty, or the node to whose volumes the work is
-// limited, where each node has a resizer of its own. Thread-safe.
+// Finds the volumes in the informers. If each node has a resizer of its own, `node_name` is the
+// node to whose volumes the work is limited; else it is empty. Thread-safe.
 class BoundVolumes {
  public:
   BoundVolumes(kube::Informers& informers, const std::string& node_name)
@@ -27,8 +27,8 @@ class BoundVolumes {
     });
   }
 
-  // The volume that `claim` is bound to, status included, if it is one of `driver`'s and within
-  // reach; nullptr if there is nothing to work on, as while one of the two is not known.
+  // The volume to which `claim` is bound, also by its status, if it belongs to `driver` and is
+  // within reach. nullptr if there is no work, or `claim` or `driver` is not known.
   std::shared_ptr<const api::PersistentVolume> Of(const api::PersistentVolumeClaim* claim,
                                                   const DriverInfo* driver) const {
     if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||

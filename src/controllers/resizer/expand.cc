@@ -1,4 +1,4 @@
-// One expansion, from its target to what the node has to do (resizer.h).
+// One expansion, from its target to the node's part (resizer.h).
 #include <algorithm>
 #include <array>
 
@@ -99,7 +99,8 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
                                  int64_t target) {
   const StatusOr<bool> needs_call = NeedsCall(driver);
   if (!needs_call.ok()) return ExpandFailed(claim, driver, needs_call.status());
-  // What can be refused without the driver is, before the target is on record as perhaps begun.
+  // Errors that need no driver are found here, before the record says that the driver may have
+  // begun.
   csi::v1::ControllerExpandVolumeRequest request;
   if (*needs_call) {
     StatusOr<csi::v1::ControllerExpandVolumeRequest> made = ExpandRequest(volume, driver, target);
@@ -125,7 +126,7 @@ StatusOr<Resizer::Expanded> Resizer::Call(const csi::v1::ControllerExpandVolumeR
   const StatusOr<csi::v1::ControllerExpandVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout);
   if (!response.ok()) return OfDriver(response.status());
-  // An answer below what was asked is no growth to rely on.
+  // An answer that names less than what was asked for is no growth to rely on.
   if (response->capacity_bytes() != 0 && response->capacity_bytes() < target) {
     return OfDriver(Error(StatusCode::kInternal,
                           "the driver says that the volume has {} bytes, not {}",
@@ -150,11 +151,12 @@ Resizer::Outcome Resizer::ExpandFailed(const Claim& claim, const DriverInfo& dri
   if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
   if (IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition && InUse(claim)) {
     memory.waits_for_end_of_use = true;
-    return Outcome::Done();  // the end of a pod brings the claim here again
+    return Outcome::Done();  // the end of a pod queues the claim again
   }
   const bool never = !IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition;
   if (!infeasible && !never) return Outcome::Retry(status);
-  LOG_WARNING("resize claim {}: infeasible: {}", base::Quote(claim.key()), message);
+  LOG_WARNING("claim {} cannot grow to the size that it asks for: {}", base::Quote(claim.key()),
+              message);
   memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
   memory.request = claim.requested_storage();
   return Outcome::After(options_.retry_max);
@@ -212,6 +214,9 @@ Resizer::Outcome Resizer::Finish(const Claim& claim, const Expanded& expanded) {
     MutexLock lock(mutex_);
     memories_.erase(claim.key());
   }
+  LOG_INFO("volume {} of claim {} has grown to {} bytes{}", base::Quote(claim.volume_name()),
+           base::Quote(claim.key()), expanded.bytes,
+           expanded.node_part ? ": its file system is left to the node" : "");
   context_.events.Record(claim.reference(), EventType::kNormal,
                          expanded.node_part ? "FileSystemResizeRequired" : "VolumeResizeSuccessful",
                          expanded.node_part ? "Require file system resize of volume on node"

@@ -1,4 +1,4 @@
-// What the table tests of this room share: a claim and its volume, bound, and how a case is run.
+// The table tests of this room share a claim bound to its volume, and the way a case is run.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ struct Case {
   std::vector<Write> writes;
   std::vector<std::string> calls;           // "ControllerExpandVolume 2Gi"
   std::vector<std::string> events;          // parts of them
-  std::function<void(FakeCluster&)> given;  // what else is so, before the resizer starts
+  std::function<void(FakeCluster&)> given;  // further setup, before the resizer starts
 };
 
 inline void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }

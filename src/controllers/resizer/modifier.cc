@@ -61,8 +61,8 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
                 .flight = context.flight},
                [this](const std::string& key) { return SyncClaim(key); }) {
   claims_.AddSubset(kClaimsToModify, &MayNeedModification);
-  claims_.AddIndex(kClaimsByAttributesClass, [](const api::Object& object) {
-    const std::string wanted = static_cast<const Claim&>(object).volume_attributes_class_name();
+  claims_.AddIndex(kClaimsByAttributesClass, [](const Claim& claim) {
+    const std::string wanted = claim.volume_attributes_class_name();
     return wanted.empty() ? std::vector<std::string>{} : std::vector<std::string>{wanted};
   });
   claims_.AddHandler([this](const auto& change) {
@@ -212,7 +212,7 @@ StatusOr<Modifier::Claim> Modifier::Begin(const Claim& claim, const std::string&
 
 Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
                                    const std::string& target) {
-  // The volume first: its claim's status says that all is done.
+  // The volume is written first, because its claim's status says that all is done.
   if (volume.volume_attributes_class_name() != target) {
     const Status written = Patch(context_.client, volumes_, volume,
                                  {{"spec", {{"volumeAttributesClassName", target}}}})
@@ -231,6 +231,8 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
     MutexLock lock(mutex_);
     memories_.erase(claim.key());
   }
+  LOG_INFO("volume {} of claim {} is modified to class {}", base::Quote(volume.name()),
+           base::Quote(claim.key()), base::Quote(target));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifySuccessful",
                          fmt::format("external resizer modified volume {} with vac {} successfully",
                                      claim.name(), target));
@@ -251,6 +253,8 @@ Modifier::Outcome Modifier::Cancel(const Claim& claim) {
     MutexLock lock(mutex_);
     memories_.erase(claim.key());
   }
+  LOG_INFO("volume {} of claim {} is not modified to class {}, which is not asked for any more",
+           base::Quote(claim.volume_name()), base::Quote(claim.key()), base::Quote(target));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifyCanceled",
                          fmt::format("external resizer gave up modifying volume {} with vac {}",
                                      claim.name(), target));
@@ -305,7 +309,8 @@ Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& statu
   Memory& memory = memories_[claim.key()];
   if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
   if (!infeasible) return Outcome::Retry(status);
-  LOG_WARNING("modify claim {}: infeasible: {}", base::Quote(claim.key()), text);
+  LOG_WARNING("the volume of claim {} cannot be modified as the claim asks: {}",
+              base::Quote(claim.key()), text);
   memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
   memory.wish = claim.volume_attributes_class_name();
   return Outcome::After(options_.retry_max);

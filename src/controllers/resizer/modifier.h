@@ -4,16 +4,19 @@
 // status.currentVolumeAttributesClassName, by status.modifyVolumeStatus:
 //
 //   [none] ── target and InProgress written ──▶ [InProgress] ── ControllerModifyVolume ──▶ done:
-//    │  ▲                                        │ ▲   │         the volume's and the claim's class
-//    │  │                                        │ └───┘ failed, or unknown: again
-//    │  └── the old class wished again           ▼ INVALID_ARGUMENT: nothing was changed
-//    │      (VolumeModifyCanceled) ───────── [Infeasible] ── another class, or after a while ──▶
-//    ▼ the class does not exist
-//   [Pending] ── it appears ──▶
+//    │  ▲                                        │ ▲   │ ▲ ▲      the volume's and claim's class
+//    │  │                                        │ │   └─┘ │ failed, or unknown: again
+//    │  │ the old class is     INVALID_ARGUMENT: │ │       │
+//    │  │ asked for again     nothing is changed │ │ another class, or after a while
+//    │  │                                        ▼ │       │
+//    │  └─────── VolumeModifyCanceled ──────── [Infeasible]│
+//    │ the class does not exist                            │
+//    └──▶ [Pending] ── the class appears ──────────────────┘
 //
-// In progress, the target stays what was written, whatever is wished meanwhile: the driver may have
-// begun. A final failure, which this process saw, lets another class take its place; the old one is
-// then applied again, for the driver may have changed a part.
+// While a modification is in progress, the written target stays, even if the claim asks for another
+// class meanwhile, because the driver may have begun. Only a final failure that this process saw
+// lets another class take its place. Even the old class is then applied again, because the driver
+// may have changed a part.
 #pragma once
 
 #include <map>
@@ -41,7 +44,8 @@ class Modifier {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
   using Class = api::VolumeAttributesClass;
-  // What this process knows of a claim beside its object; without it the worst is assumed.
+  // What this process knows about a claim in addition to its object. Without it the worst is
+  // assumed.
   struct Memory {
     bool failed_finally = false;
     std::optional<std::chrono::steady_clock::time_point> not_before;
@@ -71,8 +75,8 @@ class Modifier {
   base::Mutex mutex_;
   std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
   base::KeyedWorkers workers_;
-  // Made when a claim first waits for a class: an API that does not serve the kind yet must not
-  // keep the others from being synced, and most clusters never need it.
+  // Made when a claim first waits for a class, because an API that does not serve the kind yet must
+  // not stop the other informers from syncing, and most clusters never need it.
   std::unique_ptr<kube::Informer<Class>> classes_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
 
@@ -102,7 +103,7 @@ void Resizer::Stop() {
   workers_.Stop();
 }
 
-// Keys in their backoff stay there.
+// Keys that wait for their backoff keep waiting.
 Resizer::Outcome Resizer::Resync() {
   for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.Add(claim->key());
   modifier_->Resync();
@@ -124,9 +125,9 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   const int64_t allocated = Bytes(claim.allocated_storage());
   const int64_t has = Bytes(volume.capacity());
   const bool begun = allocated > 0;
-  // Begun with a target that the driver may have reached in part: it is finished first.
+  // An expansion that the driver may have done in part is finished first.
   if (status == kControllerInProgress && begun && !memory.failed_finally) return allocated;
-  // The node is at work on what it was told: a larger request waits for it.
+  // The node works on the last target; a larger request waits until it has finished.
   if (status == kNodePending || status == kNodeInProgress) {
     return begun && has < allocated ? std::optional(allocated) : std::nullopt;
   }
@@ -151,7 +152,7 @@ std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
     memory.not_before.reset();
     return std::nullopt;
   }
-  // What a node refused would be refused again at once.
+  // The wait is set, because the node would refuse the same size again at once.
   if (!memory.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
     memory.not_before = now + options_.retry_max;
     memory.request = request;

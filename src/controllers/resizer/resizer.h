@@ -1,5 +1,5 @@
-// Grows volumes through one CSI driver, up to where the node takes over, and modifies them
-// (modifier.h): in Kubernetes the sidecar external-resizer, with recovery from failed expansions.
+// Grows volumes through one CSI driver, until the node takes over, and modifies them (modifier.h).
+// In Kubernetes this is the sidecar external-resizer, with recovery from failed expansions.
 //
 // A bound claim that asks for more than its volume or its own status has, by
 // status.allocatedResourceStatuses.storage:
@@ -15,10 +15,10 @@
 //    │                                                          │                 [""]
 //    └── after a while, or at another request ── [NodeResizeInfeasible]
 //
-// In progress, the target stays what was written, whatever is asked meanwhile: the driver may have
-// begun. Only a final failure, which this process saw, lets another request take its place.
-// FAILED_PRECONDITION means that the driver does not expand what is in use: the claim waits until
-// no running pod uses it.
+// While an expansion is in progress, the written target stays, even if the claim asks for another
+// size meanwhile, because the driver may have begun. Only a final failure that this process saw
+// lets another request take its place. FAILED_PRECONDITION means that the driver does not expand a
+// volume in use: the claim waits until no running pod uses it.
 //
 // A driver without EXPAND_VOLUME whose nodes expand by themselves (plugin capability
 // VolumeExpansion, or node capability EXPAND_VOLUME) gets the new capacity written and the node's
@@ -56,7 +56,7 @@ struct Options {
   bool handle_volume_inuse_error = true;
   // Give ControllerModifyVolume the names of claim and volume beside the class's parameters.
   bool extra_modify_metadata = false;
-  // Each node has a resizer of its own: this one has the volumes that this node reaches.
+  // If each node has a resizer of its own: this one handles the volumes that this node reaches.
   std::string node_name;
 };
 
@@ -79,13 +79,14 @@ class Resizer : public Controller {
     int64_t bytes = 0;
     bool node_part = false;
   };
-  // What this process knows of a claim beside its object; without it the worst is assumed.
+  // What this process knows about a claim in addition to its object. Without it the worst is
+  // assumed.
   struct Memory {
-    // The driver does not expand what is in use, and this is.
+    // The driver does not expand volumes in use, and this one is in use.
     bool waits_for_end_of_use = false;
     // The last call failed for good: nothing is under way in the driver.
     bool failed_finally = false;
-    // What cannot be is tried again then, or when another size is asked for.
+    // An impossible target is tried again at this time, or when the claim asks for another size.
     std::optional<SteadyTime> not_before;
     std::string request;  // at that time
   };
@@ -93,18 +94,18 @@ class Resizer : public Controller {
   void Watch();
   Outcome SyncClaim(const std::string& key);
   Outcome Resync();
-  // Bytes to grow to; nullopt: nothing for this controller to do.
+  // The size in bytes to which the volume must grow; nullopt: this controller has nothing to do.
   std::optional<int64_t> Target(const Claim& claim, const Volume& volume,
                                 const Memory& memory) const;
-  // How long a target that cannot be is left alone still; nullopt: it is time.
+  // The time until an impossible target is tried again; nullopt: now.
   std::optional<std::chrono::milliseconds> Patience(const Claim& claim);
   bool InUse(const Claim& claim) const;
 
   // expand.cc
   Outcome Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
                  int64_t target);
-  // What the controller can do for an expansion: true: call the driver; false: leave it all to the
-  // node. FAILED_PRECONDITION: neither.
+  // True: the driver must be called for an expansion. False: the node does all of it.
+  // FAILED_PRECONDITION: neither can expand.
   base::StatusOr<bool> NeedsCall(const DriverInfo& driver);
   base::StatusOr<csi::v1::ControllerExpandVolumeRequest> ExpandRequest(const Volume& volume,
                                                                        const DriverInfo& driver,

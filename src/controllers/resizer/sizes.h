@@ -1,4 +1,4 @@
-// How far a claim's resize is, by status.allocatedResourceStatuses.storage, and sizes in bytes.
+// The states of a claim's resize (status.allocatedResourceStatuses.storage), and sizes in bytes.
 #pragma once
 
 #include <cstdint>

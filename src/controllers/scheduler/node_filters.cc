@@ -36,7 +36,8 @@ bool ToleratesNoSchedule(const api::Pod& pod, std::string_view key) {
 }  // namespace
 
 std::optional<std::string> RefuseNode(const api::Pod& pod, const api::Node& node) {
-  // Where nothing taints nodes that are not ready or cordoned, their state does the same.
+  // The state of a node that is not ready or is cordoned counts like its taint, because it may be
+  // that no controller taints nodes.
   if (!node.ready() && !ToleratesNoSchedule(pod, kNotReadyTaint)) {
     const std::string why = node.ready_message();
     return why.empty() ? "node(s) were not ready" : fmt::format("node(s) were not ready ({})", why);

@@ -5,6 +5,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"
@@ -31,7 +32,7 @@ Scheduler::Outcome Scheduler::SyncPod(const std::string& key) {
     return Outcome::After(std::chrono::ceil<milliseconds>(progress.not_before - now));
   }
   {
-    // Before anything is looked at, so that no change is missed that comes while it is.
+    // The pod is noted before its objects are read, so that no change during the run is missed.
     MutexLock lock(mutex_);
     waiting_.insert(key);
   }
@@ -48,7 +49,7 @@ Scheduler::Outcome Scheduler::SyncPod(const std::string& key) {
   {
     MutexLock lock(mutex_);
     Progress& now = progress_[pod->uid()];
-    // A node was given up since the choice began: it is to count.
+    // A node failed for this pod after the choice began, so the choice is made again.
     if (now.failures != progress.failures) return Outcome::After(milliseconds(0));
     waiting_.erase(key);
     now.node = *node;
@@ -101,7 +102,7 @@ Scheduler::Outcome Scheduler::Reserve(const api::Pod& pod, const std::string& no
       return AfterApi(placed);
     }
   }
-  return Outcome::Done();  // the claims' binding brings the pod here again
+  return Outcome::Done();  // the claims' binding queues the pod again
 }
 
 Scheduler::Outcome Scheduler::BindPod(const api::Pod& pod, const std::string& node) {
@@ -114,6 +115,7 @@ Scheduler::Outcome Scheduler::BindPod(const api::Pod& pod, const std::string& no
       context_.client.CreateSubresource(api::Pod::kInfo, pod.ns(), pod.name(), "binding", binding)
           .status();
   if (!bound.ok()) return AfterApi(bound);
+  LOG_INFO("pod {} is placed on node {}", base::Quote(pod.key()), base::Quote(node));
   {
     MutexLock lock(mutex_);
     // The informer may have seen the pod's node already, and its progress be forgotten.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 
 namespace berth::controllers::scheduler {
@@ -13,7 +14,7 @@ using base::MutexLock;
 namespace {
 
 KeyedWorkers::Options QueueOptions(const char* name) {
-  // One worker: a placement counts in the next.
+  // There is one worker, so that each placement considers the one before.
   return {.name = name,
           .workers = 1,
           .retry_start = std::chrono::milliseconds(500),
@@ -75,7 +76,7 @@ void Scheduler::Watch() {
       if (placed) waiting_.erase(change.key);
     }
     if (!placed) pod_workers_.Add(change.key);
-    // A pod that ends makes room: attach limits, ReadWriteOncePod.
+    // The end of a pod may help others, because of attach limits and ReadWriteOncePod.
     if (change.after == nullptr || pod.terminated()) RetryWaiting();
   });
   nodes_.AddHandler([this](const auto& change) {

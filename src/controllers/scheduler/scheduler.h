@@ -2,14 +2,16 @@
 //
 // A pod without node, of schedulerName default-scheduler:
 //
-//   [waiting] ── a node passes all filters ──▶ [reserved] ── all claims bound ──▶ POST binding ──▶
-//   [bound]
-//      ▲  │                                       │
-//      │  │ none: event FailedScheduling,         │ claims that wait for their first consumer:
-//      │  │ PodScheduled=False/Unschedulable      │ a volume by hand is given the claim, or the
-//      │  ▼                                       │ claim gets selected-node for its provisioner
-//      └── something changed that may help ◀──────┘ the provisioner took selected-node off again:
-//                                                    another node first, after a pause
+//   [waiting] ── a node passes all filters ──▶ [reserved] ── all claims bound ──▶ POST binding
+//      │ ▲  ▲                                     │
+//      └─┘  │                                     │ claims that wait for their first consumer:
+//     none  │                                     │ a volume by hand is given the claim, or the
+//           │                                     │ claim gets selected-node for its provisioner
+//           └─────────────────────────────────────┘ the provisioner took selected-node off again:
+//                                                   another node first, after a pause
+//
+// Where no node passes, event FailedScheduling and PodScheduled=False/Unschedulable say why, and
+// the pod is looked at again when something has changed that may help.
 //
 // Filters: ready, schedulable, taints, nodeSelector, required node affinity; the node affinity of
 // bound volumes; for claims that wait, a fitting free volume, or a provisioner whose allowed
@@ -41,7 +43,7 @@
 namespace berth::controllers::scheduler {
 
 struct Options {
-  // HostMounts use claims too. Off where the API does not serve that kind.
+  // Whether HostMounts count as users of claims. False if the API does not serve that kind.
   bool host_mounts = true;
   // The pause after a node could not get a pod's volume; doubles with each up to the second.
   std::chrono::milliseconds retry_start{1000};
@@ -72,8 +74,8 @@ class Scheduler : public Controller {
     int failures = 0;
     std::chrono::steady_clock::time_point not_before;
   };
-  // What a claim is to be filled from: a volume, or a snapshot by the node that took it; neither if
-  // it is to be empty, or that is not known.
+  // The source from which a claim's volume is filled: a volume, or the node that took a snapshot.
+  // Neither if the volume begins empty, or the source is not known.
   struct Source {
     VolumePtr volume;
     std::string node;
@@ -116,7 +118,7 @@ class Scheduler : public Controller {
                                                 const api::Node& node) const;
   bool HasCapacity(const Claim& claim, const api::StorageClass& storage_class,
                    const api::Node& node) const;
-  // The driver of a claim's volume, there or to be made; "" if there is none.
+  // The driver of a claim's volume, which exists or will be made; "" if there is none.
   std::string DriverOf(const Claim& claim) const;
   // Why a driver that wants its pods only where it runs
   // (CSIDriver.spec.preventPodSchedulingIfMissing) refuses the node.
@@ -126,7 +128,8 @@ class Scheduler : public Controller {
   bool ExceedsAttachLimit(const PodClaims& claims, const Placement& placement,
                           const api::Node& node) const;
   std::set<std::string> VolumesOn(const std::string& node, const std::string& driver) const;
-  // What a claim's volume counts as against `driver`'s limit; "" if it is not the driver's.
+  // The name under which a claim's volume counts for `driver`'s limit; "" if it belongs to another
+  // driver.
   std::string CountedAs(const Claim& claim, const std::string& driver) const;
   base::Status PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node);
 

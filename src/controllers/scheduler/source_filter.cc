@@ -1,5 +1,5 @@
-// Where the data is that a pod's claims are to be filled from (scheduler.h). Kubernetes' scheduler
-// does not ask; a driver whose volumes are a node's own can copy them nowhere else.
+// Where the source data of a pod's claims is (scheduler.h). Kubernetes' scheduler does not check
+// it, but a driver whose volumes belong to one node cannot copy them to another node.
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/scheduler/scheduler.h"

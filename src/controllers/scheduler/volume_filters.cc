@@ -1,10 +1,12 @@
-// What a pod's volumes allow (scheduler.h).
+// On which nodes a pod may run because of its volumes (scheduler.h).
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/log.h"
 #include "controllers/claims.h"
+#include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
 #include "controllers/writes.h"
@@ -21,7 +23,7 @@ namespace {
 
 constexpr char kNoVolume[] = "node(s) didn't find available persistent volumes to bind";
 
-// One of the class's terms holds for the node's labels, or there is none.
+// Whether one of the class's terms holds for the node's labels, or the class has no terms.
 bool TopologyAllowed(const api::StorageClass& storage_class, const api::Node& node) {
   const Json& terms = storage_class.allowed_topologies();
   if (terms.empty()) return true;
@@ -242,7 +244,7 @@ bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& pla
       }
     }
     wanted.erase("");
-    // A pod that brings no volume of the driver is not refused where the limit is passed already.
+    // A pod without a volume of the driver is not refused, even if the node exceeds the limit.
     if (wanted.empty()) continue;
     std::set<std::string> all = VolumesOn(node.name(), driver.name);
     const size_t present = all.size();
@@ -261,12 +263,17 @@ Status Scheduler::PlaceClaim(const Claim& claim, const Volume* volume, const std
     if (!volume->has_claim_ref()) {
       patch["metadata"]["annotations"][std::string(kBoundByController)] = "yes";
     }
-    return PatchAt(context_.client, volumes_, *volume, std::move(patch)).status();
+    RETURN_IF_ERROR(PatchAt(context_.client, volumes_, *volume, std::move(patch)));
+    LOG_INFO("volume {} is reserved for claim {} on node {}", base::Quote(volume->name()),
+             base::Quote(claim.key()), base::Quote(node));
+    return base::OkStatus();
   }
   if (claim.annotation(kSelectedNode) == node) return base::OkStatus();
-  return PatchAt(context_.client, claims_, claim,
-                 {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}})
-      .status();
+  RETURN_IF_ERROR(PatchAt(context_.client, claims_, claim,
+                          {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}}));
+  LOG_INFO("node {} is selected for claim {}, whose volume is to be made there", base::Quote(node),
+           base::Quote(claim.key()));
+  return base::OkStatus();
 }
 
 }  // namespace berth::controllers::scheduler

@@ -1,6 +1,7 @@
 // From a VolumeSnapshot to its content (snapshot_controller.h).
 #include "api/quantity.h"
 #include "api/time.h"
+#include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr char kCreationFailed[] = "SnapshotContentCreationFailed";
 
-// The content names this VolumeSnapshot; a uid that is not filled in yet is nobody's.
+// Whether the content names this VolumeSnapshot. A uid that is not filled in yet fits any.
 bool Names(const api::VolumeSnapshotContent& content, const api::VolumeSnapshot& snapshot) {
   return content.snapshot_key() == snapshot.key() &&
          (content.snapshot_uid().empty() || content.snapshot_uid() == snapshot.uid());
@@ -30,7 +31,7 @@ std::string BoundElsewhere(const api::VolumeSnapshotContent& content) {
   return fmt::format("VolumeSnapshotContent [{}] is bound to a different snapshot", content.name());
 }
 
-// A failure of the API itself is waited for, and is no error of the object.
+// Whether only the API failed. Such a failure is tried again, and is no error of the object.
 bool OfApi(const Status& status) { return AfterApi(status).delay.count() >= 0; }
 
 }  // namespace
@@ -50,12 +51,13 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
     return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
   }
   if (!snapshot.creation_time().empty()) {
-    // Another one, taken now, would have other data under the old name.
+    // No new content is created, because a snapshot taken now would have other data under the old
+    // name.
     return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
   }
   const StatusOr<std::shared_ptr<const Class>> snapshot_class = ClassOf(snapshot);
   if (snapshot_class.ok() && snapshot.class_name().empty()) {
-    // Written down, so that it stays the same whichever class is the default later.
+    // The class is written to the object, so that it stays the same if the default changes later.
     const StatusOr<Snapshot> classed =
         PatchAt(context_.client, snapshots_, snapshot,
                 {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
@@ -213,7 +215,7 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Sna
                                                                        const Content& wanted) {
   StatusOr<Content> created = kube::Create(context_.client, wanted);
   if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run's, whose answer was lost.
+    // An earlier run may have created it, and the answer was lost.
     created = kube::Get<Content>(context_.client, "", wanted.name());
     if (created.ok() && created->snapshot_uid() != snapshot.uid()) {
       return Error(StatusCode::kFailedPrecondition, "{}", BoundElsewhere(*created));
@@ -230,6 +232,8 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Sna
     return created.status();
   }
   contents_.Observe(created->json());
+  LOG_INFO("snapshot {} has the content {}: its driver is asked for it",
+           base::Quote(snapshot.key()), base::Quote(created->name()));
   context_.events.Record(
       snapshot.reference(), EventType::kNormal, "CreatingSnapshot",
       fmt::format("Waiting for a snapshot {} to be created by the CSI driver.", snapshot.key()));
@@ -250,7 +254,7 @@ SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& sna
     return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
                 BoundElsewhere(*content));
   }
-  // A snapshot that is ready needs its class no more.
+  // A snapshot that is ready does not need its class any more.
   if (const std::string name = snapshot.class_name();
       !snapshot.ready() && !name.empty() && classes_.Get(name) == nullptr) {
     return Fail(snapshot, "GetSnapshotClassFailed",

@@ -25,19 +25,20 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
   if (IsBeingRestored(snapshot)) {
     context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
                            "Snapshot is being used to restore a PVC");
-    return Outcome::Done();  // the claim's binding or end brings it here again
+    return Outcome::Done();  // the claim's binding or end queues the snapshot again
   }
   if (!content->has_annotation(kBeingDeleted)) {
-    // Whatever the policy: a person may delete the content of one that is kept, later.
+    // This is written for each policy, because a person may later delete a content that was kept.
     content = PatchAt(context_.client, contents_, *content,
                       {{"metadata", {{"annotations", {{std::string(kBeingDeleted), "yes"}}}}}});
     if (!content.ok()) return AfterApi(content.status());
   }
   if (!content->delete_with_snapshot()) {
-    // The claim must not go while its volume is perhaps being cut; the content's change tells.
+    // The claim must not be deleted while a snapshot of its volume may still be taken. The change
+    // of the content queues the snapshot again.
     return content->has_annotation(kBeingCreated) ? Outcome::Done() : LetGo(snapshot);
   }
-  if (content->deleting()) return Outcome::Done();  // its end brings the snapshot here again
+  if (content->deleting()) return Outcome::Done();  // its end queues the snapshot again
   LOG_INFO("snapshot {} is deleted: deleting its content {}", base::Quote(snapshot.key()),
            base::Quote(content->name()));
   const Status deleted = kube::Delete(context_.client, *content);
@@ -53,7 +54,7 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::ContentOf(const Snapsho
   std::string name = snapshot.source_content();
   if (name.empty()) name = ContentName(snapshot);
   const auto known = contents_.Get(name);
-  // Created a moment ago, perhaps, with an answer that was lost.
+  // The API is asked, because the content may exist already, although the answer was lost.
   StatusOr<Content> content =
       known != nullptr ? *known : kube::Get<Content>(context_.client, "", name);
   if (content.ok() &&

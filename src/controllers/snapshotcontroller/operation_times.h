@@ -20,10 +20,10 @@ namespace berth::controllers::snapshotcontroller {
 
 class OperationTimes {
  public:
-  // Null: nothing is counted. Borrowed.
+  // `metrics` is borrowed; if it is null, nothing is counted.
   explicit OperationTimes(base::Metrics* metrics) : metrics_(metrics) {}
 
-  // `snapshot` is new, or another than it was; `driver` is "" if nobody knows it yet.
+  // To be called when `snapshot` is new or has changed; `driver` is "" while it is not known.
   void Seen(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Gone(const api::VolumeSnapshot& snapshot, const std::string& driver)
@@ -39,7 +39,7 @@ class OperationTimes {
 
   base::Metrics* const metrics_;
   base::Mutex mutex_;
-  // Since when, by operation and uid.
+  // The time when each operation began, by operation and uid.
   std::map<std::pair<std::string, std::string>, Time> under_way_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -27,15 +27,16 @@ base::KeyedWorkers::Options Workers(const char* name, const Options& options,
           .flight = context.flight};
 }
 
-// What another one wrote and changes the outcome; our own writes are of status and finalizers.
+// Whether another program changed a field that matters here. This controller writes only status and
+// finalizers.
 template <typename T>
 bool Changed(const T* before, const T& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
          before->json().value("spec", Json()) != after.json().value("spec", Json());
 }
 
-// What is wrong with the content, without which there is no data to use. Whatever else goes wrong
-// takes nothing from a snapshot that is ready.
+// Whether the failure means that the content is missing or wrong, so that there is no data to use.
+// Other failures do not make a snapshot unusable that is ready.
 bool LosesContent(std::string_view reason) {
   static constexpr std::string_view kReasons[] = {"SnapshotContentMissing", "SnapshotMisbound",
                                                   "SnapshotContentMismatch",
@@ -77,19 +78,18 @@ SnapshotController::SnapshotController(Context context, Options options)
 SnapshotController::~SnapshotController() { Stop(); }
 
 void SnapshotController::AddIndexes() {
-  snapshots_.AddIndex(kSnapshotsByClaim, [](const api::Object& object) {
-    return OneKey(object.ns(), static_cast<const Snapshot&>(object).source_claim());
+  snapshots_.AddIndex(kSnapshotsByClaim, [](const Snapshot& snapshot) {
+    return OneKey(snapshot.ns(), snapshot.source_claim());
   });
-  snapshots_.AddIndex(kSnapshotsByContent, [](const api::Object& object) {
-    const auto& snapshot = static_cast<const Snapshot&>(object);
+  snapshots_.AddIndex(kSnapshotsByContent, [](const Snapshot& snapshot) {
     return OneKey("", snapshot.source_content().empty() ? snapshot.content_name()
                                                         : snapshot.source_content());
   });
-  claims_.AddIndex(kClaimsBySnapshot, [](const api::Object& object) {
-    const api::Part source = static_cast<const Claim&>(object).data_source();
+  claims_.AddIndex(kClaimsBySnapshot, [](const Claim& claim) {
+    const api::Part source = claim.data_source();
     const bool restores = source.String({"kind"}) == "VolumeSnapshot" &&
                           source.String({"apiGroup"}) == api::kSnapshotGroup;
-    return OneKey(source.String({"namespace"}, object.ns()),
+    return OneKey(source.String({"namespace"}, claim.ns()),
                   restores ? source.String({"name"}) : "");
   });
 }
@@ -128,7 +128,7 @@ void SnapshotController::Watch() {
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();
     if (claim.has_finalizer(kClaimSourceProtection)) claim_workers_.Add(change.key);
-    // It is bound now; or a volume was restored, for which a deletion waited.
+    // The claim is bound now, or its volume was restored, and a deletion waited for that.
     const std::string before = change.before == nullptr ? "" : change.before->phase();
     if (change.after != nullptr && before == claim.phase()) return;
     for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByClaim, change.key)) {
@@ -199,7 +199,7 @@ bool SnapshotController::TakesFromClaim(const Snapshot& snapshot) const {
 
 SnapshotController::Outcome SnapshotController::SyncClaim(const std::string& key) {
   {
-    // From here on whoever wants to hold it waits (HoldClaim), or is seen below.
+    // From here on another worker that wants the finalizer waits (HoldClaim), or is seen below.
     MutexLock lock(mutex_);
     releasing_.insert(key);
   }
@@ -209,7 +209,7 @@ SnapshotController::Outcome SnapshotController::SyncClaim(const std::string& key
     const auto snapshots = snapshots_.ByIndex(kSnapshotsByClaim, key);
     if (std::any_of(snapshots.begin(), snapshots.end(),
                     [&](const auto& snapshot) { return TakesFromClaim(*snapshot); })) {
-      return base::OkStatus();  // its end brings the claim here again
+      return base::OkStatus();  // the snapshot's end queues the claim again
     }
     return UpdateAt(context_.client, claims_, *claim,
                     FinalizersPatch(*claim, "", kClaimSourceProtection))
@@ -246,7 +246,7 @@ void SnapshotController::ReportError(const Snapshot& snapshot, std::string_view 
   const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
   Json status = {{"error", error}};
   if (!current->ready() || LosesContent(reason)) status["readyToUse"] = false;
-  // Of use, and no more: what failed is tried again, whether or not this stands.
+  // The result is ignored, because the failed work is tried again in any case.
   (void)Patch(context_.client, snapshots_, *current, {{"status", std::move(status)}}, "status");
 }
 

@@ -4,22 +4,26 @@
 //
 // A VolumeSnapshot of a claim:
 //
-//   [asked] ─ class: named, or the default of the volume's driver, which is written down ─▶
-//   [classed] ─ finalizers: on the VolumeSnapshot, then on the claim, which must be bound ─▶
-//   [held] ─ content "snapcontent-<uid>" created ─▶ [bound] ─ the content's status copied ─▶
-//   [ready]
+//   [asked]
+//      │ class: named, or the default of the volume's driver, which is written down
+//      ▼
+//   [classed]
+//      │ finalizers: on the VolumeSnapshot, then on the claim, which must be bound
+//      ▼
+//   [held] ── content "snapcontent-<uid>" created ──▶ [bound] ── its status copied ──▶ [ready]
 //
 // of a content that a person made for a snapshot that exists: the content names the VolumeSnapshot,
 // which names it; the uid is filled in, and from there on it is bound.
 //
 // Its deletion:
 //
-//   [deleted] ─ no claim is being restored from it ─▶ "being-deleted" on the content, which is
-//   deleted with policy Delete ─ the content is gone (Retain: at once) ─▶ finalizers taken off
+//   [deleted] ── no claim is being restored from it ──▶ "being-deleted" on the content
+//             ──▶ content deleted (policy Delete), and gone ──▶ finalizers taken off
+//             ──▶ content stays (policy Retain) ──────────────▶ finalizers taken off
 //
-// The claim is held from before its content exists until no VolumeSnapshot of it is being taken.
-// What goes wrong stands in status.error, is an event, and is tried again; a content is deleted
-// only if its VolumeSnapshot, seen with its deletion, names it and is named by it.
+// The claim has the finalizer from before its content exists until no VolumeSnapshot of it is being
+// taken. A failure is written to status.error and to an event, and the work is tried again. A
+// content is deleted only if the VolumeSnapshot is being deleted, and both name each other.
 #pragma once
 
 #include <chrono>
@@ -40,9 +44,11 @@ struct Options {
   int workers = 10;
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  // Notes the source's volumeMode, so that a restored volume cannot silently have another.
+  // Writes the source's volumeMode to the content, so that a restored volume cannot silently have
+  // another one.
   bool prevent_volume_mode_conversion = true;
-  // Each node has a snapshotter of its own: contents name the one that can reach the volume.
+  // Each node has a snapshotter of its own; a label of the content names the node that can reach
+  // the volume.
   bool distributed_snapshotting = false;
 };
 
@@ -75,10 +81,10 @@ class SnapshotController : public Controller {
   Outcome SyncContent(const std::string& key);
   Outcome SyncClaim(const std::string& key);
 
-  // create.cc: until it is bound.
+  // create.cc: the steps until the snapshot is bound.
   Outcome BindDynamic(const Snapshot& snapshot);
   Outcome BindExisting(const Snapshot& snapshot);
-  // The class that it names, or the default one.
+  // The class that the snapshot names, or the default one.
   base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
   // The volume of its claim.
   base::StatusOr<std::shared_ptr<const Volume>> VolumeOf(const Snapshot& snapshot) const;
@@ -101,9 +107,9 @@ class SnapshotController : public Controller {
 
   // "" while neither its content nor its class is known.
   std::string DriverOf(const Snapshot& snapshot) const;
-  // Whether the claim's volume must stay for this one.
+  // Whether the claim's volume must stay for this snapshot.
   bool TakesFromClaim(const Snapshot& snapshot) const;
-  // Tells a person, and tries again after the backoff.
+  // Reports the failure, and tries again after the backoff.
   Outcome Fail(const Snapshot& snapshot, std::string_view reason, const std::string& message);
   void ReportError(const Snapshot& snapshot, std::string_view reason, const std::string& message);
 
@@ -117,7 +123,7 @@ class SnapshotController : public Controller {
   kube::Informer<api::Node>* const nodes_;  // null unless distributed
   OperationTimes times_;
   base::Mutex mutex_;
-  // Claims whose finalizer is about to be taken off, because no snapshot was seen to need it.
+  // Claims whose finalizer is being removed, because no known snapshot needs it.
   std::set<std::string> releasing_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers snapshot_workers_;
   base::KeyedWorkers content_workers_;

@@ -1,4 +1,4 @@
-// A bound claim "data", a class "snap", and the controller: what its tests begin with.
+// The tests of the controller begin with a bound claim "data", a class "snap", and the controller.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ class Bed {
   bool WaitClaimFree() {
     return cluster_.WaitUntil([&] { return !GetClaim().has_finalizer(kClaimSourceProtection); });
   }
-  // What the snapshotter does.
+  // Acts as the snapshotter, which has taken the snapshot.
   void Taken(const std::string& name = kContent) {
     Write(GetContent(name), ReadyContent("snap-1"), "status");
   }

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// An upload takes minutes to hours: it is asked about at least this often.
+// The longest interval between two questions about an upload, which takes minutes to hours.
 constexpr milliseconds kMaxPoll{30000};
 
 std::string Digest(csi::v1::CreateSnapshotRequest request) {
@@ -39,8 +39,8 @@ std::string Digest(csi::v1::CreateSnapshotRequest request) {
   return base::Sha256Hex(bytes).substr(0, 32);
 }
 
-// Whether a driver that answers so has no snapshot of the name. Of a call that may have taken
-// place, only the same call tells; and who may not ask is not told.
+// Whether the driver's answer proves that it has no snapshot of the name. If an earlier call may
+// have made one, only the answer to the same call proves it, and a refusal of access does not.
 bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
   if (!rpc::IsFinal(status) || status.code() == StatusCode::kAlreadyExists) return false;
   if (first) return true;
@@ -48,7 +48,7 @@ bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
          status.code() != StatusCode::kUnauthenticated;
 }
 
-// What of a Timestamp can be told in nanoseconds: up to the year 2261.
+// Whether nanoseconds can express the Timestamp: up to the year 2261.
 bool IsTime(const google::protobuf::Timestamp& time) {
   constexpr int64_t kMaxSeconds = 9'200'000'000;
   return time.seconds() >= 0 && time.seconds() <= kMaxSeconds && time.nanos() >= 0 &&
@@ -130,7 +130,7 @@ StatusOr<api::VolumeSnapshotContent> Snapshotter::MarkBeingCreated(const Content
   const bool open = content.has_annotation(kBeingCreated);
   const std::string noted = content.annotation(kCreateRequest);
   const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
-  // With a handle it is known which snapshot there is.
+  // With a handle the snapshot is known.
   const bool on_record = !content.snapshot_handle().empty() || (open && noted == note);
   if (on_record && content.has_finalizer(kContentProtection)) return content;
   Json patch = FinalizersPatch(content, kContentProtection, "");
@@ -146,7 +146,7 @@ Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Sta
   const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
   Status marked = base::OkStatus();
   if (!content.snapshot_handle().empty()) {
-    // It is known which there is.
+    // The snapshot is known.
   } else if (ProvesNothingExists(status, first, same)) {
     marked = Patch(context_.client, contents_, content, UnmarkPatch()).status();
   } else if (status.code() == StatusCode::kAlreadyExists) {
@@ -168,7 +168,7 @@ Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content,
   const std::string& handle = snapshot.snapshot_id();
   const bool unwanted = content.deleting() || content.has_annotation(kBeingDeleted);
   if (unwanted && !handle.empty() && TakeHandle(content, handle).empty()) {
-    // Not to be used, but it has a name by which it can go.
+    // The snapshot must not be used, but its handle is written, so that it can be deleted.
     const StatusOr<Content> named = WriteStatus(content, handle, {{"snapshotHandle", handle}});
     if (!named.ok()) return AfterApi(named.status());
     return AfterApi(Patch(context_.client, contents_, *named, UnmarkPatch()).status());
@@ -225,7 +225,7 @@ StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const Driv
     csi::v1::Snapshot believed;
     believed.set_snapshot_id(handle);
     believed.set_ready_to_use(true);
-    // When it was cut nobody says: a time that everyone takes for one.
+    // The time when the snapshot was taken is not known, so the present time is used.
     believed.mutable_creation_time()->set_seconds(
         std::chrono::floor<std::chrono::seconds>(context_.clock.Now()).time_since_epoch().count());
     return believed;
@@ -283,7 +283,7 @@ StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& con
   if (merged != content.json()) {
     written = Patch(context_.client, contents_, content, patch, "status");
   }
-  // From here on the informer shows whose it is; or that there is nobody any more.
+  // From here on the informer shows to which content the snapshot belongs, or the content is gone.
   if (written.ok() || written.status().code() == StatusCode::kNotFound) GiveBack(content, handle);
   return written;
 }
@@ -295,7 +295,7 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
   if (!content.has_creation_time()) {
     status["creationTime"] = CreationTime(content, snapshot);
   }
-  // A size that was not known when the snapshot was cut may be, once it is ready.
+  // The driver may know the size only once the snapshot is ready.
   if (content.restore_bytes().value_or(0) == 0) status["restoreSize"] = snapshot.size_bytes();
   StatusOr<Content> written = WriteStatus(content, snapshot.snapshot_id(), std::move(status));
   if (!written.ok()) return AfterApi(written.status());
@@ -304,13 +304,16 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
     if (!written.ok()) return AfterApi(written.status());
   }
   if (!snapshot.ready_to_use()) return Poll(*written);
-  LOG_INFO("snapshot {} of content {} is ready", base::Quote(snapshot.snapshot_id()),
+  const std::string volume = content.source_volume_handle();
+  LOG_INFO("snapshot {}{} is ready as VolumeSnapshotContent {}",
+           base::Quote(snapshot.snapshot_id()),
+           volume.empty() ? "" : fmt::format(" of volume {}", base::Quote(volume)),
            base::Quote(content.name()));
   return Outcome::Done();
 }
 
-// A driver that does not know the time, or gives one that none can be, has a snapshot all the same:
-// refused it would be one that nobody could delete.
+// A snapshot without a time, or with an impossible one, is accepted, because a refused snapshot
+// could not be deleted by any content.
 int64_t Snapshotter::CreationTime(const Content& content, const csi::v1::Snapshot& snapshot) {
   const auto& time = snapshot.creation_time();
   if (snapshot.has_creation_time() && IsTime(time)) {

@@ -18,7 +18,8 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const std::string handle = content.snapshot_handle();
   if (!content.delete_with_snapshot() || handle.empty()) return LetGo(content);
   if (content.has_annotation(kBeingCreated)) {
-    // Without its handle it would be taken once more. The change brings the content here again.
+    // Without the handle the snapshot would be taken once more. The change queues the content
+    // again.
     return AfterApi(Patch(context_.client, contents_, content, UnmarkPatch()).status());
   }
   if (const Status alone = CheckAlone(content, handle); !alone.ok()) {
@@ -36,13 +37,13 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const Status deleted =
       driver_.Call(&rpc::CsiClient::DeleteSnapshot, request, options_.timeout).status();
   if (!deleted.ok()) {
-    // Whatever it says: as long as it does not say that the snapshot is gone, it is asked again.
+    // After any failure the driver is asked again, until it says that the snapshot is gone.
     return DeleteFailed(
         content, Error(deleted.code(), "Failed to delete snapshot: {}", DriverError(deleted)));
   }
-  LOG_INFO("snapshot {} of content {} is deleted", base::Quote(handle),
+  LOG_INFO("snapshot {} of VolumeSnapshotContent {} is deleted", base::Quote(handle),
            base::Quote(content.name()));
-  // The handle goes first: whoever takes over from here asks nothing more of the driver.
+  // The handle is removed first, so that a later process does not call the driver again.
   const Json cleared = {{"snapshotHandle", nullptr},
                         {"readyToUse", nullptr},
                         {"creationTime", nullptr},

@@ -16,12 +16,13 @@ std::vector<std::shared_ptr<const api::VolumeSnapshotContent>> Snapshotter::Othe
 
 std::string Snapshotter::TakeHandle(const Content& content, const std::string& handle) {
   {
-    // What another worker was given a moment ago stands in no object yet.
+    // A handle that another worker got a moment ago is not in any object yet.
     MutexLock lock(mutex_);
     const auto [it, taken] = given_.try_emplace(handle, content.name());
     if (it->second != content.name()) return it->second;
   }
-  // In this order: whoever had it before lets go of it only when its object shows here.
+  // `given_` is checked first, because a worker gives the handle back only when the informer shows
+  // its object.
   const auto others = Others(content, handle);
   if (others.empty()) return "";
   GiveBack(content, handle);

@@ -16,16 +16,16 @@ using base::StatusOr;
 
 namespace {
 
-// What another one wrote and changes the outcome; our own writes are of status and annotations.
+// Whether another program changed a field that matters here. This controller writes only status and
+// annotations.
 bool Changed(const api::VolumeSnapshotContent* before, const api::VolumeSnapshotContent& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
          before->has_annotation(kBeingDeleted) != after.has_annotation(kBeingDeleted) ||
          before->json().value("spec", Json()) != after.json().value("spec", Json());
 }
 
-// What a person names, and what the driver gave.
-std::vector<std::string> Handles(const api::Object& object) {
-  const auto& content = static_cast<const api::VolumeSnapshotContent&>(object);
+// The handle that a person wrote, and the handle that the driver gave.
+std::vector<std::string> Handles(const api::VolumeSnapshotContent& content) {
   std::vector<std::string> handles = {content.source_snapshot_handle(), content.snapshot_handle()};
   if (handles.front() == handles.back()) handles.pop_back();
   std::erase(handles, "");
@@ -42,9 +42,9 @@ Json UnmarkPatch() {
 
 bool ShouldDelete(const api::VolumeSnapshotContent& content) {
   if (!content.deleting()) return false;
-  // Made by a person, and never bound: nobody else decides about it.
+  // A person made this content and it was never bound, so no VolumeSnapshot decides about it.
   if (!content.dynamic() && content.snapshot_uid().empty()) return true;
-  // What may exist has a name by now.
+  // Whether the handle of a snapshot that may exist is known.
   const bool known = !content.has_annotation(kBeingCreated) || !content.snapshot_handle().empty();
   return content.has_annotation(kBeingDeleted) && known;
 }
@@ -116,7 +116,7 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
   }
   if (ShouldDelete(*content)) return Delete(*content);
   const bool being_created = content->has_annotation(kBeingCreated);
-  // Nothing new is begun for what is to go; what was begun is brought to its end.
+  // For a content that is being deleted no new work begins, but running work is finished.
   if (content->deleting() && !being_created) return Outcome::Done();
   if (content->ready() && !being_created) return Outcome::Done();
   return content->dynamic() ? Create(*content, *driver) : Adopt(*content, *driver);
@@ -142,7 +142,7 @@ void Snapshotter::ReportError(const Content& content, std::string_view reason,
   const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
   Json status = {{"error", error}};
   if (!current->ready()) status["readyToUse"] = false;
-  // Of use, and no more: what was to be written is tried again, whether or not this stands.
+  // The result is ignored, because the failed work is tried again in any case.
   (void)Patch(context_.client, contents_, *current, {{"status", std::move(status)}}, "status");
 }
 

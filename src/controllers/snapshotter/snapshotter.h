@@ -1,7 +1,7 @@
 // Takes and deletes snapshots through one CSI driver (in Kubernetes: the sidecar csi-snapshotter).
 //
-// It works on VolumeSnapshotContents of its driver, which the snapshot controller makes, or a
-// person for a snapshot that exists already:
+// It works on VolumeSnapshotContents of its driver. The snapshot controller makes them, or a person
+// makes one for a snapshot that exists already:
 //
 //   of a volume
 //     [asked] ── finalizer and "being-created" written ──▶ [creating] ── CreateSnapshot ──▶ [taken]
@@ -15,18 +15,20 @@
 //     DeleteSnapshot (policy Delete, handle known, no other content that stands for it)
 //       ──▶ status.snapshotHandle taken off ──▶ finalizer taken off
 //
-// "being-created" is the record that is durable before the call: while it stands, a snapshot may
-// exist in the driver that no object names, so a content with it does not go; it is asked for until
-// it is known, and then deleted by its handle. Beside it stands what was asked for: the failure of
-// another request (the class was made anew, another program began) says nothing about that one, and
-// only the snapshot itself ends the asking. ALREADY_EXISTS is no sign that there is none, ever.
+// "being-created" is the durable record before the call: while a content has it, a snapshot may
+// exist in the driver that no object names, so the content is not deleted. The driver is asked
+// until the snapshot is known, and then the snapshot is deleted by its handle. A second annotation
+// records the request: the failure of another request (the class was made anew, or another program
+// made the first call) says nothing about the recorded one, and then only the snapshot itself ends
+// the asking. ALREADY_EXISTS never proves that there is no snapshot.
 //
-// A content of a VolumeSnapshot is deleted in the driver only after the controller said so
-// ("being-deleted"): an object that a person deletes by mistake takes no data along. Nor does one
-// whose snapshot is another content's, too: people import a snapshot into several namespaces, and
-// drivers make mistakes. A snapshot that a driver gives for a new name is no other content's.
+// The snapshot of a VolumeSnapshot's content is deleted in the driver only after the controller has
+// written "being-deleted", so that no data is lost if a person deletes the object by mistake. It is
+// not deleted either while another content stands for it, because people import a snapshot into
+// several namespaces, and drivers make mistakes. A snapshot that a driver gives for a new name must
+// not belong to another content.
 //
-// A driver's failure stands in status.error; writing it does not shorten the backoff.
+// A driver's failure is written to status.error; this write does not shorten the backoff.
 #pragma once
 
 #include <chrono>
@@ -53,29 +55,31 @@ struct Options {
   std::chrono::milliseconds retry_max{300000};
   Pages::Limits pages;  // of ListSnapshots
   std::string snapshot_name_prefix = "snapshot";
-  // How much of the VolumeSnapshot's uid is in a snapshot's name, without '-'; -1: all as it is.
+  // How many characters of the VolumeSnapshot's uid, without '-', are in a snapshot's name; -1: the
+  // uid as it is.
   int snapshot_name_uuid_length = -1;
   // Gives the driver the names of VolumeSnapshot and content as parameters.
   bool extra_create_metadata = false;
-  // Each node has a snapshotter of its own: this one has the contents whose label names this node.
+  // If each node has a snapshotter of its own: this one handles the contents whose label names this
+  // node.
   std::string node_name;
-  // And those that name no node, which a person made for a snapshot that exists.
+  // It also handles contents that name no node, which a person made for a snapshot that exists.
   bool takes_unassigned = false;
 };
 
 // Index: a snapshot's handle → the contents that stand for it, of any driver.
 inline constexpr char kContentsByHandle[] = "handle";
 
-// Annotation beside "being-created": the CreateSnapshot that is not answered for certain, as a
-// digest of all but its secrets; kSeveralRequests where there were different ones, or where the
-// driver said that there is a snapshot.
+// Annotation beside "being-created": a digest, without the secrets, of the CreateSnapshot whose
+// outcome is not known. It is kSeveralRequests if there were different requests, or if the driver
+// said that there is a snapshot.
 inline constexpr std::string_view kCreateRequest = "snapshot.storage.berth.dev/create-request";
 inline constexpr std::string_view kSeveralRequests = "several";
 
-// Takes both annotations off.
+// The patch that removes both annotations.
 base::Json UnmarkPatch();
 
-// Whether the driver's snapshot, or what may be one, may go now.
+// Whether the snapshot in the driver, if there is one, may be deleted now.
 bool ShouldDelete(const api::VolumeSnapshotContent& content);
 
 class Snapshotter : public Controller {
@@ -100,44 +104,45 @@ class Snapshotter : public Controller {
   Outcome Create(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::CreateSnapshotRequest> MakeRequest(const Content& content);
   base::StatusOr<Content> MarkBeingCreated(const Content& content, const std::string& request);
-  // `first`: no call for this content was open before. Both get the content as it was marked.
+  // `first`: no call for this content was open before. Both functions get the content as it was
+  // marked.
   Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
   Outcome RefuseAnswer(const Content& content, const csi::v1::Snapshot& snapshot,
                        const base::Status& why);
-  // The driver said that there is a snapshot: whatever it says next, "being-created" stays until it
-  // is known which.
+  // Records that the driver said that there is a snapshot. "being-created" then stays until the
+  // snapshot is known, whatever the driver says next.
   base::Status NoteThatItExists(const Content& content);
   base::Status CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot);
   Outcome Adopt(const Content& content, const DriverInfo& driver);
-  // What the driver says of the snapshot that `content` was made for.
+  // Asks the driver about the snapshot for which `content` was made.
   base::StatusOr<csi::v1::Snapshot> Find(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::Snapshot> FindInList(const csi::v1::GetSnapshotRequest& wanted);
-  // Patches the status with what the driver said of this snapshot.
+  // Patches the status with the driver's answer about this snapshot.
   base::StatusOr<Content> WriteStatus(const Content& content, const std::string& handle,
                                       base::Json status);
   Outcome WriteSnapshot(const Content& content, const csi::v1::Snapshot& snapshot);
   int64_t CreationTime(const Content& content, const csi::v1::Snapshot& snapshot);
-  // Again later, at longer and longer intervals: a snapshot that is being uploaded.
+  // Asks again later, at growing intervals, because the snapshot is being uploaded.
   Outcome Poll(const Content& content);
 
   // delete.cc
   Outcome Delete(const Content& content);
-  // FAILED_PRECONDITION: the snapshot is another content's, too, which is to stay.
+  // FAILED_PRECONDITION: the snapshot also belongs to another content, which must stay.
   base::Status CheckAlone(const Content& content, const std::string& handle);
   Outcome DeleteFailed(const Content& content, const base::Status& status);
   Outcome LetGo(const Content& content);
 
-  // handles.cc: no two contents stand for one snapshot by the driver's doing.
+  // handles.cc: makes sure that the driver gives no snapshot to two contents.
   // The other contents that stand for the snapshot.
   std::vector<std::shared_ptr<const Content>> Others(const Content& content,
                                                      const std::string& handle) const;
-  // Claims the snapshot for `content`: "", or the name of the content that has it.
+  // Claims the snapshot for `content`. Returns "", or the name of the content that has it already.
   std::string TakeHandle(const Content& content, const std::string& handle)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends a claim: the informer knows the content by the handle, or it is another's.
+  // Ends a claim, because the informer knows the content by the handle, or another content has it.
   void GiveBack(const Content& content, const std::string& handle) ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(const Content& gone) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Deletions that waited for `content` go on.
+  // Queues the deletions that waited for `content`.
   void WakeOthers(const Content& content);
 
   base::StatusOr<std::map<std::string, std::string>> Secrets(const Content& content);
@@ -151,7 +156,7 @@ class Snapshotter : public Controller {
   kube::Informer<api::VolumeSnapshotClass>& classes_;
   base::Mutex mutex_;
   std::map<std::string, int> polls_ ABSL_GUARDED_BY(mutex_);  // by the content's uid
-  // Snapshots that a driver just gave, by handle, until the informer shows whose they are.
+  // Snapshots that a driver just gave, by handle, until the informer shows their content.
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
   base::KeyedWorkers workers_;

@@ -1,4 +1,4 @@
-// A driver with a volume, a class, and a snapshotter: what its tests begin with.
+// The tests of the snapshotter begin with a driver with a volume, a class, and a snapshotter.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class Bed {
   }
 
   void Add(const Json& more = nullptr) { cluster_.Put(MakeContent("monday", handle_, more)); }
-  // The driver has a snapshot already, made by somebody else.
+  // Adds to the driver a snapshot that another program made.
   std::string AddToDriver() {
     csi::v1::CreateSnapshotRequest request;
     request.set_name("old");

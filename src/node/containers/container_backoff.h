@@ -12,12 +12,12 @@ namespace berth::node {
 
 class CrashBackoff {
  public:
-  // The wait that is left; zero: it may start now. Times are ns since the epoch; `exit` 0: it never
-  // ran.
+  // The wait that is left; zero means that the container may start now. Times are ns since the
+  // epoch; an `exit` of 0 means that the container never ran.
   std::chrono::milliseconds Wait(const std::string& container, int64_t exit, int64_t now) const;
   // The whole wait of this turn, for messages.
   std::chrono::seconds Delay(const std::string& container) const;
-  // It is started again after that exit.
+  // Notes that the container is started again after the exit at `exit`.
   void Started(const std::string& container, int64_t exit, int64_t now);
 
  private:

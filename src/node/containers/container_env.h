@@ -17,7 +17,7 @@ namespace berth::node {
 using ObjectReader = std::function<base::StatusOr<base::Json>(
     const api::KindInfo& kind, std::string_view ns, std::string_view name)>;
 
-// What is known of a pod and its node beyond the pod object.
+// Facts of a pod and its node that the pod object does not hold.
 struct PodFacts {
   std::string node_name;
   std::string host_ip;

@@ -1,4 +1,4 @@
-// What a container left to say when it ended: terminationMessagePath, or the end of its log.
+// The message that a container left when it ended: terminationMessagePath, or the end of its log.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace berth::node {
 
-// At most 4 KiB of the message file; with terminationMessagePolicy FallbackToLogsOnError, of a
-// container that failed and left none, the last 2 KiB or 80 lines of its log. Empty: nothing.
+// Returns at most 4 KiB of the message file. If the container failed and left no message, and its
+// terminationMessagePolicy is FallbackToLogsOnError, returns the last 2 KiB or 80 lines of its log.
+// Empty: there is no message.
 std::string TerminationMessage(const ContainerState& container);
 
 }  // namespace berth::node

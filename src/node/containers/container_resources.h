@@ -1,4 +1,4 @@
-// Kubernetes' resource requests and limits as what the kernel is told. Pure.
+// Translates Kubernetes' resource requests and limits into the values that the kernel takes. Pure.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 
 namespace berth::node {
 
-// FAILED_PRECONDITION: runAsNonRoot, and the container would run as root or nobody knows as whom.
+// FAILED_PRECONDITION: runAsNonRoot is set, and the container would run as root or its user is not
+// known.
 base::StatusOr<rpc::cri::LinuxContainerSecurityContext> ContainerSecurity(
     const api::Pod& pod, const api::Container& container, const rpc::cri::Image& image);
 

@@ -25,14 +25,14 @@ inline constexpr int64_t kMinGraceSeconds = 2;
 
 class ContainerStopper {
  public:
-  // Called when a stop ended, with what became of it; what the runtime says was read anew before.
+  // Called when a stop has ended, with its outcome; the runtime's state was read again before.
   using OnStopped = std::function<void(const std::string& pod_uid, const base::Status& status)>;
   // All borrowed.
   ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTasks& tasks, base::EventSink& events,
                    OnStopped on_stopped);
 
-  // A container that is being stopped already is left alone, unless `grace_seconds` is less than
-  // what it was given: then the runtime is told again.
+  // Does nothing for a container that is being stopped already, unless `grace_seconds` is less than
+  // the time it was given: then the runtime gets the shorter time.
   void Stop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
             const std::string& why);
   bool Stopping(const std::string& container_id) const;

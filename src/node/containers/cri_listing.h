@@ -1,4 +1,4 @@
-// Reads from the container runtime what it has of pods.
+// Reads the state of pods from the container runtime.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,8 @@ std::vector<std::string> SandboxIps(const rpc::cri::PodSandboxStatus& status);
 class CriLister {
  public:
   using Known = std::function<PodRuntime(const std::string& pod_uid)>;
-  // `known` is what was read before: only what is new or changed is asked for in detail. Running
-  // containers' first processes are given to `exits`. Both borrowed: `cri`, `exits`.
+  // `known` gives what was read before, because details are read only for what is new or changed.
+  // The first processes of running containers are given to `exits`. `cri` and `exits` are borrowed.
   CriLister(rpc::CriClient& cri, ExitWatch& exits, Known known)
       : cri_(cri),
         exits_(exits),
@@ -47,7 +47,8 @@ class CriLister {
             std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) {
   }
 
-  // One pod, or all of them (""). What bears no pod's label is left out.
+  // Lists one pod, or all of them (""). Sandboxes and containers without a pod's label are left
+  // out.
   base::StatusOr<PodListing> List(const std::string& uid) const;
 
  private:

@@ -1,7 +1,8 @@
-// What the container runtime has of this node's pods: a copy that is kept fresh.
+// The container runtime's state of this node's pods: a copy that is kept fresh.
 //
-//   connect (retry 0.1 s to 3 s) ─▶ list all ─▶ reachable ─▶ events, or list again ─▶ lost ─▶
-//   connect …
+//   connect (again after 0.1 s to 3 s) ─▶ list all ─▶ reachable: events, or list again ─▶ lost
+//      ▲                                                                                    │
+//      └────────────────────────────────────────────────────────────────────────────────────┘
 //
 // Changes come from the runtime's event stream (GetContainerEvents) and from the exit of
 // containers' first processes (cri_exit_watch.h). Listing repairs: each minute beside an event
@@ -82,11 +83,11 @@ class CriState {
   void EventLoop(std::stop_token stop);
   base::Status ListAll();
   base::Status AskVersion();
-  // Takes a listing that began at `sequence` over; gives the uids of pods that changed.
+  // Takes over a listing that began at `sequence`; returns the uids of the pods that changed.
   std::vector<std::string> Apply(const std::string& only_uid, PodListing listing,
                                  uint64_t sequence);
   void SetReachable(base::Status status);
-  // Lists soon, and then less and less often.
+  // Lists soon, and then at growing intervals.
   void Hurry();
   void HurryLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits for the time of the next list; false: stopping.

@@ -1,10 +1,10 @@
-// Sees to it that a container's image is there, by its pull policy.
+// Makes sure that a container's image is present, by its pull policy.
 //
 //   Ensure ─▶ present ─▶ kReady
 //      └────▶ pull (in the background; `on_change` when it ended) ─▶ kReady
 //                 └────▶ failed ─▶ back-off 10 s, doubling to 5 min ─▶ pull …
 //
-// Quick: a pull never blocks the caller. Thread-safe.
+// Ensure returns quickly, because pulls run in the background. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class ImagePuller {
     rpc::cri::Image image;  // kReady
     std::string reason;     // kFailed: "ErrImagePull", "ImagePullBackOff", ...
     std::string message;
-    std::chrono::milliseconds retry_after{0};  // kFailed: ask again then
+    std::chrono::milliseconds retry_after{0};  // kFailed: call Ensure again after this time
   };
   using OnChange = std::function<void(const std::string& pod_uid)>;
 
@@ -38,13 +38,14 @@ class ImagePuller {
   ImagePuller(rpc::CriClient& cri, PodTasks& tasks, base::EventSink& events,
               const base::Clock& clock, ObjectReader reader, OnChange on_change);
 
-  // For the start number `restart_count` of a container; policy Always pulls once for each.
+  // Prepares the start number `restart_count` of a container; policy Always pulls once for each
+  // start.
   Result Ensure(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
 
-  // Begins a pull that Ensure would begin; says nothing if the image is there.
+  // Begins the pull that Ensure would begin; reports no event if the image is present.
   void Prefetch(const api::Pod& pod, const api::Container& container);
 
-  // The pod is gone.
+  // Drops the entries of a pod that is gone.
   void Forget(const std::string& pod_uid);
 
  private:

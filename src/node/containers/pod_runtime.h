@@ -1,4 +1,4 @@
-// What a container runtime has of one pod, as plain data.
+// The container runtime's state of one pod, as plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct SandboxState {
   bool ready = false;
   int64_t created_at = 0;  // ns since the epoch, as all times here
   std::vector<std::string> ips;
-  std::string agent;  // who made it: labels::kAgent
+  std::string agent;  // the agent that made it: labels::kAgent
   bool operator==(const SandboxState&) const = default;
 };
 
@@ -39,13 +39,14 @@ struct ContainerState {
   std::string termination_path;
   std::string termination_policy;
   std::string termination_file;  // on the host
-  bool detailed = false;         // false: told by Put; the runtime's own words are to be fetched
+  // false: put by the caller; the runtime's own details are still to be read
+  bool detailed = false;
   bool running() const { return phase == Phase::kRunning; }
   bool exited() const { return phase == Phase::kExited || phase == Phase::kUnknown; }
   bool operator==(const ContainerState&) const = default;
 };
 
-// One pod's. Newest first, both.
+// The state of one pod. Both lists are sorted newest first.
 struct PodRuntime {
   std::string uid;
   std::string ns;

@@ -20,7 +20,7 @@ struct SandboxConfigOptions {
 // <log_folder>/<namespace>_<name>_<uid>
 std::string PodLogFolder(std::string_view log_folder, const api::Pod& pod);
 
-// What the host name of the pod is: spec.hostname or its name, cut to the kernel's 63 bytes.
+// The host name of the pod: spec.hostname or the pod's name, cut to the kernel's 63 bytes.
 std::string PodHostname(const api::Pod& pod);
 
 // POD, CONTAINER or NODE for network, pid and ipc, alike for the sandbox and its containers.

@@ -1,4 +1,4 @@
-// Runs what may take long (stop with a grace period, hooks, pulls) beside the pods' queues.
+// Runs what may take long (stops with a grace period, hooks, pulls) outside the pods' queues.
 //
 // One task per key: a second under a key that is queued or runs is refused. At most `max_threads`
 // run; threads are made when needed and end when there is nothing to do. Thread-safe.
@@ -23,12 +23,12 @@ class PodTasks {
   PodTasks(const PodTasks&) = delete;
   PodTasks& operator=(const PodTasks&) = delete;
 
-  // False: a task of this key is there already, or it was stopped. `stop` of the task is requested
-  // by Stop. `after` runs when the key is free again.
+  // False: a task of this key exists already, or Stop was called. Stop requests `stop` of the task.
+  // `after` runs when the key is free again.
   bool Run(const std::string& key, std::function<void(std::stop_token stop)> task,
            std::function<void()> after = nullptr);
   bool Busy(const std::string& key) const;
-  // Drops what is queued, asks what runs to stop, and waits for it.
+  // Drops the queued tasks, asks the running ones to stop, and waits for them.
   void Stop();
 
  private:

@@ -59,7 +59,8 @@ bool IsOwnedBy(const Json& csi_node, const api::Node& node) {
   return false;
 }
 
-// In place of an earlier node of this name, with which the garbage collector would take it away.
+// Makes the Node the owner, in place of an earlier node of this name; otherwise the garbage
+// collector would delete the CSINode together with the earlier node.
 void SetOwner(Json& csi_node, const api::Node& node) {
   Json owners = OwnerOf(node);
   for (const Json& owner : base::json::Array(csi_node, {"metadata", "ownerReferences"})) {
@@ -171,7 +172,7 @@ Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
   const bool owned = IsOwnedBy(object, *node);
   if (present != nullptr && *present == entry && owned) return OkStatus();
   if (!owned) SetOwner(object, *node);
-  // An entry may change its count only; any other change is a removal and an addition.
+  // Only the count of an entry may change; any other change is a removal and an addition.
   if (present != nullptr && !SameButForCount(*present, entry)) {
     RETURN_IF_ERROR(put(Without(drivers, driver.name)));
   }

@@ -36,18 +36,18 @@ class CsiNodes {
   CsiNodes(kube::Client& client, std::string node_name)
       : client_(client), node_name_(std::move(node_name)) {}
 
-  // Makes the CSINode, without drivers, if there is none: controllers tell a node that has no
-  // driver yet from one whose agent never came up by it. NOT_FOUND: there is no Node yet.
+  // Makes the CSINode, without drivers, if there is none. By it controllers tell a node without
+  // drivers from a node whose agent never started. NOT_FOUND: there is no Node yet.
   base::Status Ensure();
-  // Idempotent. INVALID_ARGUMENT: what the driver says cannot be; FAILED_PRECONDITION: a topology
-  // label of the Node has another value already.
+  // Idempotent. INVALID_ARGUMENT: the driver reports impossible values; FAILED_PRECONDITION: a
+  // topology label of the Node has another value already.
   base::Status Add(const NodeDriver& driver);
-  // One that is not there is OK. Topology labels stay, as with the kubelet.
+  // Removing a driver that is not listed is OK. Topology labels stay, as with the kubelet.
   base::Status Remove(const std::string& driver);
-  // The names of those that CSINode lists.
+  // The names of the drivers that CSINode lists.
   base::StatusOr<std::vector<std::string>> Drivers() const;
-  // Writes allocatable.count, the one field of an entry that may change, of a driver that is
-  // listed.
+  // Writes allocatable.count of a listed driver, because it is the only field of an entry that may
+  // change.
   base::Status UpdateCount(const NodeDriver& driver);
 
  private:

@@ -1,10 +1,10 @@
-// What a plugin says of itself when it is to be registered.
+// Asks a plugin for its identity when it is to be registered.
 //
 // A plugin announces itself by a registration socket in the kubelet's plugins_registry. A driver
 // that nobody announces is found by its own socket at plugins/DRIVER/csi.sock, where the first
 // kubelets with CSI expected it (design, "Kubelet to CSI driver": the alpha path).
 //
-// Failures are the plugin's, UNAVAILABLE while nobody answers. Each call has a deadline.
+// Errors are the plugin's own; UNAVAILABLE means that nobody answers. Each call has a deadline.
 #pragma once
 
 #include <set>
@@ -18,22 +18,22 @@
 
 namespace berth::node {
 
-// Of a registration socket. The endpoint is a plain path; INVALID_ARGUMENT: it is none that a
-// socket can have.
+// Asks a registration socket. The endpoint is a plain path; INVALID_ARGUMENT: no socket can have
+// that path.
 base::StatusOr<rpc::PluginInfo> AskRegistrationSocket(const std::string& socket);
 
-// Of a driver's own socket.
+// Asks a driver's own socket.
 base::StatusOr<rpc::PluginInfo> AskDriverSocket(const std::string& socket);
-// Whether the socket is in a folder of the driver's name, where alone an unannounced driver is
-// taken. INVALID_ARGUMENT: it calls itself otherwise.
+// Checks that the socket is in a folder with the driver's name, because an unannounced driver is
+// accepted only there. INVALID_ARGUMENT: the driver has another name.
 base::Status CheckDriverFolder(const std::string& socket, const std::string& driver);
 
-// What may take a driver minutes, and ends with the process. Thread-safe.
+// Questions to a driver that may take minutes, and that end with this process. Thread-safe.
 class DriverQuestions {
  public:
   // NodeGetInfo of the driver `name` behind `endpoint`.
   base::StatusOr<NodeDriver> NodeInfo(const std::string& name, const std::string& endpoint);
-  // Ends the questions that run, and every later one, with CANCELLED.
+  // Ends the running questions, and every later one, with CANCELLED.
   void Cancel();
 
  private:

@@ -34,7 +34,7 @@ DriverLimits::DriverLimits(kube::Informers& informers, volume::DriverRegistry& d
       csi_nodes_(csi_nodes),
       node_name_(std::move(node_name)),
       driver_objects_(informers.Of<api::CsiDriver>()),
-      // A driver that hangs holds up its own count alone.
+      // A driver that hangs delays only its own count.
       workers_({.name = "driver-limits", .workers = 1, .max_workers = kMaxLimitWorkers},
                [this](const std::string& driver) { return Update(driver); }) {
   gate_.Open(this);
@@ -48,7 +48,8 @@ DriverLimits::DriverLimits(kube::Informers& informers, volume::DriverRegistry& d
       gate_.Wrap([](DriverLimits& self, const auto& change) {
         if (change.after == nullptr || change.after->node_name() != self.node_name_) return;
         if (!FailedForLackOfRoom(*change.after)) return;
-        // The attacher writes the same failure again with each of its tries.
+        // The attacher writes the same failure again with each of its tries, so only a new one
+        // counts.
         if (change.before != nullptr && FailedForLackOfRoom(*change.before)) return;
         self.workers_.AddNow(change.after->attacher());
       }));

@@ -23,12 +23,13 @@ namespace berth::node {
 // CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds; nullopt: the count stays as registered.
 std::optional<std::chrono::seconds> UpdatePeriodOf(const api::CsiDriver& driver);
 
-// True if the attacher was refused for lack of room on the node (attachError.errorCode 8).
+// True if the attachment failed because the node has no room for more volumes
+// (attachError.errorCode 8).
 bool FailedForLackOfRoom(const api::VolumeAttachment& attachment);
 
 class DriverLimits {
  public:
-  // Everything is borrowed and outlives this; made before `informers` start.
+  // Everything is borrowed and outlives this. Make it before `informers` start.
   DriverLimits(kube::Informers& informers, volume::DriverRegistry& drivers, CsiNodes& csi_nodes,
                std::string node_name);
   ~DriverLimits();

@@ -25,7 +25,8 @@ FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::
       writer_({.name = "flex-reports", .workers = 1},
               [this](const std::string&) { return Write(); }) {
   gate_.Open(this);
-  // The Node may come after the first report, be made anew, or say what an earlier agent saw.
+  // The Node may appear after the first report, may be made anew, or may hold an earlier agent's
+  // report.
   nodes_.AddHandler(gate_.Wrap([](FlexReports& self, const auto& change) {
     if (change.key == self.node_name_ && change.after != nullptr) self.writer_.Add(kKey);
   }));
@@ -80,7 +81,7 @@ KeyedWorkers::Outcome FlexReports::Write() {
         {{"uid", node->uid()},
          {"annotations", {{annotation, wanted.empty() ? Json() : Json(wanted)}}}}}});
   if (written.ok()) nodes_.Observe(written->json());
-  // Another Node of this name tells its handler.
+  // The handler is called again when another Node of this name appears.
   if (written.status().code() == StatusCode::kNotFound) return KeyedWorkers::Outcome::Done();
   return KeyedWorkers::Outcome::From(written.status());
 }

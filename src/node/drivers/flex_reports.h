@@ -1,5 +1,5 @@
-// Tells how the node's Flexvolume drivers do: in an annotation of its Node
-// (api/kinds/flex_reports.h), which `berth get drivers` shows, and in figures. Thread-safe.
+// Reports the state of the node's Flexvolume drivers: in an annotation of its Node
+// (api/kinds/flex_reports.h), which `berth get drivers` shows, and in metrics. Thread-safe.
 #pragma once
 
 #include <map>
@@ -19,13 +19,13 @@ namespace berth::node {
 
 class FlexReports {
  public:
-  // Borrowed, but for the name; no metrics: no figures.
+  // All but the name is borrowed; without `metrics` no figures are kept.
   FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
               base::Metrics* metrics = nullptr);
   ~FlexReports();
 
-  // As PluginRegistry::Options::on_state. NOT_FOUND: there is no such driver any more;
-  // FAILED_PRECONDITION: it was removed, and is kept for what it set up.
+  // The callback PluginRegistry::Options::on_state. NOT_FOUND: the driver does not exist any more;
+  // FAILED_PRECONDITION: it was removed, and is kept for the volumes that it set up.
   void Report(const std::string& driver, const base::Status& state);
   void Start() { writer_.Start(); }
   void Stop() { writer_.Stop(); }

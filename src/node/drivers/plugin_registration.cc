@@ -29,12 +29,12 @@ constexpr int kMaxDepth = 4;
 constexpr size_t kMaxSockets = 1000;
 constexpr int kMaxWorkers = 32;
 constexpr std::string_view kDriverSocket = "csi.sock";
-// The key of the node's CSINode object; no path.
+// The work queue's key of the node's CSINode object; it is not a path.
 constexpr std::string_view kCsiNode = "CSINode";
-// What is a driver's own socket lies in a folder of the driver's name: no deeper, where volumes are
-// mounted that may hang.
+// A driver's own socket lies directly in a folder of the driver's name. Deeper folders are not
+// searched, because volumes that may hang are mounted there.
 constexpr int kPluginsDepth = 1;
-// No path: the work of RemoveAbsent.
+// The work queue's key of RemoveAbsent; it is not a path.
 constexpr char kAbsent[] = "";
 
 StatusOr<PluginVersion> ParseVersion(std::string_view text) {
@@ -48,7 +48,7 @@ StatusOr<PluginVersion> ParseVersion(std::string_view text) {
     if (error != std::errc() || *part < 0) return wrong();
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     if (rest.empty()) return version;
-    // What follows the number is a pre-release or build tag.
+    // A pre-release or build tag may follow the number.
     if (rest.front() == '-' || rest.front() == '+') return version;
     if (rest.front() != '.') return wrong();
     rest.remove_prefix(1);
@@ -63,7 +63,7 @@ bool IsApiTrouble(const Status& status) {
          status.code() == StatusCode::kPermissionDenied;
 }
 
-// Marks a failure that lies with the API.
+// Marks a failure that the API caused.
 constexpr absl::string_view kApiPayload = "berth/api";
 
 bool LiesWithApi(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
@@ -112,7 +112,7 @@ Status PluginRegistration::Start() {
   workers_.Start();
   workers_.AddNow(std::string(kCsiNode));
   workers_.AddAfter(kAbsent, options_.absent_delay);
-  // The watch calls once at the start: that finds the sockets which are there already.
+  // The watch calls once at the start, which finds the sockets that exist already.
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
   if (options_.plugins_folder.empty()) return OkStatus();
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.plugins_folder, 0750),
@@ -133,7 +133,8 @@ void PluginRegistration::Stop() {
 std::optional<PluginRegistration::Identity> PluginRegistration::SocketAt(const std::string& path) {
   struct stat info{};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
-  // An inode's number may be used again at once; with its time of making it is unique.
+  // The kernel may use an inode's number again at once, so the time of its making is part of the
+  // identity.
   return Identity{.device = info.st_dev,
                   .inode = info.st_ino,
                   .seconds = info.st_mtim.tv_sec,
@@ -227,8 +228,8 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
   if (!socket.announced && IsAnnouncedElsewhere(path)) return Outcome::Done();
   const Status registered = Register(path, socket);
   if (registered.ok()) return Outcome::Done();
-  // What an earlier socket at this path had registered answers no more, unless the driver itself is
-  // in order.
+  // The driver that an earlier socket at this path had registered does not answer any more, so it
+  // is unregistered. It stays if only the API failed or this process stops.
   const bool in_order = LiesWithApi(registered) || registered.code() == StatusCode::kCancelled;
   if (socket.registered.has_value() && !in_order) {
     if (const Status gone = Unregister(path, *socket.registered); !gone.ok()) {
@@ -277,7 +278,7 @@ bool PluginRegistration::Stands(const std::string& path, const Registered& regis
          found->second.registered->driver == registered.driver;
 }
 
-// Tells the API and the volumes' plugin of a driver whose announcement is in order.
+// Registers a driver whose announcement is valid with the volumes' plugin and the API.
 Status PluginRegistration::Enter(const std::string& path, const std::string& name,
                                  const std::string& endpoint) {
   const bool known = drivers_.Socket(name).ok();
@@ -289,12 +290,12 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   };
   if (!driver.ok()) {
-    // What an earlier version of it had said of the node holds no more.
+    // What an earlier version of the driver reported about the node is not valid any more.
     take_out();
     return base::Annotate(driver.status(), fmt::format("driver '{}'", name));
   }
   SetWriteAgain(path, false);
-  // Before the API tells of it: the first pod may come at once.
+  // The driver is registered before the API lists it, because the first pod may come at once.
   drivers_.Register(name, endpoint);
   Status written = csi_nodes_.Add(*driver);
   if (written.ok()) return OkStatus();
@@ -302,7 +303,7 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
     take_out();
     return written;
   }
-  // One that was registered before stays so: pods end while the API is away, too.
+  // A driver that was registered before stays so, because pods end also while the API is away.
   if (!known) drivers_.Unregister(name);
   written.SetPayload(kApiPayload, absl::Cord("1"));
   return written;
@@ -344,12 +345,12 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
       socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
   if (!info.ok()) {
     const Status why = base::Annotate(info.status(), context);
-    // What it says of itself is wrong; who does not answer may be about to.
+    // A wrong answer is refused. A driver that does not answer may still be starting.
     if (why.code() == StatusCode::kInvalidArgument) Refused(path, socket, why);
     return why;
   }
   if (!socket.announced) {
-    // Its own socket may lie in a folder of any name then.
+    // The socket of an announced driver may lie in a folder of any name.
     if (IsAnnounced(info->name)) return OkStatus();
     if (const Status folder = CheckDriverFolder(path, info->name); !folder.ok()) {
       const Status why = base::Annotate(folder, context);
@@ -357,7 +358,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
       return why;
     }
   }
-  // Another driver than before at this path: nothing else tells of the end of the one before.
+  // Another driver than before answers at this path. The earlier one is unregistered here, because
+  // nothing else reports its end.
   if (socket.registered.has_value() && socket.registered->driver != info->name) {
     RETURN_IF_ERROR_WITH(Unregister(path, *socket.registered), context);
   }
@@ -377,7 +379,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   }
   {
     MutexLock lock(mutex_);
-    // A higher version takes the name over from another socket, and an announcement from none.
+    // A higher version takes the name over from another socket; an announced one, from an
+    // unannounced one.
     for (auto& [other, entry] : sockets_) {
       if (entry.registered.has_value() && entry.registered->driver == info->name) {
         entry.registered.reset();
@@ -389,7 +392,7 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   on_registered_(info->name);
   if (!socket.announced) return OkStatus();
   const Status told = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
-  // It is registered all the same; if it died, its socket will tell.
+  // The driver stays registered although the notice failed; if it died, its socket changes.
   if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
   return OkStatus();
 }
@@ -399,7 +402,8 @@ void PluginRegistration::WriteAgain() {
   {
     MutexLock lock(mutex_);
     for (auto& [path, socket] : sockets_) {
-      socket.write_again = true;  // of one whose registration runs, too: it may be past its writes
+      // also while a registration runs, because its writes may be done already
+      socket.write_again = true;
       paths.push_back(path);
     }
   }
@@ -431,7 +435,7 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
     if (LiesWithApi(why) || why.code() == StatusCode::kCancelled) {
       found->second.write_again = true;
     } else {
-      // Rolled back: from here on it is a socket whose registration failed.
+      // The registration is undone: from now on this is a socket whose registration failed.
       found->second.registered.reset();
     }
     socket = found->second;

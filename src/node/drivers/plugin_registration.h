@@ -2,16 +2,16 @@
 // the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
 // which nobody announces.
 //
-//   socket seen ─▶ GetInfo ─▶ validate ─▶ DriverRegistry ─▶ NodeGetInfo ─▶ Node, CSINode ─▶
-//   Notify(true)
-//        ▲            └───────────┴── failed: rolled back, Notify(false, why), again after a
-//        backoff
+//   socket seen ─▶ GetInfo ─▶ validate ─▶ NodeGetInfo ─▶ DriverRegistry ─▶ Node, CSINode ─┐
+//      ▲              │          │             │                                 │        ▼
+//      │              └──────────┴──────┬──────┴─────────────────────────────────┘  Notify(true)
+//      └── again after a backoff ◀── rolled back, Notify(false, why)
 //   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
 //   socket made anew at the same path ─▶ registered anew
 //   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
-//   the API has lost what it was told ─▶ Node, CSINode written again
-//   a while after the start: what CSINode lists and nobody has registered is taken out. Its end
-//   came while no node agent ran, or the one that saw it did not live to tell
+//   the API has lost what it was told ─▶ NodeGetInfo and all that follows it once more
+//   a while after the start ─▶ what CSINode lists and nobody has registered is taken out, since its
+//                              socket went while no node agent ran
 //
 // Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
 // too. An unannounced driver waits a while, since its registrar may be about to start; one that was
@@ -48,22 +48,23 @@ struct PluginVersion {
   int patch = 0;
   auto operator<=>(const PluginVersion&) const = default;
 };
-// The highest version with major 1; those from 2 on are ignored. INVALID_ARGUMENT: there is none,
-// one is no version, or one is older than 1.
+// The highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there is no
+// such version, an entry is not a version, or an entry is older than 1.
 base::StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions);
 
 struct PluginRegistrationOptions {
   std::string folder;  // "<kubelet>/plugins_registry"; made if missing
   std::chrono::milliseconds retry_start{500};
   std::chrono::milliseconds retry_max{122'000};
-  // Told why a driver's registration was refused, each time; may be empty.
+  // Called each time a driver's registration is refused, with the reason; may be empty.
   std::function<void(const base::Status& why)> on_refused;
-  // Told why the API could not be written to, each time; may be empty.
+  // Called each time the API could not be written to, with the reason; may be empty.
   std::function<void(const base::Status& why)> on_delayed;
   // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
   std::string plugins_folder = "";
   std::chrono::milliseconds unannounced_delay{10'000};
-  // How long a driver that CSINode lists at the start may take to come; more than the delay above.
+  // How long a driver that CSINode lists at the start may take to register; longer than the delay
+  // above.
   std::chrono::milliseconds absent_delay{20'000};
 };
 
@@ -78,11 +79,11 @@ class PluginRegistration {
   base::Status Start();
   void Stop();
 
-  // What the API was told of the drivers is lost: their node was deleted and is registered anew.
+  // Writes all drivers to the API again, because their node was deleted and is registered anew.
   void WriteAgain();
 
  private:
-  // Which socket stood at a path.
+  // Identifies the socket that stood at a path.
   struct Identity {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -97,7 +98,7 @@ class PluginRegistration {
     Identity identity;
   };
   struct Socket {
-    std::optional<Identity> seen;  // none: it is gone
+    std::optional<Identity> seen;  // none: the socket is gone
     std::optional<Registered> registered;
     bool write_again = false;  // the API lost what a registration had written
     bool announced = true;     // by a registration socket; false: it is a driver's own
@@ -109,17 +110,17 @@ class PluginRegistration {
   static void Collect(const std::string& folder, int depth, Sightings& out);
   static void CollectUnannounced(const std::string& folder, Sightings& out);
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
-  // True if what stands at a driver's own socket is registered, or will be, by an announcement.
+  // True if the driver behind its own socket is registered, or will be, by an announcement.
   bool IsAnnouncedElsewhere(const std::string& path) const;
   bool IsAnnounced(const std::string& driver) const;
-  // Whether `registered` is still what the socket at `path` registered.
+  // Whether the registration by the socket at `path` is still `registered`.
   bool Stands(const std::string& path, const Registered& registered) const;
-  // A driver's name for the one socket that registers or unregisters it now; let go of by the
-  // value's end. Error: kUnavailable while another socket has it.
+  // Reserves a driver's name for the one socket that registers or unregisters it now, until the
+  // returned value is destroyed. Error: kUnavailable while another socket has the name.
   base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
   base::Status Register(const std::string& path, const Socket& socket);
-  // Tells registrar and node of it; a failure of the API or the process's end is none of the
-  // driver.
+  // Reports why a registration failed: to the registrar and by on_refused if the driver is at
+  // fault, by on_delayed if the API is. Reports nothing when this process stops.
   void Tell(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
                         PluginVersion& version) const;
@@ -136,8 +137,8 @@ class PluginRegistration {
   CsiNodes& csi_nodes_;
   volume::DriverRegistry& drivers_;
   const std::function<void(const std::string&)> on_registered_;
-  // Of the two watches' scans: what is seen and what is made of it go together, or an older look
-  // would undo a newer one. Taken before mutex_.
+  // Held by the two watches' scans, so that a scan and its effect go together; otherwise an older
+  // scan would undo a newer one. Taken before mutex_.
   base::Mutex scan_mutex_;
   mutable base::Mutex mutex_;
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);

@@ -33,10 +33,10 @@ using base::UniqueFd;
 constexpr int kVersion = 1;
 constexpr std::string_view kSuffix = ".json";
 
-// Neither these nor anything in them.
+// Nothing may be mounted on these, or on anything in them.
 constexpr std::string_view kSystemTrees[] = {"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
                                              "/lib64", "/proc", "/sbin", "/sys", "/usr", "/libx32"};
-// Not these themselves.
+// Nothing may be mounted on these themselves; folders in them are allowed.
 constexpr std::string_view kSystemFolders[] = {
     "/",        "/home",    "/opt",     "/root",    "/run",      "/srv",       "/tmp",      "/var",
     "/var/lib", "/var/log", "/var/run", "/var/tmp", "/run/lock", "/var/cache", "/var/spool"};
@@ -84,7 +84,7 @@ StatusOr<HostMountRecord> Decode(const Json& json) {
   return record;
 }
 
-// What the descriptor's folder is called now.
+// The present path of the descriptor's folder.
 StatusOr<std::string> NameOf(const UniqueFd& fd) {
   std::array<char, PATH_MAX> name{};
   const ssize_t size = readlink(platform::ProcPath(fd).c_str(), name.data(), name.size() - 1);
@@ -92,7 +92,7 @@ StatusOr<std::string> NameOf(const UniqueFd& fd) {
   return std::string(name.data(), static_cast<size_t>(size));
 }
 
-// The folder itself, by descriptor, if no symlink leads to it.
+// Opens the folder itself by descriptor, and fails if a symlink leads to it.
 StatusOr<UniqueFd> OpenExactly(const std::string& path, bool make) {
   ASSIGN_OR_RETURN(const UniqueFd root, platform::OpenFolder("/"));
   const std::string_view relative = std::string_view(path).substr(1);
@@ -155,7 +155,7 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
   std::vector<HostMountRecord> records;
   for (const std::string& name : names) {
     const std::string path = fmt::format("{}/{}", folder_, name);
-    if (!name.ends_with(kSuffix)) continue;  // set aside before
+    if (!name.ends_with(kSuffix)) continue;  // a file that was set aside before
     StatusOr<HostMountRecord> record = [&]() -> StatusOr<HostMountRecord> {
       ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, 64 * 1024));
       ASSIGN_OR_RETURN(const Json json, base::json::Parse(text));
@@ -229,7 +229,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
   if (!volume.has_value()) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not mounted at {}", Quote(source));
   }
-  // A bind that a crash cut off after it was made.
+  // A crash came after this bind was made and before the record said so.
   const bool cut_off = record.boot_id == boot_id_ && !record.mounted;
   if (cut_off) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record));
@@ -288,7 +288,8 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
   } else if (record.boot_id == boot_id_ && record.mounted) {
     ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
     for (const platform::MountEntry& entry : table) {
-      // With its whole identity: the kernel gives ids of mounts that are gone to new ones.
+      // The whole identity is compared, because the kernel gives the ids of removed mounts to new
+      // ones.
       if (entry.mount_point == record.path && entry.id == record.mount.id &&
           entry.major == record.mount.major && entry.minor == record.mount.minor &&
           entry.root == record.mount.root) {
@@ -297,7 +298,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
       }
     }
   }
-  // Somebody may have put something there meanwhile; then the folder stays.
+  // Somebody may have put a file there meanwhile; then the folder stays.
   if (record.made_folder && rmdir(record.path.c_str()) != 0 && errno != ENOENT &&
       errno != ENOTEMPTY && errno != EEXIST) {
     LOG_WARNING("{}", base::ToString(platform::ErrnoError(

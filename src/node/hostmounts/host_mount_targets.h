@@ -1,8 +1,9 @@
 // Binds published volumes to paths of the host that a person chose, and takes them away again.
 //
-//   check the path ─▶ [mounting] ─▶ make the folder ─▶ bind ─▶ compare the mount table ─▶ [mounted]
-//   [unmounting is no state: what the record says is mounted is unmounted, then the record goes]
-//   [x] is a durable record, <state>/<uid>.json.
+//   check the path ─▶ [mounting] ─▶ make the folder ─▶ bind ─▶ compare mount table ─▶ [mounted]
+//
+// [x] is a durable record, <state>/<uid>.json. There is no state for unmounting: what the record
+// says is mounted is unmounted, and then the record is removed.
 //
 // Only a mount that the record recognises (file system and root within it, and the mount's id once
 // it is known) is ever unmounted, and only an empty folder that no one else uses is mounted upon:
@@ -33,8 +34,8 @@ struct HostMountRecord {
   bool made_folder = false;
   bool mounted = false;
   std::string boot_id;
-  // Of the published volume, so that a mount whose making was cut off is recognised; with the id of
-  // the mount at `path` once it is known (0 before).
+  // The identity of the published volume, so that a mount is recognised although its making was
+  // interrupted. The id of the mount at `path` is added once it is known (0 before).
   MountIdentity mount;
 };
 
@@ -44,12 +45,13 @@ class HostMountTargets {
   HostMountTargets(std::string folder, std::string own_folder, platform::Mounter& mounter)
       : folder_(std::move(folder)), own_folder_(std::move(own_folder)), mounter_(mounter) {}
 
-  // Makes the folder and reads the records; what cannot be read is set aside, and named in
+  // Makes the folder and reads the records. Files that cannot be read are set aside, and named in
   // `damaged`.
   base::StatusOr<std::vector<HostMountRecord>> Open(std::vector<std::string>& damaged);
 
-  // Mounts the volume published at `source` at record.path. Done already is OK. `record` is what is
-  // durable, also after a failure; its `boot_id` is empty if nothing is.
+  // Mounts the volume published at `source` at record.path; OK if it is mounted already. Afterwards
+  // `record` equals the durable record, also after a failure; its `boot_id` is empty if there is
+  // none.
   base::Status Mount(HostMountRecord& record, const std::string& source);
   // True if the topmost mount at the path is the record's.
   base::StatusOr<bool> IsMounted(const HostMountRecord& record) const;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "kube/node_reference.h"
+#include "node/volumes/host_mount_pod.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::node {
@@ -33,7 +34,8 @@ HostMounts::HostMounts(HostMountsOptions options, kube::Client& client, kube::In
       claims_(informers.Of<api::PersistentVolumeClaim>()),
       targets_(options_.state_folder, options_.own_folder, host.mounter()),
       workers_({.name = "host-mounts",
-                // One whose path leads through a dead file system holds its worker for seconds.
+                // A HostMount whose path leads through a dead file system holds its worker for
+                // seconds.
                 .workers = 4,
                 .retry_start = options_.retry_start,
                 .retry_max = options_.retry_max,
@@ -73,7 +75,7 @@ Status HostMounts::Start() {
 
 void HostMounts::Stop() { workers_.Stop(); }
 
-// Volumes of HostMounts that are gone, with their records, from here and from the API.
+// Releases the volumes of HostMounts that are gone both from the records here and from the API.
 void HostMounts::ReleaseUnknownPods() {
   const auto all = mounts_.List();
   for (const std::string& pod_uid : volumes_.KnownHostMountPods()) {
@@ -131,12 +133,13 @@ Outcome HostMounts::Reconcile(const std::string& key) {
   }
   Status done = mount->deleting() ? Finish(*mount) : Establish(*mount);
   if (done.ok()) done = cleaned;
-  // Another try cannot cure what the object itself says.
+  // Another try cannot help, because the object itself is at fault.
   if (done.code() == StatusCode::kInvalidArgument) return Outcome::Done();
   return Outcome::From(done);
 }
 
-// HostMounts of this key that are gone from the API without their finalizer having kept them.
+// Cleans up HostMounts of this key that are gone from the API although the finalizer should have
+// kept them.
 Status HostMounts::CleanUpForgotten(const std::string& key, const std::string& present_uid) {
   std::vector<std::string> uids;
   {
@@ -163,7 +166,7 @@ StatusOr<bool> HostMounts::Undo(const std::string& uid) {
     wanted_.erase(uid);
   }
   const std::string pod_uid = HostMountPodUid(uid);
-  // Asked for once: each time is answered by a notice, which leads here again.
+  // Release is called once only, because each call is answered by a notice, which leads here again.
   if (!volumes_.Released(pod_uid)) volumes_.Release(pod_uid);
   if (!volumes_.Released(pod_uid)) return false;
   RETURN_IF_ERROR(platform::RemoveTree(host_.paths().Pod(pod_uid)));
@@ -236,7 +239,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
   if (news) volumes_.Want(pod);
   const PodVolumes state = volumes_.State(pod->uid());
   if (!state.ready) {
-    // After a restart, or while the claim is being deleted: what stands, stands.
+    // After a restart, or while the claim is being deleted, an existing mount stays.
     if (record.has_value() && record->mounted && targets_.IsMounted(*record).value_or(false)) {
       return SetStatus(mount, "Mounted", "");
     }
@@ -254,7 +257,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     events_.Record(mount.reference(), base::EventType::kWarning, "FailedMount",
                    base::Message(mounted));
     RETURN_IF_ERROR(SetStatus(mount, "Pending", base::Message(mounted)));
-    // Somebody has to clear the path, which nothing here sees: that is tried again.
+    // Somebody has to clear the path, which cannot be watched here, so the mount is tried again.
     return mounted;
   }
   if (mount.phase() != "Mounted") {

@@ -1,11 +1,10 @@
 // Mounts claims on the host itself, as HostMount objects of this node ask
 // (storage.berth.dev/v1alpha1).
 //
-//   HostMount ─▶ finalizer ─▶ a pod that is never run wants the claim ─▶ volume ready ─▶ bound at
-//   spec.path
-//             ─▶ status.phase Mounted
-//   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released ─▶
-//   finalizer off
+//   HostMount ─▶ finalizer ─▶ a pod that is never run wants the claim ─▶ volume ready
+//             ─▶ bound at spec.path ─▶ status.phase Mounted
+//   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released
+//             ─▶ finalizer off
 //
 // The volume goes through the VolumeManager like a pod's, for a pod whose uid is
 // HostMountPodUid(uid). Other parts treat a HostMount as a user of its claim too: the protection
@@ -49,7 +48,7 @@ class HostMounts {
              VolumeManager& volumes, volume::Host& host, base::EventSink& events);
   ~HostMounts();
 
-  // The informers are synced, the volume manager runs.
+  // Call it when the informers are synced and the volume manager runs.
   base::Status Start();
   void Stop();
   // Waits until nothing is left to do now; for tests.
@@ -61,7 +60,7 @@ class HostMounts {
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
   base::Status Establish(const api::HostMount& mount);
   base::Status Finish(const api::HostMount& mount);
-  // False: the volume is still being released, which will be told.
+  // False: the volume is still being released; the volume manager reports its end.
   base::StatusOr<bool> Undo(const std::string& uid);
   base::Status CleanUpForgotten(const std::string& key, const std::string& present_uid);
   void ReleaseUnknownPods();
@@ -86,7 +85,7 @@ class HostMounts {
   mutable base::Mutex mutex_;
   std::map<std::string, HostMountRecord> records_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::string> keys_ ABSL_GUARDED_BY(mutex_);  // uid → "namespace/name"
-  // What the manager was told to want, by uid: telling it again makes it answer again.
+  // What the volume manager was asked for, by uid, because it answers each repeated request again.
   std::map<std::string, base::Json> wanted_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;
 };

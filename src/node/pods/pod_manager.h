@@ -1,8 +1,10 @@
 // Runs this node's pods: sees them in the API, has one serial queue for each, and finds those that
 // the API has forgotten.
 //
-//   API (watch), runtime (cri_state.h), volumes, pulls, probes, stops ──▶ one key per pod uid ──▶
-//   PodWorker
+//   API (watch) ────────────┐
+//   runtime (cri_state.h) ──┼──▶ one key per pod uid ──▶ PodWorker
+//   volumes, image pulls ───┤
+//   probes, stops ──────────┘
 //
 // After a restart: pods of the API are taken on with the sandboxes and containers that run; what
 // only the records, the volumes or the runtime know is torn down, once the API's list and the
@@ -35,7 +37,8 @@ struct PodManagerOptions {
   PodSettings settings;
   std::string record_folder;  // <data>/node/pods
   std::string cri_endpoint;
-  // Told when the runtime comes and goes: OK or why not, and "containerd://1.6.20".
+  // Called when the runtime becomes reachable or unreachable: OK or the reason, and
+  // "containerd://1.6.20".
   std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
       [](const base::Status&, const std::string&) {};
   int workers = 16;
@@ -54,7 +57,7 @@ class PodManager {
 
   // The informer may start before or after.
   void Start();
-  // Ends calls to the runtime that run; containers stay as they are.
+  // Ends running calls to the runtime; containers stay as they are.
   void Stop();
 
   // The volumes of a pod changed (VolumeManager::Start).
@@ -97,7 +100,8 @@ class PodManager {
   const std::unique_ptr<PodRecords> records_;
   CriState runtime_;
   PodTasks tasks_;
-  PodTasks pulls_;  // of their own: they may take an hour, and nothing waits behind them
+  // Pulls have a pool of their own, because a pull may take an hour and nothing may wait behind it
+  PodTasks pulls_;
   PodStatusWriter statuses_;
   ImagePuller images_;
   ContainerConfigs configs_;

@@ -1,4 +1,4 @@
-// What the pods' workers share, and what they keep of one pod.
+// What the pods' workers share, and the state that they keep of one pod.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,7 @@ struct PodParts {
   std::function<void(const std::string& pod_uid)> requeue;
 };
 
-// One pod's, between its syncs. Touched only by the worker that runs the pod's key.
+// The state of one pod between its syncs. Touched only by the worker that runs the pod's key.
 struct PodEntry {
   std::string uid;
   // As the API has it, or the record of a pod that the API has forgotten; null: only its uid is
@@ -79,7 +79,7 @@ struct PodEntry {
   std::map<std::string, std::string> messages;   // by container id
   std::string hosts_of;                          // the sandbox for which /etc/hosts was written
   std::string placed_in;                         // the sandbox that has its deferred volumes
-  // The volume manager tells of every call, so that each change is passed on to it once.
+  // The volume manager calls back after every request, so each change is passed to it only once.
   std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
   bool released = false;
   bool prefetched = false;  // image pulls were begun before the volumes are there

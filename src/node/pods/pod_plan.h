@@ -17,7 +17,7 @@
 
 namespace berth::node {
 
-// What probes and hooks found of a running container.
+// The results of a running container's probes and hooks.
 struct ContainerHealth {
   bool started = true;    // the startup probe has passed, the postStart hook has ended
   bool ready = true;      // and the readiness probe passes

@@ -1,8 +1,8 @@
 // A pod's volumes that its runtime handler mounts in the sandbox (KEP-2857): when they are put in
 // and taken out.
 //
-//   volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume … ─▶ containers
-//   StopPodSandbox ─▶ RuntimeUnpublishVolume … ─▶ volumes released ─▶ plan file gone
+//   start ─▶ volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume ─▶ containers
+//   end ───▶ StopPodSandbox ─▶ RuntimeUnpublishVolume ─▶ volumes released ─▶ plan file gone
 //
 // The plan (base/ipc/crust_call.h) is what berth-oci goes by: it is there before the sandbox is
 // asked for, since the pod's own queue is busy with that. Every call is idempotent and repeated
@@ -29,10 +29,10 @@ class PodSandboxVolumes {
   // Nothing of the pod is left on the node.
   base::Status RemovePlan(const api::Pod& pod) const;
 
-  // Has the handler put them into that sandbox, and tells the volume manager of it.
+  // Asks the handler to mount the volumes in that sandbox, and tells the volume manager.
   base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
-  // Takes them out of a sandbox that is stopped; "": out of any, since the runtime knows none. OK
-  // for one that the handler does not know.
+  // Asks the handler to take the volumes out of a stopped sandbox; "": out of any, because the
+  // runtime knows none. It is OK if the handler does not know the sandbox.
   base::Status Unpublish(const api::Pod& pod, const std::string& sandbox_id) const;
 
  private:

@@ -1,7 +1,7 @@
 // Makes sandboxes and starts containers: the steps of a pod's start that change the runtime.
 //
-//   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer ─▶
-//   StartContainer
+//   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer
+//          ─▶ StartContainer
 //
 // Only what a start by hand needs stands between the steps: ids and states come from the runtime's
 // own answers, statuses and events are written in the background. Not thread-safe for one pod.
@@ -31,7 +31,7 @@ class PodStarter {
   };
   Result StartContainer(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox);
 
-  // Begins the pulls that the pod will need, while its volumes are being set up.
+  // Begins the image pulls that the pod will need, while its volumes are being set up.
   void Prefetch(PodEntry& entry);
 
  private:

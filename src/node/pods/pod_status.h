@@ -24,7 +24,7 @@ struct PodStatusInput {
   const HealthOf& health;
   // By container; "" is for every container that has no own.
   const std::map<std::string, WaitingReason>& waiting;
-  // What exited containers left to say, by container id.
+  // The messages that exited containers left, by container id.
   const std::map<std::string, std::string>& messages;
   std::string ended_phase;  // set: the pod ended so, for good
   std::string ended_reason;

@@ -1,8 +1,8 @@
 // Writes pod.status in the background: the newest state of a pod, once what is there differs.
 //
-// Nothing waits for these writes but a pod's very end. A conflict is read again and retried; a pod
-// that is gone, or another under the same name, is dropped; an API that is away is retried with
-// backoff. Thread-safe.
+// Only the end of a pod waits for these writes. After a conflict the pod is read again and the
+// write retried; a write for a pod that is gone, or replaced by another of its name, is dropped;
+// while the API is away, writes are retried with backoff. Thread-safe.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ class PodStatusWriter {
   void Put(const api::Pod& pod, base::Json status);
   // Writes it now, on this thread. OK also if the pod is gone.
   base::Status Write(const api::Pod& pod, base::Json status);
-  // Drops what waits.
+  // Drops the waiting status.
   void Forget(const std::string& pod_uid);
 
  private:

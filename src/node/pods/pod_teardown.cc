@@ -33,8 +33,8 @@ std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
 
 bool PodTeardown::MayRun(const PodEntry& entry, const PodRuntime& runtime) const {
   if (entry.record.sandbox_possible || !runtime.empty()) return true;
-  // The record is written before a volume of the pod exists: with volumes and without a record it
-  // is lost, and nobody knows what else there was.
+  // The record is written before a volume of the pod exists. A pod with volumes but without a
+  // record has lost its record, and nobody knows what else it had.
   return entry.record.pod == nullptr && !parts_.volumes.Released(entry.uid);
 }
 
@@ -63,7 +63,7 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
   for (const SandboxState& sandbox : runtime.sandboxes) {
     RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
   }
-  // The handler may have one of which the runtime has lost the record.
+  // The handler may have a sandbox of which the runtime has lost the record.
   if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, "");
   return base::OkStatus();
 }

@@ -1,9 +1,10 @@
 // Ends pods: those whose containers have all ended for good, and those that are deleted.
 //
-//   ended:    stop what is left (sidecars) ─▶ StopPodSandbox ─▶ release volumes; the rest stays,
-//   for its logs deleted:  stop containers (preStop, grace) ─▶ StopPodSandbox ─▶ RemovePodSandbox
-//   ─▶ release volumes
-//             ─▶ remove folder and logs ─▶ drop the record ─▶ final status ─▶ DELETE the pod
+//   ended    stop what is left (sidecars) ─▶ StopPodSandbox ─▶ release volumes
+//            (the rest stays, for its logs)
+//   deleted  stop containers (preStop, grace) ─▶ StopPodSandbox ─▶ RemovePodSandbox
+//            ─▶ release volumes ─▶ remove folder and logs ─▶ drop the record
+//            ─▶ final status ─▶ DELETE the pod
 //
 // Each call does what can be done now; the next comes when something changed. Volumes are released
 // only when the runtime says that no container is left. Not thread-safe for one pod.

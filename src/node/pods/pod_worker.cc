@@ -29,7 +29,7 @@ PodWorker::Outcome PodWorker::Sync(PodEntry& entry) {
 Status PodWorker::Accept(PodEntry& entry, bool runtime_reachable) {
   PodRecord record = entry.record;
   record.pod = entry.pod;
-  // One write for both where the sandbox can follow at once.
+  // Writes the record once for both, if the sandbox can follow at once.
   record.sandbox_possible = record.sandbox_possible || runtime_reachable;
   return Remember(parts_, entry, record);
 }
@@ -59,7 +59,8 @@ PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::strin
   record.ended_phase = std::move(phase);
   record.ended_reason = std::move(reason);
   record.ended_message = std::move(message);
-  // Durable first: after a crash it must not start again because its containers were removed.
+  // The end is durable first: otherwise, after a crash, the pod would start again because its
+  // containers were removed.
   if (const Status recorded = Remember(parts_, entry, record); !recorded.ok()) {
     return Outcome::Retry(recorded);
   }

@@ -1,7 +1,8 @@
 // Brings one pod from what is to what should be; called again after every change.
 //
-//   accept [record] ─▶ volumes wanted ─▶ begun ─▶ sandbox ─▶ ready ─▶ init containers ─▶ containers
-//   ─▶ keep them running; ended or deleted: pod_teardown.h
+//   accept [record] ─▶ volumes wanted ─▶ begun ─▶ sandbox ─▶ volumes ready ─▶ init containers
+//                   ─▶ containers, which are kept running
+//   ended or deleted ─▶ pod_teardown.h
 //
 // Level-triggered: it reads the present state of API, runtime and volumes, does what can be done at
 // once, and returns; long work runs beside it and calls back. Not thread-safe for one pod.

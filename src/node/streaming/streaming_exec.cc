@@ -5,10 +5,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <strings.h>
 #include <sys/socket.h>
 
-#include <array>
+#include <algorithm>
 #include <memory>
 
 #include "platform/errno.h"
@@ -24,34 +23,6 @@ constexpr int kConnectMs = 10'000;
 
 struct AddressDeleter {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-
-// One direction: what was read and not yet written, and whether its source has ended.
-struct Flow {
-  int from, to;
-  std::array<char, 32 * 1024> buffer;
-  size_t begin = 0, end = 0;
-  bool source_ended = false;
-  bool done = false;
-
-  bool wants_read() const { return !source_ended && begin == end; }
-  bool wants_write() const { return begin < end; }
-
-  // False: it broke.
-  bool Read() {
-    const ssize_t size = recv(from, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (size < 0) return errno == EAGAIN || errno == EINTR;
-    begin = 0;
-    end = static_cast<size_t>(size);
-    if (size == 0) source_ended = true;
-    return true;
-  }
-  bool Write() {
-    const ssize_t size = send(to, buffer.data() + begin, end - begin, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (size < 0) return errno == EAGAIN || errno == EINTR;
-    begin += static_cast<size_t>(size);
-    return true;
-  }
 };
 
 }  // namespace
@@ -109,53 +80,23 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
   return fd;
 }
 
-std::string ForwardedHead(const HttpRequest& request, const StreamUrl& url) {
+std::string ForwardedRequest(const http::Request& request, const StreamUrl& url) {
+  // A caller's credentials are the API server's; a browser's Origin would be refused by the
+  // runtime. The body has been read, so that its framing is said anew.
+  constexpr std::string_view kDropped[] = {"Host",           "Authorization",     "Origin",
+                                           "Content-Length", "Transfer-Encoding", "Expect"};
   std::string out = fmt::format(
       "{} {} HTTP/1.1\r\nHost: {}:{}\r\n", request.method, url.target,
       url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]", url.port);
   for (const auto& [name, value] : request.headers) {
-    // A caller's credentials are the API server's; a browser's Origin would be refused by the
-    // runtime.
-    if (strcasecmp(name.c_str(), "Host") == 0 || strcasecmp(name.c_str(), "Authorization") == 0 ||
-        strcasecmp(name.c_str(), "Origin") == 0) {
-      continue;
-    }
-    out += fmt::format("{}: {}\r\n", name, value);
+    const bool dropped = std::any_of(std::begin(kDropped), std::end(kDropped),
+                                     [&](auto one) { return http::EqualsIgnoreCase(one, name); });
+    if (!dropped) out += fmt::format("{}: {}\r\n", name, value);
   }
-  return out + "\r\n";
-}
-
-void Splice(int a, int b) {
-  auto there = std::make_unique<Flow>(Flow{.from = a, .to = b});
-  auto back = std::make_unique<Flow>(Flow{.from = b, .to = a});
-  while (!there->done || !back->done) {
-    std::array<pollfd, 2> items{
-        {{.fd = a, .events = 0, .revents = 0}, {.fd = b, .events = 0, .revents = 0}}};
-    for (Flow* flow : {there.get(), back.get()}) {
-      pollfd& from = flow->from == a ? items[0] : items[1];
-      pollfd& to = flow->to == a ? items[0] : items[1];
-      if (flow->wants_read()) from.events |= POLLIN;
-      if (flow->wants_write()) to.events |= POLLOUT;
-    }
-    // A side that nothing is wanted from is left out: its hang-up would wake the poll for ever.
-    for (pollfd& item : items) {
-      if (item.events == 0) item.fd = -1;
-    }
-    if (poll(items.data(), items.size(), -1) < 0 && errno != EINTR) return;
-    for (Flow* flow : {there.get(), back.get()}) {
-      const short from = (flow->from == a ? items[0] : items[1]).revents;
-      const short to = (flow->to == a ? items[0] : items[1]).revents;
-      if (flow->wants_read() && (from & (POLLIN | POLLHUP | POLLERR)) != 0 && !flow->Read()) return;
-      if (flow->wants_write() && (to & (POLLOUT | POLLHUP | POLLERR)) != 0 && !flow->Write())
-        return;
-      if (flow->source_ended && !flow->wants_write() && !flow->done) {
-        flow->done = true;
-        shutdown(flow->to, SHUT_WR);
-      }
-    }
-    // The runtime has said all it will: what the client may still send has no reader.
-    if (back->done) return;
+  if (!request.body.empty() || !request.Header("Content-Length").empty()) {
+    out += fmt::format("Content-Length: {}\r\n", request.body.size());
   }
+  return out + "\r\n" + request.body;
 }
 
 }  // namespace berth::node

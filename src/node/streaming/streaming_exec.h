@@ -1,11 +1,11 @@
-// Carries a connection on to a runtime's streaming server.
+// The way on to a runtime's streaming server.
 #pragma once
 
 #include <string>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "node/streaming/streaming_http.h"
+#include "http/message.h"
 
 namespace berth::node {
 
@@ -21,10 +21,7 @@ base::StatusOr<StreamUrl> ParseStreamUrl(const std::string& url);
 // A TCP connection to it, within ten seconds.
 base::StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url);
 
-// The request's head with the stream's target and host.
-std::string ForwardedHead(const HttpRequest& request, const StreamUrl& url);
-
-// Carries bytes both ways until both sides have ended, or one broke.
-void Splice(int a, int b);
+// The request as it goes to the stream: with its target and host, and the body that was read.
+std::string ForwardedRequest(const http::Request& request, const StreamUrl& url);
 
 }  // namespace berth::node

@@ -1,17 +1,16 @@
 #include "node/streaming/streaming_server.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <charconv>
 
 #include "api/time.h"
-#include "base/log.h"
+#include "base/json.h"
+#include "base/unique_fd.h"
+#include "http/blocking_stream.h"
 #include "node/containers/container_log.h"
 #include "node/streaming/streaming_exec.h"
 #include "platform/errno.h"
@@ -25,13 +24,17 @@ using base::StatusCode;
 using base::StatusOr;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRequestTime{10'000};
-constexpr milliseconds kSendTime{60'000};
-constexpr size_t kMaxConnections = 64;
+constexpr int kMaxStreams = 64;
+// Those that say nothing, or are told that there are too many streams, take no stream's place.
+constexpr http::Limits kStreamLimits{.max_head = 32 * 1024,
+                                     .max_connections = 2 * kMaxStreams,
+                                     .request = milliseconds(10'000),
+                                     .stall = milliseconds(60'000),
+                                     .one_request = true};
 
-StatusOr<std::optional<int64_t>> Number(const HttpRequest& request, const std::string& name,
+StatusOr<std::optional<int64_t>> Number(const http::Query& query, const std::string& name,
                                         int64_t least) {
-  const std::string text = request.Query(name);
+  const std::string& text = query.Get(name);
   if (text.empty()) return std::optional<int64_t>();
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -42,14 +45,13 @@ StatusOr<std::optional<int64_t>> Number(const HttpRequest& request, const std::s
   return std::optional<int64_t>(value);
 }
 
-StatusOr<LogOptions> ParseLogOptions(const HttpRequest& request, base::WallTime now) {
-  LogOptions out{.follow = request.QueryFlag("follow"),
-                 .timestamps = request.QueryFlag("timestamps")};
-  ASSIGN_OR_RETURN(out.tail_lines, Number(request, "tailLines", 0));
-  ASSIGN_OR_RETURN(out.limit_bytes, Number(request, "limitBytes", 1));
-  ASSIGN_OR_RETURN(const auto seconds, Number(request, "sinceSeconds", 1));
+StatusOr<LogOptions> ParseLogOptions(const http::Query& query, base::WallTime now) {
+  LogOptions out{.follow = query.Bool("follow"), .timestamps = query.Bool("timestamps")};
+  ASSIGN_OR_RETURN(out.tail_lines, Number(query, "tailLines", 0));
+  ASSIGN_OR_RETURN(out.limit_bytes, Number(query, "limitBytes", 1));
+  ASSIGN_OR_RETURN(const auto seconds, Number(query, "sinceSeconds", 1));
   if (seconds.has_value()) out.since = now - std::chrono::seconds(*seconds);
-  if (const std::string time = request.Query("sinceTime"); !time.empty()) {
+  if (const std::string& time = query.Get("sinceTime"); !time.empty()) {
     ASSIGN_OR_RETURN(out.since, api::ParseTime(time));
   }
   return out;
@@ -62,12 +64,11 @@ bool IsStreamPath(const std::vector<std::string>& path) {
          (path[0] == "containerLogs" || path[0] == "exec" || path[0] == "attach");
 }
 
-StatusOr<std::vector<int32_t>> Ports(const HttpRequest& request) {
+StatusOr<std::vector<int32_t>> Ports(const http::Query& query) {
   std::vector<int32_t> ports;
-  const auto [first, last] = request.query.equal_range("ports");
-  for (auto it = first; it != last; ++it) {
+  for (const std::string& value : query.All("ports")) {
     // "80,443" is allowed as well.
-    std::string_view rest = it->second;
+    std::string_view rest = value;
     while (!rest.empty()) {
       const std::string_view text = rest.substr(0, rest.find(','));
       uint16_t port = 0;
@@ -82,20 +83,48 @@ StatusOr<std::vector<int32_t>> Ports(const HttpRequest& request) {
   return ports;
 }
 
-// True if the peer has gone, whatever it may have sent before.
-bool HungUp(int fd) {
-  pollfd item{.fd = fd, .events = 0, .revents = 0};
-  return poll(&item, 1, 0) > 0 && (item.revents & (POLLHUP | POLLERR)) != 0;
+std::pair<int, std::string_view> CodeAndReason(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument:
+      return {400, "BadRequest"};
+    case StatusCode::kPermissionDenied:
+      return {403, "Forbidden"};
+    case StatusCode::kNotFound:
+      return {404, "NotFound"};
+    case StatusCode::kResourceExhausted:
+      return {429, "TooManyRequests"};
+    case StatusCode::kUnimplemented:
+      return {501, "NotImplemented"};
+    case StatusCode::kUnavailable:
+      return {503, "ServiceUnavailable"};
+    default:
+      return {500, "InternalError"};
+  }
 }
 
-bool PeerIsRoot(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == 0;
+// A Kubernetes Status, with the HTTP code that fits `status`.
+http::Response ErrorResponse(const Status& status) {
+  const auto [code, reason] = CodeAndReason(status.code());
+  return {.code = code,
+          .body = base::json::Dump({{"kind", "Status"},
+                                    {"apiVersion", "v1"},
+                                    {"metadata", base::Json::object()},
+                                    {"status", "Failure"},
+                                    {"message", std::string(base::Message(status))},
+                                    {"reason", std::string(reason)},
+                                    {"code", code}}),
+          .cache_control = ""};
 }
 
 // A socket that somebody listens on is another agent's; one that nobody listens on is a crash's.
-Status RemoveStale(const std::string& path, const sockaddr_un& address) {
+Status RemoveStale(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return base::Error(StatusCode::kInvalidArgument, "socket path '{}' is longer than {} bytes",
+                       path, sizeof(address.sun_path) - 1);
+  }
+  path.copy(address.sun_path, path.size());
   const base::UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!probe.valid()) return platform::ErrnoError(errno, "make a socket");
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
@@ -112,157 +141,133 @@ Status RemoveStale(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
+struct StreamingServer::Call {
+  std::shared_ptr<http::Exchange> exchange;
+  std::shared_ptr<void> place;  // among the streams; free when its last copy goes
+  std::string verb;             // the path's first part
+  StreamTarget target;
+  http::Query query;
+};
+
 StatusOr<std::unique_ptr<StreamingServer>> StreamingServer::Start(const std::string& socket_path,
                                                                   StreamBackend& backend,
                                                                   const base::Clock& clock) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof(address.sun_path)) {
-    return base::Error(StatusCode::kInvalidArgument, "socket path '{}' is longer than {} bytes",
-                       socket_path, sizeof(address.sun_path) - 1);
-  }
-  socket_path.copy(address.sun_path, socket_path.size());
-  RETURN_IF_ERROR(RemoveStale(socket_path, address));
-  base::UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  base::UniqueFd stop_event(eventfd(0, EFD_CLOEXEC));
-  if (!listener.valid() || !stop_event.valid()) return platform::ErrnoError(errno, "make a socket");
-  // The mode is right from the first moment on: nobody else may connect before chmod.
-  fchmod(listener.get(), 0600);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(socket_path.c_str(), 0600) != 0 || listen(listener.get(), 64) != 0) {
-    return platform::ErrnoError(errno, fmt::format("listen on '{}'", socket_path));
-  }
-  auto server = std::unique_ptr<StreamingServer>(
-      new StreamingServer(socket_path, std::move(listener), std::move(stop_event), backend, clock));
-  server->acceptor_ = std::thread([raw = server.get()] { raw->AcceptLoop(); });
+  RETURN_IF_ERROR(RemoveStale(socket_path));
+  auto server = std::unique_ptr<StreamingServer>(new StreamingServer(backend, clock));
+  ASSIGN_OR_RETURN(server->http_,
+                   http::Server::Listen(
+                       {.name = "streaming", .unix_socket = socket_path, .limits = kStreamLimits},
+                       nullptr, *server));
   return server;
 }
 
-StreamingServer::StreamingServer(std::string socket, base::UniqueFd listener,
-                                 base::UniqueFd stop_event, StreamBackend& backend,
-                                 const base::Clock& clock)
-    : socket_(std::move(socket)),
-      listener_(std::move(listener)),
-      stop_event_(std::move(stop_event)),
-      backend_(backend),
-      clock_(clock),
-      tasks_(kMaxConnections) {}
+StreamingServer::StreamingServer(StreamBackend& backend, const base::Clock& clock)
+    : backend_(backend), clock_(clock), tasks_(kMaxStreams) {}
 
 StreamingServer::~StreamingServer() {
-  {
-    base::MutexLock lock(mutex_);
-    stopping_ = true;
-    for (const int fd : connections_) shutdown(fd, SHUT_RDWR);
-  }
-  const uint64_t one = 1;
-  if (write(stop_event_.get(), &one, sizeof(one)) != sizeof(one)) {
-    LOG_ERROR("stop the streaming server: write to eventfd failed");
-  }
-  acceptor_.join();
+  if (http_) http_->Stop();  // ends the logs as well, because nobody listens any more
   tasks_.Stop();
-  unlink(socket_.c_str());
 }
 
-void StreamingServer::AcceptLoop() {
-  uint64_t number = 0;
-  while (true) {
-    pollfd items[2] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
-                       {.fd = stop_event_.get(), .events = POLLIN, .revents = 0}};
-    if (poll(items, 2, -1) < 0 && errno != EINTR) return;
-    if (items[1].revents != 0) return;
-    base::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd.valid()) {
-      if (errno == EMFILE || errno == ENFILE) poll(&items[1], 1, 100);  // until others close
-      continue;
-    }
-    if (!PeerIsRoot(fd.get())) continue;
-    {
-      base::MutexLock lock(mutex_);
-      if (stopping_) return;
-      if (connections_.size() >= kMaxConnections) {
-        const Status busy =
-            base::Error(StatusCode::kUnavailable, "too many streams ({})", kMaxConnections);
-        (void)SendAll(fd.get(), HttpError(busy), milliseconds(100));
-        continue;
-      }
-      connections_.insert(fd.get());
-    }
-    auto shared = std::make_shared<base::UniqueFd>(std::move(fd));
-    tasks_.Run(fmt::format("{}", number++), [this, shared](std::stop_token) {
-      Serve(shared->get());
-      base::MutexLock lock(mutex_);
-      connections_.erase(shared->get());
-      shared->Reset();  // under the lock: its number is not shut down by mistake
-    });
+std::shared_ptr<const http::User> StreamingServer::FindProcessUser(uid_t uid) const {
+  if (uid != 0) return nullptr;
+  return std::make_shared<const http::User>(http::User{.name = "root", .uid = {}});
+}
+
+std::optional<http::Response> StreamingServer::RenderRefusal(const http::Refusal& refusal) const {
+  switch (refusal.code) {
+    case 429:
+    case 431:
+      return ErrorResponse(base::Error(StatusCode::kResourceExhausted, "{}", refusal.message));
+    case 500:
+      return ErrorResponse(base::Error(StatusCode::kInternal, "{}", refusal.message));
+    default:
+      return ErrorResponse(base::Error(StatusCode::kInvalidArgument, "{}", refusal.message));
   }
 }
 
-void StreamingServer::Serve(int fd) {
-  const auto request = ReadHttpRequest(fd, kRequestTime);
-  Status refused = base::OkStatus();
-  if (request.status().code() == StatusCode::kCancelled) return;
-  if (!request.ok()) {
-    refused = request.status();
-  } else if (!IsStreamPath(request->path)) {
-    refused = base::Error(StatusCode::kNotFound, "no such path");
-  } else {
-    const StreamTarget target{
-        .ns = request->path[1],
-        .pod = request->path[2],
-        .uid = request->path[3],
-        .container = request->path.size() > 4 ? request->path[4] : std::string()};
-    if (request->path[0] != "containerLogs") return ServeStream(fd, *request, target);
-    if (request->method == "GET") return ServeLogs(fd, *request, target);
-    refused = base::Error(StatusCode::kInvalidArgument, "logs are read with GET");
+void StreamingServer::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const std::shared_ptr<void> place(nullptr, [this](void*) { --streams_; });
+  if (++streams_ > kMaxStreams) {
+    return exchange->Reply(
+        ErrorResponse(base::Error(StatusCode::kUnavailable, "too many streams ({})", kMaxStreams)));
   }
-  (void)SendAll(fd, HttpError(refused), kSendTime);
+  tasks_.Run(fmt::format("{}", number_++), [this, exchange = std::move(exchange),
+                                            place](std::stop_token) { Serve(exchange, place); });
 }
 
-void StreamingServer::ServeLogs(int fd, const HttpRequest& request, const StreamTarget& target) {
-  const auto options = ParseLogOptions(request, clock_.Now());
-  const auto log = options.ok() ? backend_.FindLog(target, request.QueryFlag("previous"))
-                                : StatusOr<StreamBackend::Log>(options.status());
-  bool started = false;
-  const auto begin = [&] {
-    if (std::exchange(started, true)) return true;
-    return SendAll(fd,
-                   "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n"
-                   "Connection: close\r\n\r\n",
-                   kSendTime)
-        .ok();
+void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,
+                            const std::shared_ptr<void>& place) {
+  const auto parse = [&]() -> StatusOr<Call> {
+    const http::Request& request = exchange->request();
+    if (!request.target.starts_with('/')) {
+      return base::Error(StatusCode::kInvalidArgument, "the request's target is no path");
+    }
+    auto path = http::SplitPath(request.raw_path());
+    if (!path) {
+      return base::Error(StatusCode::kInvalidArgument,
+                         "bad percent-encoding in the request's target");
+    }
+    ASSIGN_OR_RETURN(http::Query query, http::Query::Parse(request.raw_query()));
+    if (!IsStreamPath(*path)) return base::Error(StatusCode::kNotFound, "no such path");
+    path->resize(5);  // the whole pod is no container
+    std::vector<std::string>& parts = *path;
+    return Call{.exchange = exchange,
+                .place = place,
+                .verb = std::move(parts[0]),
+                .target = {.ns = std::move(parts[1]),
+                           .pod = std::move(parts[2]),
+                           .uid = std::move(parts[3]),
+                           .container = std::move(parts[4])},
+                .query = std::move(query)};
   };
-  Status done = base::AsStatus(log);
-  if (log.ok()) {
-    // A follower sees at once that the log is open, even if nothing is in it.
-    if (options->follow && !begin()) return;
-    done = ReadContainerLog(
-        log->path, *options,
-        [&](std::string_view bytes) {
-          return begin() && SendAll(fd, HttpChunk(bytes), kSendTime).ok();
-        },
-        [&] { return !backend_.Running(target, log->container_id); }, [&] { return HungUp(fd); });
-  }
-  if (!done.ok() && !started) {
-    (void)SendAll(fd, HttpError(done), kSendTime);
-    return;
-  }
-  // A body that broke off has no end chunk, so that the reader knows.
-  if (done.ok() && begin()) (void)SendAll(fd, HttpChunk(""), kSendTime);
+  const auto call = parse();
+  const Status served = call.ok() ? ServeCall(*call) : call.status();
+  if (!served.ok()) exchange->Reply(ErrorResponse(served));
 }
 
-StatusOr<std::string> StreamingServer::StreamFor(const HttpRequest& request,
-                                                 const StreamTarget& target) {
-  if (request.path[0] == "portForward") {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ports, Ports(request));
-    return backend_.PortForward(target, ports);
+Status StreamingServer::ServeCall(const Call& call) {
+  if (call.verb != "containerLogs") return ServeStream(call);
+  if (call.exchange->request().method == "GET") return ServeLogs(call);
+  return base::Error(StatusCode::kInvalidArgument, "logs are read with GET");
+}
+
+Status StreamingServer::ServeLogs(const Call& call) {
+  ASSIGN_OR_RETURN(const LogOptions options, ParseLogOptions(call.query, clock_.Now()));
+  ASSIGN_OR_RETURN(const StreamBackend::Log log,
+                   backend_.FindLog(call.target, call.query.Bool("previous")));
+  http::BlockingStream stream(call.exchange);
+  const auto begin = [&] { stream.Start({.content_type = "text/plain", .cache_control = ""}); };
+  // A follower sees at once that the log is open, even if nothing is in it.
+  if (options.follow) begin();
+  const Status done = ReadContainerLog(
+      log.path, options,
+      [&](std::string_view bytes) {
+        begin();
+        return stream.Send(bytes);
+      },
+      [&] { return !backend_.Running(call.target, log.container_id); },
+      [&] { return call.exchange->over(); });
+  if (!done.ok() && !stream.started()) return done;
+  // A body that broke off has no end chunk, so that the reader knows.
+  if (done.ok()) {
+    begin();
+    stream.End();
   }
-  ExecOptions options{.in = request.QueryFlag("stdin"),
-                      .out = request.QueryFlag("stdout"),
-                      .err = request.QueryFlag("stderr"),
-                      .tty = request.QueryFlag("tty")};
-  const auto [first, last] = request.query.equal_range("command");
-  for (auto it = first; it != last; ++it) options.command.push_back(it->second);
-  const bool exec = request.path[0] == "exec";
+  return base::OkStatus();
+}
+
+StatusOr<std::string> StreamingServer::StreamFor(const Call& call) {
+  if (call.verb == "portForward") {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ports, Ports(call.query));
+    return backend_.PortForward(call.target, ports);
+  }
+  ExecOptions options{.command = call.query.All("command"),
+                      .in = call.query.Bool("stdin"),
+                      .out = call.query.Bool("stdout"),
+                      .err = call.query.Bool("stderr"),
+                      .tty = call.query.Bool("tty")};
+  const bool exec = call.verb == "exec";
   if (exec && options.command.empty()) {
     return base::Error(StatusCode::kInvalidArgument, "you must specify a command");
   }
@@ -272,30 +277,19 @@ StatusOr<std::string> StreamingServer::StreamFor(const HttpRequest& request,
   }
   // With a terminal there is one output stream; the runtime refuses both.
   if (options.tty) options.err = false;
-  return exec ? backend_.Exec(target, options) : backend_.Attach(target, options);
+  return exec ? backend_.Exec(call.target, options) : backend_.Attach(call.target, options);
 }
 
-void StreamingServer::ServeStream(int fd, const HttpRequest& request, const StreamTarget& target) {
-  const auto connect = [&]() -> StatusOr<std::pair<StreamUrl, base::UniqueFd>> {
-    ASSIGN_OR_RETURN(const std::string url, StreamFor(request, target));
-    ASSIGN_OR_RETURN(StreamUrl parsed, ParseStreamUrl(url));
-    ASSIGN_OR_RETURN(base::UniqueFd stream, ConnectStream(parsed));
-    return std::pair(std::move(parsed), std::move(stream));
-  };
-  const auto stream = connect();
-  if (!stream.ok()) {
-    (void)SendAll(fd, HttpError(stream.status()), kSendTime);
-    return;
-  }
-  const int far = stream->second.get();
-  if (!SendAll(far, ForwardedHead(request, stream->first) + request.rest, kSendTime).ok()) {
-    (void)SendAll(
-        fd,
-        HttpError(base::Error(StatusCode::kUnavailable, "the container runtime's stream broke")),
-        kSendTime);
-    return;
-  }
-  Splice(fd, far);
+Status StreamingServer::ServeStream(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string url, StreamFor(call));
+  ASSIGN_OR_RETURN(const StreamUrl parsed, ParseStreamUrl(url));
+  ASSIGN_OR_RETURN(base::UniqueFd stream, ConnectStream(parsed));
+  call.exchange->OnOver([place = call.place] {});
+  call.exchange->Proxy({.stream = std::move(stream),
+                        .head = ForwardedRequest(call.exchange->request(), parsed),
+                        .failure = ErrorResponse(base::Error(
+                            StatusCode::kUnavailable, "the container runtime's stream broke"))});
+  return base::OkStatus();
 }
 
 }  // namespace berth::node

@@ -7,26 +7,23 @@
 //   any  /attach/NS/POD/UID/CONTAINER?stdin&stdout&stderr&tty
 //   any  /portForward/NS/POD/UID?ports=..&ports=..
 //
-// The last three ask the runtime for a stream (CRI Exec, Attach, PortForward), send the request's
-// head on to it, with its upgrade headers as they are (SPDY or WebSocket), and then carry bytes
-// both ways. One thread a connection, at most 64.
+// The last three ask the runtime for a stream (CRI Exec, Attach, PortForward), send the request on
+// to it, with its upgrade headers as they are (SPDY or WebSocket), and then the HTTP server carries
+// bytes both ways. A log has a thread of its own, a stream until it is connected. At most 64 of
+// both.
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "http/server.h"
+#include "http/service.h"
 #include "node/containers/pod_tasks.h"
-#include "node/streaming/streaming_http.h"
 
 namespace berth::node {
 
@@ -66,35 +63,39 @@ class StreamBackend {
                                                   const std::vector<int32_t>& ports) = 0;
 };
 
-class StreamingServer {
+class StreamingServer : private http::Service {
  public:
   // `backend` and `clock` are borrowed. Replaces a socket that nobody listens on.
   static base::StatusOr<std::unique_ptr<StreamingServer>> Start(const std::string& socket,
                                                                 StreamBackend& backend,
                                                                 const base::Clock& clock);
   // Ends all streams and removes the socket.
-  ~StreamingServer();
+  ~StreamingServer() override;
 
  private:
-  StreamingServer(std::string socket, base::UniqueFd listener, base::UniqueFd stop_event,
-                  StreamBackend& backend, const base::Clock& clock);
-  void AcceptLoop();
-  void Serve(int fd);
-  void ServeLogs(int fd, const HttpRequest& request, const StreamTarget& target);
-  void ServeStream(int fd, const HttpRequest& request, const StreamTarget& target);
-  // The runtime's URL for what the request asks for.
-  base::StatusOr<std::string> StreamFor(const HttpRequest& request, const StreamTarget& target);
+  struct Call;
 
-  const std::string socket_;
-  const base::UniqueFd listener_;
-  const base::UniqueFd stop_event_;
+  StreamingServer(StreamBackend& backend, const base::Clock& clock);
+
+  // http::Service: on the event loop.
+  std::shared_ptr<const http::User> FindProcessUser(uid_t uid) const override;
+  std::optional<http::Response> RenderRefusal(const http::Refusal& refusal) const override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+
+  // On a thread of its own.
+  void Serve(const std::shared_ptr<http::Exchange>& exchange, const std::shared_ptr<void>& place);
+  base::Status ServeCall(const Call& call);
+  base::Status ServeLogs(const Call& call);
+  base::Status ServeStream(const Call& call);
+  // The runtime's URL for what the request asks for.
+  base::StatusOr<std::string> StreamFor(const Call& call);
+
   StreamBackend& backend_;
   const base::Clock& clock_;
-  base::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<int> connections_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int> streams_{0};
+  uint64_t number_ = 0;  // of the next task; the event loop's
   PodTasks tasks_;
-  std::thread acceptor_;
+  std::unique_ptr<http::Server> http_;
 };
 
 }  // namespace berth::node

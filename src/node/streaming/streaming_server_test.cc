@@ -155,6 +155,11 @@ TEST_F(StreamingTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(Get("/etc/passwd"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(Get("/exec/default/web/uid/main?stdout=true"),
               HasSubstr("you must specify a command"));
+  // A NUL byte would hide from the kernel what stands behind it.
+  EXPECT_THAT(Get("/containerLogs/default/web/uid/main%00x"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Get("/exec/default/web/uid/main?command=a%00b&stdout=1"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_TRUE(backend_.last.command.empty());
   const base::UniqueFd fd = Connect();
   Send(fd.get(), "nonsense\r\n\r\n");
   EXPECT_THAT(ReceiveUntil(fd.get(), ""), StartsWith("HTTP/1.1 400 "));

@@ -1,4 +1,4 @@
-// What of a shim's request becomes a command for the pod: pure.
+// Turns a shim's request into a command for the pod: pure.
 #pragma once
 
 #include <string>
@@ -24,7 +24,8 @@ base::StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message);
 // The same arguments, environment and working directory, as far as the pod can have them.
 platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_folder);
 
-// The exit code of CommandOf's own where the pod has no such utility, which says nothing.
+// The exit code of CommandOf's own command if the pod has no such utility; the command then prints
+// nothing.
 inline constexpr int kNoUtility = 127;
 
 // Where the utility may mount: the target of mount.<type>, and of a FUSE program (ceph-fuse) all of

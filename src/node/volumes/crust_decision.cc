@@ -9,7 +9,8 @@ namespace {
 
 using Rpc = crust_api::RuntimeCapability::RPC;
 
-// File systems whose several mounts, by several kernels, know of each other.
+// File systems that several kernels can mount at the same time, because they coordinate their
+// access.
 constexpr std::string_view kParallel[] = {"nfs",  "nfs4",      "ceph",  "cifs",  "smb3",
                                           "gfs2", "glusterfs", "ocfs2", "lustre"};
 constexpr std::string_view kFuse = "fuse.";  // before the type, in the mount table

@@ -26,7 +26,7 @@ struct HandlerOffer {
   bool Has(crust_api::RuntimeCapability::RPC::Type capability) const;
 };
 
-// What the pod asks for of the volume that it calls by one of `names`, beyond the mount.
+// What the pod needs, beyond the mount, of the volume that it calls by one of `names`.
 struct PodNeeds {
   bool sub_path = false;
   bool bidirectional = false;  // mounts that containers make in it are to be seen by the host
@@ -34,7 +34,7 @@ struct PodNeeds {
 };
 PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names);
 
-// Why the host mounts it all the same; empty: the handler does.
+// The reason why the host mounts the volume all the same; empty: the handler mounts it.
 std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
                             const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
                             const HandlerOffer& offer);

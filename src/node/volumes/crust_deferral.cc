@@ -1,9 +1,10 @@
 #include "node/volumes/crust_deferral.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "api/kinds/runtime_mount.h"
-#include "node/volumes/volume_units.h"
+#include "node/volumes/host_mount_pod.h"
 #include "rpc/crust_client.h"
 
 namespace berth::node {
@@ -38,14 +39,14 @@ StatusOr<HandlerOffer> Ask(const std::string& socket) {
 
 }  // namespace
 
-// Empty: the pod's RuntimeClass has none.
+// The handler's socket. Empty: the pod's RuntimeClass has no handler with a socket.
 StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
   const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
   return api::HandlerSocket(*runtime_class);
 }
 
-// Null: it is of none, or the class is gone, which allows nothing.
+// Null: the volume has no class, or the class is gone; both allow nothing.
 StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
   if (spec.pv == nullptr || spec.pv->storage_class_name().empty()) return Json();
   const std::string name = spec.pv->storage_class_name();
@@ -55,8 +56,8 @@ StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
   return found;
 }
 
-void CrustDeferral::Tell(const api::Pod& pod, const volume::VolumeSpec& spec,
-                         std::string_view why_not) {
+void CrustDeferral::ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
+                                    std::string_view why_not) {
   events_.Record(
       EventTarget(pod), EventType::kNormal, "HostMount",
       fmt::format("volume '{}' is mounted by the host, not by the pod's runtime handler: "
@@ -73,17 +74,18 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
   ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
   const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
-  // Neither asks for it: nothing was to be decided.
+  // Neither the RuntimeClass nor the StorageClass asks for it, so there is nothing to decide.
   if (socket.empty() && !allowed) return HandlerChoice();
   if (!allowed) {
-    Tell(pod, spec,
-         fmt::format("StorageClass '{}' does not allow it (allowRuntimeAssistedMount)",
-                     spec.pv->storage_class_name()));
+    ReportHostMount(pod, spec,
+                    fmt::format("StorageClass '{}' does not allow it (allowRuntimeAssistedMount)",
+                                spec.pv->storage_class_name()));
     return HandlerChoice();
   }
   if (socket.empty()) {
-    Tell(pod, spec,
-         fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
+    ReportHostMount(
+        pod, spec,
+        fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
@@ -92,7 +94,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   const std::string why_not =
       WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);
   if (!why_not.empty()) {
-    Tell(pod, spec, why_not);
+    ReportHostMount(pod, spec, why_not);
     return HandlerChoice();
   }
   return HandlerChoice{.socket = std::move(socket), .file_systems = std::move(offer->file_systems)};
@@ -102,10 +104,11 @@ Status CrustDeferral::Chosen(const api::Pod& pod, const std::vector<std::string>
                              const volume::VolumeSpec& spec, const HandlerChoice& choice,
                              const volume::DeferredMount* mount) {
   if (mount == nullptr) {
-    Tell(pod, spec,
-         fmt::format("the driver mounted it, since its file system is none of those that the "
-                     "handler mounts ({})",
-                     fmt::join(choice.file_systems, ", ")));
+    ReportHostMount(
+        pod, spec,
+        fmt::format("the driver mounted it, since its file system is none of those that the "
+                    "handler mounts ({})",
+                    fmt::join(choice.file_systems, ", ")));
     return OkStatus();
   }
   const std::vector<std::string> modes =

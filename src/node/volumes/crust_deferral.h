@@ -1,8 +1,9 @@
-// Decides for each volume of a pod whether the runtime handler of the pod's sandbox mounts it, asks
-// the handler what it can, and tells the pod what was decided (KEP-2857).
+// Decides for each volume of a pod whether the runtime handler of the pod's sandbox mounts it. Asks
+// the handler for its capabilities, and tells the pod the decision (KEP-2857).
 //
-// A pod without a RuntimeClass costs nothing. A handler that cannot be asked is a failure, to be
-// tried again: never a reason to mount on the host. Thread-safe; blocks, with deadlines.
+// For a pod without a RuntimeClass it asks nobody. If the handler does not answer, the call fails
+// and is tried again; the volume is never mounted on the host for that reason. Thread-safe; blocks,
+// with deadlines.
 #pragma once
 
 #include <string>
@@ -41,7 +42,8 @@ class CrustDeferral {
  private:
   base::StatusOr<std::string> SocketOf(const std::string& class_name);
   base::StatusOr<base::Json> ClassOf(const volume::VolumeSpec& spec);
-  void Tell(const api::Pod& pod, const volume::VolumeSpec& spec, std::string_view why_not);
+  void ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
+                       std::string_view why_not);
 
   volume::Host& host_;
   base::EventSink& events_;

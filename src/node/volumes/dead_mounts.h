@@ -1,9 +1,9 @@
 // Mounts that nobody serves any more (FUSE).
 //
-// A dead mount answers everything with ENOTCONN, and so do all binds of it. Who has one keeps it:
-// another file system in its place would be another tree under open files. But drivers that look at
-// one before they unmount it fail, and nobody else is to get it: it is taken out of the way at
-// once.
+// A dead mount answers every call with ENOTCONN, and so do all binds of it. Pods that use one keep
+// it, because another file system in its place would be another tree under open files. But drivers
+// that look at a dead mount before they unmount it fail, and no other pod may get it: so it is
+// detached at once.
 #pragma once
 
 #include <functional>

@@ -43,7 +43,8 @@ Status CheckSubPath(std::string_view sub_path) {
   return OkStatus();
 }
 
-// The thing that is to be mounted: found, or made as a folder with the volume's own mode.
+// Opens the file or folder that is to be mounted; makes a folder with the volume's own mode if it
+// is missing.
 StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
   StatusOr<UniqueFd> found = platform::OpenBeneath(volume, sub_path);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
@@ -52,7 +53,8 @@ StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
   return platform::MakeFoldersBeneath(volume, sub_path, root.st_mode & 07777);
 }
 
-// A mount point of the same kind: the kernel binds folders on folders and all else on files.
+// Makes a mount point of the same kind, because the kernel binds folders on folders and all else on
+// files.
 Status MakeTarget(const std::string& target, bool folder) {
   if (folder) return platform::MakeFolders(target, 0750);
   RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(target)), 0750));
@@ -61,11 +63,12 @@ Status MakeTarget(const std::string& target, bool folder) {
   return OkStatus();
 }
 
-// What stood at the target belongs to an earlier start of the container, which has a mount of its
-// own.
+// Removes what an earlier start of the container left at the target; the earlier container has a
+// mount of its own.
 Status ClearTarget(platform::Mounter& mounter, const std::string& target) {
   struct stat there{};
-  // lstat of the parent's entry would look through the mount; the table tells without touching it.
+  // lstat would look at the mounted file system, so the mount table is read, which does not touch
+  // it.
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   if (platform::FindMount(table, target) != nullptr) {
     const Status gone = mounter.Unmount(target);
@@ -143,13 +146,13 @@ Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
   struct stat there{};
   for (const std::string& volume : volumes) {
     const std::string folder = fmt::format("{}/{}", all, volume);
-    // Nothing can be mounted beneath a folder that does not exist; these lie on the node's own
-    // disk.
+    // Nothing can be mounted beneath a folder that does not exist. These folders lie on the node's
+    // own disk.
     if (lstat(folder.c_str(), &there) != 0 && errno == ENOENT) continue;
     RETURN_IF_ERROR(UnmountBeneath(mounter, folder));
     RETURN_IF_ERROR(platform::RemoveTree(folder));
   }
-  // The last volume of the pod takes the common folder along.
+  // The common folder is removed together with the last volume of the pod.
   if (rmdir(all.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
     return platform::ErrnoError(errno, fmt::format("remove {}", Quote(all)));
   }

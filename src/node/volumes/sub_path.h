@@ -4,8 +4,10 @@
 // What the container writes into its volume is hostile: between a check of a path and a mount by
 // that path it may swap a folder for a symlink. So the subPath is resolved once, by descriptor
 // (openat2 with RESOLVE_BENEATH), and the descriptor is what is mounted:
-//   <volume>/<subPath>  ─bind─▶  pods/<uid>/volume-subpaths/<volume>/<container>/<index>  ─▶ the
-//   container
+//
+//   <volume>/<subPath> ─ bind ─▶ pods/<uid>/volume-subpaths/<volume>/<container>/<index>
+//                      ─ bind ─▶ the container
+//
 // Thread-safe for different targets.
 #pragma once
 
@@ -32,15 +34,15 @@ struct SubPathRequest {
 base::StatusOr<std::string> DeferredSubPath(const std::string& volume_path,
                                             std::string_view sub_path);
 
-// Gives back the target, to be mounted into the container. What an earlier start of the container
-// mounted there is replaced: the subPath may lead elsewhere by now. INVALID_ARGUMENT: an absolute
-// path or ".."; PERMISSION_DENIED: it would lead out of the volume; DEADLINE_EXCEEDED: the volume
-// does not answer.
+// Returns the target, to be mounted into the container. Replaces what an earlier start of the
+// container mounted there, because the subPath may lead elsewhere by now. INVALID_ARGUMENT: an
+// absolute path or ".."; PERMISSION_DENIED: the subPath leads out of the volume; DEADLINE_EXCEEDED:
+// the volume does not answer.
 base::StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter,
                                            const SubPathRequest& request);
 
-// Unmounts and removes the subPath mounts of these volumes of a pod, all of its containers'; none
-// is OK. FAILED_PRECONDITION: one is busy.
+// Unmounts and removes the subPath mounts of these volumes of a pod, for all of its containers. It
+// is OK if there are none. FAILED_PRECONDITION: one is busy.
 base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
                              std::string_view pod_uid, const std::vector<std::string>& volumes);
 

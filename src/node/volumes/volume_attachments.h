@@ -1,20 +1,27 @@
-// Whether a volume is attached to this node, as the API says it (DESIGN rule 8).
+// Whether this node may use a volume, as the API says it: the PersistentVolume's nodeAffinity lets
+// it be reached from here, and it is attached to the node (DESIGN rule 8).
 //
-// A volume that needs it is used only when both agree: its VolumeAttachment is attached, and the
-// attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads local copies
-// only.
+// A volume that needs attaching is used only when both agree: its VolumeAttachment is attached, and
+// the attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads local
+// copies only.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "api/kinds/kinds.h"
+#include "base/status.h"
 #include "kube/informer.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
 
-// Empty for a volume that nobody attaches.
+// Whether the node is among those of the volume's nodeAffinity. The scheduler looks at it, too; a
+// pod that names its node by itself passes the scheduler by.
+// FAILED_PRECONDITION: it is not; the message says where the volume is.
+base::Status CheckNodeAffinity(const api::PersistentVolume& volume, const api::Node& node);
+
+// Empty if the volume needs no attaching.
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
 
 struct Attachment {

@@ -14,15 +14,15 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Rule 7: whether what MountDevice left is still there. False: it is to be done (again).
-// FAILED_PRECONDITION: something else stands in its place, which no pod may get.
+// Rule 7: whether the mount that MountDevice left is still there. False: MountDevice must be done
+// (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may get.
 StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
   const std::optional<StoredDevice>& device = job.device;
   if (!device.has_value() || !device->mount.has_value() || !ThisBoot(device->boot_id)) {
     return job.device_mounted;
   }
   const std::string path = job.volume.plugin->DevicePath(device->record);
-  // Pods that have it keep it; no other is to get it.
+  // Pods that have the dead mount keep it; no other pod may get it.
   RETURN_IF_ERROR(TakeAwayDead(deps_.host.mounter(), path, device->mount));
   ASSIGN_OR_RETURN(const auto table, deps_.host.mounter().List());
   const platform::MountEntry* mount = platform::FindMount(table, path);
@@ -38,7 +38,7 @@ StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
                mount->fs_type, Quote(mount->source), Quote(path));
 }
 
-// False: the use is to wait; its reason is set.
+// False: the use has to wait; its reason is set.
 StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) {
   const StatusOr<bool> stands = DeviceStands(job);
   if (!stands.ok()) return Failed(job, "mount it on the node", stands.status());
@@ -106,7 +106,8 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   if (!unmounted.ok()) {
     const Status status = base::Annotate(
         unmounted, fmt::format("unmount volume '{}' from the node", device->record.device_name));
-    for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) { return use.wanted; })) {
+    for (const Job& job :
+         JobsWhere(key, [](const Unit&, const Use& use) { return use.state.IsWanted(); })) {
       SetReason(
           job, fmt::format("waiting until its last use is cleaned up: {}", base::ToString(status)));
       Warn(job, "FailedMount",
@@ -116,7 +117,7 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   }
   RETURN_IF_ERROR(deps_.records.Remove(*device));
   LOG_INFO("volume {} is unmounted from the node", Quote(device->record.device_name));
-  deps_.device_unmounted(device->record.device_name);
+  deps_.owner.ForgetDamaged(device->record.device_name);
   {
     MutexLock lock(mutex_);
     const auto found = units_.find(key);

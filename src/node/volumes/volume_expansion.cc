@@ -58,8 +58,8 @@ Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::Persiste
   Json status = {{"capacity", {{"storage", pv.capacity()}}},
                  {"conditions", conditions},
                  {"allocatedResourceStatuses", {{"storage", nullptr}}}};
-  // The reservation falls to what the volume got: it may have been higher, for an expansion that
-  // was cut.
+  // The reservation is set to the volume's new size. It may have been higher, if an expansion was
+  // reduced since.
   if (base::json::Find(claim.json(), {"status", "allocatedResources", "storage"}) != nullptr) {
     status["allocatedResources"] = {{"storage", pv.capacity()}};
   }
@@ -72,7 +72,7 @@ bool VolumeExpansion::IsInfeasible(const Status& why) {
 }
 
 Status VolumeExpansion::PatchStatus(const api::PersistentVolumeClaim& claim, Json status) {
-  // With the resourceVersion that was read: the resizer writes the same fields.
+  // The patch names the resourceVersion that was read, because the resizer writes the same fields.
   const Json patch = {{"metadata", {{"resourceVersion", claim.resource_version()}}},
                       {"status", std::move(status)}};
   const auto patched = kube::MergePatch(client_, claim, patch, "status");

@@ -29,10 +29,11 @@ class VolumeExpansion {
   VolumeExpansion(kube::Client& client, kube::Informers& informers, base::EventSink& events)
       : client_(client), claims_(informers.Of<api::PersistentVolumeClaim>()), events_(events) {}
 
-  // Writes the claim's status and tells pod and claim. ABORTED and the like: to be repeated.
+  // Writes the claim's status and reports the growth to pod and claim. After an error such as
+  // ABORTED, call it again.
   base::Status Finish(const base::ObjectReference& pod, const volume::VolumeSpec& spec);
-  // Tells that `why` kept the volume from growing; marks the claim NodeResizeInfeasible where
-  // trying again cannot help (INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND).
+  // Reports that `why` kept the volume from growing. Marks the claim NodeResizeInfeasible if trying
+  // again cannot help (INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND).
   base::Status Failed(const base::ObjectReference& pod, const volume::VolumeSpec& spec,
                       const base::Status& why);
   static bool IsInfeasible(const base::Status& why);

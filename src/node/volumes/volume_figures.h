@@ -15,13 +15,13 @@ namespace berth::node {
 
 class VolumeFigures {
  public:
-  // Borrowed; null: nobody reads them.
+  // Borrowed; null: no figures are kept.
   explicit VolumeFigures(base::Metrics* metrics) : metrics_(metrics) {}
 
   bool wanted() const { return metrics_ != nullptr; }
   // `claim`: its key, "namespace/name".
   void Put(const std::string& claim, const volume::VolumePlugin::Stats& stats);
-  // Those of all other claims go.
+  // Removes the figures of all other claims.
   void Retain(const std::set<std::string>& claims);
 
  private:

@@ -1,5 +1,6 @@
 // How a unit (volume_units.h) grows: before its first use, or while it is used.
 #include "base/flight.h"
+#include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_units.h"
 
 namespace berth::node {
@@ -10,7 +11,7 @@ using base::StatusCode;
 
 Status VolumeUnits::ExpandUnit(const std::string& key) {
   for (const Job& job : JobsWhere(key, [](const Unit& unit, const Use& use) {
-         return use.wanted && use.ready && use.stored.has_value() && use.pod != nullptr &&
+         return use.state.IsReady() && use.stored.has_value() && use.pod != nullptr &&
                 !unit.device_name.empty() && (!IsDeferred(*use.stored) || !use.sandbox_id.empty());
        })) {
     const std::optional<int64_t> bytes = PendingExpansion(job.volume.spec);
@@ -45,12 +46,13 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
     return OkStatus();
   }
   RETURN_IF_ERROR(deps_.expansion.Failed(EventTarget(*job.pod), job.volume.spec, expanded));
-  // The handler does not grow file systems (story 6): not while it has this one.
+  // The handler does not grow file systems (story 6), so the volume is not tried again in this
+  // sandbox.
   const bool not_in_sandbox =
       IsDeferred(*job.stored) && expanded.code() == StatusCode::kFailedPrecondition;
   if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
   Update(job, [&](Unit& unit, Use& use) {
-    // By the handler of a sandbox that is not the pod's any more.
+    // The refusal came from a sandbox that is not the pod's any more, so it does not count.
     if (not_in_sandbox && use.sandbox_id != job.stored->record.sandbox->sandbox_id) return;
     unit.expand_refused = bytes;
   });
@@ -58,7 +60,7 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
 }
 
 bool VolumeUnits::InUse(const std::string& key) const {
-  return !JobsWhere(key, [](const Unit&, const Use& use) { return use.ready; }).empty();
+  return !JobsWhere(key, [](const Unit&, const Use& use) { return use.state.IsSetUp(); }).empty();
 }
 
 }  // namespace berth::node

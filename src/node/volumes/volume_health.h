@@ -1,14 +1,15 @@
-// Asks drivers how the volumes of this node's pods do (CSI: volume_condition of
-// NodeGetVolumeStats), and tells a pod when one of its volumes does not do well, or does well again
-// (kubelet: CSIVolumeHealth); and how full those of claims are, for the metrics (volume_figures.h).
-// Of a volume in a sandbox the runtime handler is asked.
+// Asks drivers for the condition of the volumes of this node's pods (CSI: volume_condition of
+// NodeGetVolumeStats), and tells a pod when one of its volumes becomes abnormal, or normal again
+// (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the metrics
+// (volume_figures.h). For a volume in a sandbox it asks the runtime handler.
 //
 //   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
 //                                                    VolumeConditionAbnormal, VolumeConditionNormal
 //                                               ──▶ GetStats ──▶ gauges
 //
-// A driver's volumes are asked for one after the other, so that a driver that does not answer holds
-// up only its own volumes' questions; it changes nothing of what was known. Thread-safe.
+// The volumes of one driver are asked for one after the other, so a driver that does not answer
+// delays only the questions about its own volumes. Its known conditions stay as they were.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,7 @@ class VolumeHealth {
   base::KeyedWorkers::Outcome Look();
   base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
   void Ask(const std::string& key, const VolumeUnits::Ready& volume);
-  // False: nobody answers.
+  // False: the driver does not answer.
   bool AskCondition(const std::string& key, const VolumeUnits::Ready& volume);
 
   const std::chrono::milliseconds interval_;

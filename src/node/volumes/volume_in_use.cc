@@ -16,12 +16,11 @@ constexpr auto kCalmDelay = std::chrono::milliseconds(250);
 }  // namespace
 
 VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std::string node_name,
-                           std::function<Names()> desired, std::function<void()> on_reported)
+                           VolumePartsOwner& owner)
     : client_(client),
       nodes_(informers.Of<api::Node>()),
       node_name_(std::move(node_name)),
-      desired_(std::move(desired)),
-      on_reported_(std::move(on_reported)),
+      owner_(owner),
       worker_({.name = "volumes-in-use",
                .workers = 1,
                .retry_start = std::chrono::milliseconds(200),
@@ -40,7 +39,7 @@ VolumesInUse::~VolumesInUse() {
   Stop();
 }
 
-// A node that is registered anew lists nothing: the fence is put up again.
+// A node that is registered anew lists no volumes, so the list is written again.
 void VolumesInUse::NodeRegistered() {
   {
     base::MutexLock lock(mutex_);
@@ -55,7 +54,7 @@ void VolumesInUse::KeepDamaged(std::string digest) {
   damaged_digests_.insert(std::move(digest));
 }
 
-void VolumesInUse::Unmounted(const std::string& name) {
+void VolumesInUse::ForgetDamaged(const std::string& name) {
   base::MutexLock lock(mutex_);
   if (!damaged_digests_.empty()) damaged_digests_.erase(base::Sha256Hex(name));
 }
@@ -67,7 +66,7 @@ void VolumesInUse::Start() {
 
 void VolumesInUse::Stop() { worker_.Stop(); }
 
-void VolumesInUse::Changed(bool urgent) {
+void VolumesInUse::ScheduleReport(bool urgent) {
   if (urgent) {
     worker_.AddNow(std::string(kKey));
   } else {
@@ -75,7 +74,7 @@ void VolumesInUse::Changed(bool urgent) {
   }
 }
 
-bool VolumesInUse::Reported(const std::string& name) const {
+bool VolumesInUse::IsReported(const std::string& name) const {
   base::MutexLock lock(mutex_);
   return reported_.has_value() && reported_->contains(name);
 }
@@ -87,7 +86,8 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;
-  // From the API itself: a copy that is not there yet would take the fence down.
+  // This reads from the API itself, because an empty local copy would drop the damaged names from
+  // the list.
   ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(client_, "", node_name_));
   for (const std::string& name : node.volumes_in_use()) {
     if (damaged.contains(base::Sha256Hex(name))) names.insert(name);
@@ -96,13 +96,13 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
 }
 
 Outcome VolumesInUse::Report() {
-  const base::StatusOr<Names> desired = WithDamaged(desired_());
+  const base::StatusOr<Names> desired = WithDamaged(owner_.DevicesInUse());
   if (!desired.ok()) return Outcome::Retry(desired.status());
   const Names& names = *desired;
   {
     base::MutexLock lock(mutex_);
     if (!std::exchange(lost_, false) && reported_ == names) return Outcome::Done();
-    // From here until the API has answered, what it lists is not known, except for what stays.
+    // Until the API has answered, only the names that stay are known to be listed.
     if (reported_.has_value()) {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });
     }
@@ -126,7 +126,7 @@ Outcome VolumesInUse::Report() {
     base::MutexLock lock(mutex_);
     reported_ = names;
   }
-  on_reported_();
+  owner_.RetryUnreported();
   return Outcome::Done();
 }
 

@@ -8,7 +8,6 @@
 // off the path of the pod that waits. Thread-safe.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,31 +20,32 @@
 #include "kube/client.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"
+#include "node/volumes/volume_parts_owner.h"
 
 namespace berth::node {
 
 class VolumesInUse {
  public:
   using Names = std::set<std::string>;
-  // `desired` gives the present names; `on_reported` is called after the API took them. Both from a
-  // thread of this object.
+  // Everything is borrowed and outlives this. The owner is asked for DevicesInUse(), and told to
+  // RetryUnreported() after the API took them, both from a thread of this object.
   VolumesInUse(kube::Client& client, kube::Informers& informers, std::string node_name,
-               std::function<Names()> desired, std::function<void()> on_reported);
+               VolumePartsOwner& owner);
   ~VolumesInUse();
 
-  // Names that stay listed although nothing here knows them: their records were damaged. `digest`
+  // Keeps names listed that no record names any more, because their records were damaged. `digest`
   // is the SHA-256 of such a name.
   void KeepDamaged(std::string digest);
-  // It is known again to be gone, which ends KeepDamaged.
-  void Unmounted(const std::string& name);
+  // The volume is unmounted from the node, which ends KeepDamaged.
+  void ForgetDamaged(const std::string& name);
 
   void Start();
   void Stop();
 
-  // What `desired` gives may have changed.
-  void Changed(bool urgent);
+  // What the owner's DevicesInUse() returns may have changed.
+  void ScheduleReport(bool urgent);
   // The API is known to list `name`.
-  bool Reported(const std::string& name) const;
+  bool IsReported(const std::string& name) const;
 
  private:
   void NodeRegistered() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -55,11 +55,11 @@ class VolumesInUse {
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;
   const std::string node_name_;
-  const std::function<Names()> desired_;
-  const std::function<void()> on_reported_;
+  VolumePartsOwner& owner_;
   mutable base::Mutex mutex_;
   std::optional<Names> reported_ ABSL_GUARDED_BY(mutex_);
-  bool lost_ ABSL_GUARDED_BY(mutex_) = false;  // with the Node object, since the last write began
+  // the Node object went away, since the last write began
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   Names damaged_digests_ ABSL_GUARDED_BY(mutex_);
   kube::HandlerGate<VolumesInUse> gate_;
   base::KeyedWorkers worker_;

@@ -37,7 +37,7 @@ StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plug
     for (volume::DeviceRecord& device : found.devices) {
       if (!devices.insert(device.device_name).second) continue;
       lost.push_back(fmt::format("volume {}", base::Quote(device.device_name)));
-      // Whether it was attached is not known: it is treated as if it was.
+      // It is not known whether the volume was attached, so it is treated as attached.
       loaded.devices.push_back({.record = std::move(device),
                                 .step = Step::kMounting,
                                 .needs_attach = true,
@@ -48,7 +48,8 @@ StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plug
       lost.push_back(fmt::format("volume {} of pod {}", base::Quote(volume.folder_name),
                                  base::Quote(volume.pod_uid)));
       StoredPodVolume stored{.step = Step::kMounting, .boot_id = boot_id};
-      // By which names the pod knows it is lost, too: all of its subPaths go first.
+      // The pod's names for the volume are lost, too, so all of the pod's subPath mounts are
+      // removed first.
       ASSIGN_OR_RETURN(stored.names, SubPathVolumes(paths, volume.pod_uid));
       if (!volume.device_name.empty()) {
         stored.pv_name = volume.folder_name;

@@ -1,6 +1,6 @@
-// Records that are lost, or whose folder is: what plugins find on the node stands in for them, so
-// that neither the records nor the mount table alone is trusted (DESIGN rule 2). Without it an
-// agent would take a volume that is still mounted off the list of those in use.
+// Replaces records that are lost, or whose folder is lost, by what plugins find on the node, so
+// that neither the records nor the mount table alone is trusted (DESIGN rule 2). Without this an
+// agent would remove a volume that is still mounted from the list of those in use.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace berth::node {
 
-// Adds to `loaded` what the plugins find and no record names, as something that was begun in this
-// boot: it is in use until it is torn down. Returns what that was, for people.
+// Adds to `loaded` each volume that the plugins find and no record names, as begun in this boot: it
+// is in use until it is torn down. Returns descriptions of these volumes, for people.
 base::StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plugins,
                                                         const volume::Paths& paths,
                                                         const std::string& boot_id,

@@ -1,16 +1,21 @@
 // Brings the volumes of this node's pods from what is to what is wanted, and back.
 //
-//   pod added ─▶ wait attach ─▶ [record] MountDevice ─▶ [record] SetUp ─▶ ready ─▶ containers may
-//   start containers gone ─▶ TearDown ─▶ [drop record] ─▶ last pod? UnmountDevice ─▶ [drop record]
-//   ─▶ detach
+//   Want ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
+//                                                                      containers may start
 //
-// One serial queue per volume (keyed by device name, or by pod and volume name). Records under
-// <data>/node/volumes are written before each act; after a restart they and the mount table are
-// compared, and volumes of pods that no longer exist are torn down. status.volumesInUse holds a
-// device before it is mounted and until it is unmounted (DESIGN rule 8). A volume whose TearDown
-// has an unknown outcome is not given to a new pod (rule 3).
+//   Release ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ may be detached
 //
-// Thread-safe; no call blocks on a volume.
+//   [record] is a durable record under <data>/node/volumes, written before the step that it names.
+//
+// Each volume has a serial queue of its own (volume_units.h), so that one which hangs holds up no
+// other. After a restart the records are compared with the mount table; the volumes of pods that no
+// longer exist stay until Release says that no container of theirs runs.
+// status.volumesInUse names a device from before it is mounted until after it is unmounted, because
+// the attach/detach controller detaches what is not named there (DESIGN rule 8). A volume whose
+// TearDown has an unknown outcome is given to no other pod (rule 3).
+//
+// A step that fails is repeated with a backoff, and State() says why the pod waits: no call here
+// fails because of a volume. Thread-safe; no call blocks on a volume.
 #pragma once
 
 #include <chrono>
@@ -18,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/kinds/kinds.h"
@@ -56,7 +60,7 @@ struct PodVolumes {
 
 // A volume of a pod whose mount is left to the runtime handler of the pod's sandbox.
 struct DeferredVolume {
-  std::string name;    // the pod's of it
+  std::string name;    // the pod's name for the volume
   std::string socket;  // the handler's
   std::string target;  // where it would be mounted on the host
   bool read_only = false;
@@ -72,11 +76,11 @@ class VolumeManager {
   virtual base::Status Start(std::function<void(const std::string& pod_uid)> on_change) = 0;
   virtual void Stop() = 0;
 
-  // The pod is to have its volumes; again after each change of the pod. Quick.
+  // Sets up the pod's volumes; called again after each change of the pod. Returns quickly.
   virtual void Want(std::shared_ptr<const api::Pod> pod) = 0;
-  // No container of the pod runs any more: tear its volumes down.
+  // Tears down the pod's volumes. Called when no container of the pod runs any more.
   virtual void Release(const std::string& pod_uid) = 0;
-  // True when nothing of the pod's volumes is left: the pod's folder and object may go.
+  // True when nothing of the pod's volumes is left: the pod's folder and object may be deleted.
   virtual bool Released(const std::string& pod_uid) const = 0;
 
   virtual PodVolumes State(const std::string& pod_uid) const = 0;
@@ -85,51 +89,45 @@ class VolumeManager {
   // them.
   virtual std::vector<std::string> KnownPods() const = 0;
 
-  // Those that are set up or not yet torn down, with what is recorded of them: also of a pod that
-  // is not wanted any more.
+  // The deferred volumes of the pod that are set up or not yet torn down, as recorded; also those
+  // of a pod that is not wanted any more.
   virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
-  // The pod's deferred volumes are mounted in that sandbox: from now on they can grow.
+  // Notes that the pod's deferred volumes are mounted in that sandbox: from now on they can grow.
   virtual void Placed(const std::string& /*pod_uid*/, const std::string& /*sandbox_id*/) {}
 
-  // A CSI driver was registered: volumes that wait for it are tried now, not at the end of their
-  // backoff.
+  // Tries the volumes that wait for a CSI driver now, not at the end of their backoff, because it
+  // was registered.
   virtual void DriverRegistered(const std::string& /*driver*/) {}
 
   // A plugin that a prober found is ready, or failed, or is gone: pods that want volumes of it, and
   // those whose volumes have no plugin yet, are looked at anew.
   virtual void PluginChanged(const std::string& /*plugin*/) {}
 
-  // For host_mounts.h, whose volumes belong to pods that are never run (IsHostMountPod): who hears
-  // of their changes in place of `on_change`, set before Start; and those that the records know.
+  // For host_mounts.h, whose volumes belong to pods that are never run (host_mount_pod.h). The
+  // callback gets their changes in place of `on_change`; set it before Start. The second method
+  // gives those pods that the records know.
   virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
   virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
 };
 
-// The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
-std::string HostMountPodUid(std::string_view host_mount_uid);
-bool IsHostMountPod(std::string_view pod_uid);
-// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
-// HostMount's.
-inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
-
 struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing
   std::string node_name;
-  // A pod in a sandbox of its own that writes to a volume which a second pod of the node could
-  // mount beside it (a claim that is not ReadWriteOncePod) gets no mount; else an event warns.
+  // A pod in a sandbox of its own may write to a volume only if no second pod of the node can mount
+  // it (its claim is ReadWriteOncePod). True: another volume is not mounted; false: an event warns.
   bool refuse_shared_sandbox_writers = false;
   int workers = 8;  // volumes that are worked on at the same time
-  // With those that are started while others hang in the kernel or in a driver.
+  // Counts also workers that are started while others hang in the kernel or in a driver.
   int max_workers = 64;
   // Backoff of a failed step, doubling.
   std::chrono::milliseconds retry_start{500};
   std::chrono::milliseconds retry_max{122'000};
-  // How often volumes that follow API objects are compared with them although nothing was seen to
-  // change.
+  // How often volumes that follow API objects are compared with these objects, even if no change
+  // was seen.
   std::chrono::milliseconds refresh_interval{60'000};
-  // A pod that waits longer than this, without a failure, gets an event that says for what.
+  // A pod that waits longer than this, without a failure, gets an event with the reason.
   std::chrono::milliseconds wait_event_after{10'000};
-  // How often drivers are asked how volumes do (volume_health.h).
+  // How often drivers are asked for the condition of volumes (volume_health.h).
   std::chrono::milliseconds health_interval{60'000};
   base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
   base::Metrics* metrics = nullptr;        // borrowed; none: no figures

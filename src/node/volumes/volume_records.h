@@ -1,8 +1,9 @@
 // The volume manager's durable records: what may exist on this node, written before it is made.
 //
-//   <state>/devices/<sha256 of device name>.json         one for each volume that is, or may be,
-//   mounted <state>/pods/<sha256 of pod uid, plugin, folder>.json one for each volume of a pod
-//   <state>/damaged/                                      files that could not be read
+//   <state>/devices/<sha256 of device name>.json              one for each volume that is, or may
+//                                                             be, mounted
+//   <state>/pods/<sha256 of pod uid, plugin, folder>.json     one for each volume of a pod
+//   <state>/damaged/                                          files that could not be read
 //
 // A record says what a step may have left behind (mounting, unmounting) or left (mounted), with the
 // boot in which that was: mounts do not survive a reboot. It holds no secret (DESIGN rule 10): what
@@ -23,8 +24,8 @@ namespace berth::node {
 
 enum class Step { kMounting, kMounted, kUnmounting };
 
-// Which mount stood at a published path, so that after a restart another one in its place is
-// noticed.
+// Identifies the mount that stood at a published path, so that another mount in its place is
+// noticed after a restart.
 struct MountIdentity {
   uint64_t id = 0;
   uint32_t major = 0;
@@ -40,7 +41,8 @@ struct StoredDevice {
   Step step = Step::kMounting;
   bool needs_attach = false;
   std::string boot_id;
-  // What stood at the plugin's DevicePath when MountDevice was done; none: nothing, or not known.
+  // The mount at the plugin's DevicePath when MountDevice was done; none: there was none, or it is
+  // not known.
   std::optional<MountIdentity> mount;
 };
 
@@ -51,7 +53,8 @@ struct StoredPodVolume {
   std::string pod_ns;
   std::string pod_name;
   std::vector<std::string> names;  // in pod.spec.volumes
-  // A copy of the device's record, should that one be damaged; for volumes that pods share.
+  // A copy of what the device's record holds, for the case that it is damaged; only for volumes
+  // that pods share.
   std::string pv_name;
   base::Json device_state;
   bool needs_attach = false;
@@ -60,7 +63,7 @@ struct StoredPodVolume {
   std::optional<MountIdentity> mount;  // none: the published path was no mount point
 };
 
-// Its mount is left to a runtime handler, or may have been.
+// True if the mount was left to a runtime handler, or may have been.
 inline bool IsDeferred(const StoredPodVolume& volume) { return volume.record.sandbox.has_value(); }
 
 struct DamagedRecord {
@@ -74,7 +77,7 @@ class VolumeRecords {
  public:
   explicit VolumeRecords(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folders and reads the boot id. To be called first.
+  // Makes the folders and reads the boot id. Call it first.
   base::Status Open();
   const std::string& boot_id() const { return boot_id_; }
 
@@ -83,11 +86,11 @@ class VolumeRecords {
     std::vector<StoredPodVolume> pod_volumes;
     std::vector<DamagedRecord> damaged;
   };
-  // Moves aside what is torn or was not written by this code; fails only if the folder cannot be
-  // read.
+  // Moves aside files that are torn or were not written by this code; fails only if the folder
+  // cannot be read.
   base::StatusOr<Loaded> Load();
 
-  // Durable when they return; the record gets this boot's id.
+  // Records are durable when these return; the record gets this boot's id.
   base::Status Write(StoredDevice& device);
   base::Status Write(StoredPodVolume& volume);
   base::Status Remove(const StoredDevice& device);

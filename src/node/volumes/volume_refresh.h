@@ -1,8 +1,8 @@
-// Watches the Secrets and ConfigMaps that set-up volumes show, each by itself: a node may not list
-// all secrets (the node authorizer), and need not hold them.
+// Watches the Secrets and ConfigMaps that set-up volumes show. Each has a watch of its own, because
+// a node may not list all secrets (the node authorizer) and needs only these.
 //
-// One watch for each object, shared by the volumes that show it, ended with the last of them.
-// Thread-safe.
+// There is one watch for each object. The volumes that show the object share it, and it ends with
+// the last of them. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ struct WatchedObject {
   auto operator<=>(const WatchedObject&) const = default;
 };
 
-// What the content of a pod's volume comes from.
+// The objects that the content of a pod's volume comes from.
 std::vector<WatchedObject> ObjectsOf(const api::Pod& pod, const api::PodVolume& volume);
 
 class ObjectWatches {
@@ -38,7 +38,7 @@ class ObjectWatches {
       : client_(client), on_change_(std::move(on_change)) {}
   ~ObjectWatches() { Stop(); }
 
-  // Watches these for `owner`, in place of what was watched for it.
+  // Watches these objects for `owner`, in place of those watched for it before.
   void Set(const std::string& owner, const std::vector<WatchedObject>& objects);
   void Clear(const std::string& owner) { Set(owner, {}); }
   void Stop();

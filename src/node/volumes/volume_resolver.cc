@@ -11,7 +11,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Something that another has to do first; the pod waits for it and need not be told as of a
+// Something that another component has to do first. The pod waits for it, and gets no event of a
 // failure.
 template <typename... Args>
 Status Waits(fmt::format_string<Args...> format, Args&&... args) {
@@ -175,7 +175,7 @@ ResolvedPod VolumeResolver::Resolve(const api::Pod& pod, bool in_use) const {
     auto plugin = plugins_.Find(*spec);
     if (!plugin.ok()) {
       const StatusCode code = plugin.status().code();
-      // One that comes, or that is ready at last, has the pod looked at again.
+      // When a plugin appears or becomes ready, the pod is looked up again.
       out.unresolved[volume.name()] = {.reason = std::string(base::Message(plugin.status())),
                                        .failed = code != StatusCode::kFailedPrecondition};
       continue;

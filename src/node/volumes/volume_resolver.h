@@ -1,6 +1,6 @@
-// Finds out what a pod's volumes lead to: claim, PersistentVolume, plugin, device.
+// Resolves a pod's volumes to claim, PersistentVolume, plugin and device.
 //
-// Reads local copies only; plugins may read the API for what they alone know (CSIDriver).
+// Reads local copies only; but plugins may read from the API what only they know of (CSIDriver).
 // Thread-safe.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "api/kinds/kinds.h"
 #include "kube/informer.h"
-#include "node/volumes/volume_units.h"
+#include "node/volumes/volume_use.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
@@ -21,13 +21,13 @@ namespace berth::node {
 struct ResolvedPod {
   struct Unresolved {
     std::string reason;
-    // An error, in contrast to something that others have still to do.
+    // True for an error; false if the volume only waits for something.
     bool failed = false;
   };
   std::vector<WantedVolume> volumes;
   std::map<std::string, Unresolved> unresolved;  // by pod volume name
-  // What the pod's volumes depend on, whether it is there or not: a change of these resolves it
-  // anew.
+  // The objects that the pod's volumes depend on, whether they exist or not. When one of them
+  // changes, the pod is resolved again.
   std::vector<std::string> claims;  // keys
   std::vector<std::string> pvs;
   base::Status retry;  // not OK: something could not be read; try again after a backoff

@@ -1,5 +1,5 @@
-// The steps of a unit (volume_units.h) for one pod: what is written down, and the plugin's calls.
-// Those of a device that pods share are in volume_device_steps.cc.
+// The steps of a unit (volume_units.h) for one pod: they write the records and call the plugin. The
+// steps for a device that pods share are in volume_device_steps.cc.
 #include <algorithm>
 
 #include "base/flight.h"
@@ -7,7 +7,6 @@
 #include "node/drivers/driver_limits.h"
 #include "node/volumes/dead_mounts.h"
 #include "node/volumes/sub_path.h"
-#include "node/volumes/volume_affinity.h"
 #include "node/volumes/volume_units.h"
 #include "platform/files/durable_file.h"
 #include "rpc/outcome.h"
@@ -23,7 +22,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-void Keep(Status& first, const Status& status) {
+void KeepFirst(Status& first, const Status& status) {
   if (first.ok()) first = status;
 }
 
@@ -33,7 +32,7 @@ bool OnlyOnePod(const volume::VolumeSpec& spec) {
   return std::find(modes.begin(), modes.end(), "ReadWriteOncePod") != modes.end();
 }
 
-// The socket of the runtime handler that mounts it; empty: the host does.
+// The socket of the runtime handler that mounts the volume; empty: the host mounts it.
 std::string HandlerOf(const StoredPodVolume& stored) {
   return IsDeferred(stored) ? stored.record.sandbox->socket : "";
 }
@@ -52,9 +51,10 @@ std::string PodOf(const std::optional<StoredPodVolume>& stored,
 Status VolumeUnits::TearDownReleased(const std::string& key) {
   Status failure;
   for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
-         return use.stored.has_value() && (use.released || use.stored->step == Step::kUnmounting);
+         return use.stored.has_value() &&
+                (use.state.IsReleased() || use.stored->step == Step::kUnmounting);
        })) {
-    Keep(failure, TearDown(job));
+    KeepFirst(failure, TearDown(job));
   }
   EraseUses(key);
   return failure;
@@ -62,14 +62,17 @@ Status VolumeUnits::TearDownReleased(const std::string& key) {
 
 Status VolumeUnits::TearDown(const Job& job) {
   StoredPodVolume stored = *job.stored;
-  deps_.follow(job.unit, nullptr, {});
-  Update(job, [](Unit&, Use& use) { use.ready = use.record_mounted = false; });
+  deps_.owner.StopFollowing(job.unit);
+  Update(job, [](Unit&, Use& use) {
+    use.state.Apply(UseEvent::kTearDown);
+    use.record_mounted = false;
+  });
   if (stored.step != Step::kUnmounting) {
     stored.step = Step::kUnmounting;
-    // A record of an earlier boot says all that there is to know: the mounts are gone, folders may
-    // be left.
+    // A record of an earlier boot needs no update: the mounts are gone, and only folders may be
+    // left.
     const Status written = ThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
-    // On a full disk the old record stays, which tells as well that something may exist; refusing
+    // If the disk is full, the old record stays: it says as well that something may exist. Refusing
     // to tear down would keep the disk full (emptyDir).
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) {
       return Failed(job, "tear it down", written);
@@ -102,8 +105,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   platform::Mounter& mounter = deps_.host.mounter();
   RETURN_IF_ERROR(
       ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
-  // What the pod mounted inside its volume goes with it. A folder of the host's (hostPath) is not
-  // the pod's: what is mounted there belongs to the host and to other pods.
+  // What the pod mounted inside its volume is unmounted with it. A folder of the host (hostPath) is
+  // left out, because what is mounted there belongs to the host and to other pods.
   if (stored.published.has_value() && !stored.record.block &&
       stored.published->path.starts_with(deps_.host.paths().Pod(stored.record.pod_uid) + "/")) {
     RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
@@ -114,8 +117,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   ASSIGN_OR_RETURN(const auto plugin, PluginNamed(stored.record.plugin));
   const Status status = plugin->TearDown(stored.record);
   if (status.ok() || ThisBoot(stored.boot_id)) return status;
-  // Nothing of an earlier boot is mounted any more, so that a driver which is gone need not be
-  // waited for.
+  // No mount of an earlier boot exists any more, so there is no need to wait for a driver that is
+  // gone.
   LOG_WARNING("volume {} of pod {} from before the reboot: {}; only what it left is removed",
               Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
               base::ToString(status));
@@ -127,7 +130,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
 
 // ---- set-up ----
 
-// Rule 3, and ReadWriteOncePod: why the volume must not be given to this pod yet; empty if it may.
+// Rule 3, and ReadWriteOncePod: the reason why the volume must not be given to this pod yet; empty
+// if it may.
 std::string VolumeUnits::ConflictOf(const Job& job) const {
   MutexLock lock(mutex_);
   const auto found = units_.find(job.unit);
@@ -152,16 +156,16 @@ std::string VolumeUnits::ConflictOf(const Job& job) const {
 Status VolumeUnits::SetUpWanted(const std::string& key) {
   Status failure;
   const auto waiting = [](const Unit&, const Use& use) {
-    return use.wanted && !use.ready &&
+    return use.state.phase() == UsePhase::kWaiting &&
            !(use.stored.has_value() && use.stored->step == Step::kUnmounting);
   };
   std::vector<std::string> uses;
   for (const Job& job : JobsWhere(key, waiting)) uses.push_back(job.use);
   for (const std::string& use : uses) {
-    // Read anew: what the one before did (the device is mounted, RWOP is taken) counts for the
-    // next.
+    // The jobs are read again for each use, because the step before (the device is mounted, RWOP is
+    // taken) matters for the next.
     for (Job& job : JobsWhere(key, waiting)) {
-      if (job.use == use) Keep(failure, SetUp(std::move(job)));
+      if (job.use == use) KeepFirst(failure, SetUp(std::move(job)));
     }
   }
   return failure;
@@ -190,7 +194,8 @@ Status VolumeUnits::SetUp(Job job) {
   if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
     return Failed(job, "mount it on the node", reachable);
   }
-  // As it is now: one that was found may have been replaced since, or have gone.
+  // The plugin is looked up again, because the one found before may have been replaced or removed
+  // since.
   auto plugin = deps_.plugins.Find(job.volume.spec);
   if (plugin.status().code() == StatusCode::kFailedPrecondition) {
     SetReason(job, std::string(base::Message(plugin.status())));
@@ -211,10 +216,10 @@ Status VolumeUnits::SetUp(Job job) {
       SetReason(job, std::move(attachment.reason));
       return OkStatus();
     }
-    if (!deps_.in_use_reported(job.volume.device_name)) {
+    if (!deps_.owner.IsReportedInUse(job.volume.device_name)) {
       SetReason(job, "waiting for the API to list it in the node's status.volumesInUse");
       Update(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
-      deps_.in_use_changed(/*urgent=*/true);
+      deps_.owner.ReportInUse(/*urgent=*/true);
       return OkStatus();
     }
   }
@@ -249,7 +254,7 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   }
   if (!choice->socket.empty())
     stored.record.sandbox = volume::SandboxPlace{.socket = choice->socket};
-  // A try that failed in this boot has left the very record.
+  // An attempt that failed in this boot has left exactly this record.
   const bool recorded =
       job.stored.has_value() && job.stored->step == Step::kMounting &&
       ThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
@@ -265,15 +270,16 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   if (!published.ok()) return Failed(job, "set it up", published.status());
   stored = *job.stored;
   stored.published = *published;
-  // A file system that is to grow does so before the volume's first user sees it, as with the
-  // kubelet: later it might have to be done online, which not all drivers can.
-  // One that is for a sandbox grows there.
+  // A file system that must grow does so before the volume's first user sees it, as with the
+  // kubelet: later it might have to grow online, which not all drivers can do. A volume that a
+  // sandbox mounts grows there.
   if (const auto bytes = PendingExpansion(spec);
       bytes.has_value() && !InUse(job.unit) && !IsDeferred(stored)) {
     job.stored = stored;
     Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
     const Status grown = Expand(job, *bytes);
-    // FAILED_PRECONDITION: not where it is published; the kubelet lets the pod go on, too.
+    // FAILED_PRECONDITION: the volume cannot grow where it is published; the kubelet lets the pod
+    // start, too.
     if (!grown.ok() && grown.code() != StatusCode::kFailedPrecondition) {
       return Failed(job, "grow it", grown);
     }
@@ -283,19 +289,20 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
     use.stored = stored;
     use.published = *published;
     use.record_mounted = stored.step == Step::kMounting;
-    use.refresh = false;
     use.next_refresh = std::chrono::steady_clock::now() + refresh_interval_;
-    use.ready = ready = use.wanted;
-    use.begun = use.failed = false;
+    use.state.Apply(UseEvent::kSetUp);
+    ready = use.state.IsReady();
+    use.attempt = Attempt::kNone;
     if (ready) use.reason.clear();
   });
   if (!ready) return OkStatus();
-  deps_.on_change(job.pod->uid());
-  if (job.volume.follows_api) deps_.follow(job.unit, job.pod, spec);
+  deps_.owner.NotifyPod(job.pod->uid());
+  if (job.volume.follows_api) deps_.owner.FollowObjects(job.unit, *job.pod, spec);
   return OkStatus();
 }
 
-// What was left to a handler stays so: a mount on the host beside it could be a second one.
+// A volume that was left to a handler stays with it, because a mount on the host beside it could be
+// a second one.
 StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
   ASSIGN_OR_RETURN(
       HandlerChoice choice,
@@ -309,7 +316,7 @@ StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
                before, choice.socket.empty() ? "the host is to mount it" : "another one is to");
 }
 
-// With what must be durable before the pod hears of it.
+// Publishes the volume, and makes durable what must be recorded before the pod hears of it.
 StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachment& attachment,
                                                        const HandlerChoice& choice) {
   volume::VolumeSpec spec = job.volume.spec;
@@ -326,7 +333,7 @@ StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachmen
   if (mount == nullptr) {
     stored.record.sandbox.reset();
   } else {
-    // What the handler will have to be asked to take out again.
+    // Records what the handler must take out again later.
     stored.published = *published;
     if (allowed.ok()) stored.step = Step::kMounted;
   }
@@ -336,8 +343,8 @@ StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachmen
   return published;
 }
 
-// Off the pod's path: what is mounted is written down as such, so that a restart need not repeat
-// it.
+// Records that the volumes are mounted, so that a restart need not repeat it. The pod does not wait
+// for this.
 void VolumeUnits::RecordMounted(const std::string& key) {
   const std::vector<Job> jobs = JobsWhere(key, [](const Unit& unit, const Use& use) {
     return use.record_mounted || (unit.device_mounted && !unit.device_recorded);
@@ -347,7 +354,8 @@ void VolumeUnits::RecordMounted(const std::string& key) {
       job.device.has_value() && job.device_mounted && job.device->step == Step::kMounting) {
     StoredDevice device = *job.device;
     device.step = Step::kMounted;
-    // A failure leaves "mounting", after which a restart only does more than it had to.
+    // After a failure the record stays "mounting", and a restart only repeats more steps than
+    // necessary.
     const Status written = deps_.records.Write(device);
     if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
     Update(job, [&](Unit& unit, Use&) {
@@ -377,11 +385,11 @@ void VolumeUnits::RecordMounted(const std::string& key) {
 Status VolumeUnits::Maintain(const std::string& key) {
   Status failure;
   for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
-         return use.wanted && use.ready && use.volume.follows_api && use.stored.has_value();
+         return use.state.IsReady() && use.volume.follows_api && use.stored.has_value();
        })) {
-    Keep(failure, RefreshUse(job));
+    KeepFirst(failure, RefreshUse(job));
   }
-  Keep(failure, ExpandUnit(key));
+  KeepFirst(failure, ExpandUnit(key));
   return failure;
 }
 
@@ -390,8 +398,7 @@ Status VolumeUnits::RefreshUse(const Job& job) {
   bool due = false;
   Update(job, [&](Unit&, Use& use) {
     const auto now = steady_clock::now();
-    due = use.refresh || use.next_refresh <= now;
-    use.refresh = false;
+    due = use.next_refresh <= now;
     if (due) use.next_refresh = now + refresh_interval_;
   });
   if (!due) return OkStatus();
@@ -407,11 +414,11 @@ Status VolumeUnits::RefreshUse(const Job& job) {
       choice.ok() ? job.volume.plugin->SetUp(*job.pod, spec, attachment.publish_context)
                   : choice.status();
   if (published.ok()) {
-    deps_.follow(job.unit, job.pod, job.volume.spec);
+    deps_.owner.FollowObjects(job.unit, *job.pod, job.volume.spec);
     return OkStatus();
   }
   // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
-  Update(job, [](Unit&, Use& use) { use.refresh = true; });
+  Update(job, [](Unit&, Use& use) { use.RefreshNow(); });
   const Status status = base::Annotate(published.status(), "refresh its content");
   Warn(job, "FailedMount",
        fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));

@@ -1,6 +1,7 @@
-// What pods are told of their volumes (volume_units.h): the reasons why they wait, and events.
+// Reports to pods about their volumes (volume_units.h): the reasons why they wait, and events.
 #include <algorithm>
 
+#include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_units.h"
 
 namespace berth::node {
@@ -15,33 +16,28 @@ constexpr auto kSameEventAfter = std::chrono::minutes(2);
 
 }  // namespace
 
-base::ObjectReference EventTarget(const api::Pod& pod) {
-  base::ObjectReference target = pod.reference();
-  // Everyone else knows the HostMount by the uid that the API gave it.
-  if (IsHostMountPod(target.uid)) target.uid = pod.annotation(kHostMountUidAnnotation);
-  return target;
-}
-
 void VolumeUnits::SetReason(const Job& job, std::string reason) {
   bool changed = false;
   std::string uid;
   Update(job, [&](Unit&, Use& use) {
     changed = use.reason != reason;
     use.reason = std::move(reason);
-    use.begun = false;
+    if (use.attempt == Attempt::kBegun) use.attempt = Attempt::kNone;
     uid = use.pod_uid;
   });
-  if (changed) deps_.on_change(uid);
+  if (changed) deps_.owner.NotifyPod(uid);
 }
 
 void VolumeUnits::SetBegun(const Job& job) {
   bool changed = false;
   Update(job, [&](Unit&, Use& use) {
-    if (use.failed || use.begun) return;  // why it failed is told until it succeeds
-    changed = use.begun = true;
+    // The reason of a failed attempt stays until an attempt succeeds.
+    if (use.attempt != Attempt::kNone) return;
+    use.attempt = Attempt::kBegun;
+    changed = true;
     use.reason.clear();
   });
-  if (changed) deps_.on_change(job.pod->uid());
+  if (changed) deps_.owner.NotifyPod(job.pod->uid());
 }
 
 void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view message) {
@@ -72,14 +68,14 @@ Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& 
   const std::string reason = base::ToString(status);
   Warn(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
        fmt::format("volume '{}': {}", job.volume.spec.name, reason));
-  Update(job, [](Unit&, Use& use) { use.failed = true; });
+  Update(job, [](Unit&, Use& use) { use.attempt = Attempt::kFailed; });
   SetReason(job, reason);
   return status;
 }
 
 void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
   const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
-  // A stranger's mount over the volume's is not the volume's.
+  // A mount by another program over the volume's own mount is not the volume's.
   const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
     return points.contains(path) &&
            (!mount.has_value() ||
@@ -104,7 +100,7 @@ void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& 
   }
   for (const std::string& key : keys) {
     for (const Job& job : JobsWhere(key, [&has_lost](const Unit&, const Use& use) {
-           return !use.released && has_lost(use);
+           return !use.state.IsReleased() && has_lost(use);
          })) {
       const StoredPodVolume& stored = *job.stored;
       Warn(job, "VolumeMountLost",

@@ -4,6 +4,7 @@
 
 #include "api/kinds/csi_names.h"
 #include "base/log.h"
+#include "node/volumes/host_mount_pod.h"
 
 namespace berth::node {
 namespace {
@@ -13,8 +14,13 @@ using base::Quote;
 using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
-std::string UseKey(const std::string& pod_uid, const std::string& folder_name) {
-  return pod_uid + "/" + folder_name;
+// The key of a use within its unit.
+std::string KeyInUnit(const UseId& id) { return id.pod_uid + "/" + id.folder_name; }
+
+// A device that pods share has a unit of its own; any other volume has one for each pod.
+std::string UnitKey(const std::string& device_name, std::string_view plugin, const UseId& id) {
+  if (!device_name.empty()) return device_name;
+  return fmt::format("{}/{}/{}", id.pod_uid, plugin, id.folder_name);
 }
 
 std::string DriverOf(const WantedVolume& volume) {
@@ -27,10 +33,16 @@ std::string DriverOf(const WantedVolume& volume) {
 
 }  // namespace
 
-std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
-                    std::string_view plugin, const std::string& folder_name) {
-  if (!device_name.empty()) return device_name;
-  return fmt::format("{}/{}/{}", pod_uid, plugin, folder_name);
+UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid) {
+  UseId id{.pod_uid = pod_uid, .folder_name = wanted.spec.folder_name()};
+  id.unit = UnitKey(wanted.device_name, wanted.plugin->name(), id);
+  return id;
+}
+
+UseId UseOf(const volume::PodVolumeRecord& record) {
+  UseId id{.pod_uid = record.pod_uid, .folder_name = record.folder_name};
+  id.unit = UnitKey(record.device_name, record.plugin, id);
+  return id;
 }
 
 VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies)
@@ -62,11 +74,11 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
   }
   for (StoredPodVolume& volume : loaded.pod_volumes) {
     const volume::PodVolumeRecord& record = volume.record;
-    Unit& unit =
-        unit_of(UnitKey(record.device_name, record.pod_uid, record.plugin, record.folder_name));
+    const UseId id = UseOf(record);
+    Unit& unit = unit_of(id.unit);
     if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
-      // Its own record is lost; this one's copy lets the device be unmounted all the same.
+      // The device's own record is lost; this copy still lets the device be unmounted.
       unit.device_name = record.device_name;
       unit.needs_attach = volume.needs_attach;
       unit.device = StoredDevice{.record = {.plugin = record.plugin,
@@ -77,24 +89,25 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
                                  .needs_attach = volume.needs_attach,
                                  .boot_id = volume.boot_id};
     }
-    Use& use = unit.uses[UseKey(record.pod_uid, record.folder_name)];
+    Use& use = unit.uses[KeyInUnit(id)];
     use.pod_uid = record.pod_uid;
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
         volume.published->deferred.has_value()) {
-      // The handler says whether it is there, whenever a container is to get it.
-      use.ready = true;
+      // The handler is asked whether it has the volume each time a container is to get it.
+      use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
     } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
                volume.published.has_value() && volume.mount.has_value()) {
-      use.ready = IdentifyMount(table, volume.published->path) == volume.mount;
       use.published = *volume.published;
-      if (!use.ready) {
+      if (IdentifyMount(table, volume.published->path) == volume.mount) {
+        use.state.Apply(UseEvent::kMountStands);
+      } else {
         LOG_WARNING("the mount of volume {} of pod {} is gone or another; it is set up anew",
                     Quote(record.folder_name), Quote(record.pod_uid));
       }
     }
     if (volume.step == Step::kUnmounting) {
-      use.released = true;
+      use.state.Apply(UseEvent::kRelease);
       use.tear_down_unknown = ThisBoot(volume.boot_id);
     }
     use.stored = std::move(volume);
@@ -109,41 +122,39 @@ void VolumeUnits::Start() {
 void VolumeUnits::Stop() { workers_.Stop(); }
 
 void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
-  const std::string uid = pod->uid();
-  const std::string folder = wanted.spec.folder_name();
-  const std::string key = UnitKey(wanted.device_name, uid, wanted.plugin->name(), folder);
+  const UseId id = UseOf(wanted, pod->uid());
   bool ready = false;
   bool urgent = false;
   {
     MutexLock lock(mutex_);
-    auto& slot = units_[key];
+    auto& slot = units_[id.unit];
     if (slot == nullptr) slot = std::make_unique<Unit>();
     Unit& unit = *slot;
     unit.plugin = wanted.plugin;
     unit.device_name = wanted.device_name;
     unit.needs_attach = wanted.needs_attach;
-    Use& use = unit.uses[UseKey(uid, folder)];
+    Use& use = unit.uses[KeyInUnit(id)];
     // What pods read about themselves (downwardAPI) has changed.
-    if (use.ready && use.pod != nullptr && wanted.follows_api &&
+    if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
-      use.refresh = true;
+      use.RefreshNow();
     }
-    if (use.ready && use.pod != nullptr && wanted.follows_api && !use.volume.follows_api) {
-      use.refresh = true;
+    if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
+        !use.volume.follows_api) {
+      use.RefreshNow();
     }
-    use.pod_uid = uid;
-    use.wanted = true;
-    use.released = false;
+    use.pod_uid = id.pod_uid;
+    use.state.Apply(UseEvent::kWant);
     use.pod = std::move(pod);
     use.volume = std::move(wanted);
-    ready = use.ready;
+    ready = use.state.IsReady();
     urgent = unit.needs_attach;
   }
   if (ready) {
-    workers_.Add(key);
+    workers_.Add(id.unit);
   } else {
-    deps_.in_use_changed(urgent);
-    workers_.AddNow(key);
+    deps_.owner.ReportInUse(urgent);
+    workers_.AddNow(id.unit);
   }
 }
 
@@ -154,9 +165,7 @@ void VolumeUnits::Release(const std::string& pod_uid) {
     for (auto& [key, unit] : units_) {
       for (auto& [use_key, use] : unit->uses) {
         if (use.pod_uid != pod_uid) continue;
-        use.wanted = false;
-        use.released = true;
-        use.ready = false;
+        use.state.Apply(UseEvent::kRelease);
         keys.push_back(key);
       }
     }
@@ -174,15 +183,14 @@ bool VolumeUnits::Gone(const std::string& pod_uid) const {
   return true;
 }
 
-VolumeState VolumeUnits::State(const std::string& unit, const std::string& pod_uid,
-                               const std::string& folder_name) const {
+VolumeState VolumeUnits::State(const UseId& id) const {
   MutexLock lock(mutex_);
-  const auto found = units_.find(unit);
+  const auto found = units_.find(id.unit);
   if (found == units_.end()) return {};
-  const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
+  const auto use = found->second->uses.find(KeyInUnit(id));
   if (use == found->second->uses.end()) return {};
-  return {.ready = use->second.ready && use->second.wanted,
-          .begun = use->second.begun,
+  return {.ready = use->second.state.IsReady(),
+          .begun = use->second.attempt == Attempt::kBegun,
           .no_room = use->second.no_room,
           .published = use->second.published,
           .reason = use->second.reason};
@@ -214,7 +222,8 @@ void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_
       for (auto& [use_key, use] : unit->uses) {
         if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
         if (std::exchange(use.sandbox_id, sandbox_id) == sandbox_id) continue;
-        unit->expand_refused = 0;  // another sandbox, and perhaps a handler that can
+        // the sandbox is another one, and its handler may be able to grow the volume
+        unit->expand_refused = 0;
         keys.push_back(key);
       }
     }
@@ -236,7 +245,7 @@ std::set<std::string> VolumeUnits::PodsOf(const std::string& driver) const {
   MutexLock lock(mutex_);
   for (const auto& [key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
-      if (use.wanted && DriverOf(use.volume) == driver) out.insert(use.pod_uid);
+      if (use.state.IsWanted() && DriverOf(use.volume) == driver) out.insert(use.pod_uid);
     }
   }
   return out;
@@ -248,7 +257,7 @@ std::set<std::string> VolumeUnits::DevicesInUse() const {
   for (const auto& [key, unit] : units_) {
     if (unit->device_name.empty()) continue;
     const bool wanted = std::any_of(unit->uses.begin(), unit->uses.end(),
-                                    [](const auto& use) { return use.second.wanted; });
+                                    [](const auto& use) { return use.second.state.IsWanted(); });
     if (wanted || unit->device.has_value()) out.insert(unit->device_name);
   }
   return out;
@@ -277,7 +286,7 @@ void VolumeUnits::PokeAll() {
   PokeWhere([](const Unit&) { return true; });
 }
 
-void VolumeUnits::InUseReported() {
+void VolumeUnits::RetryUnreported() {
   PokeWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
 }
 
@@ -288,18 +297,16 @@ void VolumeUnits::DriverRegistered(const std::string& driver) {
   });
 }
 
-void VolumeUnits::ReleaseUse(const std::string& unit, const std::string& pod_uid,
-                             const std::string& folder_name) {
+void VolumeUnits::ReleaseUse(const UseId& id) {
   {
     MutexLock lock(mutex_);
-    const auto found = units_.find(unit);
+    const auto found = units_.find(id.unit);
     if (found == units_.end()) return;
-    const auto use = found->second->uses.find(UseKey(pod_uid, folder_name));
+    const auto use = found->second->uses.find(KeyInUnit(id));
     if (use == found->second->uses.end()) return;
-    use->second.wanted = use->second.ready = false;
-    use->second.released = true;
+    use->second.state.Apply(UseEvent::kRelease);
   }
-  workers_.AddNow(unit);
+  workers_.AddNow(id.unit);
 }
 
 void VolumeUnits::Refresh(const std::string& unit) {
@@ -307,7 +314,7 @@ void VolumeUnits::Refresh(const std::string& unit) {
     MutexLock lock(mutex_);
     const auto found = units_.find(unit);
     if (found == units_.end()) return;
-    for (auto& [key, use] : found->second->uses) use.refresh = true;
+    for (auto& [key, use] : found->second->uses) use.RefreshNow();
   }
   workers_.AddNow(unit);
 }
@@ -359,8 +366,9 @@ Outcome VolumeUnits::Reconcile(const std::string& key) {
     keep(UnmountUnused(key));
   }
   if (!failure.ok()) return Outcome::Retry(failure);
-  const auto following = JobsWhere(
-      key, [](const Unit&, const Use& use) { return use.ready && use.volume.follows_api; });
+  const auto following = JobsWhere(key, [](const Unit&, const Use& use) {
+    return use.state.IsSetUp() && use.volume.follows_api;
+  });
   return following.empty() ? Outcome::Done() : Outcome::After(refresh_interval_);
 }
 
@@ -375,7 +383,7 @@ void VolumeUnits::EraseUses(const std::string& key) {
     Unit& unit = *found->second;
     std::erase_if(unit.uses, [&gone](const auto& item) {
       const Use& use = item.second;
-      if (use.wanted || use.stored.has_value()) return false;
+      if (use.state.IsWanted() || use.stored.has_value()) return false;
       gone.insert(use.pod_uid);
       return true;
     });
@@ -385,8 +393,8 @@ void VolumeUnits::EraseUses(const std::string& key) {
       units_.erase(found);
     }
   }
-  for (const std::string& uid : gone) deps_.on_change(uid);
-  if (in_use_changed) deps_.in_use_changed(urgent);
+  for (const std::string& uid : gone) deps_.owner.NotifyPod(uid);
+  if (in_use_changed) deps_.owner.ReportInUse(urgent);
 }
 
 std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
@@ -394,7 +402,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   MutexLock lock(mutex_);
   for (const auto& [unit_key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
-      if (!use.wanted || !use.ready || !use.stored.has_value() || use.pod == nullptr) continue;
+      if (!use.state.IsReady() || !use.stored.has_value() || use.pod == nullptr) continue;
       const auto& claim = use.volume.spec.claim;
       volume::PodVolumeRecord record = use.stored->record;
       if (IsDeferred(*use.stored)) {

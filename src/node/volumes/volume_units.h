@@ -1,22 +1,30 @@
 // The serial queues of the volume manager: one unit for each volume, with the pods that use it.
 //
-// A unit is a device that pods share, or a volume of one pod. Its work is level-triggered: look at
-// what is wanted and what is recorded, and take the next steps, until nothing is left or something
-// must be waited for.
+// A unit is a device that pods share, or a volume of one pod. A worker compares what pods want with
+// what the records say, and takes the next steps, until nothing is left to do or the unit has to
+// wait. An event only wakes a unit and does not say what to do, so a stale event does no harm.
 //
-//   use:     ─Want─▶ waiting ─▶ [mounting] SetUp ─▶ ready [mounted] ─Release─▶ [unmounting]
-//   TearDown ─▶ gone device:  first use ─▶ listed in use, attached ─▶ [mounting] MountDevice ─▶
-//   [mounted]
-//            last use gone ─▶ [unmounting] UnmountDevice ─▶ gone ─▶ no longer listed
-//   [x] is a durable record. [mounted] is written after the pod was told, since a crash before it
-//   is only a SetUp too many.
+//   a pod's use (volume_use.h draws its phases):
+//     Want ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
+//     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
-// After a restart a use is ready again at once only if its record says mounted in this boot and the
-// mount table still shows that very mount; all else is repeated or undone through the plugin's
-// idempotent calls. A tear-down that was begun is finished before anything else happens to the
-// volume.
+//   the device, if the volume has one:
+//     first use ──▶ in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
+//     last use gone ──▶ [unmounting] ──▶ UnmountDevice ──▶ record removed ──▶ no longer listed
 //
-// Thread-safe; no call blocks on a volume.
+//   [x] is a durable record, written before the next step begins. [mounted] is written after the
+//   pod was told, because a crash before it costs no more than one repeated call.
+//
+// After a restart a use is ready at once only if its record says `mounted` in this boot and either
+// the mount table still shows that very mount, or the mount was left to a runtime handler (which is
+// asked whenever a container is to get it). Everything else is repeated or undone, because the
+// plugins' calls are idempotent. A tear-down that was begun is finished before any other step of
+// that use, and the unmounting of a device before any other step of the unit that needs it.
+//
+// A step that fails is repeated after a backoff; the pod's reason and an event say why. A TearDown
+// that failed with an unknown outcome keeps the volume from other pods until one succeeds (rule 3).
+//
+// The dependencies are borrowed and outlive this. Thread-safe; no call blocks on a volume.
 #pragma once
 
 #include <functional>
@@ -35,7 +43,9 @@
 #include "node/volumes/volume_attachments.h"
 #include "node/volumes/volume_expansion.h"
 #include "node/volumes/volume_manager.h"
+#include "node/volumes/volume_parts_owner.h"
 #include "node/volumes/volume_records.h"
+#include "node/volumes/volume_use.h"
 #include "platform/mounts/fuse_watch.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
@@ -43,31 +53,17 @@
 
 namespace berth::node {
 
-// A volume of a pod, resolved.
-struct WantedVolume {
-  std::shared_ptr<volume::VolumePlugin> plugin;
-  volume::VolumeSpec spec;
-  std::vector<std::string> names;  // in pod.spec.volumes: two may name the same claim
-  std::string device_name;         // empty for volumes of one pod
-  bool needs_attach = false;
-  bool follows_api =
-      false;  // SetUp is to be repeated: content of API objects, or requiresRepublish
-};
-
-// The serial queue that a volume belongs to.
-std::string UnitKey(const std::string& device_name, const std::string& pod_uid,
-                    std::string_view plugin, const std::string& folder_name);
+// The use for a volume that a pod wants, and the use that a record describes.
+UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
+UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
-  bool begun = false;    // not ready; what it waited for has come, and no step has failed
+  bool begun = false;    // not ready; what it waited for is there, and no step has failed
   bool no_room = false;  // see PodVolumes
   volume::Published published;
   std::string reason;
 };
-
-// The object that events about a pod go to; for the pod of a HostMount that is the HostMount.
-base::ObjectReference EventTarget(const api::Pod& pod);
 
 class VolumeUnits {
  public:
@@ -79,17 +75,7 @@ class VolumeUnits {
     volume::Host& host;
     base::EventSink& events;
     volume::PluginRegistry& plugins;
-    // Called from workers, without locks.
-    std::function<void(const std::string& pod_uid)> on_change;
-    // The names for node.status.volumesInUse may have changed; `urgent` if something waits for
-    // that.
-    std::function<void(bool urgent)> in_use_changed;
-    std::function<bool(const std::string& device_name)> in_use_reported;
-    std::function<void(const std::string& device_name)> device_unmounted;
-    // A volume that follows API objects was set up (with its pod), or is gone (null).
-    std::function<void(const std::string& unit, std::shared_ptr<const api::Pod> pod,
-                       const volume::VolumeSpec& spec)>
-        follow;
+    VolumePartsOwner& owner;
   };
 
   VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies);
@@ -102,72 +88,50 @@ class VolumeUnits {
 
   void Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
   void Release(const std::string& pod_uid);
-  // Nothing of the pod's is left in any unit.
+  // True if no unit has anything left of the pod's volumes.
   bool Gone(const std::string& pod_uid) const;
-  VolumeState State(const std::string& unit, const std::string& pod_uid,
-                    const std::string& folder_name) const;
+  VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void Placed(const std::string& pod_uid, const std::string& sandbox_id);
   std::set<std::string> Pods() const;
-  // Those that want a volume of this CSI driver, or of this plugin.
+  // The pods that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
   std::set<std::string> DevicesInUse() const;
 
-  // A use that is set up: whom to tell of it, and its record.
+  // A use that is set up: its driver, its names, and its record.
   struct Ready {
     std::shared_ptr<volume::VolumePlugin> plugin;
     volume::PodVolumeRecord record;
-    std::string name;    // the pod's for it
-    std::string driver;  // who answers for it: a CSI driver's name, else the plugin's
+    std::string name;    // the pod's name for the volume
+    std::string driver;  // the CSI driver's name, or else the plugin's
     std::string claim;   // "namespace/name"; empty: it is of none
     base::ObjectReference pod;
   };
   // By unit and use.
   std::map<std::string, Ready> AllReady() const;
 
-  // Something that the unit waits for may have come.
+  // Wakes the unit, because something that it waits for may have come.
   void Poke(const std::string& unit);
   void PokeAll();
-  // The API took a new list of the volumes in use.
-  void InUseReported();
+  // The API took a new list of the volumes in use: units that waited for that are tried now.
+  void RetryUnreported();
   void DriverRegistered(const std::string& driver);
-  // This use is no longer wanted under that unit; what of it exists is torn down.
-  void ReleaseUse(const std::string& unit, const std::string& pod_uid,
-                  const std::string& folder_name);
-  // These mounts are dead. Who uses one is told `why`, and what can be done about it
-  // (dead_mounts.h) is done now.
+  // The use under that unit is no longer wanted; what exists of it is torn down.
+  void ReleaseUse(const UseId& id);
+  // Handles dead mounts: tells `why` to the pods that use one, and does now what can be done about
+  // it (dead_mounts.h).
   void MountsLost(const platform::LostFuse& lost, const std::string& why);
-  // The objects that the unit's content follows have changed.
+  // Refreshes the unit, because objects that its content follows have changed.
   void Refresh(const std::string& unit);
 
  private:
-  struct Use {
-    std::string pod_uid;
-    bool wanted = false;
-    bool released = false;
-    std::shared_ptr<const api::Pod> pod;
-    WantedVolume volume;
-    std::optional<StoredPodVolume> stored;
-    std::string sandbox_id;  // of a deferred volume: it is mounted there
-    bool ready = false;
-    bool begun = false;
-    bool failed = false;          // a step, since it was ready last
-    bool record_mounted = false;  // ready, but the record does not say so yet
-    bool refresh = false;
-    std::chrono::steady_clock::time_point next_refresh;
-    bool tear_down_unknown = false;
-    bool no_room = false;
-    volume::Published published;
-    std::string reason;
-    std::string last_event;
-    std::chrono::steady_clock::time_point last_event_at;
-  };
+  using Use = VolumeUse;
   struct Unit {
     std::shared_ptr<volume::VolumePlugin> plugin;
     std::string device_name;
     bool needs_attach = false;
     std::optional<StoredDevice> device;
-    bool waits_for_report = false;  // of the list of volumes in use
+    bool waits_for_report = false;  // for the API to list the device as in use
     bool device_mounted = false;    // MountDevice succeeded in this process
     bool device_recorded = false;   // ... and the record says so
     int64_t expanded_to = 0;        // the size that Expand last made
@@ -210,22 +174,22 @@ class VolumeUnits {
   base::Status Maintain(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);
-  // True if somebody uses the volume already.
+  // True if a pod uses the volume already.
   bool InUse(const std::string& key) const;
-  // Has the plugin grow the volume to `bytes`, and notes what came of it. A failure that is for
-  // good is told, and is OK.
+  // Asks the plugin to grow the volume to `bytes`, and notes the outcome. A permanent failure is
+  // reported to the pod, and returns OK.
   base::Status Expand(const Job& job, int64_t bytes);
   void RecordMounted(const std::string& key);
   base::Status UnmountUnused(const std::string& key);
   void EraseUses(const std::string& key);
 
-  // What it waits for, or why it failed.
+  // Sets why the use waits, or why it failed.
   void SetReason(const Job& job, std::string reason);
-  // It waits no more.
+  // Notes that the use waits no more.
   void SetBegun(const Job& job);
   void Warn(const Job& job, std::string_view event, std::string_view message);
   base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
-  // UNAVAILABLE: there is none.
+  // Finds the plugin of the volume. UNAVAILABLE: there is none.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
   bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
   void PokeWhere(const std::function<bool(Unit&)>& condition);

@@ -1,4 +1,4 @@
-// What device a path leads to.
+// Finds out which device a path leads to.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,8 @@ struct DeviceFile {
   dev_t number = 0;    // of the device
 };
 
-// Looks at each path, through symlinks, in one child with a deadline: a path can lead into a file
-// system that answers no more. Nothing is opened. DEADLINE_EXCEEDED.
+// Looks at each path, through symlinks, in one child with a deadline, because a path can lead into
+// a file system that no longer answers. Nothing is opened. DEADLINE_EXCEEDED.
 base::StatusOr<std::vector<DeviceFile>> LookAtDevices(
     const std::vector<std::string>& paths,
     std::chrono::milliseconds timeout = std::chrono::seconds(10));

@@ -32,7 +32,8 @@ using base::UniqueFd;
 
 constexpr int kLoopMajor = 7;
 constexpr uint32_t kPageSize = 4096;
-// Others take the device that LOOP_CTL_GET_FREE named before we do; each time at most one of them.
+// Other processes may take the device that LOOP_CTL_GET_FREE named before we do; each attempt loses
+// it to at most one of them.
 constexpr int kAttachTries = 64;
 // udev and blkid open devices for a moment whenever something happens to them.
 constexpr int kDetachTries = 20;
@@ -50,7 +51,7 @@ uint32_t DirectBlockSize(int image) {
   return std::clamp<uint32_t>(st.stx_dio_offset_align, 512, kPageSize);
 }
 
-// Where /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
+// If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
 UniqueFd OpenLoop(const std::string& path, int number, int flags) {
   UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) {
@@ -60,7 +61,7 @@ UniqueFd OpenLoop(const std::string& path, int number, int flags) {
   return fd;
 }
 
-// What an open loop device is; nullopt with errno ENXIO: nothing is attached.
+// Describes an open loop device; nullopt with errno ENXIO: nothing is attached.
 std::optional<LoopDevice> Describe(int fd, const std::string& path) {
   loop_info64 info = {};
   if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return {};
@@ -91,15 +92,15 @@ loop_config ConfigOf(int image, const std::string& name, const LoopOptions& opti
                                               : 512;
   config.info.lo_flags =
       (options.read_only ? LO_FLAGS_READ_ONLY : 0) | (options.direct_io ? LO_FLAGS_DIRECT_IO : 0);
-  // For people who look at losetup, and for whoever is to know its devices; cut by the kernel's
-  // field.
+  // The name is for people who run losetup and for programs that recognise their own devices; the
+  // kernel's field cuts it.
   (options.label.empty() ? name : options.label)
       .copy(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE - 1);
   return config;
 }
 
-// 0, or the errno of LOOP_CONFIGURE. Without direct I/O if the kernel refuses it. Only system
-// calls.
+// Returns 0, or the errno of LOOP_CONFIGURE. It does without direct I/O if the kernel refuses that.
+// It makes only system calls.
 int Configure(int device, loop_config config) {
   if (ioctl(device, LOOP_CONFIGURE, &config) == 0) return 0;
   if ((config.info.lo_flags & LO_FLAGS_DIRECT_IO) == 0 || errno == EBUSY) return errno;
@@ -107,14 +108,15 @@ int Configure(int device, loop_config config) {
   return ioctl(device, LOOP_CONFIGURE, &config) == 0 ? 0 : errno;
 }
 
-// Which attachment is to be detached: that of an image, or, if not 0, the one of that number.
+// Names the attachment to detach: that of an image or, if `sequence` is not 0, the one with that
+// number.
 struct Attachment {
   FileIdentity backing;
   uint64_t sequence = 0;
 };
 
-// One try to detach, by system calls alone: 0 once the device is not that attachment any more,
-// EAGAIN where another has it open at the moment, EBUSY where it is mounted or held exclusively.
+// One attempt to detach, by system calls alone. Returns 0 once the device is not that attachment
+// any more, EAGAIN while another process has it open, EBUSY if it is mounted or held exclusively.
 int DetachOnce(const char* path, const Attachment& which) {
   // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them out.
   const int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
@@ -132,7 +134,8 @@ int DetachOnce(const char* path, const Attachment& which) {
       if (!(backing == which.backing)) return 0;
     }
     if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
-    // While someone else has the device open, the kernel only marks it to go with its last user.
+    // While another process has the device open, the kernel only marks it to be detached by its
+    // last user.
     if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : EAGAIN;
     info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
     return ioctl(fd, LOOP_SET_STATUS64, &info) != 0 ? errno : EAGAIN;
@@ -165,7 +168,8 @@ base::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
 
 namespace {
 
-// `configure` gives a loop device, by its descriptor, its image: 0 or an errno, or fails itself.
+// `configure` attaches the image to a loop device, given by its descriptor: it returns 0 or an
+// errno, or a failure of its own.
 base::StatusOr<LoopDevice> AttachToFree(
     const std::string& context, bool read_only,
     const std::function<base::StatusOr<int>(int device)>& configure) {

@@ -23,7 +23,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-// Of a file or folder; not through a symlink in its last part. NOT_FOUND.
+// Identifies a file or folder; a symlink in the last part of the path is not followed. NOT_FOUND.
 base::StatusOr<FileIdentity> IdentifyFile(const std::string& path);
 
 struct LoopDevice {
@@ -38,13 +38,14 @@ struct LoopDevice {
 
 struct LoopOptions {
   bool read_only = false;
-  // Asked for, not demanded: where the image's file system cannot, pages are cached twice.
+  // A wish, not a demand: if the image's file system cannot do it, pages are cached twice.
   bool direct_io = true;
   // 512 or 4096; 0: the least that direct I/O to the image allows. A file system remembers the size
-  // it was made with and refuses a larger one, so whoever keeps an image keeps this number with it.
+  // that it was made with and refuses a larger one, so an image's owner must store this number with
+  // the image.
   uint32_t block_size = 0;
-  // What the kernel keeps with the device for whoever asks (lo_file_name); at most 63 bytes, empty:
-  // the image's path.
+  // A text that the kernel keeps with the device (lo_file_name) for every reader; at most 63 bytes.
+  // Empty: the image's path.
   std::string label;
 };
 
@@ -52,10 +53,10 @@ struct LoopOptions {
 // NOT_FOUND: no such image. RESOURCE_EXHAUSTED: no free loop device.
 base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options);
 
-// As above, with an open image, whose access decides about that of the device. The kernel keeps the
-// very open file, so that its open file description lock lasts as long as the device. In a child:
-// an image's file system may have died since it was opened. DEADLINE_EXCEEDED: it may be attached
-// or become so.
+// As above, with an open image; the way it was opened decides whether the device can be written.
+// The kernel keeps this very open file, so its open file description lock lasts as long as the
+// device. It works in a child, because the image's file system may have died since it was opened.
+// DEADLINE_EXCEEDED: it may be attached or become so.
 base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOptions& options,
                                       std::chrono::milliseconds timeout);
 
@@ -66,13 +67,13 @@ base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 // Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION:
 // mounted, or held open; it then stays attached.
 base::Status DetachLoop(const LoopDevice& loop);
-// Detaches the very attachment `sequence` (DiskSequence in loop_table.h), in children with a
-// deadline and without asking the image's file system, which may be dead. One that is held open may
-// then go with its last user.
+// Detaches exactly the attachment `sequence` (DiskSequence in loop_table.h), in children with a
+// deadline and without asking the image's file system, which may be dead. If the device is held
+// open it may go only when its last user closes it.
 base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
                         std::chrono::milliseconds timeout);
 
-// Makes the device as large as its backing file is now; gives the new size in bytes.
+// Makes the device as large as its backing file is now; returns the new size in bytes.
 base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop);
 
 }  // namespace berth::platform

@@ -26,7 +26,7 @@ constexpr uint64_t kSector = 512;
 
 // One line of a file below `folder`; "" where there is none.
 std::string AttributeIn(int folder, const std::string& path) {
-  // The kernel gives all of an attribute, at most a page, by one read.
+  // The kernel returns a whole attribute, at most a page, in one read.
   std::array<char, 4096> text;
   const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : 0;
@@ -64,7 +64,7 @@ struct Answer {
   char label[LO_NAME_SIZE] = {};
 };
 
-// By system calls alone.
+// Makes only system calls.
 void Ask(const char* path, Answer& answer) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -105,7 +105,8 @@ void Take(const Answer& answer, LoopEntry& entry) {
 base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout) {
-  // Not /sys/block, whose names are symlinks to here: there may be hundreds of free devices.
+  // /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
+  // of free devices.
   constexpr char kFolder[] = "/sys/devices/virtual/block";
   const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
@@ -128,7 +129,7 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     entry.sequence = NumberAttribute(name, "diskseq");
     entry.size_limit = NumberAttribute(name, "loop/sizelimit");
     entry.autoclear = NumberAttribute(name, "loop/autoclear") != 0;
-    // Where /dev is not a devtmpfs, as in a container, a device of the kernel's has no node yet.
+    // If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
     if (access(entry.loop.path.c_str(), F_OK) != 0) {
       mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);
     }
@@ -141,11 +142,11 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
       Take((*asked)[i], found[i]);
       continue;
     }
-    // One by one, where one of them held up the others.
+    // Ask one by one now, because one of them held up the others.
     const auto alone = AskAll(std::span(found).subspan(i, 1), timeout);
     Take(alone.ok() ? alone->front() : Answer{}, found[i]);
   }
-  // Detached meanwhile.
+  // These were detached meanwhile.
   std::erase_if(found, [](const LoopEntry& entry) {
     return !entry.answered && DiskSequence(entry.loop.path) != entry.sequence;
   });

@@ -1,5 +1,6 @@
-// The loop devices in use, without waiting for the file systems that their images are on: the
-// kernel asks those for an image's inode, and one that answers no more holds up whoever asks.
+// Lists the loop devices in use without waiting for the file systems that hold their images. The
+// kernel asks those for an image's inode, and a file system that no longer answers blocks the
+// caller.
 //
 // Read-only. Thread-safe.
 #pragma once
@@ -18,23 +19,23 @@ namespace berth::platform {
 
 struct LoopEntry {
   LoopDevice loop;
-  std::string image_path;  // as this mount namespace sees it; " (deleted)" behind it where it is
-  std::string label;       // as it was attached with (LoopOptions::label)
+  std::string image_path;  // as this mount namespace sees it; ends in " (deleted)" if it is
+  std::string label;       // given when it was attached (LoopOptions::label)
   uint64_t sequence = 0;   // no other attachment of this boot has this number (diskseq)
   uint64_t size_limit = 0;
   bool autoclear = false;  // goes with its last user
-  // The image's file system told in time which inode it is; if not, `loop.backing` and `label` are
-  // not known.
+  // Whether the image's file system told its inode in time; if not, `loop.backing` and `label` are
+  // unknown.
   bool answered = false;
 };
 
-// Those whose image path `wanted` accepts; an empty `wanted` accepts all. `timeout` is how long one
-// image's file system is waited for.
+// The devices whose image path `wanted` accepts; an empty `wanted` accepts all. It waits at most
+// `timeout` for the file system of one image.
 base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 
-// The attachment number of a block device now: "/dev/loop3"; 0: there is no such device.
+// The present attachment number of a block device such as "/dev/loop3"; 0: there is no such device.
 uint64_t DiskSequence(std::string_view device);
 
 }  // namespace berth::platform

@@ -42,7 +42,7 @@ bool Ext4NeedsNoCheck(Bytes superblock, long long now) {
   const uint32_t features = Get32(superblock, ext4::kReadOnlyCompatible);
   return Get16(superblock, ext4::kMagic) == ext4::kMagicNumber &&
          Get32(superblock, ext4::kRevision) >= 1 &&
-         // Without a checksum nothing tells a torn superblock from a whole one.
+         // Without a checksum a torn superblock looks like a whole one.
          (features & ext4::kMetadataChecksums) != 0 && ChecksumHolds(superblock) &&
          Get16(superblock, kState) == kValid &&
          (Get32(superblock, ext4::kIncompatible) & (kNeedsRecovery | kJournalDevice)) == 0 &&

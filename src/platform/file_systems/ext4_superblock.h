@@ -6,12 +6,12 @@
 
 namespace berth::platform {
 
-// On disk it begins 1 KiB into the device and is as long.
+// On disk the superblock begins 1 KiB into the device and is 1 KiB long.
 inline constexpr long kExt4SuperblockOffset = 1024;
 inline constexpr size_t kExt4SuperblockBytes = 1024;
 
-// Offsets of fields that more than one reader wants, and what may be in them (the kernel's
-// documentation, "ext4: Super Block").
+// Offsets and values of the fields that more than one reader needs (the kernel's documentation,
+// "ext4: Super Block").
 namespace ext4 {
 inline constexpr size_t kMagic = 0x38, kRevision = 0x4C, kIncompatible = 0x60,
                         kReadOnlyCompatible = 0x64;
@@ -19,9 +19,10 @@ inline constexpr uint32_t kMagicNumber = 0xEF53;
 inline constexpr uint32_t kMetadataChecksums = 0x400;  // compatible to read
 }  // namespace ext4
 
-// Whether e2fsck -p would look at this superblock and do nothing: a whole, checksummed superblock
-// of a file system that was unmounted cleanly, with no journal to replay, no orphans, no error on
-// record and no check due. `now` is in seconds since 1970. False for anything else: ask e2fsck.
+// Whether e2fsck -p would look at this superblock and do nothing. That is a whole, checksummed
+// superblock of a file system that was unmounted cleanly, with no journal to replay, no orphans, no
+// recorded error and no check due. `now` is in seconds since 1970. False for anything else: then
+// run e2fsck.
 bool Ext4NeedsNoCheck(std::span<const unsigned char, kExt4SuperblockBytes> superblock,
                       long long now);
 

@@ -45,7 +45,7 @@ base::StatusOr<base::UniqueFd> OpenDevice(const std::string& device) {
   return fd;
 }
 
-// Of a block device, or of an image file.
+// The size of a block device or of an image file.
 base::StatusOr<uint64_t> SizeOf(int fd, const std::string& device) {
   struct stat st;
   uint64_t size = 0;
@@ -71,7 +71,7 @@ base::StatusOr<bool> IsZero(int fd, uint64_t from, uint64_t bytes, const std::st
   return true;
 }
 
-// That nothing libblkid knows is there does not make a device empty: raw data has no signature.
+// A device on which libblkid finds nothing is not necessarily empty: raw data has no signature.
 base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
   ASSIGN_OR_RETURN(const uint64_t size, SizeOf(fd.get(), device));
@@ -91,8 +91,8 @@ base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
       Quote(device), first ? "last" : "first");
 }
 
-// libblkid reads a few bytes at each of some eighty places near both ends, one after the other: let
-// the kernel fetch them in one go.
+// libblkid reads a few bytes at each of some eighty places near both ends, one after the other.
+// This makes the kernel fetch them in one go.
 void ReadEndsAhead(int fd, uint64_t size) {
   constexpr uint64_t kHead = 320 * 1024;
   constexpr uint64_t kTail = 512 * 1024;
@@ -114,7 +114,7 @@ base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& devic
   if (blkid_probe_set_device(probe.get(), fd.get(), 0, 0) != 0) {
     return base::Error(StatusCode::kInternal, "{}: libblkid cannot read it", context);
   }
-  // A damaged superblock is one all the same: what it described may be repaired.
+  // A damaged superblock counts, too, because what it described may be repaired.
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_UUID |
                                                      BLKID_SUBLKS_USAGE | BLKID_SUBLKS_BADCSUM);

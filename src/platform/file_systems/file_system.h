@@ -1,9 +1,9 @@
 // File systems on block devices: one implementation per kind (fs_ext4.cc, fs_xfs.cc, fs_btrfs.cc),
 // all with the same verbs, and the probe that guards Format.
 //
-// Rule: never format what may hold data. FormatIfBlank is the way in; FileSystem::Format alone is
-// for devices whose content the caller made a moment ago. Thread-safe for different devices.
-// DEADLINE_EXCEEDED from any of them: the outcome is unknown.
+// Rule: never format a device that may hold data. Callers use FormatIfBlank; FileSystem::Format
+// alone is only for devices whose content the caller made a moment ago. Thread-safe for different
+// devices. DEADLINE_EXCEEDED from any function: the outcome is unknown.
 #pragma once
 
 #include <sys/types.h>
@@ -45,7 +45,7 @@ struct FormatOptions {
 using SuperblockBytes = std::array<char, 4096>;
 
 enum class CheckDepth {
-  kQuick,  // what every mount may afford: replays a journal, repairs what is safe
+  kQuick,  // cheap enough for every mount: replays a journal, repairs what is safe
   kFull,   // reads all metadata, changes nothing
 };
 
@@ -63,28 +63,30 @@ class FileSystem {
   virtual base::Status Format(Exec& exec, const std::string& device,
                               const FormatOptions& options) const = 0;
 
-  // Of an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the checker.
+  // Checks an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the
+  // checker.
   virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
 
-  // Where the file system says what it is, and how many bytes of its device it takes by that.
+  // The offset on the device at which the superblock's bytes are read, and how many bytes of the
+  // device the file system uses according to them.
   virtual off_t superblock_offset() const = 0;
   virtual uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const = 0;
 
-  // What mount needs besides the user's options for a device that cannot be written to, whose
-  // journal can therefore not be replayed.
+  // The mount options that a read-only device needs besides the user's, because its journal cannot
+  // be replayed.
   virtual std::vector<std::string> ReadOnlyDeviceOptions() const = 0;
 
   // Grows to the size of the device. `mount_point` is where it is mounted; empty: it is not
-  // mounted. Nothing to do is OK.
+  // mounted. OK if it has that size already.
   virtual base::Status Resize(Exec& exec, const std::string& device,
                               const std::string& mount_point) const = 0;
 
-  // Grows a mounted file system to the size of its device by a descriptor of its root (O_PATH will
-  // do), in whatever mount namespace it is mounted. Nothing to do is OK. PERMISSION_DENIED: the
-  // kernel wants a capability that this process lacks.
+  // Grows a mounted file system to the size of its device, by a descriptor of its root (O_PATH is
+  // enough), in whatever mount namespace it is mounted. OK if it has that size already.
+  // PERMISSION_DENIED: the kernel requires a capability that this process lacks.
   virtual base::Status GrowMounted(int root, const std::string& device) const = 0;
 
-  // Gives an unmounted file system, a copy of another one, a random UUID of its own.
+  // Gives an unmounted file system, which is a copy of another one, a random UUID of its own.
   virtual base::Status NewUuid(Exec& exec, const std::string& device) const = 0;
 
  protected:
@@ -94,10 +96,10 @@ class FileSystem {
 // "ext4", "xfs" or "btrfs"; nullptr for others. Static life time.
 const FileSystem* FindFileSystem(std::string_view type);
 
-// Formats a device that a full probe finds nothing on and whose first and last MiB read as zeros. A
-// device that holds a file system of `type` already is OK and left as it is. FAILED_PRECONDITION:
-// it holds anything else, which the message names. INVALID_ARGUMENT: unknown `type`, or too small a
-// device.
+// Formats a device on which a full probe finds nothing and whose first and last MiB read as zeros.
+// A device that holds a file system of `type` already is OK and left as it is. FAILED_PRECONDITION:
+// it holds anything else, which the message names. INVALID_ARGUMENT: `type` is unknown, or the
+// device is too small.
 base::Status FormatIfBlank(Exec& exec, const std::string& device, std::string_view type,
                            const FormatOptions& options);
 

@@ -12,21 +12,21 @@ const FileSystem& Ext4();
 const FileSystem& Xfs();
 const FileSystem& Btrfs();
 
-// Mounts `device` where no one sees it (fsmount), calls `body` with a descriptor of its root, and
-// unmounts, all in a child process: `body` is as RunInChild wants it. For steps that need a mount
-// of an idle device.
+// Mounts `device` where nobody sees it (fsmount), calls `body` with a descriptor of its root, and
+// unmounts, all in a child process: `body` must keep the rules of RunInChild. It serves steps that
+// need a mount of an idle device.
 base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
                                const std::vector<std::string>& flags,
                                std::chrono::milliseconds timeout,
                                std::function<int(int root)> body);
 
 // Opens the root of a file system that is mounted at `mount_point` and calls `grow` with it, in a
-// child process: `grow` is as RunInChild wants it.
+// child process: `grow` must keep the rules of RunInChild.
 base::Status GrowByPath(std::string_view what, const std::string& mount_point,
                         std::chrono::milliseconds timeout, std::function<int(int root)> grow);
 
-// Opens the root of a file system by an O_PATH descriptor and calls `grow` with it, in a child
-// process: `grow` is as RunInChild wants it.
+// Reopens the root of a file system from an O_PATH descriptor and calls `grow` with it, in a child
+// process: `grow` must keep the rules of RunInChild.
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
                               std::function<int(int opened)> grow);
 

@@ -84,10 +84,11 @@ class BtrfsFileSystem : public FileSystem {
                             [](int opened) { return Grow(opened); });
   }
 
-  // -m changes only the UUID that is looked at, in the superblock, and leaves all metadata as it
-  // is. But it counts the superblock on, after which the kernel finds a log tree that waits to be
-  // replayed, as in a copy of one in use, too old and refuses the mount: a mount replays it first.
-  // While the original is mounted here, too, only kernels from 6.7 on mount such a copy.
+  // -m changes only the visible UUID in the superblock, and leaves all metadata as it is. But it
+  // also increments the superblock's generation. If a log tree waits to be replayed, as in a copy
+  // of a file system in use, the kernel then finds it too old and refuses the mount. So a mount
+  // replays the log first. While the original is mounted here, too, only kernels from 6.7 on can
+  // mount such a copy.
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
     ASSIGN_OR_RETURN(const bool has_log, HasLogTree(device));
     if (has_log) {

@@ -43,7 +43,7 @@ int Grow(int root, const char* device) {
   return ioctl(root, kResizeFs, &blocks) == 0 ? 0 : errno;
 }
 
-// Spares a mount the ten milliseconds that e2fsck takes to find that there is nothing to do.
+// Saves a mount the ten milliseconds that e2fsck needs to find that there is nothing to do.
 bool WasLeftClean(const std::string& device) {
   const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   std::array<unsigned char, kExt4SuperblockBytes> superblock;
@@ -60,9 +60,9 @@ class Ext4FileSystem : public FileSystem {
 
   base::Status Format(Exec& exec, const std::string& device,
                       const FormatOptions& options) const override {
-    // Lazy tables and no discard: the image is sparse and reads as zeros. No blocks reserved for
-    // root, who runs nothing here. An own checksum seed, so that a clone's UUID changes without
-    // rewriting metadata.
+    // Tables are initialised lazily and nothing is discarded, because the image is sparse and reads
+    // as zeros. No blocks are reserved for root, who runs nothing here. The checksum seed is
+    // stored, so that a clone's UUID can change without rewriting metadata.
     std::vector<std::string> argv = {
         "mkfs.ext4", "-q",
         "-E",        "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
@@ -124,7 +124,8 @@ class Ext4FileSystem : public FileSystem {
     const Command tune = {.argv = {"tune2fs", "-U", "random", device},
                           .timeout = std::chrono::minutes(10)};
     if (RunOk(exec, tune).ok()) return base::OkStatus();
-    // It refuses one that was not checked since its last mount, or whose journal waits.
+    // tune2fs refuses a file system that was not checked since its last mount, or whose journal
+    // must be replayed.
     RETURN_IF_ERROR(Fsck(exec, device, {"-f", "-p"}));
     return RunOk(exec, tune).status();
   }

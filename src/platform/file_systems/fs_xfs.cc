@@ -50,7 +50,7 @@ int Grow(int root, const std::string& device) {
   const XfsGrowData grow = {bytes / geometry.block_size, geometry.imax_percent};
   if (grow.new_blocks <= geometry.data_blocks) return 0;
   if (ioctl(root, kGrowData, &grow) == 0) return 0;
-  // A rest too small for an allocation group stays unused.
+  // A remainder that is too small for an allocation group stays unused.
   const uint64_t rest = grow.new_blocks - geometry.data_blocks;
   constexpr uint64_t kMinGroupBlocks = 64;
   return errno == EINVAL && rest < kMinGroupBlocks ? 0 : errno;
@@ -108,8 +108,8 @@ class XfsFileSystem : public FileSystem {
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
-    // xfs_admin wants an empty log: a mount replays it, an unmount leaves it clean. nouuid, as the
-    // original may be mounted.
+    // xfs_admin requires an empty log: a mount replays it and an unmount leaves it clean. nouuid is
+    // needed because the original may be mounted.
     RETURN_IF_ERROR(
         WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
     return RunOk(exec, {.argv = {"xfs_admin", "-U", "generate", device},

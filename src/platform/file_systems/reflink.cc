@@ -96,7 +96,7 @@ base::StatusOr<CopyMethod> CopyImage(int from, int to, const CopyOptions& option
     method = CopyMethod::kReflink;
   } else {
     if (options.reflink && !CannotShare(errno)) return ErrnoError(errno, "clone image");
-    // The size first: what is not written stays a hole, also behind the last data.
+    // The size is set first, so that what is not written stays a hole, also after the last data.
     if (ftruncate(to, st.st_size) != 0) return ErrnoError(errno, "copy image: set the size");
     RETURN_IF_ERROR(CopySparse(from, to, st.st_size, options));
   }

@@ -1,5 +1,5 @@
-// Copies image files: shared extents where the file system can (FICLONE), else only what is
-// allocated.
+// Copies image files: it shares extents if the file system can (FICLONE), else it copies only
+// allocated data.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace berth::platform {
 
 struct CopyOptions {
-  // Neither applies to a clone by reference, which is done in one step.
+  // These two do not apply to a clone by reference, which is done in one step.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::function<bool()> cancelled;  // asked every 16 MiB at most; may be empty
   bool reflink = true;              // false: always copy
@@ -23,7 +23,7 @@ enum class CopyMethod { kReflink, kSparseCopy };
 // syncs it. DEADLINE_EXCEEDED or CANCELLED: `to` is half made; RESOURCE_EXHAUSTED: no space.
 base::StatusOr<CopyMethod> CopyImage(int from, int to, const CopyOptions& options);
 
-// True if files in `folder` can share extents; tried out with two unnamed files.
+// True if files in `folder` can share extents, which is tried with two unnamed files.
 base::StatusOr<bool> CanReflink(const std::string& folder);
 
 }  // namespace berth::platform

@@ -63,7 +63,7 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
   RETURN_IF_ERROR(points.before.Pass());
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
-  // Cut, so that a long name plus the suffix still fits into NAME_MAX.
+  // The name is cut, so that it fits into NAME_MAX with the suffix.
   const std::string_view name = base::FileNameOf(path).substr(0, 200);
   std::string temp = fmt::format("{}/.{}{}XXXXXX", base::FolderOf(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
@@ -111,7 +111,7 @@ base::Status RemoveTornWrites(const std::string& folder) {
 
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   const std::string context = fmt::format("read {}", Quote(path));
-  // O_NONBLOCK: the open of a FIFO that someone put there must not wait for its writer.
+  // O_NONBLOCK, because the open of a FIFO that somebody put there must not wait for its writer.
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid()) return ErrnoError(errno, context);
   struct stat st;
@@ -160,7 +160,7 @@ base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
 
 base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
   const std::string context = fmt::format("lock {}", Quote(path));
-  // A folder is locked as such.
+  // A folder is locked itself, without a file in it.
   base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) {
     fd.Reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

@@ -29,9 +29,9 @@ base::Status Remove(const RemovePoints& points, const std::string& path);
 }  // namespace internal
 
 // Replaces `path` whole: after a crash it holds the old or the new content. The temp file is
-// ".NAME.tmp-XXXXXX" beside it; a crash may leave it there (RemoveTornWrites).
-// `kRecord` is what the record is called in its fault points, ROOM.RECORD: it passes
-// "RECORD.write.before", ".write.temp" with the temp file complete, and ".write.after".
+// ".NAME.tmp-XXXXXX" beside it; a crash may leave it there (RemoveTornWrites). `kRecord` is the
+// record's name in its fault points, ROOM.RECORD: the write passes "RECORD.write.before",
+// ".write.temp" when the temp file is complete, and ".write.after".
 template <base::FaultName kRecord>
 base::Status WriteDurably(const std::string& path, std::string_view content, mode_t mode = 0600) {
   return internal::Write(
@@ -49,21 +49,20 @@ base::Status RemoveDurably(const std::string& path) {
                           path);
 }
 
-// If a file of that name, without its folder, is a temp file of WriteDurably.
+// Whether `name`, a file name without folder, is that of a temp file of WriteDurably.
 bool IsTornWrite(std::string_view name);
 
-// Removes the temp files that writes cut short by a crash left in a folder; a folder that is not
-// there is OK. Call it before anything is written there.
+// Removes the temp files that interrupted writes left in a folder; a folder that is not there is
+// OK. Call it before anything is written there.
 base::Status RemoveTornWrites(const std::string& folder);
 
-// Writes all of `content` where the descriptor stands.
+// Writes all of `content` at the descriptor's position.
 base::Status WriteAll(int fd, std::string_view content);
 
-// Reads to the end from where the descriptor stands, at most `max_bytes` (RESOURCE_EXHAUSTED
-// beyond).
+// Reads from the descriptor's position to the end, at most `max_bytes` (RESOURCE_EXHAUSTED beyond).
 base::StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
 
-// The content, at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Not through a symlink.
+// Reads at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Does not follow a symlink.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 
 // Makes a folder and its missing parents with `mode` (the umask does not apply to the last). OK if
@@ -81,7 +80,7 @@ base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 // lives. FAILED_PRECONDITION: another process holds it.
 base::StatusOr<base::UniqueFd> LockFile(const std::string& path);
 
-// The kernel's boot id: a record of another boot describes mounts that are gone.
+// The kernel's boot id. A record of another boot describes mounts that no longer exist.
 base::StatusOr<std::string> BootId();
 
 }  // namespace berth::platform

@@ -26,7 +26,8 @@ int ForEachName(int fd, size_t limit, const std::function<void(const char* name)
 
 int ForEachEntry(int fd, size_t limit,
                  const std::function<void(const char* name, unsigned char type)>& visit) {
-  // Opened anew, so that the position of `fd` stays and an O_PATH descriptor will do.
+  // The folder is opened again, so that the position of `fd` does not move and an O_PATH descriptor
+  // is enough.
   const base::UniqueFd folder(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return errno;
   constexpr size_t kRoom = 32 * 1024;

@@ -1,5 +1,5 @@
-// Opening what is in a folder without leaving its mount: the common ground of walks over volumes,
-// whose content is a container's and may change under the walk.
+// Opens what is in a folder without leaving its mount. Walks over volumes are built on it, because
+// a container owns a volume's content and may change it during the walk.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,15 @@
 
 namespace berth::platform {
 
-// Opens `name` in the folder `parent`. Invalid with errno: EXDEV where something is mounted there,
-// ELOOP where it is a symlink (with O_PATH in `flags` the symlink itself is opened). The kernel
-// refuses before the file system behind a mount, which may hang, is asked anything.
+// Opens `name` in the folder `parent`. Returns an invalid descriptor with errno EXDEV if something
+// is mounted there, and ELOOP if it is a symlink (with O_PATH in `flags` the symlink itself is
+// opened). The kernel refuses before it asks the file system behind a mount, which may hang.
 base::UniqueFd OpenWithinMount(int parent, const char* name, int flags);
 
 // Calls `visit` with the names in the folder `fd`, without "." and "..", in no order; at most
-// `limit` (0: all). Gives 0, or an errno.
+// `limit` (0: all). Returns 0 or an errno.
 int ForEachName(int fd, size_t limit, const std::function<void(const char* name)>& visit);
-// As above, with what each is: DT_DIR, DT_REG, ...; DT_UNKNOWN where the file system does not say.
+// As above, with the type of each: DT_DIR, DT_REG, ...; DT_UNKNOWN if the file system does not say.
 int ForEachEntry(int fd, size_t limit,
                  const std::function<void(const char* name, unsigned char type)>& visit);
 

@@ -69,14 +69,15 @@ base::StatusOr<bool> RecordFolder::Replace(const internal::WritePoints& points,
                                            std::string_view content) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenForWrite(temp));
   RETURN_IF_ERROR(WriteAll(fd.get(), content));
-  // Not before: what lies where it lay needs no new block.
+  // The file is cut only after the write, so that content that overwrites old content needs no new
+  // block.
   if (ftruncate(fd.get(), static_cast<off_t>(content.size())) != 0) {
     return ErrnoError(errno, "truncate");
   }
   if (fsync(fd.get()) != 0) return ErrnoError(errno, "fsync");
   RETURN_IF_ERROR(points.temp.Pass());
   if (renameat2(AT_FDCWD, temp.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return true;
-  // Nothing is there yet, or this file system cannot exchange.
+  // The file does not exist yet, or this file system cannot exchange.
   if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoError(errno, "rename");
   return false;
 }

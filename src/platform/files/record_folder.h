@@ -1,8 +1,10 @@
-// A folder of small files that are rewritten often and survive a crash as those of WriteDurably do.
+// A folder of small files that are rewritten often and survive a crash as the files of WriteDurably
+// do.
 //
-// What is replaced or removed is kept as a spare and written over by a later write, under the name
-// of a temp file: a new inode for each write is dear where hundreds change at once, above all on
-// ext4 without a journal, which passes over those that were freed within the last minute.
+// A file that is replaced or removed is kept as a spare, under the name of a temp file, and a later
+// write reuses it. A new inode for each write is expensive when hundreds of files change at once,
+// above all on ext4 without a journal, which does not reuse inodes that were freed within the last
+// minute.
 #pragma once
 
 #include <string>
@@ -14,12 +16,13 @@
 
 namespace berth::platform {
 
-// Thread-safe; of one file one writes at a time. No other process may write in the folder.
+// Thread-safe, but only one thread writes a given file at a time. No other process may write in the
+// folder.
 class RecordFolder {
  public:
-  // Makes the folder (mode 0700) if it is missing, and removes what a crash left of writes.
+  // Makes the folder (mode 0700) if it is missing, and removes what interrupted writes left.
   static base::StatusOr<std::unique_ptr<RecordFolder>> Open(std::string folder);
-  ~RecordFolder();  // no spare stays
+  ~RecordFolder();  // removes all spares
 
   RecordFolder(const RecordFolder&) = delete;
   RecordFolder& operator=(const RecordFolder&) = delete;
@@ -33,7 +36,7 @@ class RecordFolder {
                  name, content);
   }
 
-  // One that is not there is OK. Passes the points of RemoveDurably.
+  // A file that is not there is OK. Passes the points of RemoveDurably.
   template <base::FaultName kRecord>
   base::Status Remove(const std::string& name) {
     return Remove({base::FaultSiteOf<kRecord + ".remove.before">(),
@@ -47,7 +50,7 @@ class RecordFolder {
   base::Status Write(const internal::WritePoints& points, const std::string& name,
                      std::string_view content);
   base::Status Remove(const internal::RemovePoints& points, const std::string& name);
-  // Gives whether `temp` is a spare now.
+  // Returns whether `temp` is a spare now.
   base::StatusOr<bool> Replace(const internal::WritePoints& points, const std::string& temp,
                                const std::string& path, std::string_view content);
   // The path of a spare, or of a file that is yet to be made.

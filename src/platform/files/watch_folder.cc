@@ -31,13 +31,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A plugin folder holds a handful of subfolders; someone else's tree moved in must not take all
-// watches.
+// A plugin folder holds a handful of subfolders. A foreign tree that is moved in must not use up
+// all watches.
 constexpr size_t kMaxFolders = 4096;
-// How often a folder that was removed is looked for again, and folders without a watch are read;
-// nothing announces that the one is back or that the others changed.
+// How often a removed folder is looked for and folders without a watch are read, because no event
+// tells of them.
 constexpr std::chrono::milliseconds kUnwatched(1000);
-// Reads of events for one call; more than the kernel's queue holds by default.
+// How often one call reads events: this is more than the kernel's queue holds by default.
 constexpr int kMaxReads = 64;
 constexpr int kFolder = O_RDONLY | O_DIRECTORY;
 
@@ -80,8 +80,8 @@ class InotifyWatch : public FolderWatch {
     while (trouble_.ok() ? AwaitChange() : Sleep(std::max(options_.window, kUnwatched))) {
       const bool lost = root_ < 0, again = TakeAgain();
       bool changed = ReadEvents() || again;
-      // Watches of new subfolders are in place before the caller reads them, so that nothing falls
-      // between.
+      // New subfolders get their watches before the caller reads them, so that no change is missed
+      // in between.
       if (rescan_ || !trouble_.ok()) {
         WatchTree();
         ReportTrouble();
@@ -93,8 +93,8 @@ class InotifyWatch : public FolderWatch {
     }
   }
 
-  // Until the end of a window that events open, or until a call is due that was asked for; false:
-  // the watch ends.
+  // Waits for the end of a window that events open, or until a requested call is due. False: the
+  // watch ends.
   bool AwaitChange() {
     for (;;) {
       const Clock::time_point due = Due(), check = checked_ + options_.recheck;
@@ -112,7 +112,7 @@ class InotifyWatch : public FolderWatch {
     return !stop_;
   }
 
-  // Until `fd` is readable (true), somebody wakes the thread, or `until`.
+  // Waits until `fd` is readable (true), another thread wakes this one, or `until` has come.
   bool Poll(Clock::time_point until, int fd) {
     std::array<pollfd, 2> fds = {{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
                                   {.fd = fd, .events = POLLIN, .revents = 0}}};
@@ -142,7 +142,7 @@ class InotifyWatch : public FolderWatch {
     return std::max(again_, told_ + options_.window);
   }
 
-  // If a call is due that was asked for.
+  // Whether a requested call is due.
   bool TakeAgain() {
     base::MutexLock lock(mutex_);
     if (again_ > Clock::now()) return false;
@@ -150,7 +150,7 @@ class InotifyWatch : public FolderWatch {
     return true;
   }
 
-  // Takes the events that wait. True if there was one to tell of.
+  // Reads the events that wait. True if one of them must be reported.
   bool ReadEvents() {
     alignas(inotify_event) std::array<char, 16384> buffer;
     bool any = false;
@@ -167,7 +167,7 @@ class InotifyWatch : public FolderWatch {
     return any;
   }
 
-  // True if the event is to be told of.
+  // True if the event must be reported.
   bool Take(const inotify_event& event) {
     if (event.mask & IN_Q_OVERFLOW) {
       rescan_ = true;
@@ -177,7 +177,8 @@ class InotifyWatch : public FolderWatch {
                        base::Quote(path_)));
       return true;
     }
-    // Comes after what ended the watch, be it the folder's end or a watch that WatchTree gave up.
+    // This event follows the end of a watch, either because the folder is gone or because WatchTree
+    // gave the watch up.
     if (event.mask & IN_IGNORED) {
       if (watches_.erase(event.wd) > 0) rescan_ = true;
       return false;
@@ -197,7 +198,7 @@ class InotifyWatch : public FolderWatch {
                      base::Quote(path_)));
   }
 
-  // What became of a parent is no event. True: the folders are to be read anew.
+  // A change of a parent causes no event. True: the folders must be read again.
   bool LeadsElsewhere() {
     checked_ = Clock::now();
     struct stat named;
@@ -210,7 +211,7 @@ class InotifyWatch : public FolderWatch {
     return true;
   }
 
-  // Makes the watches those of the folders that are there.
+  // Makes the watches match the folders that exist.
   void WatchTree() {
     const std::set<int> before = std::exchange(watches_, {});
     rescan_ = false;
@@ -220,7 +221,7 @@ class InotifyWatch : public FolderWatch {
     checked_ = Clock::now();
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
       root_ = Watch(fd.get(), 0);
-      // Whoever moved it away before it was watched, did so without an event.
+      // If the folder was moved away before it was watched, there was no event.
       if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
     }
     for (const int wd : before) {
@@ -231,7 +232,7 @@ class InotifyWatch : public FolderWatch {
   base::UniqueFd OpenRoot() {
     base::UniqueFd fd(open(path_.c_str(), kFolder | O_CLOEXEC));
     if (!fd.valid() && errno == ENOENT && options_.keep_folder) {
-      LOG_INFO("make the folder {}, which is not there", base::Quote(path_));
+      LOG_INFO("folder {} is missing: making it", base::Quote(path_));
       trouble_ = MakeFolders(path_, 0755);
       fd.Reset(open(path_.c_str(), kFolder | O_CLOEXEC));
     }
@@ -243,7 +244,7 @@ class InotifyWatch : public FolderWatch {
     return fd;
   }
 
-  // False: the path leads elsewhere by now.
+  // False: the path leads elsewhere now.
   bool SetRoot(int fd) {
     struct stat watched, named;
     if (fstat(fd, &watched) != 0 || stat(path_.c_str(), &named) != 0) return false;
@@ -252,8 +253,9 @@ class InotifyWatch : public FolderWatch {
     return watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
   }
 
-  // Watches the folder `fd` and what is in it; gives its watch, or -1. Watching again changes
-  // nothing. The watch comes first: what is made while the names are read, is an event.
+  // Watches the folder `fd` and what is in it; returns its watch, or -1. Watching a folder twice
+  // changes nothing. The watch comes before the names are read, so that what is made meanwhile
+  // causes an event.
   int Watch(int fd, int depth) {
     if (watches_.size() >= kMaxFolders) {
       trouble_ = base::Error(base::StatusCode::kResourceExhausted,
@@ -270,7 +272,7 @@ class InotifyWatch : public FolderWatch {
     }
     watches_.insert(wd);
     const int error = ForEachEntry(fd, 0, [&](const char* name, unsigned char type) {
-      // O_DIRECTORY refuses what DT_UNKNOWN turns out to be.
+      // If a DT_UNKNOWN entry is no folder, O_DIRECTORY refuses it.
       if (type == DT_DIR || type == DT_UNKNOWN) WatchIn(fd, name, depth + 1);
     });
     if (error != 0) trouble_ = Failure(error, "");
@@ -291,7 +293,7 @@ class InotifyWatch : public FolderWatch {
     return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
   }
 
-  // Once for each trouble, not at each look.
+  // Each trouble is reported once and not at each look.
   void ReportTrouble() {
     if (trouble_ != reported_ && !trouble_.ok()) Tell(trouble_);
     reported_ = trouble_;
@@ -311,15 +313,15 @@ class InotifyWatch : public FolderWatch {
   std::atomic<bool> stop_ = false;
   base::Mutex mutex_;
   Clock::time_point again_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
-  // The thread's own after Start.
+  // After Start only the watch's thread uses these.
   Clock::time_point told_;  // the last call
   std::set<int> watches_;
   int root_ = -1;
   dev_t root_device_ = 0;
   ino_t root_inode_ = 0;
-  Clock::time_point checked_;  // when it was last looked whether the path leads to it
+  Clock::time_point checked_;  // the last check that the path leads to it
   bool root_gone_ = false;
-  bool rescan_ = false;   // the folders may be others than the watched ones
+  bool rescan_ = false;   // the watched folders may have changed
   base::Status trouble_;  // why a folder has no watch
   base::Status reported_;
   std::jthread thread_;

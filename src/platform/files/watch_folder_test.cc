@@ -187,7 +187,7 @@ TEST_F(WatchWindowTest, ABurstIsOneCallThatSeesItsLastChange) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 300; ++i) Write(fmt::format("file-{}", i));
   const auto took = std::chrono::steady_clock::now() - start;
-  // A call after the last change was made: in its absence this waits in vain.
+  // There must be a call after the last change; without one this waits in vain.
   std::atomic<bool> last = false;
   Write("last");
   EXPECT_TRUE(calls_.WaitFor([&] {

@@ -49,7 +49,7 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
     const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return errno;
     const int result = body(root);
-    // Both, so that the file system is unmounted before the answer goes out.
+    // Both are closed, so that the file system is unmounted before the answer is sent.
     close(root);
     close(mounted);
     return result;

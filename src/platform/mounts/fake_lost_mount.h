@@ -21,7 +21,8 @@ namespace berth::platform {
 
 class LostMount {
  public:
-  // Stands at the folder `target` until this is destroyed. Whoever opens it waits.
+  // The mount stands at the folder `target` until this object is destroyed. A process that opens it
+  // waits.
   static base::StatusOr<std::unique_ptr<LostMount>> Make(const std::string& target) {
     base::UniqueFd server(open("/dev/fuse", O_RDWR | O_CLOEXEC));
     if (!server.valid()) return ErrnoError(errno, "open /dev/fuse");
@@ -63,21 +64,21 @@ class LostMount {
     return base::OkStatus();
   }
 
-  // Takes the next request, whose answer never comes: who asks cannot even be killed. False after
-  // ten seconds.
+  // Takes the next request and never answers it, so that even SIGKILL does not end the caller.
+  // False after ten seconds.
   bool TakeRequest() {
     fuse_in_header request;
     return Read(request);
   }
 
-  // From now on whoever opens it is told that nobody is there (ENOTCONN).
+  // From now on every open fails with ENOTCONN, because nobody serves the mount.
   void Die() { server_ = base::UniqueFd(); }
 
  private:
   LostMount(std::string target, base::UniqueFd server)
       : target_(std::move(target)), server_(std::move(server)) {}
 
-  // The kernel asks for room for the largest request.
+  // The kernel requires a buffer that fits the largest request.
   template <typename Request>
   bool Read(Request& request) {
     pollfd ready{.fd = server_.get(), .events = POLLIN, .revents = 0};

@@ -38,15 +38,16 @@ struct KeeperPlan {
 };
 
 void Answer(int fd, int value) {
-  // No one listens any more when the parent died: then there is no one to tell.
+  // When the parent has died, nobody reads the answer.
   if (write(fd, &value, sizeof(value)) < 0) return;
 }
 
-// The child. Async-signal-safe calls only; all signals are blocked, so that only SIGKILL stops it.
+// The child's program. It makes only async-signal-safe calls; all signals are blocked, so that only
+// SIGKILL stops it.
 [[noreturn]] void Keeper(const KeeperPlan& plan) {
-  // Out of the group that a terminal's Ctrl-C or a supervisor's kill reaches.
+  // The child leaves the group that a terminal's Ctrl-C or a supervisor's kill reaches.
   setsid();
-  // Nobody's lock, pipe or device is held for as long as this lives.
+  // The child must not hold anybody's lock, pipe or device while it lives.
   CloseAllBut(std::array{plan.commands, plan.answers});
   const int fd = open(plan.mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ioctl(fd, FIFREEZE, 0) != 0) {
@@ -60,7 +61,7 @@ void Answer(int fd, int value) {
     ready = poll(&wait, 1, plan.limit_ms);
   } while (ready < 0 && errno == EINTR);
   const int error = ioctl(fd, FITHAW, 0) == 0 ? 0 : errno;
-  // Before the answer, after which the caller may unmount.
+  // It is closed before the answer, because the caller may unmount after that.
   close(fd);
   Answer(plan.answers, ready > 0 ? error : kLimitPassed);
   _exit(0);
@@ -97,14 +98,15 @@ class KeptFrozen : public FrozenFileSystem {
   base::Status Thaw() override {
     if (!commands_.valid()) return base::OkStatus();
     const std::string what = fmt::format("thaw {}", Quote(mount_point_));
-    // The byte, too: another child of this process may hold a copy of the pipe's end.
+    // A byte is sent as well, because another child of this process may hold a copy of the pipe's
+    // end.
     const char byte = 't';
     sigset_t pipe_signal, before;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
     if (write(commands_.get(), &byte, 1) < 0 && errno == EPIPE) {
-      // Takes the SIGPIPE that this raised for the thread.
+      // Clears the SIGPIPE that this raised for the thread.
       const timespec now = {};
       sigtimedwait(&pipe_signal, nullptr, &now);
     }
@@ -113,7 +115,7 @@ class KeptFrozen : public FrozenFileSystem {
     const std::optional<int> answer = ReadAnswer(answers_.get(), kThawTimeout);
     ReapLater(keeper_);
     if (!answer) {
-      // Killed from outside, or stuck.
+      // The child was killed from outside, or is stuck.
       RETURN_IF_ERROR(ThawFileSystem(mount_point_));
       return base::Error(StatusCode::kInternal, "{}: the process that kept it frozen is gone",
                          what);
@@ -165,7 +167,8 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
     RETURN_IF_ERROR(base::FaultPoint<"platform.freeze.after">());
     return frozen;
   }
-  // Not killed: once the kernel lets it go it must thaw, which the closed pipe tells it to.
+  // The child is not killed: as soon as the kernel lets it go it must thaw, and the closed pipe
+  // tells it to.
   commands_out.Reset();
   ReapLater(pid);
   if (answer) return ErrnoError(*answer, what);

@@ -20,8 +20,8 @@
 namespace berth::platform {
 namespace {
 
-// Of a descriptor, by its name: reading that touches no file system. In a container /dev may be
-// elsewhere.
+// Whether the name of a descriptor is that of /dev/fuse; reading it touches no file system. In a
+// container /dev may be elsewhere.
 bool IsFuseDevice(const std::string& link) {
   char name[64];
   const ssize_t size = readlink(link.c_str(), name, sizeof(name));
@@ -42,8 +42,8 @@ std::optional<uint64_t> ConnectionOf(const std::string& fdinfo) {
   return std::nullopt;
 }
 
-// The container's id: 64 hexadecimal digits between other characters; the last one of the line, for
-// a container of a pod is below the pod.
+// The container's id: 64 hexadecimal digits between other characters. The last one of the line
+// counts, because a pod's container is below the pod.
 std::string ContainerIn(std::string_view cgroup) {
   constexpr size_t kDigits = 64;
   std::string found;
@@ -56,7 +56,7 @@ std::string ContainerIn(std::string_view cgroup) {
   return found;
 }
 
-// "pod" and a UID, with dashes, or with underscores where systemd names the folders.
+// Finds "pod" and a UID, with dashes, or with underscores where systemd names the folders.
 std::string PodIn(std::string_view cgroup) {
   constexpr size_t kLength = 36;
   for (size_t at = cgroup.find("pod"); at != std::string_view::npos;
@@ -79,7 +79,7 @@ bool IsFuse(const MountEntry& mount) {
 }
 
 uint64_t FuseConnection(uint32_t major, uint32_t minor) {
-  // The kernel's own numbering of devices, which is what it prints.
+  // The kernel prints its own numbering of devices.
   constexpr int kMinorBits = 20;
   return uint64_t{major} << kMinorBits | minor;
 }
@@ -102,7 +102,8 @@ FuseServers FindFuseServers(const std::string& proc) {
       }
     }
   }
-  // A kernel that says what one of them serves says it of all: the others have mounted nothing yet.
+  // If the kernel tells what one process serves it tells it for all: the other processes have
+  // mounted nothing yet.
   if (!servers.known.empty()) servers.possible.clear();
   return servers;
 }

@@ -1,13 +1,14 @@
 // Who serves a FUSE mount, and whether anybody does.
 //
-// A FUSE mount leads to a connection, whose id is the mount's device number (the folder's name in
-// /sys/fs/fuse/connections), and a connection to the processes that hold it open as /dev/fuse:
+// Each FUSE mount belongs to a connection, whose id is the mount's device number (the folder's name
+// in /sys/fs/fuse/connections). The processes that serve a connection hold it open as /dev/fuse:
 //
 //   mount table: major:minor ─▶ connection ◀─ "fuse_connection: ID" in /proc/PID/fdinfo/N
 //
-// The kernel says the latter since Linux 6.16; before, whoever holds /dev/fuse may be the one. When
-// the last of them is gone the connection is dead for good, and all that goes through it fails with
-// ENOTCONN. A server that is there and does not answer is something else: it hangs.
+// Linux tells in fdinfo which connection a process holds since 6.16; on older kernels every process
+// that holds /dev/fuse may be the server. When the last of them is gone the connection is dead for
+// good, and everything that goes through it fails with ENOTCONN. A server that exists and does not
+// answer is another matter: it hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -28,14 +29,14 @@ uint64_t FuseConnection(uint32_t major, uint32_t minor);
 
 struct FuseServers {
   std::map<uint64_t, std::set<pid_t>> known;  // by connection
-  std::set<pid_t> possible;                   // hold /dev/fuse; the kernel does not say for what
-  // Those of a connection, or else those that may be.
+  std::set<pid_t> possible;                   // hold /dev/fuse; for which mount is unknown
+  // The servers of a connection or, if the kernel does not tell, all possible ones.
   const std::set<pid_t>& Of(uint64_t connection) const;
 };
-// Reads /proc; what may not be read, or ends meanwhile, is left out.
+// Reads /proc. It leaves out what it may not read, and processes that end meanwhile.
 FuseServers FindFuseServers(const std::string& proc = "/proc");
 
-// A process that serves, for people.
+// A serving process, described for people.
 struct FuseServer {
   pid_t pid = 0;
   std::string name;

@@ -25,15 +25,15 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kRepair{60'000};
-// While nobody is seen to serve a mount that answers, or whose server just ended: the last
-// descriptor of a connection may close after its process.
+// The pause while no process is seen to serve a mount that answers, or whose server just ended,
+// because the last descriptor of a connection may close after its process.
 constexpr milliseconds kAgain{1'000};
 constexpr int kTries = 10;
 constexpr milliseconds kAskTimeout{2'000};
-// A child that was not answered stays in the kernel; another is sent only so much later.
+// A child that gets no answer stays in the kernel, so the next child is sent only after this time.
 constexpr milliseconds kSilentPause{600'000};
-// A node that mounts all the time changes its table all the time: between two looks there is this,
-// and looks take at most a twentieth of the thread's time.
+// A busy node changes its mount table all the time. So this time passes between two looks, and
+// looks take at most a twentieth of the thread's time.
 constexpr milliseconds kMinGap{100};
 constexpr int kGapPerLook = 20;
 
@@ -41,14 +41,14 @@ using Mounts = std::map<uint64_t, std::string>;  // mount points by the mounts' 
 
 struct Connection {
   Mounts mounts;
-  Mounts told;  // of these it was told that they are lost
+  Mounts told;  // the mounts that were reported as lost
   std::string type, source;
   std::set<pid_t> servers;
-  bool sure = false;  // that these serve it, and not just something
+  bool sure = false;  // these processes certainly serve it
   std::vector<LostFuse::Ended> ended;
   bool lost = false;
-  int tries = 0;                                   // to see whether it is, since somebody ended
-  std::optional<steady_clock::time_point> silent;  // since when a child got no answer
+  int tries = 0;  // to find out whether it is lost, since a process ended
+  std::optional<steady_clock::time_point> silent;  // the time since which a child has got no answer
 };
 
 struct Process {
@@ -56,8 +56,8 @@ struct Process {
   base::UniqueFd pidfd;
 };
 
-// A mount of a connection that is lost may come later: a bind of it, or one of the next connection,
-// which the kernel gave the same number.
+// A lost connection may get another mount later: a bind of the lost one, or a mount of the next
+// connection, to which the kernel gave the same number.
 std::vector<std::string> NotTold(const Connection& connection) {
   std::vector<std::string> points;
   for (const auto& [id, point] : connection.mounts) {
@@ -101,7 +101,8 @@ class Watch : public FuseWatch {
   void Look(bool everything);
   bool ReadTable();
   void FindServers();
-  // Closes the pidfds of who ended, and notes it at what they served. True if there was one.
+  // Closes the pidfds of the processes that ended, and notes their end at the connections that they
+  // served. True if there was one.
   bool TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids);
   void Settle(uint64_t id, Connection& connection);
 
@@ -109,7 +110,7 @@ class Watch : public FuseWatch {
   const base::UniqueFd stop_;
   const std::string beneath_;
   const std::function<void(const LostFuse&)> on_lost_;
-  // The thread's own.
+  // Only the watch's thread uses these.
   std::map<uint64_t, Connection> connections_;
   std::map<pid_t, Process> processes_;
   std::jthread thread_;  // the last, so that it ends before the rest goes
@@ -174,7 +175,7 @@ void Watch::Look(bool everything) {
   }
 }
 
-// True if there is something that no look has seen.
+// True if the table holds something that no look has seen.
 bool Watch::ReadTable() {
   std::string text;
   if (lseek(table_.get(), 0, SEEK_SET) != 0) return false;
@@ -182,7 +183,7 @@ bool Watch::ReadTable() {
     LOG_WARNING("the FUSE watch cannot read the mount table: errno {}", error);
     return false;
   }
-  // Most mounts are none of ours: only these lines are taken apart.
+  // Most mounts are not FUSE, so only the lines that may be are parsed.
   std::string lines;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -220,7 +221,8 @@ void Watch::FindServers() {
   for (auto& [id, connection] : connections_) {
     connection.sure = found.possible.empty();
     connection.servers = found.Of(id);
-    // The next connection may have its number, and its mount the number of that one's.
+    // The next connection may get the number of a lost one, and its mount the number of the lost
+    // mount.
     if (connection.lost && IsServedAgain(connection)) connection = Renewed(connection);
     if (!connection.lost) all.insert(connection.servers.begin(), connection.servers.end());
   }
@@ -257,7 +259,7 @@ bool Watch::TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& 
 
 void Watch::Settle(uint64_t id, Connection& connection) {
   if (!connection.servers.empty() && connection.sure) {
-    // One of several may have ended, as the parent of a daemon does.
+    // Only one of several processes may have ended, as the parent of a daemon does.
     connection.ended.clear();
     connection.tries = 0;
     return;
@@ -278,7 +280,8 @@ void Watch::Settle(uint64_t id, Connection& connection) {
     return;
   }
   if (answer == FuseAnswer::kSilent) connection.silent = now;
-  // Somebody may serve it, and nobody who may have is gone: there is nothing to wait for.
+  // A process may serve it, and none that may have served it has ended: so there is nothing to wait
+  // for.
   if (!connection.servers.empty() && connection.ended.empty()) return;
   if (++connection.tries >= kTries) connection.ended.clear();
 }

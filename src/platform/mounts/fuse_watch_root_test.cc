@@ -1,4 +1,4 @@
-// FUSE servers that end in real processes, and who hears of it.
+// FUSE servers in real processes that end, and what the watch reports of it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -95,7 +95,7 @@ class FuseWatchRootTest : public ::testing::Test {
     ASSERT_TRUE(watch.ok()) << watch.status();
     watch_ = *std::move(watch);
   }
-  // What is mounted now is known to the watch when this returns.
+  // When this returns, the watch knows everything that is mounted now.
   void WaitUntilAllIsSeen() {
     const size_t before = WaitForLost(0).size();
     const std::string beside = folder_ / fmt::format("beside-{}", ++looks_);

@@ -1,4 +1,4 @@
-// Who keeps a block device busy by a mount: in any mount namespace, not only in this one.
+// Finds the mounts that keep a block device busy, in any mount namespace and not only in this one.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,8 @@ struct MountHolder {
   bool here = false;  // it is this process's own namespace
 };
 
-// The mounts of the block device `device`, one of each namespace; needs root to see other users'.
+// The mounts of the block device `device`, one per namespace; needs root to see those of other
+// users.
 std::vector<MountHolder> FindMountHolders(dev_t device);
 
 // "; mounted at '/x' in the mount namespace of process 42 'runc'", or "" if no mount is found.

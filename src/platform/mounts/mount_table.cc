@@ -1,4 +1,4 @@
-// The reading half of mounter.h: mountinfo and mount options.
+// The part of mounter.h that reads: mountinfo and mount options.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -76,8 +76,8 @@ std::optional<MountEntry> ParseLine(std::string_view line) {
   entry.options = Options(fields[5]);
   for (auto it = fields.begin() + 6; it != dash; ++it) entry.propagation.emplace_back(*it);
   entry.fs_type = Unescape(dash[1]);
-  // An empty source leaves two blanks, which Split joins: then the options come right behind the
-  // type.
+  // An empty source leaves two blanks, which Split joins: then the options follow the type
+  // directly.
   if (fields.end() - dash > 3) entry.source = Unescape(dash[2]);
   entry.super_options = Options(fields.back());
   return entry;
@@ -218,8 +218,8 @@ bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& e
   if (parent == table.end() || parent->major != entry.major || parent->minor != entry.minor) {
     return false;
   }
-  // The root of a mount is "/" only where it shows its whole file system: not for a subvolume, nor
-  // for what itself was bound from a folder.
+  // A mount's root is "/" only if the mount shows its whole file system: not for a subvolume, nor
+  // for a bind of a folder.
   const auto joined = [](const std::string& folder) { return folder == "/" ? "" : folder; };
   const std::string above = joined(parent->mount_point);
   return entry.mount_point.starts_with(above + "/") &&
@@ -229,8 +229,8 @@ bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& e
 ParsedOptions ParseMountOptions(const std::vector<std::string>& options) {
   ParsedOptions parsed;
   for (const std::string& joined : options) {
-    // A quoted value may hold commas (context="a,b"): mount(8) does not split there, and nor may
-    // this.
+    // A quoted value may hold commas (context="a,b"): mount(8) does not split there, so this must
+    // not either.
     for (size_t begin = 0; begin <= joined.size();) {
       size_t end = begin;
       for (bool quoted = false; end < joined.size() && (quoted || joined[end] != ','); ++end) {

@@ -10,7 +10,8 @@
 
 namespace berth::platform {
 
-// Of the device with that path and number. btrfs has a device number of its own in the table.
+// Whether `mount` is of the device with that path and number. For btrfs the table shows another
+// device number, so the source is compared.
 inline bool ShowsFileSystemOf(const MountEntry& mount, std::string_view path, dev_t number) {
   if (mount.fs_type == "btrfs") return mount.source == path;
   return makedev(mount.major, mount.minor) == number;

@@ -1,4 +1,4 @@
-// The writing half of mounter.h. The table and the options are in mount_table.cc.
+// The part of mounter.h that changes mounts. The table and the options are in mount_table.cc.
 #include "platform/mounts/mounter.h"
 
 #include <fcntl.h>
@@ -29,13 +29,13 @@ constexpr std::chrono::seconds kMountTimeout(30);
 constexpr std::chrono::seconds kUnmountTimeout(10);
 constexpr std::chrono::seconds kAskTimeout(2);
 
-// What a child needs, made ready before: it may not allocate.
+// The data of a child, prepared before it starts, because the child may not allocate.
 struct Plan {
   std::string source, target, fs_type, data;
   unsigned long flags = 0, propagation = 0;
 };
 
-// "/proc/self/fd/N" without allocating.
+// Writes "/proc/self/fd/N" without allocating.
 struct FdPath {
   explicit FdPath(int fd) {
     constexpr std::string_view kPrefix = "/proc/self/fd/";
@@ -46,8 +46,8 @@ struct FdPath {
   std::array<char, 32> text;
 };
 
-// Opens the target itself, -errno on failure. A symlink there is refused: someone put it in the
-// way.
+// Opens the target itself; -errno on failure. It refuses a symlink there, because somebody may have
+// put it in the way.
 int OpenTarget(const Plan& plan) {
   const int fd = open(plan.target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return -errno;
@@ -78,8 +78,8 @@ mount_attr BindAttributes(unsigned long flags, unsigned long propagation) {
   return attr;
 }
 
-// A bind that gets its attributes before it is seen. EPERM or ENOSYS with `unsupported` set: this
-// kernel or a seccomp filter does not have the calls, and nothing was done.
+// Makes a bind that has its attributes before it can be seen. EPERM or ENOSYS with `unsupported`
+// set: the kernel or a seccomp filter does not allow the calls, and nothing was done.
 int BindWhole(const Plan& plan, int target, bool& unsupported) {
   const unsigned recursive = plan.flags & MS_REC ? AT_RECURSIVE : 0;
   const int tree =
@@ -89,7 +89,8 @@ int BindWhole(const Plan& plan, int target, bool& unsupported) {
     return errno;
   }
   mount_attr attr = BindAttributes(plan.flags, plan.propagation);
-  // What a new mount copies of its source's propagation stays, unless the caller asked for another.
+  // A new mount keeps the propagation that it copies from its source, unless the caller asked for
+  // another.
   if (attr.attr_set != 0 || attr.attr_clr != 0 || attr.propagation != 0) {
     const unsigned deep = plan.propagation & MS_REC ? AT_RECURSIVE : 0;
     if (mount_setattr(tree, "", AT_EMPTY_PATH | recursive | deep, &attr, sizeof(attr)) != 0) {
@@ -103,17 +104,17 @@ int BindWhole(const Plan& plan, int target, bool& unsupported) {
   return 0;
 }
 
-// The root of what was just mounted at the target, or -errno: the descriptor from before holds what
-// lies below it now.
+// Opens the root of what was just mounted at the target; -errno on failure. The older descriptor
+// now holds what lies below the mount.
 int ReopenTarget(const Plan& plan, int below) {
   close(below);
   return OpenTarget(plan);
 }
 
-// The old way: bind, then change the flags. Undone if the second step fails.
+// Binds first and then changes the flags. The bind is undone if the second step fails.
 int BindInSteps(const Plan& plan, int target) {
   const unsigned long bind = plan.flags & (MS_BIND | MS_REC);
-  // What is mounted below the source would keep its flags, which no one who asks for "ro" expects.
+  // Mounts below the source would keep their flags, although the caller asked for "ro".
   if ((plan.flags & MS_REC) != 0 && plan.flags != bind) return EOPNOTSUPP;
   if (mount(plan.source.c_str(), FdPath(target).c_str(), nullptr, bind, nullptr) != 0) return errno;
   target = ReopenTarget(plan, target);
@@ -153,7 +154,7 @@ int MountNew(const Plan& plan, int target) {
   return error;
 }
 
-// Changes a mount that is there already: its flags, or its propagation.
+// Changes an existing mount: its flags, or its propagation.
 int Change(const Plan& plan, int target) {
   const FdPath path(target);
   if (plan.flags & MS_REMOUNT && mount(nullptr, path.c_str(), nullptr, plan.flags,
@@ -243,7 +244,7 @@ class KernelMounter : public Mounter {
     const std::string path(target);
     const std::string what = fmt::format("unmount {}", Quote(target));
     RETURN_IF_ERROR(base::FaultPoint<"platform.unmount.before">());
-    // The error itself tells "not mounted" (EINVAL) from "busy", which the code alone may not.
+    // errno tells "not mounted" (EINVAL) from "busy"; the Status code alone may not.
     const auto unmount = [path, flags](int& error) {
       error = umount2(path.c_str(), flags | UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
       return 0;

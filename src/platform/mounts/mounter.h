@@ -57,21 +57,22 @@ class Mounter {
 
   virtual base::StatusOr<std::vector<MountEntry>> List() = 0;
 
-  // Mounts. A read-only bind is read-only when the call returns, never in two steps that can be
-  // seen.
+  // Mounts. A read-only bind is read-only as soon as it can be seen: it is not bound first and
+  // changed afterwards.
   virtual base::Status Mount(const MountRequest& request) = 0;
 
   // Unmounts the top mount at `target`; one that is not mounted is OK. FAILED_PRECONDITION: busy.
   virtual base::Status Unmount(std::string_view target) = 0;
-  // Detaches it from the tree at once (MNT_DETACH), whatever uses it.
+  // Detaches the mount from the tree at once (MNT_DETACH), even while it is in use.
   virtual base::Status UnmountLazy(std::string_view target) = 0;
 
-  // Whether nobody serves this mount any more (FUSE), so that all that is asked of it fails at once
-  // and for good. It is asked in a child: a mount that hangs costs some seconds and is not dead.
+  // Whether nobody serves this mount (FUSE) any more, so that every request to it fails at once and
+  // for good. A child asks, so a mount that hangs only takes some seconds, and does not count as
+  // dead.
   virtual bool IsDead(const MountEntry& /*mount*/) { return false; }
 
-  // Makes `folder` a shared mount, binding it onto itself if it is none: what mount propagation to
-  // and from containers needs. Idempotent.
+  // Makes `folder` a shared mount, and binds it onto itself if it is no mount. Mount propagation to
+  // and from containers needs this. Idempotent.
   virtual base::Status MakeShared(std::string_view folder) = 0;
 };
 
@@ -81,8 +82,8 @@ std::unique_ptr<Mounter> NewMounter();
 // absolute and without symlinks.
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target);
 
-// Whether `entry` of `table` is a folder bound onto itself, as MakeShared does: the mount shows
-// what its parent holds at that very place.
+// Whether `entry` of `table` is a folder bound onto itself, as MakeShared does it: the mount shows
+// what its parent mount holds at that very path.
 bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& entry);
 
 // Splits mount(8) options: MS_* flags and the rest, joined by commas.

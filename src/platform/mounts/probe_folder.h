@@ -1,4 +1,4 @@
-// Whether a folder answers.
+// Finds out whether a folder answers.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace berth::platform {
 
-// Opens `folder` in a child with a deadline: a file system whose server (FUSE, network) hangs
-// blocks whoever opens something in it. NOT_FOUND; DEADLINE_EXCEEDED.
+// Opens `folder` in a child with a deadline, because a file system whose server (FUSE, network)
+// hangs blocks every process that opens something in it. NOT_FOUND; DEADLINE_EXCEEDED.
 base::Status ProbeFolder(const std::string& folder,
                          std::chrono::milliseconds timeout = std::chrono::seconds(10));
 

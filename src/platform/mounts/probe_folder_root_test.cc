@@ -1,4 +1,4 @@
-// What a file system whose server hangs or is gone does to who meets it.
+// How a file system whose server hangs or is gone affects its callers.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -28,8 +28,8 @@ base::Status Escapes(std::string_view relative) {
                      "path {} leads out of its volume, or through a magic link", Quote(relative));
 }
 
-// -1 with errno. EAGAIN means that something was renamed meanwhile, so that the kernel could not
-// tell whether ".." stayed inside; a container that renames for ever must not hold this up.
+// -1 with errno. EAGAIN means that something was renamed meanwhile, so the kernel could not tell
+// whether ".." stayed inside. The attempts are bounded, because a container may rename for ever.
 int OpenAt2(int root, const std::string& relative, int flags) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
@@ -43,7 +43,7 @@ int OpenAt2(int root, const std::string& relative, int flags) {
   return fd;
 }
 
-// The descriptor that `body` opened beneath `root` in a child.
+// Returns the descriptor that `body` opened beneath `root` in a child.
 base::StatusOr<base::UniqueFd> Opened(int root, std::string_view relative,
                                       std::function<int()> body) {
   const std::string what = fmt::format("open {}", Quote(relative));
@@ -59,7 +59,7 @@ struct Level {
   std::string name;
 };
 
-// In a child: the last level's folder, or a negative errno.
+// Runs in a child. Returns the last level's folder, or a negative errno.
 int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
   int at = OpenAt2(root, kHere, O_PATH);
   for (const Level& level : levels) {
@@ -95,7 +95,7 @@ base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view rel
   if (relative.starts_with('/') || relative.find('\0') != std::string_view::npos) {
     return Escapes(relative);
   }
-  // Each prefix is resolved from the root, so that a symlink within the volume may use "..".
+  // Each prefix is resolved from the root, so that a symlink within the volume may contain "..".
   std::vector<Level> levels;
   std::string prefix;
   for (size_t begin = 0; begin < relative.size();) {

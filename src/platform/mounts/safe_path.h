@@ -1,6 +1,6 @@
 // Paths held by descriptor, resolved so that no symlink leads out (openat2).
 //
-// A path is resolved in a child with a deadline of ten seconds: DEADLINE_EXCEEDED where it leads
+// Each path is resolved in a child with a deadline of ten seconds. DEADLINE_EXCEEDED: it leads
 // through a file system that is dead.
 #pragma once
 
@@ -26,9 +26,9 @@ base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view rel
 // Opens a folder with O_PATH|O_DIRECTORY, not through a symlink in its last part.
 base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path);
 
-// "/proc/self/fd/N": names the very thing that a descriptor holds, for mount calls in this process.
+// "/proc/self/fd/N": names exactly what a descriptor holds, for mount calls in this process.
 std::string ProcPath(const base::UniqueFd& fd);
-// The descriptors that those of the paths lead through which begin so.
+// The descriptors of those paths that have the form of ProcPath.
 std::vector<int> DescriptorsIn(std::initializer_list<std::string_view> paths);
 
 }  // namespace berth::platform

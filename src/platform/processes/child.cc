@@ -24,7 +24,7 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// A sanitizer's run time keeps notes of each thread that two processes must not share.
+// A sanitizer's run time keeps data about each thread that two processes must not share.
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr bool kSharesMemory = false;
 #else
@@ -36,7 +36,7 @@ struct Dying {
   std::shared_ptr<void> kept;
 };
 
-// What a child runs on, above a page that nobody may touch.
+// The stack of a child, above a guard page.
 class Stack {
  public:
   Stack() : memory_(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, kFlags, -1, 0)) {
@@ -52,14 +52,14 @@ class Stack {
   void* top() const { return static_cast<char*>(memory_) + kSize; }
 
  private:
-  static constexpr size_t kGuard = 16 * 1024;  // a page of any kernel's that Berth runs on
+  static constexpr size_t kGuard = 16 * 1024;  // at least a page on every kernel that Berth runs on
   static constexpr size_t kSize = kGuard + 256 * 1024;
   static constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE;
 
   void* memory_;
 };
 
-// What children of this process need to know whoever started them: process-wide, as children are.
+// What all starts of children share. It is process-wide, because children are.
 struct Children {
   static constexpr size_t kMostIdle = 8;
 
@@ -69,12 +69,12 @@ struct Children {
 };
 
 Children& Global() {
-  // Never destroyed: children may be started until the very end of the process.
+  // It is never destroyed, because children may be started until the process ends.
   static Children& children = *new Children;
   return children;
 }
 
-// All that a child touches; as long as there is one.
+// All data that a child touches; it lives as long as the child.
 struct Call {
   ~Call() {
     Children& global = Global();
@@ -124,7 +124,7 @@ bool WaitReadable(int fd, Deadline deadline) {
   }
 }
 
-// The bytes that came before end of file or `deadline`.
+// Returns the number of bytes that came before end of file or `deadline`.
 size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
   char* at = static_cast<char*>(data);
   size_t done = 0;
@@ -152,8 +152,8 @@ int ChildMain(void* argument) {
   _exit(sent ? 0 : 1);
 }
 
-// The child's pid, or -1 with errno. The calling thread shares its errno with the child, and so may
-// make no call that fails before the child has answered.
+// Returns the child's pid, or -1 with errno. The calling thread shares its errno with the child, so
+// it may make no call that fails until the child has answered.
 pid_t Begin(Call& call, base::UniqueFd& pidfd) {
   if constexpr (kSharesMemory) {
     int fd = -1;
@@ -169,7 +169,7 @@ pid_t Begin(Call& call, base::UniqueFd& pidfd) {
   return pid;
 }
 
-// Waits for the end of a child whose answer is in, or leaves it to a later call.
+// Waits for the end of a child that has answered, or leaves it to a later call.
 void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline, std::shared_ptr<Call> call) {
   if (pidfd.valid() && !WaitReadable(pidfd.get(), deadline)) {
     return ReapLater(pid, std::move(call));
@@ -184,7 +184,7 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
 
 }  // namespace
 
-// What they kept goes without the lock.
+// What the children kept is released without the lock.
 void ReapTheDead() {
   std::vector<Dying> dead;
   Children& global = Global();
@@ -213,7 +213,7 @@ void CloseAllBut(std::span<const int> kept) {
 }
 
 base::UniqueFd OpenPid(pid_t pid) {
-  // By number: the header of glibc 2.36 declares the call without C linkage.
+  // The call is made by number, because the header of glibc 2.36 declares it without C linkage.
   return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -253,7 +253,7 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
   call->out = out.get();
   call->keeps.push_back(out.get());
 
-  // Signals stay blocked in the child: a handler of this process has no business there.
+  // Signals stay blocked in the child, because the handlers of this process must not run there.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -277,7 +277,8 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
     return base::Error(base::StatusCode::kDeadlineExceeded, "{}: no answer within {} ms", what,
                        timeout.count());
   }
-  // The exit itself can block: closing a descriptor flushes, and a dead FUSE server never answers.
+  // The exit itself can block: closing a descriptor flushes data, and a dead FUSE server never
+  // answers.
   Reap(pid, pidfd, deadline, call);
   return result == 0 ? base::OkStatus() : ErrnoError(result, what);
 }

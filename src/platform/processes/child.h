@@ -1,13 +1,14 @@
 // Runs a function in a child process with a deadline, for system calls that can block for ever
 // (mount, umount, stat of a dead file system): "Nothing hangs the agent".
 //
-// The child shares this process's memory, since copies of page tables cost an agent of many threads
-// more than all the rest of a mount (docs/adr/0019-children-share-memory.md); descriptors, working
-// folder, namespaces and signals are its own. One that is stuck in the kernel outlives the call,
-// and the kernel may still read its arguments and write its results: a body therefore owns all that
-// it touches, and captures by value alone. For the same reason it has only the descriptors that it
-// is given in `keeps`, with their numbers: with a copy of another one it would keep a lock held, a
-// connection open or a volume busy that it has nothing to do with.
+// The child shares this process's memory, because copying the page tables of a process with many
+// threads costs more than the rest of a mount (docs/adr/0019-children-share-memory.md).
+// Descriptors, working folder, namespaces and signals are the child's own. A child that is stuck in
+// the kernel outlives the call, and the kernel may still read its arguments and write its results:
+// therefore a body owns everything that it touches, and captures by value only. For the same reason
+// the child has only the descriptors that are given to it in `keeps`, with their numbers: with a
+// copy of any other descriptor it would keep an unrelated lock held, connection open or volume
+// busy.
 #pragma once
 
 #include <sys/types.h>
@@ -27,19 +28,19 @@
 
 namespace berth::platform {
 
-// `body` may use only async-signal-safe calls on data prepared before, since it may be killed at
-// any moment: raw system calls, no allocation, no locks; it has a stack of 256 KiB, and returns 0
-// or an errno. DEADLINE_EXCEEDED: the child did not come back in time. It was sent SIGKILL and is
-// reaped by a later call, when the kernel has let it go; the outcome is unknown.
+// `body` may be killed at any moment, so it may use only async-signal-safe calls on data prepared
+// before: raw system calls, no allocation, no locks. It has a stack of 256 KiB, and returns 0 or an
+// errno. DEADLINE_EXCEEDED: the child did not come back in time. It was sent SIGKILL, and a later
+// call reaps it when the kernel has let it go; the outcome is unknown.
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
                         std::function<int()> body, std::vector<int> keeps = {});
 
-// As above; `reply`, which `body` owns, has after OK what the child left there.
+// As above; after OK `reply`, which `body` owns, holds what the child wrote there.
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
                         std::span<std::byte> reply, std::function<int()> body,
                         std::vector<int> keeps = {});
 
-// As RunInChild, for a body that fills in an answer, value-initialized before.
+// As RunInChild, for a body that fills in an answer, which is value-initialised before.
 template <typename Answer>
 base::StatusOr<Answer> AskChild(std::string_view what, std::chrono::milliseconds timeout,
                                 std::type_identity_t<std::function<int(Answer&)>> body,
@@ -51,8 +52,8 @@ base::StatusOr<std::vector<Answer>> AskChildForEach(
     std::string_view what, std::chrono::milliseconds timeout, size_t count,
     std::type_identity_t<std::function<int(std::span<Answer>)>> body, std::vector<int> keeps = {});
 
-// As RunInChild, for a body that opens something: a path can lead through a file system that
-// answers no more. The body returns a descriptor or a negative errno; both come back, the
+// As RunInChild, for a body that opens something, because a path can lead through a file system
+// that no longer answers. The body returns a descriptor or a negative errno. Both come back, the
 // descriptor as one of this process.
 struct OpenedInChild {
   base::UniqueFd fd;
@@ -61,22 +62,22 @@ struct OpenedInChild {
 base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
                                           std::function<int()> body, std::vector<int> keeps = {});
 
-// OK if the device's first sector can be read in time, or an error comes back.
+// OK if the device's first sector can be read in time; else the error.
 base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout);
 
-// Closes all descriptors of the calling process but these. Async-signal-safe.
+// Closes all descriptors of the calling process except these. Async-signal-safe.
 void CloseAllBut(std::span<const int> kept);
 
 // A descriptor that is readable once the process `pid`, a child of this one, has ended;
 // pidfd_open(2).
 base::UniqueFd OpenPid(pid_t pid);
 
-// Reaps what was handed over and is dead by now, and lets go of what it kept. Each start of a child
-// does so, too.
+// Reaps the children that were handed over and are dead by now, and releases what they kept. Each
+// start of a child does so, too.
 void ReapTheDead();
 
-// Hands a child that was killed but is not gone yet over to be reaped by a later call; `kept` stays
-// until then.
+// Hands over a child that was killed but has not ended yet, so that a later call reaps it; `kept`
+// is held until then.
 void ReapLater(pid_t pid, std::shared_ptr<void> kept = nullptr);
 
 template <typename Answer>

@@ -1,4 +1,5 @@
-// What may block for ever and is done in a child: opening, the first read of a device.
+// Calls that may block for ever and therefore run in a child: opening, and the first read of a
+// device.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 namespace berth::platform {
 namespace {
 
-// One byte and room for one descriptor.
+// A message of one byte, with room for one descriptor.
 struct Parcel {
   Parcel() {
     message.msg_iov = &vector;
@@ -28,7 +29,7 @@ struct Parcel {
   msghdr message = {};
 };
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int Send(int socket, int fd) {
   Parcel parcel;
   cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);

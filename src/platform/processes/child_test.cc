@@ -63,8 +63,8 @@ TEST(RunInChild, LeavesNoZombie) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-// Else a child that hangs in the kernel would keep the next agent from starting, or a volume busy
-// that it has nothing to do with.
+// Otherwise a child that hangs in the kernel would keep the next agent from starting, or keep an
+// unrelated volume busy.
 TEST(RunInChild, HasTheDescriptorsThatItIsGivenAndNoOther) {
   const TempFolder folder;
   const auto lock = LockFile(folder / "lock");

@@ -56,7 +56,7 @@ base::StatusOr<std::string> FindProgram(const std::string& name,
   return base::Error(base::StatusCode::kNotFound, "program '{}' is not in the PATH", name);
 }
 
-// A file in memory, which is on no disk and has no name.
+// Makes a file in memory, which is on no disk and has no name.
 base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& data) {
   base::UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "memfd_create");
@@ -105,8 +105,8 @@ base::StatusOr<pid_t> Spawn(const std::string& program, const std::vector<std::s
   return pid;
 }
 
-// One output stream: kept up to the limit, read on and dropped beyond it so that the program never
-// blocks.
+// One output stream. It is kept up to the limit; further output is read and dropped, so that the
+// program never blocks.
 struct Stream {
   base::UniqueFd fd;
   std::string* kept;
@@ -127,8 +127,8 @@ struct Stream {
 
 enum class Collected { kEnded, kLate, kCancelled };
 
-// Until the process ended. Output that its own children still hold open is not waited for: a mount
-// helper may leave a FUSE daemon behind.
+// Waits until the process has ended. It does not wait for output that the process's own children
+// still hold open, because a mount helper may leave a FUSE daemon behind.
 Collected Collect(int pidfd, Stream& out, Stream& err, Deadline deadline, int cancel_fd) {
   for (;;) {
     const auto left =
@@ -176,7 +176,7 @@ class HostExec : public Exec {
     const std::vector<std::string> env = Environment(command);
     ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
     ASSIGN_OR_RETURN(base::UniqueFd in, MemoryFile("standard input", command.stdin_data));
-    // The program reads them through this process's descriptors.
+    // The program reads the secrets through this process's descriptors.
     std::vector<base::UniqueFd> secrets;
     const auto place = [&secrets](const std::string& content) -> base::StatusOr<std::string> {
       ASSIGN_OR_RETURN(secrets.emplace_back(), MemoryFile("a secret", content));
@@ -220,7 +220,8 @@ class HostExec : public Exec {
   }
 
  private:
-  // The leader is not reaped before its group is killed, so the group's id cannot have been reused.
+  // The leader is reaped only after its group was killed, so the group's id cannot have been
+  // reused.
   static void Kill(pid_t pid, int pidfd) {
     kill(-pid, SIGKILL);
     std::string ignored;

@@ -1,7 +1,7 @@
 // Runs utilities (mkfs, fsck, mount helpers) with a deadline.
 //
-// The seam behind which mount utilities in pods stand: a caller names a program and gets its
-// exit code and output, wherever it ran. Thread-safe.
+// Mount utilities in pods are an implementation of this interface: a caller names a program and
+// gets its exit code and output, wherever it ran. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,9 @@
 
 namespace berth::platform {
 
-// What a program is to read and argv must not hold (DESIGN rule 10): "{NAME}" within an argument
-// stands for the path of a file (0600, never on a disk) that is there while the program runs.
+// Text that a program must read but that argv must not contain (DESIGN rule 10). "{NAME}" within an
+// argument stands for the path of a file (0600, never on a disk) that exists while the program
+// runs.
 struct Secret {
   std::string name;
   std::string content;  // at most 1 MiB
@@ -27,11 +28,11 @@ struct Command {
   std::vector<Secret> secrets;
   std::chrono::milliseconds timeout{std::chrono::seconds(30)};
   size_t max_output = 64 * 1024;  // bytes kept of each stream; the rest is read and dropped
-  // It may leave a daemon behind (a FUSE file system), which keeps its streams: its end is that of
-  // the program alone, wherever it runs.
+  // The program may leave a daemon behind (a FUSE file system) that keeps its streams open: the run
+  // ends when the program itself ends, wherever it runs.
   bool leaves_daemon = false;
-  // Readable once nobody waits for the program any more: it is killed as at its deadline, with
-  // CANCELLED. Borrowed; -1: none. For runs on this host alone.
+  // Becomes readable when nobody waits for the program any more: then it is killed as at its
+  // deadline, with CANCELLED. Borrowed; -1: none. Only for runs on this host.
   int cancel_fd = -1;
 };
 
@@ -52,11 +53,11 @@ class Exec {
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.
 std::unique_ptr<Exec> NewHostExec();
 
-// What a non-zero exit says as an error, with the end of standard error, or else of the output:
+// Turns a non-zero exit into an error, with the end of standard error, or else of the output:
 // INTERNAL "mkfs.ext4 exited with 1: ...".
 base::Status ExitFailure(const Command& command, const CommandResult& result);
 
-// As exec.Run, but a non-zero exit is an error (ExitFailure). Gives standard output.
+// As exec.Run, but a non-zero exit is an error (ExitFailure). Returns standard output.
 base::StatusOr<std::string> RunOk(Exec& exec, const Command& command);
 
 }  // namespace berth::platform

@@ -13,14 +13,14 @@
 
 namespace berth::platform {
 
-// A command's argv with the paths of its secrets in it, each of which
-// `place` makes a file of. INVALID_ARGUMENT: one is too large.
+// A command's argv with the paths of its secrets in it; `place` makes a file of each secret.
+// INVALID_ARGUMENT: a secret is too large.
 base::StatusOr<std::vector<std::string>> ArgvWithSecrets(
     const Command& command,
     const std::function<base::StatusOr<std::string>(const std::string& content)>& place);
 
-// A run in the flight record, from now on. Of the arguments it has the
-// last path: others may be mount options that a person put a password into.
+// Records a run in the flight record, from its construction on. It records only the last path of
+// the arguments, because others may be mount options that hold a password.
 class RunSpan {
  public:
   explicit RunSpan(const Command& command);

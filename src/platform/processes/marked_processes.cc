@@ -32,7 +32,7 @@ std::optional<pid_t> ParentOfLiving(pid_t pid) {
 
 struct Found {
   pid_t pid;
-  base::UniqueFd fd;  // of that very process
+  base::UniqueFd fd;  // holds exactly that process
 };
 
 std::vector<Found> FindAlive(std::string_view variable) {
@@ -46,7 +46,7 @@ std::vector<Found> FindAlive(std::string_view variable) {
     if (IsMarked(pid, variable)) marked.insert(pid);
   }
   if (marked.empty()) return {};
-  // A child that cleared its environment is known by its parents.
+  // A child that cleared its environment is recognised by its parent.
   for (bool grew = true; grew;) {
     grew = false;
     for (const auto& [pid, parent] : processes) {
@@ -57,7 +57,8 @@ std::vector<Found> FindAlive(std::string_view variable) {
   for (const pid_t pid : marked) {
     base::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (!fd.valid()) continue;
-    // The number may be another's since: what the descriptor holds is looked at again.
+    // Another process may have the number now, so the process that the descriptor holds is checked
+    // again.
     const std::optional<pid_t> parent = ParentOfLiving(pid);
     if (!parent.has_value() || (*parent != processes[pid] && !IsMarked(pid, variable))) continue;
     found.push_back({pid, std::move(fd)});

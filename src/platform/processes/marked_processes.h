@@ -1,5 +1,5 @@
-// Processes that are found by a variable of their environment, in whatever namespaces they run:
-// what a program that ran in a container left there.
+// Finds processes by a variable of their environment, in whatever namespaces they run: those that a
+// program in a container left behind.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@ namespace berth::platform {
 bool IsMarked(pid_t pid, std::string_view variable);
 
 // Kills (SIGKILL, by pidfd) every process whose initial environment holds `variable`
-// ("NAME=value"), and what descends from one, until none is left or the time is up. The number that
-// is left then: those that wait in the kernel. This process has the host's process ids.
+// ("NAME=value"), and its descendants, until none is left or the time is up. Returns how many are
+// left then: they wait in the kernel. This process must see the host's process ids.
 size_t KillMarked(std::string_view variable, std::chrono::milliseconds within);
 
 }  // namespace berth::platform

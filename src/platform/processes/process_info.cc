@@ -35,7 +35,7 @@ std::chrono::seconds Uptime() {
 std::string WaitChannel(const std::string& folder) {
   const std::string channel = ReadLine(folder + "/wchan");
   if (!channel.empty() && channel != "0") return channel;
-  // "[<0>] fuse_get_req+0x1f2/0x2d0": where wchan is not built in.
+  // Where wchan is not built in, the stack shows it: "[<0>] fuse_get_req+0x1f2/0x2d0".
   const std::string top = ReadLine(folder + "/stack");
   const size_t name = top.find("] ");
   return name == std::string::npos ? "" : top.substr(name + 2, top.find('+') - name - 2);
@@ -83,7 +83,7 @@ base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
 base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   ASSIGN_OR_RETURN(ProcessInfo info, ReadThread(pid));
   info.thread = false;
-  // A process stands still where one of its threads does.
+  // A process hangs if one of its threads does.
   for (const pid_t tid : NumbersIn(fmt::format("/proc/{}/task", pid))) {
     if (info.in_kernel()) break;
     const auto thread = ReadThread(tid);
@@ -120,7 +120,7 @@ base::StatusOr<pid_t> SocketOwner(const std::string& path) {
   path.copy(address.sun_path, path.size());
   const base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "make a socket");
-  // Accepted by the kernel, whether or not the listener runs.
+  // The kernel accepts the connection, whether the listener runs or not.
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) {
       return base::Error(StatusCode::kUnavailable, "nobody listens on '{}'", path);

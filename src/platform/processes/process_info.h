@@ -15,20 +15,20 @@ namespace berth::platform {
 
 struct ProcessInfo {
   pid_t pid = 0;
-  bool thread = false;  // `pid` is one thread's, and what is said holds for that one alone
+  bool thread = false;  // `pid` is a thread's id, and the rest describes that thread alone
   pid_t parent = 0;
   std::string name;     // at most 15 bytes; a thread may have changed it
   std::string program;  // the file name of what it executes
   char state = '?';     // proc(5): R S D T Z ...
   std::chrono::seconds age{0};
-  // The kernel function that it waits in, of the thread that waits hardest; empty if it doesn't
-  // wait or the kernel doesn't say (it tells root alone).
+  // The kernel function that it waits in, of the thread that is hardest to wake. Empty if it does
+  // not wait or the kernel does not tell (it tells only root).
   std::string wait_channel;
 
-  // In a wait that only its cause ends: uninterruptible, or for the answer of a FUSE server, which
-  // no signal ends either once the server has read the request.
+  // Whether it waits in a way that no signal ends: uninterruptibly, or for the answer of a FUSE
+  // server that has read the request already.
   bool in_kernel() const { return state == 'D' || wait_channel == "request_wait_answer"; }
-  // By SIGSTOP or a debugger.
+  // Stopped by SIGSTOP or a debugger.
   bool stopped() const { return state == 'T' || state == 't'; }
 };
 
@@ -37,11 +37,11 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid);
 // The same for one thread, by its id.
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid);
 
-// The numbers that a folder of /proc has as names: processes, threads, descriptors. None where it
+// The numbers among the names in a folder of /proc: processes, threads, descriptors. None if it
 // cannot be read.
 std::vector<int> NumbersIn(const std::string& folder);
 
-// A process and all below it, itself first; empty if there is none.
+// A process and all its descendants, itself first; empty if it does not exist.
 std::vector<ProcessInfo> ProcessTree(pid_t root);
 
 // The process that listens on a UNIX socket (it may have handed it on since). UNAVAILABLE: nobody

@@ -1,5 +1,5 @@
-// A child process that is to run for as long as its owner: started again when it ends, ended when
-// the owner goes, even by SIGKILL.
+// A child process that runs as long as its owner: it is started again when it ends, and is ended
+// when the owner ends, even by SIGKILL.
 #pragma once
 
 #include <sys/types.h>
@@ -27,12 +27,12 @@ class SupervisedProcess {
   };
 
   explicit SupervisedProcess(Options options);
-  // SIGTERM, and SIGKILL after the time-out; waits for the end.
+  // Sends SIGTERM, and SIGKILL after the time-out; waits for the end.
   ~SupervisedProcess();
 
  private:
   void Supervise(const std::stop_token& stop);
-  // Runs it once, until it ends; its exit as text.
+  // Runs it once, until it ends; returns its exit as text.
   std::string RunOnce(const std::stop_token& stop);
 
   const Options options_;

@@ -21,14 +21,14 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Offsets and values of the kernel's documentation, "ext4 Data Structures and Algorithms". All
+// Offsets and values from the kernel's documentation, "ext4 Data Structures and Algorithms". All
 // numbers are little-endian.
 namespace super {
 constexpr size_t kInodes = 0x00, kBlocksLow = 0x04, kFirstDataBlock = 0x14, kLogBlockSize = 0x18,
                  kBlocksPerGroup = 0x20, kInodesPerGroup = 0x28, kFirstInode = 0x54,
                  kInodeSize = 0x58, kDescriptorSize = 0xFE, kBlocksHigh = 0x150;
-// Inodes of the file system's own that lie among those of files: quotas of users, groups and
-// projects, and the list of orphans.
+// Fields that name the file system's own inodes among those of files: the quotas of users, groups
+// and projects, and the list of orphans.
 constexpr std::array<size_t, 4> kHidden = {0x240, 0x244, 0x26C, 0x280};
 }  // namespace super
 constexpr uint32_t kMetaBlockGroups = 0x10, k64Bit = 0x80;  // incompatible
@@ -72,7 +72,7 @@ struct Layout {
   std::array<uint64_t, super::kHidden.size()> hidden;
 };
 
-// Of a device of `size` bytes.
+// Reads the layout of a device of `size` bytes.
 std::optional<Layout> Understand(const Bytes& bytes, uint64_t size) {
   const auto at16 = [&](size_t at) { return Get16(bytes.data() + at); };
   const auto at32 = [&](size_t at) -> uint64_t { return Get32(bytes.data() + at); };
@@ -113,7 +113,7 @@ std::optional<Layout> Understand(const Bytes& bytes, uint64_t size) {
   return sound ? std::optional(layout) : std::nullopt;
 }
 
-// A group's inode table, as far as it was ever used.
+// The used part of a group's inode table.
 struct Table {
   uint64_t first_inode = 0;
   uint64_t at = 0;  // bytes
@@ -154,7 +154,7 @@ bool MayHaveAName(const Layout& layout, uint64_t number, const unsigned char* ra
   return std::find(layout.hidden.begin(), layout.hidden.end(), number) == layout.hidden.end();
 }
 
-// False: `visit` wants no more.
+// False: `visit` returned false.
 StatusOr<bool> ReadTable(int device, const Layout& layout, const Table& table, Bytes& chunk,
                          const std::function<bool(const InodeOwner&)>& visit) {
   const uint64_t at_once = kChunk / layout.inode_size;

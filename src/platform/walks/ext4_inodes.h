@@ -18,11 +18,11 @@ struct InodeOwner {
   gid_t group = 0;
 };
 
-// Calls `visit` with each inode that a folder may name, in order, until it gives false. `device` is
-// a descriptor of the block device, open for reading: its pages are those that the mounted file
-// system works on, so that what is read is what it has now.
-// RESOURCE_EXHAUSTED, before anything is visited: the tables hold more than `most` inodes, used and
-// unused, that have to be read. UNIMPLEMENTED: a layout that is not known.
+// Calls `visit` with each inode that a folder may name, in order, until it returns false. `device`
+// is a descriptor of the block device, open for reading: it shares its page cache with the mounted
+// file system, so that the present state is read. RESOURCE_EXHAUSTED, before the first visit: the
+// tables hold more than `most` inodes, used and unused, that would have to be read. UNIMPLEMENTED:
+// the layout is not known.
 base::Status ForEachExt4Inode(int device, uint64_t most,
                               const std::function<bool(const InodeOwner&)>& visit);
 

@@ -30,7 +30,7 @@ using base::StatusCode;
 using base::StatusOr;
 using base::UniqueFd;
 
-// An inode in a table is read in a tenth of the time that a look at a name takes.
+// Reading an inode from a table takes a tenth of the time that a look at a name takes.
 constexpr uint64_t kTableInodesPerFile = 8;
 constexpr uint64_t kAlwaysRead = 64 * 1024;
 constexpr int kInodesBetweenLooks = 4096;  // at `cancelled`
@@ -60,7 +60,7 @@ StatusOr<UniqueFd> OpenDevice(dev_t number) {
                minor(number));
 }
 
-// XFS_IOC_BULKSTAT's request and the room for its answer.
+// The request of XFS_IOC_BULKSTAT, with the buffer for its answer.
 class XfsBulkStat {
  public:
   explicit XfsBulkStat(uint32_t at_once)
@@ -68,7 +68,8 @@ class XfsBulkStat {
         request_(new(room_.get()) xfs_bulkstat_req{}) {
     request_->hdr.icount = at_once;
   }
-  // From the inode that hdr.ino names; the kernel moves that on. No inodes: there are no more.
+  // Reads from the inode that hdr.ino names, which the kernel advances. An empty result: there are
+  // no more inodes.
   StatusOr<std::span<const xfs_bulkstat>> Next(int in_file_system) {
     if (ioctl(in_file_system, XFS_IOC_BULKSTAT, request_) != 0) {
       return ErrnoError(errno, "XFS_IOC_BULKSTAT");
@@ -135,8 +136,8 @@ std::optional<bool> HoldsForEveryInode(int root,
                                        const std::function<bool()>& cancelled) {
   struct stat st;
   if (fstat(root, &st) != 0) return std::nullopt;
-  // The folder has to be among them as it is seen here: then these are its file system's inodes,
-  // and the mount does not map its group to another.
+  // The folder must be among the inodes, with the owner that is seen here. This proves that these
+  // are its file system's inodes, and that the mount does not map its group to another.
   bool seen = false, hold = true, stopped = false;
   int until_look = kInodesBetweenLooks;
   const Status read = ForEachInode(root, st, [&](const InodeOwner& inode) {
@@ -148,7 +149,7 @@ std::optional<bool> HoldsForEveryInode(int root,
     hold = hold && holds(inode);
     return hold && !stopped;
   });
-  if (!read.ok()) LOG_DEBUG("inodes are looked at by name: {}", base::ToString(read));
+  if (!read.ok()) LOG_DEBUG("cannot read inodes in bulk: {}", base::ToString(read));
   if (!read.ok() || stopped) return std::nullopt;
   if (!hold) return false;
   return seen ? std::optional(true) : std::nullopt;

@@ -127,7 +127,7 @@ TEST_P(InodeScanTest, SeesWhatHasANameAndNothingElse) {
   EXPECT_EQ(ByInode(), ByName(disk_.mount_point()));
 }
 
-// Nothing is written out in between: what is in memory alone counts.
+// Nothing is written to the disk in between, so the scan must see what is only in memory.
 TEST_P(InodeScanTest, SeesEveryChangeAtOnce) {
   for (int i = 0; i < 200; ++i) {
     const std::string path = at(fmt::format("folder-{}/{}", i % 40, 1 + i % 4));
@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
                            Ext({"-O", "^metadata_csum,^uninit_bg", "-i", "4096"})}),
     [](const auto& info) { return info.param.name; });
 
-// The file system says 0, and who looks through the mount sees 100000.
+// The file system says 0, and a look through the mount shows 100000.
 TEST(InodeScan, DoesNotKnowOfAMountThatMapsGroups) {
   Disk disk(64 * kMiB);
   const auto exec = NewHostExec();

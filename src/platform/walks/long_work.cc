@@ -33,9 +33,9 @@ using Body = std::function<Status(int folder, LongWork& work)>;
 
 constexpr milliseconds kTick(50);
 constexpr std::chrono::seconds kCancelPatience(10);
-constexpr unsigned kFirstOwnDescriptor = 3;  // the standard streams are everybody's
+constexpr unsigned kFirstOwnDescriptor = 3;  // all share the standard streams
 
-// The file systems on which work was given up that is not over, each as often as there is one.
+// The file systems with work that was given up and has not ended, once for each such work.
 struct GivenUp {
   base::Mutex mutex;
   std::multiset<FileSystemId> on ABSL_GUARDED_BY(mutex);
@@ -58,7 +58,7 @@ struct FolderId {
   bool operator==(const FolderId&) const = default;
 };
 
-// Without asking a server.
+// Asks no server of a file system.
 StatusOr<FolderId> IdOf(int folder) {
   struct statx st = {};
   if (statx(folder, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) != 0) {
@@ -83,7 +83,7 @@ class Work final : public LongWork {
     return waited_for_ && question();
   }
 
-  // On the thread of the work.
+  // Runs on the thread of the work.
   void Do(int callers_folder, Body body) {
     Status result = OnOwnTable(callers_folder, std::move(body));
     const MutexLock lock(mutex_);
@@ -96,7 +96,7 @@ class Work final : public LongWork {
     global.on.erase(global.on.find(id_.file_system));
   }
 
-  // On the thread that waits.
+  // Runs on the thread that waits.
   Status Wait(const LongWorkOptions& options) {
     uint64_t signs = 0;
     auto alive = steady_clock::now();
@@ -127,21 +127,22 @@ class Work final : public LongWork {
 
  private:
   static Status UnshareDescriptors() {
-    // Those above are not even copied, so that none has to be closed, which may block, too.
+    // Higher descriptors are not even copied, so that none has to be closed, because closing may
+    // block.
     if (close_range(kFirstOwnDescriptor, ~0U, CLOSE_RANGE_UNSHARE) == 0) return base::OkStatus();
     return ErrnoError(errno, "have descriptors of its own");
   }
 
   Status OnOwnTable(int callers_folder, Body body) {
     RETURN_IF_ERROR(UnshareDescriptors());
-    // "self" is the main thread, whose table is that of the one who waits.
+    // "self" is the main thread, which has the descriptor table of the waiting caller.
     const base::UniqueFd folder(open(fmt::format("/proc/self/fd/{}", callers_folder).c_str(),
                                      O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) {
       const int error = errno;
       return ErrnoError(error, fmt::format("{}: open the folder again", what_));
     }
-    // One that begins only after it was given up may find another folder by that number.
+    // If the work starts only after it was given up, that number may stand for another folder.
     ASSIGN_OR_RETURN(const FolderId found, IdOf(folder.get()));
     if (cancelled_ || found != id_) {
       return Error(StatusCode::kCancelled, "{}: cancelled before it began", what_);

@@ -22,8 +22,8 @@ using base::UniqueFd;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A file system whose server was there when it was mounted, takes each request since, and answers
-// none: the kernel lets nobody go who asks it, not even to die.
+// A file system whose server answered the mount, and since then takes each request and answers
+// none: the kernel never lets a caller go, not even after SIGKILL.
 class StuckFsGroupTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -43,7 +43,7 @@ TEST_F(LongWorkTest, HasTheFolderAndNoOtherDescriptor) {
                           EXPECT_EQ(st.st_dev, wanted.st_dev);
                           EXPECT_TRUE(IsOpen(STDERR_FILENO));
                           EXPECT_FALSE(IsOpen(number));
-                          // What it starts is like it.
+                          // A thread that the work starts has no other descriptors, either.
                           std::jthread([folder, number] {
                             EXPECT_TRUE(IsOpen(folder));
                             EXPECT_FALSE(IsOpen(number));
@@ -90,7 +90,7 @@ TEST_F(LongWorkTest, IsToldThatItIsCancelledAndTellsHowFarItIs) {
 TEST_F(LongWorkTest, WhatShowsNoSignOfLifeIsGivenUpAndNotBegunTwice) {
   const auto go_on = std::make_shared<std::latch>(1);
   const auto asked = std::make_shared<std::atomic<int>>(0);
-  bool mine = true;  // that of one who does not wait any more
+  bool mine = true;  // belongs to a caller that no longer waits
   const std::function<bool()> question = [&mine] { return mine; };
   Status status = RunLongWork(folder_.get(), {.what = "walk", .patience = seconds(1)},
                               [go_on, asked, question](int, LongWork& work) {

@@ -44,10 +44,10 @@ int ChangeMode(int folder, const char* name, mode_t mode, int flags) {
   return ENOSYS;
 }
 
-// The path of a descriptor that this thread has, and perhaps no other.
+// The path of a descriptor that perhaps only this thread has.
 std::string OwnPath(const UniqueFd& fd) { return fmt::format("/proc/thread-self/fd/{}", fd.get()); }
 
-// By the descriptor, since what a path named may be another file by now.
+// It works by the descriptor, because a path may name another file now.
 int ChangeMode(const UniqueFd& fd, mode_t mode) {
   const int error = ChangeMode(fd.get(), "", mode, AT_EMPTY_PATH);
   if (error != ENOSYS) return error;
@@ -56,11 +56,11 @@ int ChangeMode(const UniqueFd& fd, mode_t mode) {
 
 class GroupSetter {
  public:
-  // What is borrowed is on the stack of the thread that does the work.
+  // The borrowed arguments are on the stack of the thread that does the work.
   GroupSetter(const std::string& root, const FsGroupOptions& options, LongWork& work)
       : root_(root), options_(options), work_(work) {}
 
-  // One entry of a folder. A folder is kept open in `*open`, for what is in it.
+  // Handles one entry of a folder. A folder is kept open in `*open`, for the walk of its content.
   // `mounts_inside`: something may be mounted below the root, so that a look by name would go
   // through a mount, to a file system that may hang.
   Status Visit(int folder, const char* name, unsigned char type, bool mounts_inside,
@@ -78,10 +78,10 @@ class GroupSetter {
         if (error != ENOSYS) return Failure(error, "change", name);
       }
     }
-    // O_PATH: no device is opened and no FIFO waited for.
+    // O_PATH opens no device and waits for no FIFO.
     UniqueFd fd = OpenWithinMount(folder, name, O_PATH);
     if (!fd.valid()) {
-      // Removed meanwhile, or another mount, which is not this volume's.
+      // It was removed meanwhile, or another mount is there, which does not belong to this volume.
       if (errno == ENOENT || errno == EXDEV) return base::OkStatus();
       return Failure(errno, "open", name);
     }
@@ -119,8 +119,8 @@ class GroupSetter {
   }
 
  private:
-  // Of no folder. Whatever has the name by now may have the group as well; a mode is only for the
-  // very file that was looked at. Gives an errno.
+  // Not for folders. A file that has the name by now may have the group as well, but a mode is only
+  // for the very file that was looked at. Returns an errno.
   int ApplyByName(int folder, const char* name, const struct stat& st) const {
     if (st.st_gid != options_.group &&
         fchownat(folder, name, static_cast<uid_t>(-1), options_.group, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -140,7 +140,8 @@ class GroupSetter {
     return (mode & 07777) | mask;
   }
 
-  // A chown drops setuid and setgid of what is no folder, so that the mode is set again after one.
+  // A chown clears setuid and setgid of everything but folders, so the mode must be set again after
+  // one.
   bool NeedsMode(const struct stat& st) const {
     if (S_ISLNK(st.st_mode)) return false;
     const mode_t wanted = WantedMode(st.st_mode);
@@ -153,8 +154,8 @@ class GroupSetter {
   LongWork& work_;
 };
 
-// Whether something is mounted below `folder` in this process's mount namespace: where it is not
-// known, yes. A mount that is in no namespace has none inside.
+// Whether something is mounted below `folder` in this process's mount namespace; yes if that is not
+// known. A mount that is in no namespace has none inside.
 bool HasMountsInside(const UniqueFd& folder) {
   struct statx st = {};
   char path[PATH_MAX];
@@ -172,7 +173,7 @@ bool HasMountsInside(const UniqueFd& folder) {
   });
 }
 
-// On a thread that may be given up (long_work.h).
+// Runs on a thread that may be given up (long_work.h).
 Status GiveAll(int root, const std::string& name, const FsGroupOptions& options, LongWork& work) {
   const GroupSetter setter(name, options, work);
   const UniqueFd folder(openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -181,7 +182,7 @@ Status GiveAll(int root, const std::string& name, const FsGroupOptions& options,
   const auto cancelled = [&work] { return work.cancelled(); };
   if (setter.IsRight(st)) {
     if (options.only_on_root_mismatch) return base::OkStatus();
-    // The root is changed last, so that most likely all is right.
+    // The root is changed last, so if it is right then most likely everything is.
     const auto is_right = [&](const InodeOwner& inode) {
       return setter.IsRight(inode.mode, inode.group);
     };

@@ -35,7 +35,7 @@ struct Folder {
   int depth = 0;
 };
 
-// Names of a folder: each its type, then itself with a NUL.
+// Some names of a folder: for each its type, then the name with a NUL.
 struct Batch {
   std::string names;
   size_t count = 0;
@@ -64,7 +64,7 @@ class Walker {
           {std::make_shared<const Folder>(Folder{std::move(root), 0}), std::nullopt});
     }
     WorkUntilDone();
-    // None is added any more: there is no work, or it has ended.
+    // No helper is added any more: all work is done, or the walk has ended.
     for (std::jthread& helper : helpers_) helper.join();
     const MutexLock lock(mutex_);
     return failure_;
@@ -81,7 +81,7 @@ class Walker {
     }
   }
 
-  // nullopt: there is none, and will be none.
+  // nullopt: there is no work left, and none will come.
   std::optional<FolderWork> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     while (!ended_ && waiting_.empty() && working_ > 0) {
@@ -90,14 +90,14 @@ class Walker {
       --idle_;
     }
     if (ended_ || waiting_.empty()) return std::nullopt;
-    // The newest: it is the deepest, and lets descriptors go soonest.
+    // It takes the newest folder, because that is the deepest and releases its descriptors soonest.
     FolderWork work = std::move(waiting_.back());
     waiting_.pop_back();
     ++working_;
     return work;
   }
 
-  // False: the line is full, and it is the caller's.
+  // False: the queue is full, and the caller must do the work.
   bool Offer(FolderWork& work) ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     if (ended_) return true;
@@ -128,7 +128,7 @@ class Walker {
       return base::Error(StatusCode::kResourceExhausted, "{}: folders are nested more than {} deep",
                          base::Quote(walk_.name), kMaxWalkDepth);
     }
-    // Names are taken down first, so that those of a large folder can be divided.
+    // Names are collected first, so that those of a large folder can be divided.
     Status failure;
     Batch batch;
     const auto full = [&] {
@@ -167,7 +167,7 @@ class Walker {
 
   const ParallelWalk& walk_;
   const unsigned threads_;
-  std::atomic<bool> ended_ = false;  // somebody failed; set under mutex_
+  std::atomic<bool> ended_ = false;  // a visit failed; set under mutex_
 
   base::Mutex mutex_;
   base::CondVar changed_;

@@ -1,4 +1,4 @@
-// RemoveTree of durable_file.h: whatever a pod left behind must go, and nothing that is mounted.
+// RemoveTree of durable_file.h: it removes whatever a pod left behind, but nothing that is mounted.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -19,8 +19,8 @@ namespace {
 
 using base::Quote;
 
-// Folders nested deeper than this are moved up to the top first, so that neither the stack nor the
-// descriptors run out however deep a pod nested them.
+// Folders nested deeper than this are first moved up to the top, so that neither the stack nor the
+// descriptors run out, however deep a pod nested them.
 constexpr int kMaxDepth = 64;
 constexpr size_t kBatch = 1024;
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
@@ -44,7 +44,8 @@ class TreeRemover {
   }
 
  private:
-  // Some of the names; none: the folder is empty. Not all at once, as there may be millions.
+  // Some of the names; none: the folder is empty. It does not return all at once, because there may
+  // be millions.
   base::StatusOr<std::vector<std::string>> Names(int fd) {
     std::vector<std::string> names;
     const int error = ForEachName(fd, kBatch, [&](const char* name) { names.emplace_back(name); });
@@ -96,7 +97,7 @@ base::Status RemoveTree(const std::string& path) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "remove {}: not an absolute path of a folder", Quote(path));
   }
-  // The table first: with a mount anywhere inside, nothing at all is removed.
+  // The table is read first: if there is a mount anywhere inside, nothing is removed.
   ASSIGN_OR_RETURN(const std::vector<MountEntry> table, NewMounter()->List());
   for (const MountEntry& entry : table) {
     if (entry.mount_point == path || entry.mount_point.starts_with(path + "/")) {

@@ -41,7 +41,7 @@ class UsageCounter {
   }
 
   void Count(const struct stat& st) {
-    // Only names that share an inode can be counted twice.
+    // Only files with several names can be counted twice.
     if (!S_ISDIR(st.st_mode) && st.st_nlink > 1 && !linked_.insert(st.st_ino).second) return;
     usage_.bytes += static_cast<int64_t>(st.st_blocks) * 512;
     ++usage_.inodes;

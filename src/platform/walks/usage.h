@@ -12,14 +12,14 @@
 namespace berth::platform {
 
 struct FileSystemUsage {
-  int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;  // available: to others than root
+  int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;  // available: to non-root users
   int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
 };
 
-// As statfs(2) has it.
+// Computed from the answer of statfs(2).
 FileSystemUsage UsageFrom(const struct statfs& fs);
 
-// statfs in a child process, so that a dead file system costs `timeout` and no more.
+// Calls statfs in a child process, so that a dead file system costs no more than `timeout`.
 base::StatusOr<FileSystemUsage> GetFileSystemUsage(
     const std::string& path, std::chrono::milliseconds timeout = std::chrono::seconds(5));
 

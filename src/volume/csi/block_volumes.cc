@@ -35,12 +35,13 @@ Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_cont
                    StageRequest(host_, volume, target, publish_context,
                                 Capability(volume, capabilities, std::nullopt)));
 
-  // Also for a driver without stages: publish and tear-down need to know whose the device is.
+  // It is written even for a driver without stages, because publish and tear-down must know which
+  // volume the device belongs to.
   RETURN_IF_ERROR(WriteVolData(data, PodVolData(volume, host_.node_name())));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   if (!capabilities.stage_unstage) return OkStatus();
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
-  // What an earlier call may have done is not undone by a later one that did nothing.
+  // A later call that did nothing must not undo what an earlier call may have done.
   if (rpc::IsFinal(staged) && !before.driver_may_know()) {
     const Status removed = Forget(volume.name);
     if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
@@ -61,9 +62,9 @@ Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
   const std::string target = host_.paths().CsiBlockStaging(pv);
   ASSIGN_OR_RETURN(const Finding before, Inspect(host_.mounter(), host_.paths().CsiBlockData(pv),
                                                  target, record.driver, record.handle));
-  // The record is written before the driver is called and removed after it let go: without one the
-  // driver knows nothing of the volume. Of a damaged one the node agent's own record says whose it
-  // is.
+  // The record is written before the driver is called and removed after the driver has released the
+  // volume: without a record the driver does not know the volume. If the record is damaged, the
+  // node agent's own record tells which volume it is.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
@@ -90,7 +91,7 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_target_path(target);
-  // As the kubelet does, also for a driver without stages.
+  // The kubelet sets it for a driver without stages, too.
   request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
   request.set_readonly(volume.read_only);
   Assign(publish_context, *request.mutable_publish_context());
@@ -104,20 +105,20 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   RETURN_IF_ERROR(published);
   const std::string link = host_.paths().PodDeviceLink(pod.uid(), kPluginName, volume.name);
   if (const Status right = CheckPublished(volume, target); !right.ok()) {
-    // The link is made once it was found right: the pod may use the device then.
+    // The link is made only after the device was checked, because the pod may use the device then.
     if (!Exists(link)) {
       const auto undone =
           client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout);
-      // Tear-down does it once more.
+      // Tear-down does this again.
       if (!undone.ok()) {
-        LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+        LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
       }
     }
     return right;
   }
   RETURN_IF_ERROR(PointLink(link, target));
-  // Read-only is what the container may do with the device, as in the kubelet: few drivers make the
-  // device itself read-only (BLKROSET), which other pods may write to.
+  // Read-only limits what the container may do with the device, as in the kubelet. Few drivers make
+  // the device itself read-only (BLKROSET), because other pods may write to it.
   return Published{.path = target, .block = true, .read_only = volume.read_only};
 }
 

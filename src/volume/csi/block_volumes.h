@@ -1,6 +1,6 @@
 // Raw block CSI volumes.
 //
-//   plugins/kubernetes.io/csi/volumeDevices/PV/data/vol_data.json   whose they are
+//   plugins/kubernetes.io/csi/volumeDevices/PV/data/vol_data.json   record: driver, handle, pod
 //   plugins/kubernetes.io/csi/volumeDevices/staging/PV/             NodeStageVolume
 //   plugins/kubernetes.io/csi/volumeDevices/publish/PV/POD_UID      NodePublishVolume: the device
 //   pods/UID/volumeDevices/kubernetes.io~csi/PV                     symlink to it
@@ -26,15 +26,16 @@ class BlockVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& pv);
 
-  // Of an earlier boot, without the driver (VolumePlugin::ForgetDevice, ForgetPodVolume).
+  // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
+  // ForgetPodVolume).
   Status ForgetDevice(const Record& record, const std::string& pv);
   Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& pv);
 
  private:
-  // After the driver said that the volume is published at `target`. FAILED_PRECONDITION: there is
-  // no block device, or one that is published as another volume.
+  // Checks `target` after the driver said that the volume is published there. FAILED_PRECONDITION:
+  // there is no block device, or one that is published as another volume.
   Status CheckPublished(const Volume& volume, const std::string& target);
-  // The handle of another volume whose published device is the same; empty if there is none.
+  // The handle of another volume that was published on the same device; empty if there is none.
   StatusOr<std::string> OtherVolumeOn(dev_t device, const Volume& volume);
   Status RemovePublished(const std::string& pod_uid, const std::string& pv);
   // Removes what Stage made. FAILED_PRECONDITION: the staging path is still a mount point.

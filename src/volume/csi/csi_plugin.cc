@@ -20,8 +20,9 @@ using base::StatusCode;
 using csi_volume::Record;
 using csi_volume::Volume;
 
-// A failure of this node's own preparations, which may pass (a secret that is not there yet): its
-// code must not read as the driver's word that the volume can never grow (volume_expansion.h).
+// A failure of this node's own preparations, which may pass (a Secret that is not there yet). Its
+// code must not look like the driver's statement that the volume can never grow
+// (volume_expansion.h).
 Status NotTheDriversWord(const Status& why, std::string_view volume) {
   const bool passes =
       why.code() == StatusCode::kUnimplemented || why.code() == StatusCode::kFailedPrecondition;
@@ -29,8 +30,9 @@ Status NotTheDriversWord(const Status& why, std::string_view volume) {
                base::Message(why));
 }
 
-// FAILED_PRECONDITION is a handler's last word on a volume (KEP-2857, story 6). A call that it does
-// not have is one, too: UNIMPLEMENTED would read as if there were nothing to grow.
+// FAILED_PRECONDITION is a handler's final statement about a volume (KEP-2857, story 6). A call
+// that the handler lacks counts as one, too, because UNIMPLEMENTED would mean that there is nothing
+// to grow.
 Status TheHandlersWord(const Status& why, std::string_view volume) {
   if (why.code() != StatusCode::kUnimplemented) return NotTheDriversWord(why, volume);
   return Error(StatusCode::kFailedPrecondition, "grow volume '{}': {}", volume, base::Message(why));
@@ -66,11 +68,11 @@ class CsiPlugin : public VolumePlugin {
  private:
   // The volume with what the pod and the node add to it.
   StatusOr<Volume> VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
-  // `in_sandbox`: it is the runtime handler's to say, if the driver says of what.
+  // `in_sandbox`: the runtime handler answers, if the driver names what to ask about.
   StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
                                                          const PodVolumeRecord& record,
                                                          bool in_sandbox);
-  // UNIMPLEMENTED: it gives none.
+  // UNIMPLEMENTED: the handler gives no figures.
   StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> HandlerWithStats(
       const PodVolumeRecord& record) const;
   StatusOr<csi::v1::NodeExpandVolumeRequest> ExpandRequest(const PodVolumeRecord& record,
@@ -163,7 +165,7 @@ StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const 
   }
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
   const bool on_mount = !volume.selinux_context.empty();
-  // Without SELinux here, the sandbox may have it all the same.
+  // Even if this host has no SELinux, the sandbox may have it.
   const bool relabel = !on_mount && (host_.selinux() || csi_volume::NamesLabel(pod, spec));
   return Deferral{.fs_group = NodeAppliesFsGroup(volume, capabilities, driver, pod),
                   .selinux_relabel = relabel,
@@ -234,7 +236,7 @@ StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVol
   return request;
 }
 
-// The driver has made the device larger; its file system is the handler's to grow.
+// The driver has enlarged the device; the handler must grow the file system on it.
 Status GrowInSandbox(csi_volume::SandboxHandler& handler,
                      const csi::v1::NodeExpandVolumeResponse& answer, const Volume& volume,
                      int64_t bytes) {

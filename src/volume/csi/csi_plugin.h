@@ -2,16 +2,16 @@
 //
 //   file system   NodeStageVolume at plugins/kubernetes.io/csi/DRIVER/SHA256(HANDLE)/globalmount
 //                 NodePublishVolume at pods/UID/volumes/kubernetes.io~csi/NAME/mount, then fsGroup
-//   block         staged at .../volumeDevices/staging/PV, published at
-//   .../volumeDevices/publish/PV/UID;
+//   block         staged at .../volumeDevices/staging/PV
+//                 published at .../volumeDevices/publish/PV/UID
 //                 pods/UID/volumeDevices/kubernetes.io~csi/PV is a symlink to it
 //   inline        published only; its handle is derived from pod and volume
 //
 // vol_data.json beside the mount (volumeDevices/PV/data for block) is written durably before the
-// driver is called and says whose mount it is. It and the mount table are compared before each
-// publish and tear-down: a mount without a record, or with another volume's, is refused with
-// FAILED_PRECONDITION. A first call that failed for certain (rpc::IsFinal) takes its folder and
-// record away; an unknown outcome keeps them.
+// driver is called, and names the volume that the mount belongs to. The record and the mount table
+// are compared before each publish and tear-down: a mount without a record, or with the record of
+// another volume, is refused with FAILED_PRECONDITION. If a first call certainly failed
+// (rpc::IsFinal), its folder and record are removed; if its outcome is unknown, they stay.
 //
 // Each driver call has two minutes. Errors are the driver's, with the call's name; UNAVAILABLE
 // while the driver is not registered.

@@ -51,7 +51,7 @@ Volume OfInlineVolume(const VolumeSpec& spec, const api::Pod& pod) {
                 .access_modes = {"ReadWriteOnce"},
                 .attributes = source.volume_attributes(),
                 .publish_secret = source.secret_ref("nodePublishSecretRef")};
-  // An inline volume can name a secret of its own namespace only.
+  // An inline volume can only name a Secret of its own namespace.
   if (!volume.publish_secret.empty()) volume.publish_secret.ns = pod.ns();
   return volume;
 }

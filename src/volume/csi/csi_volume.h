@@ -1,4 +1,5 @@
-// What the API says about a CSI volume, in one piece, and what tear-down keeps of it. Pure.
+// The facts that the API states about a CSI volume, in one struct, and the part that tear-down
+// needs. Pure.
 #pragma once
 
 #include <optional>
@@ -26,10 +27,11 @@ struct Volume {
   std::string fs_type;  // empty: the driver's choice
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
-  std::string selinux_context;  // that all files are to show (selinux.h); empty: their own
-  // What a runtime handler is to label each file with, where they have their own; empty: it knows.
+  std::string selinux_context;  // all files show it (selinux.h); empty: each shows its own
+  // The label for each file if a runtime handler must label them; empty: the handler knows it.
   std::string file_label;
-  // Those that the runtime handler of the pod's sandbox mounts: the driver may leave it to that.
+  // The file systems that the runtime handler of the pod's sandbox can mount: the driver may leave
+  // the mount of such a file system to the handler.
   std::vector<std::string> runtime_file_systems;
   api::Labels attributes;
   api::SecretReference stage_secret, publish_secret, expand_secret;
@@ -55,10 +57,10 @@ csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilitie
                                      std::optional<int64_t> mount_group);
 
 // True if no other volume may show the same files. Volumes for many nodes may be shares of one
-// server, which people name by several handles.
+// server, which people may name by several handles.
 bool IsForOneNode(const Volume& volume);
 
-// True if the node is to give the published volume to the pod's fsGroup.
+// True if the node must give the published volume to the pod's fsGroup.
 bool NodeAppliesFsGroup(const Volume& volume, const NodeCapabilities& capabilities,
                         const api::CsiDriver& driver, const api::Pod& pod);
 

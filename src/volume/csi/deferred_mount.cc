@@ -13,8 +13,8 @@ using base::Quote;
 using base::StatusCode;
 
 constexpr std::chrono::seconds kAsk(10);
-// A file system grows within seconds; the kubelet's time-out for the driver's own call holds here,
-// too.
+// A file system grows within seconds; the kubelet's time-out for the driver's own call is used
+// here, too.
 constexpr std::chrono::minutes kGrow(2);
 
 constexpr size_t kLongestSource = 4095;
@@ -25,7 +25,7 @@ bool IsPlain(std::string_view text) {
   return std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-// An option as mount(8) -o has it: a comma would begin another one, unless it is quoted (the
+// Checks an option of mount(8) -o: a comma would begin another option, unless it is quoted (as the
 // categories of an SELinux context are).
 Status CheckOption(std::string_view key, std::string_view value) {
   const bool quoted = value.size() >= 2 && value.starts_with('"') && value.ends_with('"');
@@ -34,7 +34,7 @@ Status CheckOption(std::string_view key, std::string_view value) {
       (quoted || !has(value, ','))) {
     return base::OkStatus();
   }
-  // The value is not quoted: it may be secret.
+  // The message does not contain the value, because it may be secret.
   return Error(StatusCode::kInvalidArgument, "{} is not a mount option", Quote(key.substr(0, 64)));
 }
 
@@ -61,7 +61,7 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
   }
   for (const auto& [key, value] : info.options()) {
     RETURN_IF_ERROR(CheckOption(key, value));
-    // The handler is told the label itself.
+    // The handler gets the label separately.
     if (key == kContext && !volume.selinux_context.empty()) continue;
     out.options.push_back(value.empty() ? key : key + "=" + value);
   }

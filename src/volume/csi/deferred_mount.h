@@ -1,7 +1,7 @@
-// What a CSI driver answers where it leaves a mount to the runtime handler of a pod's sandbox, and
-// what that handler is asked about the volume later (KEP-2857).
+// A CSI driver's answer that leaves a mount to the runtime handler of a pod's sandbox, and the
+// later questions to that handler about the volume (KEP-2857).
 //
-// The driver says which device or share it is; nothing of that is believed before it is checked.
+// The driver names the device or share; nothing of the answer is trusted before it is checked.
 // Thread-safe; calls of the handler block, with deadlines.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace berth::volume::csi_volume {
 
-// NodePublishVolumeResponse.runtime_mount_info, for a volume that was offered to `volume`'s
-// runtime_file_systems. FAILED_PRECONDITION: it names no source, or a file system that was not
+// Reads NodePublishVolumeResponse.runtime_mount_info for a volume whose runtime_file_systems were
+// offered to the driver. FAILED_PRECONDITION: it names no source, or a file system that was not
 // offered; INVALID_ARGUMENT: options that cannot be mount options.
 StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
                                       const csi::v1::FileSystemMountInfo& info);
@@ -33,7 +33,7 @@ class SandboxHandler {
   StatusOr<bool> Can(rpc::crust::RuntimeCapability::RPC::Type capability);
   StatusOr<VolumePlugin::Stats> GetStats(const std::string& source);
   StatusOr<std::optional<VolumePlugin::Condition>> GetCondition(const std::string& source);
-  // The size that the volume then has.
+  // Returns the size that the volume has then.
   StatusOr<int64_t> Expand(const std::string& source, int64_t bytes);
 
  private:
@@ -45,8 +45,8 @@ class SandboxHandler {
   const std::string sandbox_id_;
 };
 
-// The figures of CSI's and of CRUST's answers, whose usage messages are alike. UNAVAILABLE: there
-// are none.
+// Reads the figures from an answer of CSI or of CRUST, whose usage messages are alike. UNAVAILABLE:
+// there are none.
 template <typename Usages>
 StatusOr<VolumePlugin::Stats> StatsOfUsage(const Usages& usages) {
   if (usages.empty()) {

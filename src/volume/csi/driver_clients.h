@@ -1,7 +1,7 @@
-// One client for each driver's socket, and what the driver behind it can do.
+// One client for each driver's socket, and the capabilities of the driver behind it.
 //
-// A driver that exits and comes back binds its socket anew: its client and capabilities are then
-// fetched anew. Thread-safe.
+// A driver that exits and comes back binds its socket anew: then its client and capabilities are
+// made again. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -41,7 +41,7 @@ class DriverClient {
 
   const std::string& driver() const { return driver_; }
   rpc::CsiClient& rpc() { return *rpc_; }
-  // Asked of the driver once.
+  // The driver is asked only once.
   base::StatusOr<NodeCapabilities> Capabilities();
 
  private:
@@ -79,7 +79,7 @@ class DriverClients {
   Host& host_;
   base::Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // Of drivers that were replaced meanwhile: a call of the one before may still run.
+  // Clients of drivers that were replaced meanwhile: a call of such a client may still run.
   std::vector<std::weak_ptr<DriverClient>> replaced_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -1,4 +1,4 @@
-// What the tests of this room stand on: a host double, a driver double whose mounts show in the
+// The fixture for the tests of this room: a host double, a driver double whose mounts show in the
 // host's mount table, and the objects of a claim.
 #pragma once
 
@@ -116,8 +116,8 @@ class CsiFixture : public testing::Test {
     ASSERT_TRUE(platform::WriteDurably<"test.file">(Path(below_kubelet), value.dump()).ok());
   }
 
-  // Reading the vol_data.json in `folder` fails (ELOOP) though it is whole, until it is shown
-  // again.
+  // Makes reading the vol_data.json in `folder` fail (ELOOP) although it is whole, until it is
+  // shown again.
   void HideRecord(const std::string& folder) {
     const std::string file = Path(folder + "/vol_data.json");
     std::filesystem::rename(file, Path("hidden"));
@@ -144,7 +144,7 @@ class CsiFixture : public testing::Test {
     return r.target_path();
   }
 
-  // The driver's calls show in the host's mount table, once for each path.
+  // Makes the driver's calls show in the host's mount table, once for each path.
   template <typename Request>
   void ShowMounts(const std::string& method, bool mounts) {
     driver_->script().AfterEffect(method, [this, mounts](const google::protobuf::Message& message) {
@@ -157,7 +157,7 @@ class CsiFixture : public testing::Test {
         if (request.readonly()) options.push_back("ro");
       }
       if constexpr (requires { request.readonly(); }) {
-        // A volume's device is told by the volume's id.
+        // The volume's id determines its device.
         if (request.volume_capability().has_block()) {
           host_.SetDevice(path, std::hash<std::string>()(request.volume_id()));
         }

@@ -11,7 +11,7 @@ namespace {
 using base::Quote;
 using base::json::String;
 
-// As ToJson of csi_volume.h has it.
+// The same form as ToJson in csi_volume.h.
 Json StateOf(const Json& data, bool block) {
   return {{"driver", String(data, {"driverName"})},
           {"volumeHandle", String(data, {"volumeHandle"})},
@@ -22,13 +22,13 @@ std::string DeviceNameOf(const Json& data) {
   return api::UniqueVolumeName(String(data, {"driverName"}), String(data, {"volumeHandle"}));
 }
 
-// The folder's record, if it is one of a CSI volume.
+// The folder's record, if it belongs to a CSI volume.
 std::optional<Json> DataOf(const std::string& folder) {
   auto data = ReadVolData(folder);
   if (data.ok() && !data->has_value()) return std::nullopt;
   const Status status = data.ok() ? ReadRecord(StateOf(**data, false)).status() : data.status();
   if (status.ok()) return *std::move(*data);
-  LOG_WARNING("what volume lies in {} is not known: {}", Quote(folder), base::ToString(status));
+  LOG_WARNING("cannot tell which volume lies in {}: {}", Quote(folder), base::ToString(status));
   return std::nullopt;
 }
 
@@ -37,7 +37,7 @@ Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
   for (const std::string& driver : drivers) {
     if (driver == Paths::kCsiBlockFolder) continue;
     const std::string below = fmt::format("{}/{}", paths.CsiDevices(), driver);
-    // Beside the drivers' folders there may be plain files of others.
+    // Foreign plain files may lie beside the drivers' folders.
     const auto digests = NamesIn(below);
     if (!digests.ok()) continue;
     for (const std::string& digest : *digests) {

@@ -1,6 +1,6 @@
-// The CSI volumes that this node holds, by the vol_data.json beside each: the same that the records
-// of the volume manager say, should those be lost. After a driver let go of a volume its
-// vol_data.json is gone.
+// Finds the CSI volumes on this node by the vol_data.json beside each. They are the same that the
+// volume manager's records name, in case those are lost. When a driver has released a volume, its
+// vol_data.json is removed.
 #pragma once
 
 #include "volume/paths.h"

@@ -32,10 +32,10 @@ Status CheckDeviceNotMounted(Host& host, const std::vector<platform::MountEntry>
   return OkStatus();
 }
 
-// Of a call that takes a refused one back: tear-down does it once more.
+// Logs the failure of a call that undoes a refused one; tear-down does it again.
 template <typename Answer>
 void Undo(const Answer& undone) {
-  if (!undone.ok()) LOG_WARNING("take back a refused call: {}", base::ToString(undone.status()));
+  if (!undone.ok()) LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ void MountVolumes::ForgetTarget(const std::string& folder, const std::string& ta
   Status removed = CheckUnmounted(host_.mounter(), target, "a call that failed");
   if (removed.ok()) removed = RemoveEmptyFolder(target);
   if (removed.ok()) removed = RemoveVolData(folder);
-  // The call's own failure is what the caller must hear of; tear-down meets this one again.
+  // The caller must get the failure of the call itself; tear-down meets this one again.
   if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
 }
 
@@ -62,7 +62,7 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
-  // The mount keeps the label that it was made with, whatever the record would say of it.
+  // The mount keeps the label that it was made with, whatever the record says.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
                    StageRequest(host_, volume, target, publish_context,
@@ -71,7 +71,7 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   RETURN_IF_ERROR(WriteVolData(folder, DeviceVolData(volume)));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
-  // What an earlier call may have done is not undone by a later one that did nothing.
+  // A later call that did nothing must not undo what an earlier call may have done.
   if (rpc::IsFinal(staged) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(staged);
   // A driver may have nothing to mount before it publishes.
@@ -91,9 +91,9 @@ Status MountVolumes::Unstage(const Record& record) {
   const std::string target = host_.paths().CsiGlobalMount(record.driver, record.handle);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
-  // The record is written before NodeStageVolume and removed after NodeUnstageVolume: the driver
-  // knows nothing of a volume without one. Of a damaged one the node agent's own record says whose
-  // it is.
+  // The record is written before NodeStageVolume and removed after NodeUnstageVolume: without a
+  // record the driver does not know the volume. If the record is damaged, the node agent's own
+  // record tells which volume it is.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
@@ -164,7 +164,7 @@ Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& 
 // The driver left the mount to the runtime handler.
 StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::string& target,
                                                const csi::v1::FileSystemMountInfo& info) const {
-  // Two kernels or two mounts of one file system are how data is lost.
+  // Data is lost if two kernels, or two mounts of one kernel, use the same file system.
   constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
   const std::string staging = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
@@ -211,7 +211,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(answer);
   const auto undo = [&] {
-    // The next try is to begin anew. What was mounted before may be in use.
+    // The next attempt must begin anew. A mount that was there before may be in use.
     if (before.mounted) return;
     Undo(client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout));
   };
@@ -227,9 +227,9 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     }
     return Published{.path = target, .read_only = volume.read_only, .deferred = *std::move(mount)};
   }
-  // Inline volumes are content that the driver makes for pods: the widely used drivers of secrets
-  // and identities demand read-only uses, mount writable to bring the content up to date, and may
-  // show one folder to several pods. The container's own mount is read-only all the same.
+  // Drivers make the content of inline volumes for pods. The widely used drivers of secrets and
+  // identities demand read-only uses, mount writable to update the content, and may show one folder
+  // to several pods. The container's own mount is read-only all the same.
   const Expected expected{.after = "NodePublishVolume",
                           .driver = volume.driver,
                           .handle = volume.handle,
@@ -253,7 +253,7 @@ Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
   const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
-  // As in Unstage: without a record NodePublishVolume was never called, or its end was reached.
+  // As in Unstage: without a record NodePublishVolume was never called, or its unpublish has ended.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     RETURN_IF_ERROR(

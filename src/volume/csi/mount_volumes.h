@@ -24,7 +24,8 @@ class MountVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& name);
 
-  // Of an earlier boot, without the driver (VolumePlugin::ForgetDevice, ForgetPodVolume).
+  // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
+  // ForgetPodVolume).
   Status ForgetDevice(const Record& record);
   Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& name);
 
@@ -40,7 +41,7 @@ class MountVolumes {
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
   StatusOr<DeferredMount> Deferred(const Volume& volume, const std::string& target,
                                    const csi::v1::FileSystemMountInfo& info) const;
-  // After a first call that surely did nothing.
+  // Cleans up after a first call that certainly did nothing.
   void ForgetTarget(const std::string& folder, const std::string& target);
   Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);
 

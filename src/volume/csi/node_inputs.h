@@ -1,4 +1,5 @@
-// What node calls take from the API: secrets, the pod's identity, service account tokens.
+// The parts of node calls that come from the API: secrets, the pod's identity, service account
+// tokens.
 #pragma once
 
 #include <google/protobuf/map.h>
@@ -27,18 +28,18 @@ csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
 csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
                                                      const std::string& target);
 
-// The driver's CSIDriver object; one without a spec (the defaults) if there is none.
+// The driver's CSIDriver object. If there is none: one without a spec, which means the defaults.
 StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver);
 
 // The values of the Secret that `reference` names; nothing for an empty reference. Values that are
 // not text are INVALID_ARGUMENT, as CSI asks for text.
 StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference);
 
-// Whether the driver is given tokens of the pod's service account among the secrets.
+// Whether the driver gets tokens of the pod's service account among the secrets.
 bool HasSecretTokens(const api::CsiDriver& driver);
 
-// What NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount and
-// tokenRequests of the CSIDriver object. Tokens go into `secrets` where the driver asks for it.
+// Adds what NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount
+// and tokenRequests of the CSIDriver object. Tokens go into `secrets` if the driver asks for that.
 Status AddPodInputs(TokenCache& tokens, const api::Pod& pod, const Volume& volume,
                     const api::CsiDriver& driver, StringMap& context, StringMap& secrets);
 

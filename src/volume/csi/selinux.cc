@@ -10,7 +10,7 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// A container's options count as a whole in place of the pod's.
+// A container's options replace the pod's as a whole.
 const Json& OptionsOf(const api::Pod& pod, const api::Container& container) {
   const Json* own = base::json::Find(container.json(), {"securityContext", "seLinuxOptions"});
   if (own != nullptr && own->is_object()) return *own;
@@ -21,12 +21,12 @@ const Json& OptionsOf(const api::Pod& pod, const api::Container& container) {
 std::string FileLabel(const Json& options) {
   const std::string level = base::json::String(options, {"level"});
   if (level.empty()) return "";
-  // Role and type in the options are the process's; its files have these.
+  // Role and type in the options are those of the process; its files have these.
   return fmt::format("{}:object_r:container_file_t:{}",
                      base::json::String(options, {"user"}, "system_u"), level);
 }
 
-// The names by which the pod's containers know the volume: two may lead to one claim.
+// The names under which the pod's containers use the volume: two names may lead to one claim.
 std::set<std::string> NamesOf(const api::Pod& pod, const VolumeSpec& spec) {
   std::set<std::string> names = {spec.name};
   const std::string claim = spec.pod_volume.claim_name();
@@ -50,7 +50,7 @@ std::vector<api::Container> UsersOf(const api::Pod& pod, const VolumeSpec& spec)
   return containers;
 }
 
-// What they say its files are to have; "" by those that name no level.
+// The labels that they request for the files; "" for containers that name no level.
 std::set<std::string> LabelsOf(const api::Pod& pod, const VolumeSpec& spec) {
   std::set<std::string> labels;
   for (const api::Container& container : UsersOf(pod, spec)) {

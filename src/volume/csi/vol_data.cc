@@ -139,7 +139,8 @@ bool SameFiles(const platform::MountEntry& a, const platform::MountEntry& b) {
   return a.major == b.major && a.minor == b.minor && a.root == b.root && a.source == b.source;
 }
 
-// The folder with the record of what is mounted at `mount_point`; empty if that is no CSI volume's.
+// The folder with the record of what is mounted at `mount_point`; empty if that is not a CSI
+// volume.
 std::string_view RecordFolder(const Paths& paths, std::string_view mount_point) {
   const size_t slash = mount_point.rfind('/');
   const std::string_view last = mount_point.substr(slash + 1);
@@ -147,7 +148,7 @@ std::string_view RecordFolder(const Paths& paths, std::string_view mount_point) 
   return ours && (last == "globalmount" || last == "mount") ? mount_point.substr(0, slash) : "";
 }
 
-// Another volume's handle at whose mount point the same files are; empty if there is none.
+// The handle of another volume whose mount point shows the same files; empty if there is none.
 std::string OtherVolume(const std::vector<platform::MountEntry>& table, const Paths& paths,
                         const platform::MountEntry& mount, const Expected& expected) {
   for (const platform::MountEntry& other : table) {

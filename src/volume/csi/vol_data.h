@@ -1,5 +1,5 @@
-// vol_data.json: whose mount this is (the kubelet's format, a flat object of strings), and the
-// comparison of that record with the mount table (DESIGN rule 7).
+// vol_data.json: which volume a mount belongs to (in the kubelet's format, a flat object of
+// strings), and the comparison of that record with the mount table (DESIGN rule 7).
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace berth::volume::csi_volume {
 
-// The keys of pods' and of block volumes' records.
+// The record of a pod's volume or of a block volume.
 Json PodVolData(const Volume& volume, const std::string& node);
-// Those of staged file systems.
+// The record of a staged file system.
 Json DeviceVolData(const Volume& volume);
 
 // The SELinux context that a record says the mount has; empty: none was asked for.
 std::string SELinuxContextOf(const Json& vol_data);
 
-// The record in `folder`; nullopt if there is none. DATA_LOSS: it is damaged; every other failure
-// is one of the reading, after which the record is as good as it was.
+// The record in `folder`; nullopt if there is none. DATA_LOSS: it is damaged. Any other failure: it
+// could not be read now, and may be intact.
 StatusOr<std::optional<Json>> ReadVolData(const std::string& folder);
 
 // What is found in a volume's folder and at its mount point.
@@ -30,9 +30,9 @@ struct Finding {
   bool recorded = false;  // by a vol_data.json that names the volume
   bool damaged = false;   // the vol_data.json cannot be understood, and nothing is mounted
   bool mounted = false;
-  // A call of the driver may have been made, so that it must hear of the volume's tear-down. That
-  // nothing is mounted says nothing: raw block volumes are not, and drivers may stage without a
-  // mount (iSCSI, LUKS, nbd).
+  // Whether a call of the driver may have been made, so that tear-down must call the driver, too.
+  // That nothing is mounted proves nothing: raw block volumes are not mounted, and drivers may
+  // stage without a mount (iSCSI, LUKS, nbd).
   bool driver_may_know() const { return recorded || damaged; }
 };
 
@@ -42,7 +42,7 @@ StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
                           const std::string& mount_point, std::string_view driver,
                           std::string_view handle);
 
-// Makes `folder` and writes its record durably; does nothing if that very record is there.
+// Makes `folder` and writes its record durably; does nothing if exactly that record is there.
 Status WriteVolData(const std::string& folder, const Json& data);
 
 // True if the record in `folder` can be read and is another volume's.
@@ -52,7 +52,7 @@ bool NamesAnother(const std::string& folder, const Record& record);
 Status RemoveVolData(const std::string& folder);
 
 // FAILED_PRECONDITION, naming what is mounted, if `path` is a mount point. `after` is the call
-// after which nothing should be.
+// after which nothing should be mounted.
 Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::string_view after);
 Status CheckUnmounted(const std::vector<platform::MountEntry>& table, const std::string& path,
                       std::string_view after);
@@ -62,7 +62,7 @@ struct Expected {
   std::string_view after;  // the call
   std::string_view driver;
   std::string_view handle;
-  bool mounted = false;    // nothing there is wrong, too
+  bool mounted = false;    // an absent mount is wrong, too
   bool read_only = false;  // it must not be writable
   bool alone = false;      // no other volume may show the same files
 };

@@ -28,7 +28,7 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
   }
   auto container = FindContainer(runtime_, **registration);
   if (!container.ok()) {
-    // Whatever the code says: nothing was run.
+    // Whatever the code is, nothing was run.
     return rpc::NotSent(base::Annotate(
         container.status(),
         fmt::format("ask the runtime for container '{}' of pod {}/{}", (*registration)->container,

@@ -1,4 +1,4 @@
-// Which container runs a plugin's utilities now. Thread-safe.
+// Chooses the container that runs a plugin's utilities now. Thread-safe.
 #pragma once
 
 #include <map>
@@ -22,21 +22,21 @@ class ContainerChoice {
                   base::ObjectReference node, uid_t owner = 0)
       : runtime_(runtime), paths_(paths), events_(events), node_(std::move(node)), owner_(owner) {}
 
-  // None: the host. FAILED_PRECONDITION: the registration is refused, and an event says so, not
-  // again before the fault is another one. Else the runtime's failure, nothing having been run.
+  // None: run on the host. FAILED_PRECONDITION: the registration is refused; an event says so once,
+  // until the fault is another one. Any other failure is the runtime's, and nothing was run.
   //
-  // The registration is read each time. The runtime is asked only for a pod that is not the one of
-  // the last answer: that container may have ended, but never becomes another one's, and a run in
-  // it tells (ContainerExec), who then says Ended and asks again.
+  // The registration is read each time. The runtime is asked only about a pod that is not the one
+  // of the last answer: that container may have ended, but never becomes another one. A run in it
+  // shows that it ended (ContainerExec); then the caller calls Ended and asks again.
   base::StatusOr<std::optional<PodContainer>> Now(std::string_view plugin);
   void Ended(std::string_view plugin, const PodContainer& container);
 
-  // How often it is worth asking before one gives up: what the last answer was, what runs in its
-  // place, and what runs in place of that.
+  // How often to ask before giving up: for the last answer, for what runs in its place, and for
+  // what runs in place of that.
   static constexpr int kLooks = 3;
 
  private:
-  // Whether this is not what was last told of the plugin; "" for nothing.
+  // Whether this differs from what was last reported about the plugin; "" means no fault.
   bool IsNews(std::string_view plugin, std::string_view fault);
 
   rpc::CriClient& runtime_;

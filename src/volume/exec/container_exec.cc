@@ -18,14 +18,15 @@ using platform::Command;
 using platform::CommandResult;
 
 constexpr std::chrono::seconds kKillGrace(2);
-// The runtime's own deadline ends what an agent left that died.
+// The runtime's own deadline ends the runs of an agent that died.
 constexpr std::chrono::seconds kRuntimeGrace(10);
 constexpr int kWrapperFailed = 125;
 constexpr int kNoProgram = 127;
 
-// $0 is the run's folder; then come the environment, "--" and the program. With the streams' files
-// open it becomes the program, so that there is one process more to find and none more to end. What
-// it has to say of itself begins with the run's variable, which no program knows beforehand.
+// $0 is the run's folder; then follow the environment, "--" and the program. When the script has
+// opened the streams' files it becomes the program, so that no extra process must be found and
+// ended. The script's own messages begin with the run's variable, which no program knows
+// beforehand.
 constexpr char kScript[] = R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )"
                            R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
                            R"(exec "$@" <"$0/in" >"$0/out" 2>"$0/err")";
@@ -34,15 +35,15 @@ constexpr char kScriptWithoutInput[] =
     R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
     R"(exec "$@" </dev/null >"$0/out" 2>"$0/err")";
 
-// What is sent: argv; and the folder and the streams that belong to it.
+// A prepared call: argv, and the folder and the streams that belong to it.
 struct Prepared {
-  std::string variable;  // of every process of the run
+  std::string variable;  // in the environment of every process of the run
   std::vector<std::string> argv;
   std::unique_ptr<RunFolder> folder;
-  std::unique_ptr<RunStreams> streams;  // none: they go to files, which outlive the reader
+  std::unique_ptr<RunStreams> streams;  // none: files are used, because they outlive the reader
 };
 
-// Of NAME=value: whether NAME is one of the shell's.
+// Whether the NAME of NAME=value is valid in a shell.
 bool IsPlainName(std::string_view variable) {
   const std::string_view name = variable.substr(0, variable.find('='));
   const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
@@ -63,7 +64,7 @@ Status CheckCommand(const Command& command) {
   return base::OkStatus();
 }
 
-// For the call, which needs some.
+// The time left for the call, which must not be zero.
 std::chrono::milliseconds TimeLeft(StartSlots::TimePoint deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -85,7 +86,7 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
   const bool has_input = !command.stdin_data.empty();
   if (has_input) RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
   if (command.leaves_daemon) {
-    // A daemon that wrote to a FIFO which nobody reads any more would be ended by that.
+    // A daemon that writes to a FIFO without a reader would be killed by SIGPIPE.
     RETURN_IF_ERROR(folder.Write("out", ""));
     RETURN_IF_ERROR(folder.Write("err", ""));
   } else {
@@ -94,7 +95,8 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
   prepared.argv = {
       "sh",      "-c", has_input ? kScript : kScriptWithoutInput, folder.path(), prepared.variable,
       "LC_ALL=C"};
-  // What the shell cannot export under its name (a function of bash, say) `env` sets.
+  // `env` sets the variables that the shell cannot export under their names (a function of bash,
+  // say).
   std::vector<std::string> strange;
   for (const std::string& variable : command.env) {
     (IsPlainName(variable) ? prepared.argv : strange).push_back(variable);
@@ -108,7 +110,8 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
   return prepared;
 }
 
-// Errors of ExecSync, by the words of containerd and runc: they have one code for most of them.
+// Tells the errors of ExecSync apart by the words of containerd and runc, because they use one code
+// for most of them.
 bool Says(const Status& status, std::string_view part) {
   return base::Message(status).find(part) != std::string_view::npos;
 }
@@ -128,7 +131,8 @@ bool CouldNotStart(const Status& status) {
          Says(status, "OCI runtime exec failed");
 }
 
-// The shell found no such program: it speaks under the name of its $0, which nobody else has.
+// Whether the shell found no such program: its message begins with its $0, which no other process
+// has.
 bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
   return result.exit_code == kNoProgram && result.err.starts_with(prepared.folder->path() + ": ");
 }
@@ -178,7 +182,7 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
     result.out = prepared.folder->Read("out", command.max_output);
     result.err = prepared.folder->Read("err", command.max_output);
   }
-  // What the shell had to say before it had the streams.
+  // What the shell printed before it had the streams.
   if (result.err.empty()) result.err = answer.stderr().substr(0, command.max_output);
   if (IsOfShell(result, prepared)) {
     return base::Error(StatusCode::kNotFound, "no program '{}' in {}", command.argv[0],

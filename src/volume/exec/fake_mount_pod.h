@@ -1,5 +1,5 @@
-// Mount pods for this room's tests: a container runtime double whose ExecSync runs the command for
-// real, on this machine, and a kubelet folder with registrations.
+// Mount pods for this room's tests: a container runtime double whose ExecSync really runs the
+// command, on this machine, and a kubelet folder with registrations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,13 +40,13 @@ class FakeMountPods {
         [this](const rpc::cri::ExecSyncRequest& request) { return Run(request); });
     std::filesystem::create_directories(paths_.PluginContainers());
   }
-  ~FakeMountPods() { runtime_.reset(); }  // no call runs on
+  ~FakeMountPods() { runtime_.reset(); }  // no call runs after this
 
   static Registration PodOf(const std::string& uid) {
     return {"kube-system", "gluster-x7", uid, "gluster"};
   }
 
-  // Starts the container of a pod, or once more after it ended; its id.
+  // Starts the container of a pod, or starts it again after it ended; returns its id.
   std::string StartPod(const std::string& uid) {
     const Registration pod = PodOf(uid);
     rpc::cri::RunPodSandboxRequest sandbox;
@@ -86,7 +86,7 @@ class FakeMountPods {
     std::ofstream(RegistrationPath(), std::ios::trunc) << text;
     chmod(RegistrationPath().c_str(), 0644);
   }
-  // A registered pod that runs; its container's id.
+  // Registers a pod that runs; returns its container's id.
   std::string Register(const std::string& uid) {
     WriteRegistration(TextOf(PodOf(uid)));
     return StartPod(uid);

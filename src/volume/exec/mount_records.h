@@ -1,5 +1,5 @@
-// How each mount that a utility made was made: on disk before it is made, for its unmount, which
-// goes the same way, also after the agent was started anew.
+// Records how a utility made each mount. A record is written before the mount is made, so that its
+// unmount goes the same way, even after a restart of the agent.
 //
 //   <data_folder>/helper-mounts/<sha256 of target>.json
 //
@@ -19,7 +19,7 @@ struct MountRecord {
   std::string target;
   std::string plugin;
   std::optional<PodContainer> container;  // none: on the host
-  // Of the utility in the container, as long as it may run (container_exec.h).
+  // The run of the utility in the container, as long as it may be running (container_exec.h).
   std::string run_id = "";
 };
 
@@ -27,11 +27,12 @@ class MountRecords {
  public:
   explicit MountRecords(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folder; takes torn writes, and records of mounts that went with another boot, away.
+  // Makes the folder; removes interrupted writes, and the records of mounts from another boot.
   base::Status Take();
 
   base::Status Write(const MountRecord& record);
-  // None: no such mount was made, or in another boot. INTERNAL: the record cannot be read.
+  // None: no such mount was made, or it was made in another boot. INTERNAL: the record cannot be
+  // read.
   base::StatusOr<std::optional<MountRecord>> Read(std::string_view target) const;
   base::Status Remove(std::string_view target);
 

@@ -18,8 +18,8 @@ struct PodContainer {
   std::string Name() const;
 };
 
-// None: that very pod (by its UID) has no such container that runs. UNAVAILABLE and others: the
-// runtime does not say, so that nobody knows.
+// None: exactly that pod (by its UID) has no running container of that name. UNAVAILABLE and other
+// errors: the runtime does not answer, so this is not known.
 base::StatusOr<std::optional<PodContainer>> FindContainer(rpc::CriClient& runtime,
                                                           const Registration& registration);
 

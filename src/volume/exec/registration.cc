@@ -27,11 +27,11 @@ Status Fault(std::string_view fault) {
   return Status(base::StatusCode::kFailedPrecondition, base::ToAbsl(fault));
 }
 
-// Local disk alone: the folder is the agent's own, so that no child with a deadline is needed.
-// NOT_FOUND, or a fault.
+// Opens a file on the local disk: the folder belongs to the agent, so no child with a deadline is
+// needed. NOT_FOUND, or a fault.
 StatusOr<base::UniqueFd> Open(int folder, const char* name, int flags) {
   open_how how = {};
-  // A FIFO or a device in the file's place is not waited for.
+  // It does not wait for a FIFO or a device in the file's place.
   how.flags = static_cast<uint64_t>(flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   int fd = -1;
@@ -71,7 +71,7 @@ Status CheckUid(std::string_view uid) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
   };
-  // As a label's value, by which the runtime is asked for it.
+  // It must be valid as a label's value, because the runtime is asked by it.
   if (uid.size() <= 63 && std::all_of(uid.begin(), uid.end(), plain)) return base::OkStatus();
   return base::Error(base::StatusCode::kInvalidArgument, "no UID of a pod");
 }
@@ -119,7 +119,7 @@ Status Of(const std::string& path, const Status& fault) {
 StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths, std::string_view plugin,
                                                        uid_t owner) {
   const std::string folder_path = paths.PluginContainers();
-  // The way to the kubelet folder may lead through symlinks of the administrator's.
+  // The administrator may have made symlinks on the path to the kubelet folder.
   const base::UniqueFd root(open(paths.root().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid() && errno == ENOENT) return std::nullopt;
   if (!root.valid()) return Of(folder_path, platform::ErrnoError(errno, "open its folder"));
@@ -133,7 +133,7 @@ StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths, std::
   const auto file = Open(folder->get(), name.c_str(), 0);
   if (file.status().code() == base::StatusCode::kNotFound) return std::nullopt;
   if (!file.ok()) return Of(path, file.status());
-  // Who may write the folder may put any file of root's in this one's place.
+  // A user that may write to the folder could replace this file by any file of root's.
   if (const Status safe = CheckOwner(folder->get(), S_IFDIR, owner); !safe.ok()) {
     return Of(path, base::Annotate(safe, "its folder"));
   }

@@ -1,9 +1,9 @@
-// Which pod runs the utilities of a plugin: the registration file that the pod put into the kubelet
-// folder (`<kubelet>/plugin-containers/kubernetes.io~glusterfs.json`).
+// Which pod runs the utilities of a plugin: the registration file that the pod wrote into the
+// kubelet folder (`<kubelet>/plugin-containers/kubernetes.io~glusterfs.json`).
 //
-// Read anew at every run; nothing is kept. Whoever writes the file has root run a program of his
-// choice, so that one which root did not write is refused, as is what cannot be understood: falling
-// back to the host would run another tool than the administrator chose.
+// It is read again at every run; nothing is kept. The author of the file decides which program root
+// runs, so a file that root did not write is refused. So is a file that cannot be understood,
+// because the host's tool is not the one that the administrator chose.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,8 @@ struct Registration {
   bool operator==(const Registration&) const = default;
 };
 
-// None where no pod is registered. FAILED_PRECONDITION: there is a file that is no registration;
-// the message names it and what is wrong with it. Folder and file must be of user `owner`.
+// None: no pod is registered. FAILED_PRECONDITION: the file is no valid registration; the message
+// names it and its fault. Folder and file must belong to user `owner`.
 base::StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths,
                                                              std::string_view plugin,
                                                              uid_t owner = 0);

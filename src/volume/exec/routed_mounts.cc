@@ -10,10 +10,10 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// A dead file system's umount is not waited for.
+// It does not wait longer for the umount of a dead file system.
 constexpr std::chrono::seconds kUmountTimeout(20);
 
-// Whether a utility that failed so may still have mounted.
+// Whether a utility that failed with this error may still have mounted.
 bool MayHaveMounted(const Status& status) {
   return !rpc::WasNotSent(status) && !rpc::IsFinal(status);
 }
@@ -40,7 +40,7 @@ Status RoutedMounts::Mount(const HelperMount& mount) {
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(mount.target));
   const auto earlier = records_.Read(mount.target);
   if (earlier.ok() && earlier->has_value()) {
-    // Of one that is used by now nothing may be killed, also should it be detached one day.
+    // If the mount is in use now, nothing of its run may be killed, even if it is detached one day.
     RETURN_IF_ERROR(mounted ? NoteEnd(**earlier) : EndEarlierRun(**earlier));
   }
   if (mounted) {
@@ -58,7 +58,7 @@ Status RoutedMounts::Mount(const HelperMount& mount) {
                                   mount.plugin));
 }
 
-// `gone`: the container ended before anything was done.
+// `gone` is set if the container ended before anything was done.
 Status RoutedMounts::MountRecorded(const HelperMount& mount,
                                    const std::optional<PodContainer>& container, bool& gone) {
   const MountRecord record{.target = mount.target,
@@ -68,7 +68,7 @@ Status RoutedMounts::MountRecorded(const HelperMount& mount,
   RETURN_IF_ERROR(records_.Write(record));
   const Status done = container ? MountInPod(mount, record, gone) : host_.Mount(mount);
   if (done.ok() && !gone) return NoteEnd(record);
-  // What may be mounted, or become so, keeps its record.
+  // The record stays as long as something may be mounted, or become so.
   if (MayHaveMounted(done)) return done;
   const auto mounted = IsMounted(mount.target);
   if (mounted.ok() && !*mounted) RETURN_IF_ERROR(records_.Remove(mount.target));
@@ -114,7 +114,7 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
 Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
   const auto record = records_.Read(target);
   if (!record.ok()) {
-    // What cannot be read says nothing: the plain way.
+    // A record that cannot be read tells nothing, so the mount is undone on the host.
     LOG_WARNING("{}", base::ToString(record.status()));
     RETURN_IF_ERROR(host_.Unmount(plugin, target));
     return records_.Remove(target);
@@ -125,7 +125,7 @@ Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
   } else {
     RETURN_IF_ERROR(host_.Unmount(plugin, target));
   }
-  // Another mount beneath that one is unmounted by another call, the same way.
+  // If another mount lies beneath, another call unmounts it in the same way.
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(target));
   return mounted ? base::OkStatus() : records_.Remove(target);
 }
@@ -137,11 +137,12 @@ Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer&
   bool gone = !running;
   if (running) {
     const Status done = UmountIn(container, record.target, gone);
-    if (!mounted) return base::OkStatus();  // at most the pod had it, which is no use to anybody
+    if (!mounted) return base::OkStatus();  // at most the pod has it, and nobody uses it there
     if (!gone) {
       ASSIGN_OR_RETURN(const bool left, IsMounted(record.target));
       if (!left) return base::OkStatus();
-      // The container lacks umount, or it is busy: then the host's says so, too.
+      // The container lacks umount, or the mount is busy: in that case the host's umount fails,
+      // too.
       if (!done.ok()) LOG_WARNING("{}", base::ToString(done));
       return mounter_.Unmount(record.target);
     }
@@ -152,7 +153,7 @@ Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer&
   return base::OkStatus();
 }
 
-// `gone`: the container ended before it was asked.
+// `gone` is set if the container ended before it was asked.
 Status RoutedMounts::UmountIn(const PodContainer& container, const std::string& target,
                               bool& gone) {
   const platform::Command command{.argv = {"umount", target}, .timeout = kUmountTimeout};

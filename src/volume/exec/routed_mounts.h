@@ -1,15 +1,15 @@
-// Mounts that utilities make, each in the pod that is registered for its plugin or on the host, and
-// undone the way it was made.
+// Mounts that utilities make, each in the pod that is registered for its plugin or on the host.
+// Each is undone the way it was made.
 //
-//   Mount:   record (target, plugin, way) ─▶ the utility runs ─▶ the host's mount table shows it
+//   Mount:   record (target, plugin, way) ─▶ the utility runs ─▶ the mount table shows it
 //   Unmount: record ─▶ the same container runs umount ─▶ the table shows it no more ─▶ record gone
 //                 └──▶ that container is gone: a lazy unmount on the host, and an event
 //
-// A record without a mount is harmless, a mount without one is unmounted on the host: after a crash
-// between any two steps both calls can be repeated. A utility that outlived the agent which began
-// it is killed first: it would mount later, over what is there then, or what nobody unmounts any
-// more. A mount that the host does not see stays in its pod: it is taken away there again, and the
-// error says so. Thread-safe for different targets.
+// A record without a mount is harmless, and a mount without a record is unmounted on the host: so
+// both calls can be repeated after a crash between any two steps. A utility that outlived the agent
+// which started it is killed first, because it would mount later, over another mount or where
+// nobody would unmount it. A mount that the host does not see stays in its pod: it is unmounted
+// there again, and the error says so. Thread-safe for different targets.
 #pragma once
 
 #include <string>
@@ -26,11 +26,11 @@ namespace berth::volume {
 
 class RoutedMounts : public HelperMounts {
  public:
-  // All borrowed; `host` is the plain way.
+  // All are borrowed; `host` mounts on this host.
   RoutedMounts(const UtilitySurroundings& around, rpc::CriClient& runtime, ContainerChoice& choice,
                ContainerExec& containers, HelperMounts& host);
 
-  // Before all else: what an earlier process left of its records.
+  // Takes over the records of an earlier process. Call it first.
   base::Status TakeRecords() { return records_.Take(); }
 
   base::Status Mount(const HelperMount& mount) override;
@@ -41,10 +41,10 @@ class RoutedMounts : public HelperMounts {
   base::Status MountRecorded(const HelperMount& mount, const std::optional<PodContainer>& container,
                              bool& gone);
   base::Status MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone);
-  // The utility has ended, and the mount stands.
+  // Records that the utility has ended and the mount stands.
   base::Status NoteEnd(MountRecord record);
-  // Of a target that is not mounted: ends the run that was to mount there, and takes away what it
-  // mounted meanwhile.
+  // For a target that is not mounted: ends the run that was to mount there, and unmounts what it
+  // has mounted meanwhile.
   base::Status EndEarlierRun(const MountRecord& record);
   base::Status UnmountInPod(const MountRecord& record, const PodContainer& container);
   base::Status UmountIn(const PodContainer& container, const std::string& target, bool& gone);

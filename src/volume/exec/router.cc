@@ -20,7 +20,7 @@ using base::StatusOr;
 using platform::Command;
 using platform::CommandResult;
 
-// There is one device manager on a machine, the host's: a plugin that talks to it does so there.
+// A machine has one device manager, that of the host: plugins talk to it there.
 bool IsOfDeviceManager(const Command& command) {
   if (command.argv.empty()) return false;
   std::string_view program = command.argv[0];
@@ -31,7 +31,7 @@ bool IsOfDeviceManager(const Command& command) {
 
 class PluginExec : public platform::Exec {
  public:
-  // `host` is null for one that never runs there.
+  // `host` is null if nothing may run on the host.
   PluginExec(std::string_view plugin, ContainerChoice& choice, ContainerExec& containers,
              platform::Exec* host)
       : plugin_(plugin), choice_(choice), containers_(containers), host_(host) {}
@@ -113,7 +113,7 @@ class UtilityRouter : public Utilities {
 
 StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings& around,
                                                       const HostWay& host) {
-  // Made here, it is root's alone to write.
+  // The folder is made here, so that only root can write to it.
   RETURN_IF_ERROR(platform::MakeFolders(around.paths.PluginContainers(), 0755));
   ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint));
   auto router = std::make_unique<UtilityRouter>(around, host, std::move(runtime));

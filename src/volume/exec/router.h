@@ -10,8 +10,8 @@
 //                found ─▶ ExecSync ─▶ gone before it ran: look once more, from the top
 //                                └──▶ its result, or its failure: never run again elsewhere
 //
-// While the runtime does not answer nobody knows whether that pod runs: UNAVAILABLE. Thread-safe;
-// nothing is shared between runs but the channel to the runtime.
+// While the runtime does not answer, nobody knows whether that pod runs: UNAVAILABLE. Thread-safe;
+// runs share nothing but the channel to the runtime.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@
 
 namespace berth::volume {
 
-// Makes the folder of registrations if it is missing. INVALID_ARGUMENT: no such endpoint can be.
+// Makes the folder of registrations if it is missing. INVALID_ARGUMENT: the endpoint is malformed.
 base::StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings& around,
                                                             const HostWay& host = {});
 

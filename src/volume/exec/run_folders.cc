@@ -26,7 +26,7 @@ using base::StatusOr;
 constexpr char kOptions[] = "size=64m,nr_inodes=16k,mode=0700";
 constexpr unsigned kTmpfs = 0x01021994;  // TMPFS_MAGIC
 
-// Whether `folder` is a tmpfs of its own, not one of its parent's.
+// Whether `folder` is a tmpfs of its own and not a part of its parent's.
 bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
   struct stat own = {}, above = {};
   struct statfs kind = {};
@@ -35,7 +35,8 @@ bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
          static_cast<unsigned>(kind.f_type) == kTmpfs;
 }
 
-// Whether a run's folder is of another process that lives: several may use one kubelet folder.
+// Whether a run's folder belongs to another living process, because several may use one kubelet
+// folder.
 bool IsOfAnother(const std::string& name) {
   pid_t pid = 0;
   std::from_chars(name.data(), name.data() + name.size(), pid);
@@ -45,7 +46,7 @@ bool IsOfAnother(const std::string& name) {
 }  // namespace
 
 RunFolder::~RunFolder() {
-  // All that most runs have there; nothing is looked up for it.
+  // Most runs have only these files; they are removed without listing the folder.
   for (const char* stream : {"in", "out", "err"}) unlink(PathOf(stream).c_str());
   if (rmdir(path_.c_str()) == 0) return;
   if (const Status removed = platform::RemoveTree(path_); !removed.ok()) {
@@ -93,7 +94,7 @@ Status RunFolders::MountIfMissing() {
     RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
     platform::MountRequest request{
         .source = "berth-runs", .target = folder, .fs_type = "tmpfs", .options = {}};
-    // Swap is a disk. Kernels before 6.4 don't know the option.
+    // noswap, because swap is on a disk. Kernels before 6.4 do not know the option.
     request.options = {kOptions, "nosuid", "nodev", "noswap"};
     Status mounted = mounter_.Mount(request);
     if (!mounted.ok()) {
@@ -102,7 +103,7 @@ Status RunFolders::MountIfMissing() {
     }
     RETURN_IF_ERROR_WITH(mounted, "the folder for runs in pods");
   } else if (!cleaned_) {
-    // What an agent left that was killed.
+    // These are the folders of an agent that was killed.
     ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder));
     for (const std::string& name : names) {
       if (IsOfAnother(name)) continue;

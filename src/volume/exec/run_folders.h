@@ -1,9 +1,9 @@
-// What the agent shares with a program in a pod, since CRI's ExecSync has no standard input and
-// argv holds no secrets: on a tmpfs in the kubelet folder, which a mount pod sees at the same path
-// (its mounts propagate there, whenever it was made).
+// Folders that the agent shares with a program in a pod, because CRI's ExecSync has no standard
+// input and argv must hold no secrets. They are on a tmpfs in the kubelet folder, which a mount pod
+// sees at the same path (mounts propagate to it, whenever they are made).
 //
 //   <kubelet>/plugin-runs/          tmpfs, 0700: bounded, in no file system's journal, without swap
-//       <pid>.<random>/             0700, one run's of that process; gone when it ends
+//       <pid>.<random>/             0700, for one run of that process; removed when the run ends
 //           in  out  err  <n>       0600: standard streams (FIFOs, or files), secrets
 //
 // Thread-safe.
@@ -20,7 +20,7 @@
 
 namespace berth::volume {
 
-// One run's folder, with what is in it. Removed with this.
+// The folder of one run, with its content. The destructor removes it.
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
@@ -32,7 +32,7 @@ class RunFolder {
   std::string PathOf(std::string_view name) const;
   // RESOURCE_EXHAUSTED: the tmpfs is full.
   base::Status Write(std::string_view name, std::string_view content) const;
-  // The first `max_bytes` of a file of the run; nothing where there is none.
+  // The first `max_bytes` of a file of the run; empty if there is none.
   std::string Read(std::string_view name, size_t max_bytes) const;
 
  private:
@@ -45,8 +45,8 @@ class RunFolders {
   RunFolders(const Paths& paths, platform::Mounter& mounter) : paths_(paths), mounter_(mounter) {}
 
   base::StatusOr<std::unique_ptr<RunFolder>> Make();
-  // Takes the tmpfs away, if there is one that no other process uses. Daemons keep what they hold
-  // of it.
+  // Removes the tmpfs, if it is there and no other process uses it. Daemons keep the files that
+  // they have open.
   void Close();
 
  private:

@@ -23,13 +23,13 @@ base::StatusOr<base::UniqueFd> OpenFifo(const std::string& path) {
   return fd;
 }
 
-// Keeps what is there up to the limit, and drops the rest.
+// Keeps the available bytes up to the limit, and drops the rest.
 void Drain(int fd, std::string& text, size_t limit) {
   std::array<char, 65536> buffer;
   for (;;) {
     const ssize_t n = read(fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nothing there now, or nobody writes
+    if (n <= 0) return;  // no bytes now, or no writer
     text.append(buffer.data(), std::min(static_cast<size_t>(n), limit - text.size()));
   }
 }
@@ -59,8 +59,8 @@ RunStreams::~RunStreams() {
 }
 
 void RunStreams::ReadAll() {
-  // A FIFO that a writer has closed is readable for ever: it is looked at no more. Of a run there
-  // is one writer, its children's descriptors being copies of it.
+  // A FIFO is readable for ever once its writer has closed it, so it is no longer polled. A run has
+  // only one writer, because its children's descriptors are copies.
   std::array<pollfd, 3> fds = {{{.fd = end_.get(), .events = POLLIN, .revents = 0},
                                 {.fd = out_.get(), .events = POLLIN, .revents = 0},
                                 {.fd = err_.get(), .events = POLLIN, .revents = 0}}};

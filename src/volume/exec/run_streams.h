@@ -1,9 +1,10 @@
-// The output of a run in a pod, read as it is written: each stream is a FIFO in the run's folder.
+// Reads the output of a run in a pod while it is written: each stream is a FIFO in the run's
+// folder.
 //
-// What the runtime itself would collect it answers in one message, which it refuses to send beyond
-// 16 MiB (containerd's max_send_message_size), the exit code with it; and it waits for whoever
-// inherited the streams. Through a FIFO a program may write without end, and what is left of it
-// keeps nobody waiting.
+// If the runtime itself collected the output, it would put it into one message with the exit code,
+// and refuse to send more than 16 MiB (containerd's max_send_message_size); and it would wait for
+// all processes that inherited the streams. Through a FIFO a program may write without limit, and
+// processes that it leaves behind delay nobody.
 #pragma once
 
 #include <memory>
@@ -19,14 +20,14 @@ namespace berth::volume {
 
 class RunStreams {
  public:
-  // Makes "out" and "err" in `folder` and reads them from now on, the first `max_output` bytes to
-  // be kept of each.
+  // Makes "out" and "err" in `folder` and reads them from now on. It keeps the first `max_output`
+  // bytes of each.
   static base::StatusOr<std::unique_ptr<RunStreams>> Open(const RunFolder& folder,
                                                           size_t max_output);
   ~RunStreams();
 
-  // The program has ended: puts what it wrote into `result`. What others still hold open is not
-  // waited for. Once.
+  // Call it once, when the program has ended: puts its output into `result`. It does not wait for
+  // other processes that still hold the streams open.
   void Finish(platform::CommandResult& result);
 
  private:
@@ -36,7 +37,7 @@ class RunStreams {
   const base::UniqueFd out_, err_;
   const base::UniqueFd end_;  // an eventfd: readable once the program has ended
   const size_t max_output_;
-  std::string out_text_, err_text_;  // the thread's until it is joined
+  std::string out_text_, err_text_;  // used by the thread until it is joined
   std::jthread thread_;
 };
 

@@ -1,10 +1,10 @@
-// How many utilities begin at once in one container.
+// Limits how many utilities start at once in one container.
 //
-// containerd's shim tells that a process ended only between the starts of others, and where more
-// than 32 ends wait to be told it tells one a second: of 50 runs that begin at once the last is
-// known to have ended after a minute, of eight at a time after five seconds. So a run waits while
-// as many others are young. One that goes on for long is young no more: what hangs holds nobody up.
-// Thread-safe.
+// containerd's shim reports that a process ended only between the starts of others, and if more
+// than 32 ends wait to be reported it reports one per second: of 50 runs that start at once, the
+// end of the last is known after a minute; of eight at a time, after five seconds. So a run waits
+// while as many others are young. A run that takes long no longer counts as young, so a run that
+// hangs delays nobody. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ class StartSlots {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // A run's, as long as it goes on. Borrows the slots.
+  // The slot of a run; the run holds it as long as it goes on. Borrows the slots.
   class Slot {
    public:
     Slot(StartSlots& slots, std::string container, TimePoint young_until)
@@ -43,7 +43,7 @@ class StartSlots {
 
   explicit StartSlots(const StartLimits& limits) : limits_(limits) {}
 
-  // Waits for one. Null: there was none until `deadline`.
+  // Waits for a slot. Null: none was free until `deadline`.
   std::unique_ptr<Slot> Take(const std::string& container, TimePoint deadline);
 
  private:
@@ -52,7 +52,7 @@ class StartSlots {
   const StartLimits limits_;
   base::Mutex mutex_;
   base::CondVar released_;
-  // Of each container's young runs, until when they are.
+  // For each container, the times until which its runs are young.
   std::map<std::string, std::multiset<TimePoint>> young_ ABSL_GUARDED_BY(mutex_);
 };
 

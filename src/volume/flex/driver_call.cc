@@ -27,7 +27,7 @@ CommandFacts FactsOf(const char* name) {
   return {.name = name, .points = base::CallPointsOf<kPoint>()};
 }
 
-// In the order of DriverCommand.
+// The table is in the order of DriverCommand.
 const CommandFacts& FactsOf(DriverCommand command) {
   static const std::array<CommandFacts, 12> facts = {
       FactsOf<"flex.init">("init"),
@@ -46,8 +46,8 @@ const CommandFacts& FactsOf(DriverCommand command) {
   return facts[static_cast<size_t>(command)];
 }
 
-// What could not be run did nothing; the codes of that must not read as the driver's word on a
-// volume (volume_expansion.h).
+// A driver that could not be run did nothing. The codes of such failures must not look like the
+// driver's statement about a volume (volume_expansion.h).
 Status CannotRun(const Status& why) {
   switch (why.code()) {
     case StatusCode::kDeadlineExceeded:
@@ -98,7 +98,7 @@ StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverComma
   platform::Command run{
       .argv = {version.executable, std::string(NameOf(command))},
       .timeout = DeadlineOf(command),
-      // One byte more than a reply may have shows that it is too long.
+      // One byte more than a reply may have, to notice that a reply is too long.
       .max_output = kMaxDriverReply + 1,
       .leaves_daemon = command == DriverCommand::kMount || command == DriverCommand::kMountDevice,
       .cancel_fd = cancel_.get()};
@@ -177,7 +177,7 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
                                                  const DriverOptions& options) {
   ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
                                            {device, options.Text()}, options.secrets));
-  // Success without a device means the one that it was asked for.
+  // Success without a device means the device that was asked for.
   if (reply.device.empty()) return device;
   return std::move(reply.device);
 }

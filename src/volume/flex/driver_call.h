@@ -2,16 +2,16 @@
 //
 //   before ─▶ run, with a deadline, in a process group of its own ─▶ read the reply ─▶ after
 //
-// The codes say what came of a call:
+// The codes tell the outcome of a call:
 //   UNIMPLEMENTED       the driver does not support it: the caller does what Kubernetes does in its
-//                       place. It is remembered for that version and not asked again until Init
+//                       place. This is remembered for that version, until the next Init
 //   INTERNAL            the driver says that it failed: nothing happened
 //   FAILED_PRECONDITION the executable cannot be run
-//   UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   what it did is unknown
+//   UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   the outcome is unknown
 // Neither options nor other arguments are ever logged or part of a failure (docs/adr).
 //
-// A driver has one executable for all: which version of it is run each call says. Thread-safe; the
-// exec is borrowed.
+// All calls use one executable of a driver; each call states which version of it is run.
+// Thread-safe; the exec is borrowed.
 #pragma once
 
 #include <atomic>
@@ -53,8 +53,8 @@ std::string_view NameOf(DriverCommand command);
 
 class DriverCalls {
  public:
-  // Deadlines. Kubernetes has one for waitforattach alone, ten minutes; whoever makes or grows file
-  // systems gets as much.
+  // Deadlines. Kubernetes has only one, ten minutes for waitforattach. Calls that make or grow file
+  // systems get as much.
   struct Deadlines {
     std::chrono::milliseconds init{std::chrono::seconds(30)};
     std::chrono::milliseconds plain{std::chrono::minutes(2)};
@@ -63,11 +63,11 @@ class DriverCalls {
   explicit DriverCalls(platform::Exec& exec) : DriverCalls(exec, Deadlines()) {}
   DriverCalls(platform::Exec& exec, const Deadlines& deadlines);
 
-  // Forgets what was not supported.
+  // Also forgets which calls were not supported.
   base::StatusOr<DriverCapabilities> Init(const DriverVersion& version);
 
-  // Kubernetes calls it before all else that it does with a volume of a driver that attaches, goes
-  // by the name of the volume whatever it answers, and lets a failure be one.
+  // For a driver that attaches, Kubernetes calls it before all other calls for a volume. It uses
+  // the volume's own name whatever the answer is, but treats a failure as one.
   base::StatusOr<std::string> GetVolumeName(const DriverVersion& version,
                                             const DriverOptions& options);
   // The device on the node; may be empty.
@@ -75,7 +75,7 @@ class DriverCalls {
                                      const std::string& node);
   base::Status Detach(const DriverVersion& version, const std::string& volume,
                       const std::string& node);
-  // The device as it is to be used.
+  // The device that must be used from here on.
   base::StatusOr<std::string> WaitForAttach(const DriverVersion& version, const std::string& device,
                                             const DriverOptions& options);
   base::StatusOr<bool> IsAttached(const DriverVersion& version, const DriverOptions& options,
@@ -83,7 +83,7 @@ class DriverCalls {
   base::Status MountDevice(const DriverVersion& version, const std::string& folder,
                            const std::string& device, const DriverOptions& options);
   base::Status UnmountDevice(const DriverVersion& version, const std::string& folder);
-  // GetVolumeName for whoever goes by the volume's own name: OK where it is not supported.
+  // GetVolumeName for callers that use the volume's own name: OK if it is not supported.
   base::Status CheckVolumeName(const DriverVersion& version, const DriverOptions& options);
   base::Status Mount(const DriverVersion& version, const std::string& folder,
                      const DriverOptions& options);
@@ -99,7 +99,7 @@ class DriverCalls {
   base::Status ExpandFs(const DriverVersion& version, const DriverOptions& options,
                         const std::string& device, const Growth& growth);
 
-  // Calls that run on this host are killed, and all later ones fail, with CANCELLED.
+  // Kills the calls that run on this host, and makes all later ones fail, with CANCELLED.
   void Cancel();
 
  private:

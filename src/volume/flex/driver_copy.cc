@@ -29,8 +29,8 @@ using base::UniqueFd;
 using platform::ErrnoError;
 
 constexpr size_t kChunk = size_t{256} << 10;
-// How long a child that was being started while a copy was written may hold the copy open. One that
-// does not end soon, is of no matter to the next copy.
+// A child that is being started while a copy is written may hold the copy open for this long. A
+// child that takes longer does not matter to the next copy.
 constexpr std::chrono::milliseconds kChildStarts(200);
 
 Status BeingWritten(const std::string& path) {
@@ -41,19 +41,20 @@ Status BeingWritten(const std::string& path) {
 class ReadLease {
  public:
   explicit ReadLease(int fd) : fd_(fd) {
-    // Who breaks it is told by a signal: one that is ignored by default, where SIGIO would end the
-    // process. Before the lease, so that it is never the other.
+    // The kernel signals when the lease is broken. SIGURG is ignored by default, while SIGIO would
+    // end the process. It is set before the lease, so that SIGIO can never come.
     fcntl(fd_, F_SETSIG, SIGURG);
     error_ = fcntl(fd_, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno;
   }
   ~ReadLease() {
-    // Not left to close(2): a child that is being started may share the descriptor.
+    // close(2) alone would not end the lease, because a child that is being started may share the
+    // descriptor.
     if (error_ == 0) fcntl(fd_, F_SETLEASE, F_UNLCK);
   }
   ReadLease(const ReadLease&) = delete;
   ReadLease& operator=(const ReadLease&) = delete;
 
-  // If somebody has, or meanwhile wanted, the file open for writing.
+  // Whether somebody has the file open for writing, or tried to open it meanwhile.
   bool Broken() const {
     if (error_ == EAGAIN) return true;
     return error_ == 0 && fcntl(fd_, F_GETLEASE) != F_RDLCK;
@@ -69,7 +70,7 @@ bool Same(int fd, const FileIdentity& identity) {
   return fstat(fd, &st) == 0 && IdentityOf(st) == identity;
 }
 
-// Copies until the end of `from`; gives the content's digest.
+// Copies until the end of `from`; returns the content's digest.
 StatusOr<std::string> CopyContent(int from, int to) {
   std::vector<char> buffer(kChunk);
   base::Sha256 digest;
@@ -84,8 +85,8 @@ StatusOr<std::string> CopyContent(int from, int to) {
   }
 }
 
-// A program that somebody has open for writing cannot be run (ETXTBSY), and a child that was forked
-// while it was written has it open until it calls exec.
+// A program that is open for writing cannot be run (ETXTBSY), and a child that was forked during
+// the write has it open until it calls exec.
 Status AwaitRunnable(int folder, const std::string& path) {
   const UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "open the copy");
@@ -103,7 +104,7 @@ class Copier {
  public:
   Copier(int from, int to) : from_(from), to_(to) {}
 
-  // Gives what the file adds to the folder's digest.
+  // Returns what the file adds to the folder's digest.
   StatusOr<std::string> Copy(const DriverFile& file) {
     const char* path = file.path.c_str();
     switch (file.kind) {
@@ -121,7 +122,7 @@ class Copier {
 
  private:
   StatusOr<std::string> CopyFile(const DriverFile& file) {
-    // O_NONBLOCK: what took the file's place may be a FIFO.
+    // O_NONBLOCK, because a FIFO may have taken the file's place.
     const UniqueFd from =
         platform::OpenWithinMount(from_, file.path.c_str(), O_RDONLY | O_NONBLOCK);
     if (!from.valid()) return BeingWritten(file.path);

@@ -1,9 +1,9 @@
 // Copies a driver's folder so that no half-written file is ever in a copy.
 //
 // Nobody has a file open for writing while it is copied: a read lease (fcntl(2), F_SETLEASE) is
-// refused while somebody has, and would be broken by an open for writing meanwhile. That its size
-// and times are the same before and after would not do: what is written within a tick of the clock
-// changes neither. Where a file system has no leases, they must do.
+// refused while a writer has it open, and is broken if a writer opens it meanwhile. To compare size
+// and times before and after is not enough, because a write within one tick of the clock changes
+// neither. On file systems without leases this comparison must do.
 #pragma once
 
 #include <string>

@@ -25,14 +25,14 @@ using base::StatusCode;
 using base::StatusOr;
 using platform::ErrnoError;
 
-// Names that are read of a folder, whatever they are: those that begin with '.' included.
+// The most names that are read from a folder, including those that begin with '.'.
 constexpr size_t kMaxNames = size_t{1} << 20;
 
 int64_t Nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// Of something that is there no more when it is opened: it went meanwhile.
+// The error of an entry that disappeared before it was opened.
 Status WhyNotOpened(int error, std::string_view what) {
   if (error == EXDEV) {
     return Error(StatusCode::kFailedPrecondition, "{} is a mount point, which is not followed",
@@ -90,7 +90,7 @@ class Reader {
     return Read(fd.get(), file.path + "/", depth + 1);
   }
 
-  // What a link says, if it says the same wherever the folder's copy lies.
+  // The target of a link, if it means the same wherever the copy of the folder is.
   static StatusOr<std::string> TargetOf(int fd, const std::string& path) {
     std::array<char, PATH_MAX> target;
     const ssize_t size = readlinkat(fd, "", target.data(), target.size());
@@ -150,7 +150,7 @@ const DriverFile& DriverFolder::executable() const {
 StatusOr<std::string> DriverOfFolder(std::string_view folder) {
   std::string driver(folder);
   std::ranges::replace(driver, '~', '/');
-  // A slash can't be in a name; of several '~' the check sees several slashes.
+  // A name cannot contain a slash; if there are several '~' the check sees several slashes.
   if (Status named = api::CheckQualifiedName(driver); !named.ok()) {
     return Error(StatusCode::kInvalidArgument,
                  "the name is neither vendor~driver nor driver, as a qualified name is: {}",
@@ -194,7 +194,7 @@ StatusOr<DriverScan> ScanDrivers(int drivers, const DriverLimits& limits) {
   bool more = false;
   const int error =
       platform::ForEachEntry(drivers, kMaxNames, [&](const char* name, unsigned char type) {
-        // Files beside the drivers' folders are nobody's concern.
+        // Files beside the drivers' folders are ignored.
         const bool file = type != DT_DIR && type != DT_LNK && type != DT_UNKNOWN;
         if (name[0] == '.' || file) return;
         if (folders.size() < limits.folders) return folders.emplace_back(name), void();

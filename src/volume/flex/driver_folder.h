@@ -1,12 +1,12 @@
-// What lies in the driver folder of Flexvolume, and which of it are drivers.
+// Reads the driver folder of Flexvolume, and finds the drivers in it.
 //
 //   DRIVERS/vendor~driver/driver   the executable of "vendor/driver"
 //   DRIVERS/driver/driver          the executable of "driver"
 //
-// Whatever begins with '.' is ignored: an installer writes there and renames. Everything is opened
-// beneath its folder's descriptor: nothing leads through a symlink or into a mount, and no file is
-// opened that could block. All is bounded, and what is left out has a reason and hides no other.
-// Source: the design of dynamic Flexvolume discovery.
+// Names that begin with '.' are ignored, because an installer writes there and renames. Everything
+// is opened beneath its folder's descriptor, so nothing leads through a symlink or into a mount,
+// and no file is opened that could block. All counts are bounded. A folder that is left out has a
+// reason, and does not hide others. Source: the design of dynamic Flexvolume discovery.
 #pragma once
 
 #include <sys/stat.h>
@@ -22,7 +22,7 @@
 
 namespace berth::volume {
 
-// Which file it is, and as of which change.
+// Identifies a file and its last change.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -39,7 +39,7 @@ struct DriverFile {
   std::string path;  // below the driver's own folder
   Kind kind = Kind::kFile;
   uint32_t mode = 0;      // permissions
-  FileIdentity identity;  // none for folders: names come and go there that are no part of it
+  FileIdentity identity;  // none for folders, in which unrelated names come and go
   std::string target;     // of a link
   bool operator==(const DriverFile&) const = default;
 };
@@ -62,8 +62,8 @@ struct DriverLimits {
 
 struct DriverScan {
   std::vector<DriverFolder> drivers;  // sorted by folder
-  // The folders that are no drivers, and why; by an empty name, what holds for the driver folder.
-  // NOT_FOUND: no executable is there (yet).
+  // The folders that are no drivers, and why; under the empty name, a failure of the driver folder
+  // itself. NOT_FOUND: there is no executable (yet).
   std::map<std::string, base::Status> left_out;
 };
 

@@ -53,7 +53,7 @@ DriverInstallation::DriverInstallation(std::string drivers, std::string folder)
       stage_(drivers_ + "/.berth-install") {}
 
 DriverInstallation::~DriverInstallation() {
-  // What is left of it the next installation clears away.
+  // The next installation removes what is left of the stage.
   if (lock_.valid()) static_cast<void>(platform::RemoveTree(stage_));
 }
 
@@ -80,7 +80,7 @@ StatusOr<DriverFolder> DriverInstallation::ReadStage() const {
 Status DriverInstallation::MakeDurable(const DriverFile& file) const {
   const std::string path = staged() + "/" + file.path;
   if (file.kind == DriverFile::Kind::kLink) return base::OkStatus();
-  // A driver is run by root: nobody else writes it.
+  // Root runs the driver, so nobody else may write it.
   const mode_t mode = file.kind == DriverFile::Kind::kFolder ? 0755 : file.mode & 0755;
   if (chmod(path.c_str(), mode) != 0) {
     return ErrnoError(errno, fmt::format("chmod {}", Quote(path)));

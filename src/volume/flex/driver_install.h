@@ -1,13 +1,12 @@
-// Puts a driver into a driver folder so that no driver is ever seen in part.
+// Installs a driver into a driver folder, so that nobody ever sees a part of a driver.
 //
-//   DRIVERS/.berth-install/vendor~driver/   a driver is staged here and checked: no name that
-//                                           begins with a dot is a driver's
+//   DRIVERS/.berth-install/vendor~driver/   the stage: a driver is put here first and
+//                                           checked; no driver's name begins with a dot
 //   DRIVERS/vendor~driver/                  its files are renamed into place, the executable last
 //
-// So no driver runs in part, or without its other files, and what is running while its driver is
-// replaced keeps the file that it is. The executable is always a new file, which whoever watches
-// the folder sees as a new driver. What a crash leaves is a dot folder, which the next installation
-// clears away.
+// So no driver runs in part, or without its other files, and a process that runs while its driver
+// is replaced keeps its file. The executable is always a new file, which watchers of the folder see
+// as a new driver. A crash leaves only a dot folder, which the next installation removes.
 #pragma once
 
 #include <memory>
@@ -20,32 +19,32 @@
 
 namespace berth::volume {
 
-// Whether a driver's own folder is at `path`. FAILED_PRECONDITION: something else is.
+// Whether a driver's own folder is at `path`. FAILED_PRECONDITION: something else is there.
 base::StatusOr<bool> HasDriverFolder(const std::string& path);
 
-// Writes what is at `path`, a file or a folder's names, to disk.
+// Syncs what is at `path`, a file or the names in a folder, to disk.
 base::Status SyncPath(const std::string& path);
 
-// One at a time for each driver folder, held by a lock. Not thread-safe.
+// A lock allows only one installation at a time for each driver folder. Not thread-safe.
 class DriverInstallation {
  public:
-  // Of "vendor/driver" into `drivers`, which is made if it is not there. INVALID_ARGUMENT: no
-  // driver is called so; FAILED_PRECONDITION: another installation runs.
+  // Begins to install "vendor/driver" into `drivers`, which is made if it is missing.
+  // INVALID_ARGUMENT: the driver's name is invalid; FAILED_PRECONDITION: another installation runs.
   static base::StatusOr<std::unique_ptr<DriverInstallation>> Begin(const std::string& drivers,
                                                                    const std::string& driver);
-  // Clears the stage away.
+  // Removes the stage.
   ~DriverInstallation();
   DriverInstallation(const DriverInstallation&) = delete;
   DriverInstallation& operator=(const DriverInstallation&) = delete;
 
-  // Empty, and to be made by whoever stages the driver.
+  // The caller makes this folder and puts the driver there.
   std::string staged() const { return stage_ + "/" + folder_; }
   std::string target() const { return drivers_ + "/" + folder_; }
 
-  // What is staged, by the rules that hold for drivers in place.
+  // Reads the stage, by the rules that hold for drivers in place.
   base::StatusOr<DriverFolder> ReadStage() const;
-  // Puts it into place. What fails before the first rename has changed nothing; a failure later
-  // leaves the old executable. Files of the driver there that the new one has not stay.
+  // Moves the stage into place. A failure before the first rename changes nothing; a later failure
+  // leaves the old executable. Old files of the driver that the new one does not have stay.
   base::Status Place(const DriverFolder& driver) const;
 
  private:

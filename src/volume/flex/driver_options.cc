@@ -82,7 +82,7 @@ StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec) {
     return Error(StatusCode::kInvalidArgument, "volume '{}' names no Flexvolume driver",
                  spec.folder_name());
   }
-  // A pod reads Secrets of its own namespace alone.
+  // A pod may read only Secrets of its own namespace.
   if (spec.pv != nullptr) source.secret.ns = String(json, {"secretRef", "namespace"});
   for (const auto& [key, value] : base::json::Map(json, {"options"}).items()) {
     if (value.is_string()) source.options[key] = value.get<std::string>();

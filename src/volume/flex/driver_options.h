@@ -1,10 +1,10 @@
-// What a Flexvolume driver is told of a volume: one JSON object of strings, an argument of most
-// calls. Source of the keys: pkg/volume/flexvolume of Kubernetes, and its documents.
+// The options that a Flexvolume driver gets about a volume: one JSON object of strings, an argument
+// of most calls. Source of the keys: pkg/volume/flexvolume of Kubernetes, and its documentation.
 //
 //   all calls   kubernetes.io/fsType, readwrite ("ro", "rw"), pvOrVolumeName
 //   mount       kubernetes.io/pod.name, pod.namespace, pod.uid, serviceAccount.name,
 //               secret/KEY (base64), and the fsGroup as mounterArgs.FsGroup and as fsGroup
-//   user's      as they are, last: they may replace any of these
+//   user's      unchanged and last: they may replace any of these
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct FlexSource {
   std::string driver;
   std::string fs_type;  // empty: the driver's choice
   bool read_only = false;
-  api::SecretReference secret;  // its namespace is empty where the pod's is meant
+  api::SecretReference secret;  // an empty namespace means the pod's
   std::map<std::string, std::string> options;
 };
 
@@ -39,11 +39,11 @@ struct DriverOptions {
   std::string Text() const;
 };
 
-// For all calls but mount.
+// The options for all calls but mount.
 base::StatusOr<DriverOptions> OptionsOf(const VolumeSpec& spec);
 
-// For mount; reads the Secret. FAILED_PRECONDITION: its type is not the driver's name, which says
-// that it was made for this driver.
+// The options for mount; reads the Secret. FAILED_PRECONDITION: the Secret's type is not the
+// driver's name, so it was not made for this driver.
 base::StatusOr<DriverOptions> MountOptionsOf(Host& host, const api::Pod& pod,
                                              const VolumeSpec& spec);
 

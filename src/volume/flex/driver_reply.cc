@@ -18,7 +18,7 @@ using base::StatusOr;
 constexpr int kMaxDepth = 16;
 constexpr size_t kMaxShownError = 512;
 
-// The member of that name, in its own case if there is one; null: none.
+// The member of that name, preferably in its own case; null: there is none.
 const Json* Member(const Json& object, const std::string& name) {
   const Json* found = nullptr;
   if (const auto exact = object.find(name); exact != object.end()) {
@@ -104,7 +104,7 @@ StatusOr<Parsed> Parse(std::string_view text) {
   return Error(StatusCode::kInvalidArgument, "it has no 'status'");
 }
 
-// ", and wrote to standard error: ..." if it did.
+// ", and wrote to standard error: ..." if the driver did so.
 std::string Aside(std::string_view err, const SecretWords& secrets) {
   const std::string shown = secrets.Shown(err, kMaxShownError);
   return shown.empty() ? "" : fmt::format("; on standard error: {}", shown);

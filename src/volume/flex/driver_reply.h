@@ -1,4 +1,4 @@
-// What a Flexvolume driver answers to a call: one JSON object, read strictly.
+// A Flexvolume driver's answer to a call: one JSON object, read strictly.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace berth::volume {
 
-// What init says; the defaults are those of absent members.
+// The answer to init; the defaults are those of absent members.
 struct DriverCapabilities {
   bool attach = true;
   bool selinux_relabel = true;
@@ -30,16 +30,16 @@ struct DriverReply {
   std::optional<int64_t> volume_new_size;  // of expandvolume, in bytes
 };
 
-inline constexpr size_t kMaxDriverReply = 64 * 1024;  // bytes; a longer one is none
+inline constexpr size_t kMaxDriverReply = 64 * 1024;  // bytes; a longer text is no reply
 
-// The reply in what a driver left behind: on standard output, and if that is blank on standard
-// error, which the kubelet reads as one with the other. What stands on standard error beside a
-// reply is a log, and part of failures alone; a kubelet cannot read such a reply. Members are found
-// whatever their case, null is absence, as in Go.
+// Reads the reply from a driver's output: from standard output or, if that is blank, from standard
+// error, because the kubelet reads both as one. What stands on standard error beside a reply is a
+// log, and appears only in failures; a kubelet cannot read such a reply. Members are found in any
+// case, and null means absent, as in Go.
 //
-// UNIMPLEMENTED: "Not supported". INTERNAL: the driver says that it failed, so that nothing
-// happened. UNAVAILABLE: what it did is unknown, since this is no reply, or "Success" with an exit
-// code that says otherwise. Failures show what was printed, without `secrets`.
+// UNIMPLEMENTED: "Not supported". INTERNAL: the driver says that it failed, so nothing happened.
+// UNAVAILABLE: the outcome is unknown, because this is no reply, or "Success" with a non-zero exit
+// code. Failures show what was printed, without `secrets`.
 base::StatusOr<DriverReply> ReadDriverReply(std::string_view command,
                                             const platform::CommandResult& result,
                                             const SecretWords& secrets);

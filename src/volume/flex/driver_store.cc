@@ -35,7 +35,7 @@ constexpr std::string_view kNew = ".new";
 constexpr std::string_view kGone = ".gone";
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
-// Syncs a folder that this process made, and all in it.
+// Syncs a folder that this process made, with its content.
 Status SyncTree(int fd) {
   Status status;
   const int error = platform::ForEachName(fd, 0, [&](const char* name) {
@@ -120,7 +120,7 @@ Status DriverStore::Load() {
   return Remove(unheld);
 }
 
-// Of a version that is held; forgets the holds of users that are gone.
+// Loads a held version, and forgets the holds of users that are gone.
 Status DriverStore::LoadVersion(const Key& key) {
   const std::string holds = HoldsOf(key);
   RETURN_IF_ERROR(platform::RemoveTornWrites(holds));
@@ -132,7 +132,7 @@ Status DriverStore::LoadVersion(const Key& key) {
     const std::string path = fmt::format("{}/{}", holds, name);
     const HoldRecord record = ParseHold(platform::ReadFile(path));
     if (!record.user.empty() && !IsThere(record.user)) {
-      LOG_INFO("driver {}: {}, which held version {}, is there no more", Quote(key.first),
+      LOG_INFO("driver {}: {} no longer exists, so its hold of version {} ends", Quote(key.first),
                Quote(record.user), key.second);
       RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(path));
     } else {
@@ -145,7 +145,8 @@ Status DriverStore::LoadVersion(const Key& key) {
   return base::OkStatus();
 }
 
-// By the names in its folder: it may be a mount point that answers no more.
+// It reads the names in the parent folder, because the path may be a mount point that no longer
+// answers.
 bool DriverStore::IsThere(const std::string& user) const {
   if (options_.users.empty()) return true;
   const std::string path = fmt::format("{}/{}", options_.users, user);
@@ -176,7 +177,7 @@ StatusOr<DriverStore::Taken> DriverStore::Take(int drivers, const std::string& f
   MutexLock taking(taking_);
   const std::string fresh = fmt::format("{}/{}", options_.folder, kNew);
   StatusOr<Taken> taken = TakeBy(fresh, drivers, folder, limits);
-  // It failed, or is a copy of a version that is there.
+  // The copy failed, or is equal to an existing version.
   if (access(fresh.c_str(), F_OK) == 0) RETURN_IF_ERROR(platform::RemoveTree(fresh));
   return taken;
 }
@@ -210,7 +211,7 @@ Status DriverStore::Place(const std::string& fresh, const std::string& path) {
     return ErrnoError(errno, fmt::format("make folder {}", Quote(driver)));
   }
   if (rename(fresh.c_str(), path.c_str()) == 0) return base::OkStatus();
-  // A removal that failed left one there.
+  // An earlier removal failed and left a folder there.
   if (errno == ENOTEMPTY || errno == EEXIST) {
     RETURN_IF_ERROR(platform::RemoveTree(path));
     if (rename(fresh.c_str(), path.c_str()) == 0) return base::OkStatus();
@@ -254,7 +255,7 @@ void DriverStore::Collect() {
     for (const auto& [key, version] : versions_) {
       if (!version.needed()) keys.push_back(key);
     }
-    // From here on they are not Kept, so nobody can pin them.
+    // From here on Kept does not find them, so nobody can pin them.
     for (const Key& key : keys) versions_.erase(key);
   }
   if (const Status removed = Remove(keys); !removed.ok()) {
@@ -262,7 +263,7 @@ void DriverStore::Collect() {
   }
 }
 
-// Each goes out of its place in one step, so that half of one is never taken for a version.
+// Each version is moved away in one step, so that a part of one never passes for a version.
 Status DriverStore::Remove(const std::vector<Key>& keys) {
   if (keys.empty()) return base::OkStatus();
   const std::string gone = fmt::format("{}/{}", options_.folder, kGone);
@@ -335,7 +336,8 @@ Status DriverStore::Hold(const DriverVersion& version, std::string_view user) {
   RETURN_IF_ERROR(Sync(key, found->second));
   const auto last = LastHeld(version.driver, file);
   if (last == found && found->second.holds[file].written) return base::OkStatus();
-  // Counted before it is written, and till it is surely removed: what may be on disk holds.
+  // The hold counts before it is written and until it is certainly removed, because it may be on
+  // disk.
   Claim& claim = found->second.holds[file];
   claim.user = user;
   claim.written = false;

@@ -2,20 +2,21 @@
 //
 //   STORE/vendor~driver/ID/driver       a version: the driver's folder as it was
 //   STORE/vendor~driver/ID/.held/HASH   a hold: "ORDER USER"; a user's last has the highest order
-//   STORE/.new/                         the copy that is being taken
+//   STORE/.new/                         the copy that is being made
 //   STORE/.gone/                        what is being removed
 //
-// STORE itself is locked by the process whose it is.
+// The process that owns STORE locks it.
 //
 //   Take ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
 //
-// ID is a digest of names, permissions and contents: the same driver, installed anew, is the same
-// version, so that a DaemonSet which installs at each start leaves no second copy, and a version
-// that volumes hold is known again by whoever has it current.
+// ID is a digest of names, permissions and contents. A driver that is installed again unchanged is
+// the same version, so a DaemonSet that installs at each start makes no second copy, and a version
+// that volumes hold is recognised when it is the current one.
 //
-// A version that nobody holds is worth nothing after the process's end, and is removed at the next
-// start: so it is only synced to disk when the first hold is written, and a start with a thousand
-// drivers waits for no disk. A hold is durable, and so is, before it, what it holds.
+// A version that nobody holds is worth nothing after the process has ended, and the next start
+// removes it. So a version is synced to disk only when its first hold is written, and a start with
+// a thousand drivers waits for no disk. A hold is durable, and the version that it holds is durable
+// before it.
 #pragma once
 
 #include <functional>
@@ -41,13 +42,13 @@ class DriverStore : public DriverVersions {
  public:
   struct Options {
     std::string folder;  // STORE, made with its parents
-    // What the users of holds are paths below: the kubelet folder. Empty: holds end by Release
-    // alone.
+    // The folder below which the users of holds have their paths: the kubelet folder. Empty: only
+    // Release ends a hold.
     std::string users;
   };
 
-  // Removes what a crash left half made, versions that nobody holds, and the holds of users that
-  // are there no more. FAILED_PRECONDITION: another process has the store.
+  // Removes what a crash left incomplete, versions that nobody holds, and the holds of users that
+  // do not exist any more. FAILED_PRECONDITION: another process has the store.
   static base::StatusOr<std::shared_ptr<DriverStore>> Open(Options options);
 
   struct Taken {
@@ -55,23 +56,24 @@ class DriverStore : public DriverVersions {
     DriverFolder found;             // what it is a copy of
     std::string executable_digest;  // of its content
   };
-  // Takes a copy of `folder`, of the driver folder that OpenDrivers opened, as it is now.
-  // UNAVAILABLE: it is being written to; else as ReadDriver.
+  // Copies `folder`, in the driver folder that OpenDrivers opened, as it is now. UNAVAILABLE: it is
+  // being written to; else as ReadDriver.
   base::StatusOr<Taken> Take(int drivers, const std::string& folder, const DriverLimits& limits);
 
   // The drivers of which a version is held.
   std::set<std::string> Held() const;
   bool IsHeld(std::string_view driver) const;
 
-  // The users that hold a version of the driver, in order; one whose hold could not be read is "?".
+  // The users that hold a version of the driver, in order; a user whose hold could not be read is
+  // "?".
   std::vector<std::string> UsersOf(std::string_view driver) const;
 
   // Removes the versions that nobody holds or has pinned.
   void Collect();
 
-  // Whom to tell, until it is called again, that nobody holds a version any more, or that none of
-  // its pins is left, so that it may be time to Collect. The call comes on whatever thread ends the
-  // hold or the pin, returns soon and does not call the store.
+  // Sets the function to call when nobody holds a version any more, or none of its pins is left, so
+  // that it may be time to Collect. It is called on the thread that ends the hold or the pin, must
+  // return soon and must not call the store.
   void OnReleased(std::function<void()> tell);
 
   base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override;
@@ -81,7 +83,7 @@ class DriverStore : public DriverVersions {
   base::Status Release(const DriverVersion& version, std::string_view user) override;
 
  private:
-  // Who is told; the pins' own, since one may outlive the store.
+  // Calls the function of OnReleased. Pins share it, because a pin may outlive the store.
   class Bell {
    public:
     void Ring() {
@@ -94,13 +96,13 @@ class DriverStore : public DriverVersions {
     }
 
    private:
-    base::Mutex mutex_;  // the last to be taken
+    base::Mutex mutex_;  // taken after all other locks
     std::function<void()> tell_ ABSL_GUARDED_BY(mutex_);
   };
   struct Claim {
     std::string user;  // empty: it could not be read
     uint64_t order = 0;
-    bool written = false;  // surely; else perhaps
+    bool written = false;  // certainly on disk; else perhaps
   };
   struct Version {
     std::weak_ptr<const void> pin;
@@ -121,10 +123,10 @@ class DriverStore : public DriverVersions {
   DriverVersion Pinned(const Key& key, Version& version) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::Status Sync(const Key& key, Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The version of a driver that a user's file holds last; the end: none.
+  // The version of a driver that a user's file holds last; end(): none.
   std::map<Key, Version>::iterator LastHeld(std::string_view driver, const std::string& file) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // By way of a copy in the folder `fresh`, which may be left there.
+  // Makes the copy in the folder `fresh`, which may be left there.
   base::StatusOr<Taken> TakeBy(const std::string& fresh, int drivers, const std::string& folder,
                                const DriverLimits& limits);
   static base::Status Place(const std::string& fresh, const std::string& path);

@@ -1,4 +1,4 @@
-// A driver folder on disk for tests, and what an installer does to it.
+// A driver folder on disk for tests, and the acts of an installer.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class FakeDriverFolder {
  public:
   FakeDriverFolder();
 
-  // Of the folder "vendor~driver", or of a file in it.
+  // The path of the folder "vendor~driver", or of a file in it.
   std::string operator/(std::string_view path) const { return path_ + "/" + std::string(path); }
   const std::string& path() const { return path_; }
 
@@ -32,7 +32,7 @@ class FakeDriverFolder {
 // What the program at `path` prints; fails the test if it does not run.
 std::string OutputOf(const std::string& path);
 
-// Of this process.
+// The number of descriptors of this process.
 int OpenDescriptors();
 int InotifyWatches();
 

@@ -18,12 +18,12 @@
 namespace berth::volume {
 namespace {
 
-// Lines that are there for half of a driver to have its check.
+// So many lines that half of a driver still contains its check.
 constexpr size_t kLeastPadding = 200;
 
-// Of all vandals, so that no two drivers or names are one.
+// All vandals share it, so that no two drivers or names are equal.
 std::atomic<int> last_version = 0;
-// Two who write one file in place would leave a mix that both closed.
+// Two vandals that write one file in place would leave a mixture.
 std::array<std::mutex, FakeDriverVandal::kDrivers> writing;
 
 std::string NameOf(int number) { return fmt::format("d{}", number); }
@@ -119,7 +119,7 @@ void FakeDriverVandal::ChangeDriver(const std::string& name) {
   }
 }
 
-// To a folder that is nothing to anybody: what is written through it goes nowhere.
+// Links to a folder that nobody uses, so that a write through the link has no effect.
 void FakeDriverVandal::Link(const std::string& path) const {
   const std::string elsewhere = folder_.path() + ".elsewhere";
   mkdir(elsewhere.c_str(), 0755);
@@ -137,7 +137,7 @@ void FakeDriverVandal::Write(const std::string& path, unsigned mode, bool slowly
   if (write(fd.get(), text.data() + half, text.size() - half) < 0) return;
 }
 
-// Out of the folder in one step.
+// Moves it out of the folder in one step.
 void FakeDriverVandal::Away(const std::string& path) const {
   const std::string trash = fmt::format("{}.trash-{}", folder_.path(), ++last_version);
   if (rename(path.c_str(), trash.c_str()) != 0) return;

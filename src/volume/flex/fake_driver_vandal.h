@@ -1,5 +1,5 @@
-// Changes a driver folder at random, as bad installers would, with drivers that know whether they
-// are whole.
+// Changes a driver folder at random, as bad installers would. Its drivers check whether they are
+// complete.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@ class FakeDriverVandal {
   // the folder.
   FakeDriverVandal(const FakeDriverFolder& folder, std::string partial, unsigned seed);
 
-  // Creates, renames, deletes, links, changes the mode, writes in part, replaces a folder or all.
-  // What is closed under an executable's name, for anyone to run, is whole; what is open, is not.
-  // One of several vandals of a folder changes a driver at a time.
+  // Creates, renames, deletes, links, changes the mode, writes in part, replaces a folder or all. A
+  // closed file under an executable's name, which anyone may run, is complete; an open one is not.
+  // Of several vandals of a folder only one changes a driver at a time.
   void Change();
 
  private:
@@ -38,8 +38,8 @@ class FakeDriverVandal {
   std::mt19937 random_;
 };
 
-// A driver that mounts a tmpfs: for each pod, or, if it attaches, as a device that pods share. Its
-// last line is the digest of all before it.
+// A driver that mounts a tmpfs: for each pod or, if it attaches, as a device that pods share. Its
+// last line is the digest of everything before it.
 std::string SelfCheckingDriver(int version, bool attaches, std::string_view partial,
                                size_t padding);
 

@@ -10,7 +10,7 @@ using base::StatusOr;
 
 namespace {
 
-// Whom a version is held for.
+// The user for whom a version is held.
 std::string UserOf(const std::string& volume, const std::string& node) {
   return fmt::format("attachments/{}/{}", volume, node);
 }

@@ -1,6 +1,6 @@
 // The calls of a Flexvolume driver that the attach/detach controller makes, on whatever machine it
-// runs. A version that attached a volume is held until that is detached, also when its driver is
-// removed meanwhile. Thread-safe; borrows the paths and the exec.
+// runs. A version that attached a volume is held until the volume is detached, even if its driver
+// is removed meanwhile. Thread-safe; borrows the paths and the exec.
 #pragma once
 
 #include <memory>
@@ -23,26 +23,27 @@ class FlexAttach : public VolumeAttacher {
              std::shared_ptr<DriverVersions> versions)
       : paths_(paths), versions_(paths, std::move(driver), std::move(versions)), calls_(exec) {}
 
-  // Calls init, before all others. Nothing for a driver that was removed.
+  // Calls init, before all others. Does nothing for a driver that was removed.
   base::Status Init() { return versions_.Init(calls_); }
-  // Of the last init. Of a driver that was removed: it attached, or nobody would have it.
-  // UNAVAILABLE: init has not succeeded.
+  // From the last init. True for a driver that was removed: only a driver that attached is still
+  // listed. UNAVAILABLE: init has not succeeded.
   base::StatusOr<bool> Attaches() const {
     return versions_.Attaches([] { return true; });
   }
 
-  // The device on the node, for MountDevice; empty where the driver does not support attach, or has
-  // no device. A failure whose outcome is unknown (driver_call.h) is to be called again.
+  // The device on the node, for MountDevice; empty if the driver does not support attach, or has no
+  // device. If a failure's outcome is unknown (driver_call.h), call it again.
   base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override;
-  // `volume`: the PersistentVolume's name. OK where it is not supported. By the current version if
-  // it attaches, else by the one that attached it. UNAVAILABLE: there is neither.
+  // `volume`: the PersistentVolume's name. OK if the driver does not support it. The current
+  // version is called if it attaches, else the version that attached the volume. UNAVAILABLE: there
+  // is neither.
   base::Status Detach(const std::string& volume, const std::string& node) override;
-  // UNIMPLEMENTED: the driver cannot say; no volume is to be taken for detached.
+  // UNIMPLEMENTED: the driver cannot say; do not take the volume for detached.
   base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) override;
-  // OK where it is not supported: the volume then has the new size.
+  // OK if the driver does not support it: then the volume has the new size already.
   base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) override;
 
-  // Calls that run are killed, and all later ones fail, with CANCELLED.
+  // Kills the running calls, and makes all later ones fail, with CANCELLED.
   void Cancel() { calls_.Cancel(); }
 
  private:

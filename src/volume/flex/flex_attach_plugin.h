@@ -1,4 +1,4 @@
-// A Flexvolume driver as the control plane has it: it attaches, and mounts nothing.
+// A Flexvolume driver in the control plane: it attaches, and mounts nothing.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class FlexAttachPlugin : public VolumePlugin {
   VolumeAttacher* attacher() override { return &attach_; }
   void CancelCalls() override { attach_.Cancel(); }
 
-  // The node's part. UNIMPLEMENTED.
+  // The calls for nodes. They are UNIMPLEMENTED.
   StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
   StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
   Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,

@@ -27,7 +27,7 @@ using base::json::String;
 
 constexpr std::string_view kMarkSuffix = ".json";
 
-// By what a volume is the same, whichever pod uses it, and whether to read or to write.
+// The part of the source that identifies a volume, whichever pod uses it, to read or to write.
 std::string IdentityOf(const FlexSource& source) {
   Json options = Json::object();
   for (const auto& [key, value] : source.options) options[key] = value;
@@ -48,8 +48,8 @@ StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
       Mark{.identity = String(json, {"identity"}), .device = String(json, {"device"})});
 }
 
-// What writes of this mark that a crash cut short left beside it; other volumes write theirs
-// meanwhile.
+// Removes the temp files that interrupted writes of this mark left beside it. Other volumes may be
+// writing theirs.
 Status RemoveTornMarks(const std::string& path) {
   const std::string folder = ParentOf(path);
   const std::string prefix = "." + path.substr(folder.size() + 1) + ".tmp-";
@@ -80,7 +80,7 @@ std::string FlexDevices::Folder(const std::string& volume) const {
   return host_.paths().FlexMount(versions_.driver(), volume);
 }
 
-// A device that is mounted, by pods that still have it, must be neither checked nor made anew.
+// While pods use a mounted device it must be neither checked nor formatted.
 StatusOr<bool> FlexDevices::IsInUse(const std::string& device) const {
   ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({device}));
   if (!found.front().present || !found.front().block) {
@@ -109,7 +109,7 @@ Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& so
 }
 
 Status FlexDevices::UnmountBy(const DriverVersion& version, const std::string& folder) {
-  // The driver is not asked where nothing is mounted, as by Kubernetes.
+  // As in Kubernetes, the driver is not asked if nothing is mounted.
   ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
   if (!mounted) return OkStatus();
   const Status unmounted = calls_.UnmountDevice(version, folder);

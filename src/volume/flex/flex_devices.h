@@ -1,11 +1,11 @@
-// The devices of an attachable driver, which pods of a node share.
+// The devices of a driver that attaches, which the pods of a node share.
 //
-//   plugins/kubernetes.io/flexvolume/<driver>/mounts/<volume>/      where Kubernetes has them, too
-//   plugins/kubernetes.io/flexvolume/<driver>/volumes/<volume>.json the mark: written before the
-//                                     call, removed after the unmount
+//   plugins/kubernetes.io/flexvolume/<driver>/mounts/<volume>/        as in Kubernetes
+//   plugins/kubernetes.io/flexvolume/<driver>/volumes/<volume>.json   the mark: written before
+//                                       the call, removed after the unmount
 //
-// Kubernetes knows such a volume by its name alone, and two pods may give one name to different
-// inline volumes: the mark says what is mounted there, and whoever asks for something else is
+// Kubernetes knows such a volume only by its name, and two pods may give one name to different
+// inline volumes. The mark says which volume is mounted there, and requests for another volume are
 // refused. Thread-safe for different volumes; borrows all.
 #pragma once
 
@@ -31,17 +31,18 @@ class FlexDevices {
 
   std::string Folder(const std::string& volume) const;
 
-  // getvolumename, waitforattach and mountdevice, or what Kubernetes does in their place: nothing
-  // without a device, else a file system, made if the device is blank. `device`: as attach gave it.
-  // FAILED_PRECONDITION: another volume of that name is there.
+  // Calls getvolumename, waitforattach and mountdevice, or does what Kubernetes does in their
+  // place: nothing without a device, else it mounts the file system, which is made if the device is
+  // blank. `device` is what attach returned. FAILED_PRECONDITION: another volume of that name is
+  // there.
   base::Status Mount(const VolumeSpec& spec, const std::string& device);
   base::Status Unmount(const std::string& volume, const std::string& recorded_version);
-  // Of an earlier boot: nothing of it is mounted.
+  // For a volume of an earlier boot: nothing of it is mounted.
   base::Status Forget(const std::string& volume);
 
-  // The device that was mounted; empty: the driver has none, or nothing is known of the volume.
+  // The device that was mounted; empty: the driver has none, or the volume is not known.
   base::StatusOr<std::string> DeviceOf(const std::string& volume) const;
-  // Whether Mount was called for it, and Unmount not yet.
+  // Whether Mount was called for it and Unmount was not yet.
   bool IsKnown(const std::string& volume) const;
   base::StatusOr<std::vector<std::string>> KnownVolumes() const;
 

@@ -1,9 +1,9 @@
-// What the prober gives the plugin that it makes for a driver.
+// The object that the prober gives to the plugin that it makes for a driver.
 //
-// A plugin stands for one executable: when another takes its place in the driver folder, another
-// plugin is made. What stays the plugin's, and may change under it, is here: a sibling file of the
-// executable was replaced (a new version, which needs no init), the driver was removed, somebody is
-// writing to its files.
+// A plugin stands for one executable: when another executable takes its place in the driver folder,
+// another plugin is made. This object holds what may change while the plugin stays: a sibling file
+// of the executable is replaced (a new version, which needs no init), the driver is removed, its
+// files are being written.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,14 @@ class FlexDriver {
   // "vendor/driver", or "driver".
   virtual std::string_view name() const = 0;
 
-  // The version for new work; to be asked before each call. NOT_FOUND: the driver was removed;
-  // UNAVAILABLE: its files are being written, another look follows; any other: why what lies in the
-  // driver folder is not taken. For users: it names the folder.
+  // The version for new work; ask before each call. NOT_FOUND: the driver was removed; UNAVAILABLE:
+  // its files are being written, and another look follows; any other error: why the content of the
+  // driver folder is not accepted. The message is for users, and names the folder.
   virtual base::StatusOr<DriverVersion> Current() const = 0;
 };
 
 // Makes the plugin of a driver. The plugin may outlive the prober. A driver that was removed while
-// versions of it are held has a plugin, too, whose Current fails from its beginning after a
-// restart.
+// versions of it are held has a plugin, too; after a restart its Current fails from the start.
 using MakeFlexPlugin = std::function<std::shared_ptr<VolumePlugin>(
     std::shared_ptr<const FlexDriver> driver, std::shared_ptr<DriverVersions> versions)>;
 

@@ -22,7 +22,7 @@ using base::StatusOr;
 
 constexpr int kMaxStacked = 16;
 
-// Of a folder that is no mount point: its parent is on the kubelet's own file system.
+// For a folder that is no mount point: its parent is on the kubelet's own file system.
 StatusOr<bool> Exists(const std::string& folder) {
   struct stat st;
   if (lstat(folder.c_str(), &st) == 0) return true;
@@ -50,7 +50,7 @@ StatusOr<bool> FlexMountPoints::IsMounted(const std::string& folder) const {
   return platform::FindMount(table, folder) != nullptr;
 }
 
-// A version is held before it is called, and until its mount is gone.
+// A version is held from before its call until its mount is gone.
 Status FlexMountPoints::CheckOurs(const std::string& folder) const {
   ASSIGN_OR_RETURN(const bool held, versions_.IsHeld(folder));
   if (held) return OkStatus();
@@ -101,10 +101,10 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
     if (!taken.ok())
       return Error(done.code(), "{}; {}", base::Message(done), base::ToString(taken));
   }
-  // What an earlier call may have done is not forgotten for a later one that did nothing.
+  // A later call that did nothing must not undo what an earlier call may have done.
   if (!existed) {
     const Status removed = Remove(folder);
-    if (!removed.ok()) LOG_WARNING("after a mount that failed: {}", base::ToString(removed));
+    if (!removed.ok()) LOG_WARNING("clean up after a failed mount: {}", base::ToString(removed));
   }
   return done;
 }
@@ -118,7 +118,7 @@ Status FlexMountPoints::Unmount(const std::string& folder, const std::string& re
   }
   if (there) {
     const auto version = versions_.ForTearDown(kind_, folder, recorded_version);
-    // Where nothing is mounted and no version is held none was called.
+    // If nothing is mounted and no version is held, no version was called.
     if (!version.ok() && mounted) return version.status();
     if (version.ok()) RETURN_IF_ERROR(unmount(*version));
   }

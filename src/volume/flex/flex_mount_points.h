@@ -1,14 +1,13 @@
-// Folders that a driver mounts at and unmounts: what is the same for a device that pods share and
-// for a pod's volume.
+// Folders at which a driver mounts and unmounts: the common part of a device that pods share and of
+// a pod's volume.
 //
-//   missing ─ Mount ─▶ folder 0750, version held ─ call ─▶ mounted (or not: a driver may mount
-//                            ▲                       │     nothing there)
-//                            │        says it failed │
-//                            └── removed, if it is this call's ◀┘
+//   missing ── Mount ──▶ folder 0750, version held ── call ──▶ mounted (or not: a driver may
+//      ▲                                               │       mount nothing there)
+//      └── folder removed, if this call made it ◀──────┘ the driver says that it failed
 //
-// A driver that says that it failed and left a mount has it taken back; until that is done nobody
-// gets it. What may have happened, for its outcome is unknown, stays as it is. Mounted is what the
-// mount table shows: nothing looks into a mount. Thread-safe for different folders.
+// If a driver says that it failed and yet left a mount, the mount is undone; until that is done
+// nobody gets it. If the outcome is unknown, everything stays as it is. Only the mount table tells
+// what is mounted; nothing looks into a mount. Thread-safe for different folders.
 #pragma once
 
 #include <functional>
@@ -33,19 +32,20 @@ class FlexMountPoints {
 
   base::StatusOr<bool> IsMounted(const std::string& folder) const;
 
-  // Has `mount` mount there by the current version, unless it did already; `unmount` takes back.
-  // FAILED_PRECONDITION: somebody else mounted something there.
+  // Calls `mount` to mount there by the current version, unless it has done so already; `unmount`
+  // undoes it. FAILED_PRECONDITION: somebody else mounted something there.
   base::Status Mount(const std::string& folder, const Call& mount, const Call& unmount);
 
-  // The folder is gone afterwards, and nothing is held for it. `unmount` is not called where there
-  // is no folder.
+  // Afterwards the folder is gone, and nothing is held for it. If there is no folder, `unmount` is
+  // not called.
   base::Status Unmount(const std::string& folder, const std::string& recorded_version,
                        const Call& unmount);
 
-  // The default of Kubernetes for a driver that does not unmount.
+  // What Kubernetes does for a driver that does not unmount.
   base::Status UnmountPlainly(const std::string& folder);
 
-  // FAILED_PRECONDITION: something is mounted, or files lie there. Else as after Unmount.
+  // FAILED_PRECONDITION: something is mounted, or files are there. Otherwise the state is as after
+  // Unmount.
   base::Status Remove(const std::string& folder);
 
  private:
@@ -57,11 +57,11 @@ class FlexMountPoints {
   Host& host_;
   FlexVersions& versions_;
   base::Mutex mutex_;
-  // Mounted by a call that failed.
+  // Folders that a failed call mounted.
   std::set<std::string> distrusted_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Whether a call that failed may have done what it was to do.
+// Whether a failed call may have had its effect.
 bool MayHaveHappened(const base::Status& failure);
 
 }  // namespace berth::volume

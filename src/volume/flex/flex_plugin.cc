@@ -18,10 +18,10 @@ using base::Quote;
 using base::StatusCode;
 using base::json::String;
 
-// What tear-down goes by (DeviceState, PodState).
+// The state for tear-down (DeviceState, PodState).
 std::string VersionIn(const Json& state) { return String(state, {"version"}); }
 
-// A device's record has the name of a PersistentVolume alone.
+// record.pv_name is set only for a PersistentVolume, so the state holds the name of the volume.
 std::string VolumeOf(const DeviceRecord& record) {
   std::string volume = String(record.state, {"volume"});
   return volume.empty() ? record.pv_name : volume;
@@ -48,13 +48,13 @@ bool FlexPlugin::Supports(const VolumeSpec& spec) const {
 }
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
-  // What a driver was that is there no more shows in what it left.
+  // The marks that a removed driver left tell of which kind it was.
   return versions_.Attaches([&] { return devices_.IsKnown(spec.folder_name()); });
 }
 
 StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {
-  // An inline volume is its pod's alone, and nothing but the pod names it: what is attached would
-  // pass for the volume of the same name of another pod.
+  // Only its pod names an inline volume. An attached one could be taken for another pod's volume of
+  // the same name.
   if (spec.pv == nullptr) {
     ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
     if (!attachable) return std::optional<std::string>();
@@ -145,7 +145,7 @@ Status FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
                                 const std::string& folder) {
   const Status applied = ApplyPodFsGroup(host_, pod, folder);
   if (applied.ok() || applied.code() == base::StatusCode::kCancelled) return applied;
-  // As with Kubernetes the pod goes on: a server may refuse what the pod does not need.
+  // As in Kubernetes the pod goes on, because a server may refuse what the pod does not need.
   host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",
                         fmt::format("volume '{}': {}", spec.name, base::ToString(applied)));
   return OkStatus();
@@ -157,7 +157,7 @@ StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spe
   const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
   ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
   if (!mounted) {
-    // A driver of the other kind may have been in its place when the device's turn was.
+    // A driver of the other kind may have been there when MountDevice was called.
     RETURN_IF_ERROR(MountDevice(pod, spec, publish_context));
   }
   RETURN_IF_ERROR(pod_volumes_.Mount(

@@ -3,12 +3,13 @@
 //   attach=true    MountDevice: waitforattach, mountdevice (flex_devices.h); SetUp: mount
 //   attach=false   SetUp: mount alone
 //
-// init says which. In place of what a driver does not support stands what Kubernetes does. All
-// steps are idempotent, and what is mounted already is not called for again; a driver that was
-// removed tears down what it set up, and says to new volumes that it was.
+// init tells which. If a driver does not support a call, the plugin does what Kubernetes does in
+// its place. All steps are idempotent, and what is mounted already is not mounted again. A driver
+// that was removed still tears down what it set up; for new volumes the error says that it was
+// removed.
 //
-// The driver's executable may be replaced by another of the other kind: that has a plugin of its
-// own, which finds on the node what there is of the earlier kind and undoes it.
+// The driver's executable may be replaced by one of the other kind. That one has a plugin of its
+// own, which finds on the node what the earlier kind left and undoes it.
 #pragma once
 
 #include <memory>
@@ -34,7 +35,7 @@ class FlexPlugin : public VolumePlugin {
   FlexPlugin(Host& host, std::shared_ptr<const FlexDriver> driver,
              std::shared_ptr<DriverVersions> versions, const DriverCalls::Deadlines& deadlines);
 
-  // Calls init. Nothing for a driver that was removed.
+  // Calls init. Does nothing for a driver that was removed.
   Status Init() override { return versions_.Init(calls_); }
 
   std::string_view name() const override { return versions_.driver(); }
@@ -44,7 +45,7 @@ class FlexPlugin : public VolumePlugin {
   StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;
   StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
 
-  // `publish_context`: the device that attach gave, as "devicePath".
+  // `publish_context` holds the device that attach returned, as "devicePath".
   Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                      const api::Labels& publish_context) override;
   Status UnmountDevice(const DeviceRecord& record) override;
@@ -53,15 +54,15 @@ class FlexPlugin : public VolumePlugin {
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
   Status TearDown(const PodVolumeRecord& record) override;
-  // expandfs, or growing the file system that stands on the device. UNIMPLEMENTED: the driver needs
-  // none.
+  // Calls expandfs, or grows the file system on the device. UNIMPLEMENTED: the driver needs
+  // neither.
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
   StatusOr<Found> FindOnNode() const override;
   // UNIMPLEMENTED unless the driver says supportsMetrics.
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
   void CancelCalls() override { calls_.Cancel(); }
 
-  // Of the last init; nullopt: it has not succeeded.
+  // From the last init; nullopt: it has not succeeded.
   std::optional<DriverCapabilities> capabilities() const { return versions_.capabilities(); }
 
  private:
@@ -72,7 +73,7 @@ class FlexPlugin : public VolumePlugin {
                      const VolumeSpec& spec);
   Status BindDevice(const std::string& folder, const VolumeSpec& spec);
   Status UnmountForPod(const DriverVersion& version, const std::string& folder);
-  // CANCELLED: the process ends. What else fails is told, and the pod goes on.
+  // CANCELLED: the process ends. Any other failure is reported, and the pod goes on.
   Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
   Status GrowPlainly(const std::string& device, const std::string& folder);
 

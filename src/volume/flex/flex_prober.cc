@@ -18,10 +18,10 @@ using base::StatusCode;
 
 namespace {
 
-// A file system may keep times in steps of up to two seconds: a change so soon after another may
-// show in none of them.
+// A file system may store times in steps of up to two seconds, so a change soon after another may
+// not show in them.
 constexpr int64_t kTimeStepNs = 2'000'000'000;
-// Of what holds a driver that was removed, so many are named.
+// So many users of a removed driver are named.
 constexpr size_t kShownUsers = 3;
 
 int64_t Now() {
@@ -69,7 +69,7 @@ class FlexProber::Driver : public FlexDriver {
 FlexProber::FlexProber(Options options) : options_(std::move(options)) {}
 
 FlexProber::~FlexProber() {
-  // Plugins may outlive the prober, and the store with them.
+  // Plugins may outlive the prober, and then the store does, too.
   if (store_ != nullptr) store_->OnReleased(nullptr);
 }
 
@@ -91,8 +91,8 @@ Status FlexProber::Init() {
                                  if (tell_) tell_();
                                },
                                std::move(watch)));
-  // An old version can go then, and a driver that was removed is listed no more, or for less. What
-  // ends while a scan replaces it, that scan collects.
+  // An old version can be removed then, and a removed driver is listed no more, or for fewer users.
+  // If a hold ends while a scan replaces its driver, that scan collects.
   store_->OnReleased([this] {
     if (scanning_ != std::this_thread::get_id()) watch_->LookAgain();
   });
@@ -102,7 +102,7 @@ Status FlexProber::Init() {
 StatusOr<std::optional<PluginList>> FlexProber::Probe() {
   if (!news_.load(std::memory_order_acquire)) return std::optional<PluginList>();
   MutexLock lock(mutex_);
-  // Before the folder is read: what comes later raises it again.
+  // It is cleared before the folder is read, so that later changes set it again.
   news_ = false;
   scanning_ = std::this_thread::get_id();
   const Status scanned = Scan();
@@ -172,7 +172,7 @@ Status FlexProber::Update(int drivers, const DriverFolder& found) {
 void FlexProber::Retire(const std::string& driver, const Status& why) {
   const auto it = known_.find(driver);
   if (it != known_.end()) {
-    // Whoever has the plugin is told, be it listed or not.
+    // Everyone that has the plugin learns this, whether the plugin is listed or not.
     it->second.driver->Set(why);
     it->second.taken.reset();
     it->second.settled = false;
@@ -188,7 +188,7 @@ void FlexProber::MakePlugin(Known& known, const std::string& driver,
   known.plugin = options_.make(known.driver, store_);
 }
 
-// What users read: volumes, not folders, are their concern.
+// The message for users, who care about volumes and not about folders.
 Status FlexProber::Unusable(const std::string& folder, const Status& why) const {
   return base::Annotate(why, fmt::format("the Flexvolume driver in {} cannot be used",
                                          Quote(fmt::format("{}/{}", options_.drivers, folder))));

@@ -1,4 +1,4 @@
-// Finds Flexvolume drivers: a driver folder that is watched, and the copies that are run.
+// Finds Flexvolume drivers: watches a driver folder, and keeps the copies that are run.
 //
 //   changes ──▶ the window's end (a second) ──▶ the flag, and OnNews ──▶ Probe scans, once
 //
@@ -9,9 +9,9 @@
 //                    └── it is gone, or no driver ───▶ no plugin; while a version is held, the
 //                                                      last one, whose Current says why
 //
-// An executable is another if its device, inode, size or time of change is, or its content. One
-// that fails its init is not replaced by an older version. What is left out is told once, with its
-// reason. Source: the design of dynamic Flexvolume discovery.
+// Another executable is one with another device, inode, size or time of change, or with other
+// content. A driver that fails its init is not replaced by an older version. What is left out is
+// reported once, with its reason. Source: the design of dynamic Flexvolume discovery.
 //
 // Each process that uses drivers has its own prober and its own store. Thread-safe after Init.
 #pragma once
@@ -37,20 +37,20 @@ namespace berth::volume {
 class FlexProber : public PluginProber {
  public:
   struct Options {
-    // Made when it is not there.
+    // Made if it does not exist.
     std::string drivers = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
     DriverStore::Options store;
     MakeFlexPlugin make;
-    // A folder is left out, with the reason; OK: it is no more. An empty name: the driver folder.
-    // Two pass as a rule: NOT_FOUND, no executable is in it yet; UNAVAILABLE, it is being written
-    // to. On the thread of whoever calls Probe, which may hold
-    // locks: it returns soon and asks neither the prober nor the registry.
+    // Reports that a folder is left out, with the reason; OK: it no longer is. An empty name stands
+    // for the driver folder itself. Two reasons usually pass: NOT_FOUND, there is no executable
+    // yet; UNAVAILABLE, it is being written. It is called on the thread that calls Probe, which may
+    // hold locks: so it must return soon and ask neither the prober nor the registry.
     std::function<void(const std::string& folder, const base::Status& why)> on_left_out = nullptr;
-    // Changes may have been missed, and the folder is read anew (platform::WatchOptions).
+    // Reports that changes may have been missed; the folder is read again (platform::WatchOptions).
     std::function<void(const base::Status& why)> on_trouble = nullptr;
     std::chrono::milliseconds window{1000};
-    // After a copy or a scan that failed, for want of space or the like: nothing announces that
-    // there is some.
+    // The pause after a copy or scan that failed, for example for lack of space, because no event
+    // announces that there is space again.
     std::chrono::milliseconds retry{30000};
     DriverLimits limits;
   };
@@ -59,14 +59,14 @@ class FlexProber : public PluginProber {
   ~FlexProber() override;
 
   void OnNews(std::function<void()> tell) override { tell_ = std::move(tell); }
-  // A driver folder that cannot be made or read is no failure: it is told, and tried again.
+  // A driver folder that cannot be made or read is not a failure: it is reported, and tried again.
   base::Status Init() override;
   base::StatusOr<std::optional<PluginList>> Probe() override;
   std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override;
   std::string WhyNone(const VolumeSpec& spec) const override;
   base::Status StateOf(std::string_view name) const override;
 
-  // What was left out at the last scan, as on_left_out tells it.
+  // What the last scan left out, as on_left_out reports it.
   std::map<std::string, base::Status> LeftOut() const;
 
  private:
@@ -74,21 +74,21 @@ class FlexProber : public PluginProber {
   struct Known {
     std::shared_ptr<Driver> driver;
     std::shared_ptr<VolumePlugin> plugin;
-    std::optional<DriverStore::Taken> taken;  // nothing: it was removed, or is left out
+    std::optional<DriverStore::Taken> taken;  // none: it was removed, or is left out
     bool settled = false;                     // a change since then would show in the files' times
   };
 
   base::Status Scan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the driver as it now is; why not.
+  // Takes the driver as it is now; or says why it cannot.
   base::Status Update(int drivers, const DriverFolder& found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // For a driver of which no version is current.
+  // For a driver that has no current version.
   void Retire(const std::string& driver, const base::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakePlugin(Known& known, const std::string& driver, base::StatusOr<DriverVersion> current)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::Status Unusable(const std::string& folder, const base::Status& why) const;
   base::Status Missing(const std::string& driver) const;
-  // What is new against the last scan.
+  // Reports what differs from the last scan.
   void TellLeftOut(const std::map<std::string, base::Status>& before)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

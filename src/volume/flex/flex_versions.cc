@@ -63,7 +63,7 @@ StatusOr<DriverVersion> FlexVersions::ForTearDown(FlexFolder kind, std::string_v
     auto kept = versions_->Kept(driver(), recorded);
     if (kept.ok()) return kept;
   }
-  // There is no other.
+  // There is no other version.
   if (current.ok()) return current;
   return Error(StatusCode::kUnavailable,
                "no version of Flexvolume driver '{}' is left that could unmount '{}', and it is "

@@ -1,5 +1,6 @@
-// Which version of a driver does what: new work the current one, tear-down the current one if it
-// starts, else the one that did the work, which is held since then. Thread-safe.
+// Chooses the version of a driver for each work. New work uses the current version. Tear-down uses
+// the current one if its init succeeds, else the one that did the work, which has been held since
+// then. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -30,28 +31,30 @@ class FlexVersions {
 
   std::string_view driver() const { return driver_->name(); }
 
-  // For new work. NOT_FOUND: the driver was removed.
+  // The version for new work. NOT_FOUND: the driver was removed.
   base::StatusOr<DriverVersion> Current() const { return driver_->Current(); }
   bool removed() const;
 
-  // Calls init of the current version. Nothing for a driver that was removed.
+  // Calls init of the current version. Does nothing for a driver that was removed.
   base::Status Init(DriverCalls& calls);
-  // What init said; nullopt: it has not succeeded.
+  // The answer of init; nullopt: it has not succeeded.
   std::optional<DriverCapabilities> capabilities() const;
-  // Whether the driver attaches; of one that was removed `when_removed` tells. UNAVAILABLE: init
-  // has not succeeded.
+  // Whether the driver attaches; for a driver that was removed `when_removed` decides. UNAVAILABLE:
+  // init has not succeeded.
   base::StatusOr<bool> Attaches(const std::function<bool()>& when_removed) const;
 
-  // For what was mounted at `folder`, by version `recorded` if no hold says more.
+  // The version that tears down what was mounted at `folder`; version `recorded` if no hold says
+  // more.
   base::StatusOr<DriverVersion> ForTearDown(FlexFolder kind, std::string_view folder,
                                             std::string_view recorded) const;
 
-  // `folder`, below the kubelet folder, exists. (Where a driver attaches it stands for an
-  // attachment, and a version is held until Release.)
+  // Keeps a version for `folder`, which must exist below the kubelet folder. (For attachments,
+  // `folder` only stands for one, and the version is held until Release.)
   base::Status Hold(const DriverVersion& version, std::string_view folder);
-  // Whether a version worked on it: a mount there is then this node agent's.
+  // Whether a version worked on it: then a mount there belongs to this node agent.
   base::StatusOr<bool> IsHeld(std::string_view folder) const;
-  // All that is held for it. What fails ends by itself once the folder is gone.
+  // Releases all versions that are held for it. A hold that cannot be released ends by itself once
+  // the folder is gone.
   void Release(std::string_view folder);
 
  private:

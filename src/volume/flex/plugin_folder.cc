@@ -16,7 +16,7 @@ namespace {
 
 using base::Quote;
 
-// Where distributions keep what they tell their kubelet.
+// The files in which distributions configure their kubelet.
 constexpr std::string_view kToldIn[] = {
     "/var/snap/microk8s/current/args/kubelet",
     "/etc/rancher/k3s/config.yaml",
@@ -47,7 +47,7 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Whether it is a folder, or can become one, that can be written.
+// Whether it is a writable folder, or can become one.
 bool CanBeMade(std::string path) {
   while (!path.empty()) {
     struct stat info{};
@@ -59,8 +59,7 @@ bool CanBeMade(std::string path) {
   return access("/", W_OK) == 0;
 }
 
-// The value behind `name` and one of "=", ": " in a line that is no comment; with or without
-// quotes.
+// The value after `name` and one of "=", ": " in a line that is no comment; quotes are removed.
 std::optional<std::string> ValueOf(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

@@ -1,17 +1,17 @@
-// Where a node's kubelet looks for Flexvolume drivers, for whoever is not told.
+// Finds the folder in which a node's kubelet looks for Flexvolume drivers, if nobody has named it.
 //
-// What a kubelet was told itself counts first: --volume-plugin-dir of its arguments, or
-// volumePluginDir of its configuration, in the files where the known distributions keep them. Else
-// the distribution is known by its folders:
+// The kubelet's own settings count first: --volume-plugin-dir among its arguments, or
+// volumePluginDir in its configuration, in the files where the known distributions keep them.
+// Otherwise the distribution is recognised by its folders:
 //
-//   k0s        /usr/libexec/k0s/kubelet-plugins/volume/exec, which k0s gives its kubelet
+//   k0s        /usr/libexec/k0s/kubelet-plugins/volume/exec, which k0s sets for its kubelet
 //   others     /usr/libexec/kubernetes/kubelet-plugins/volume/exec, the kubelet's own default (k3s
-//              and microk8s leave it at that)
-//   read-only  where that cannot be written: /var/lib/kubelet/volumeplugins (RKE2, Flatcar),
+//              and microk8s do not change it)
+//   read-only  if that cannot be written: /var/lib/kubelet/volumeplugins (RKE2, Flatcar),
 //   /usr       /var/lib/kubelet/volume-plugins (Kubespray),
 //              /etc/kubernetes/kubelet-plugins/volume/exec (OpenShift, Fedora CoreOS),
 //              /etc/kubernetes/volumeplugins (AKS), /home/kubernetes/flexvolume (GKE):
-//              the first that is there; else the first is made, and the kubelet is to be told
+//              the first that exists; else the first is made, and the kubelet must be configured so
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@ struct PluginFolder {
   std::string why;  // for people
 };
 
-// `root` is where the node's file system begins: "" for this one. FAILED_PRECONDITION: none can be
-// written, which names what was tried.
+// `root` is the root of the node's file system: "" for this one. FAILED_PRECONDITION: no folder can
+// be written; the message names those that were tried.
 base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root = "");
 
 }  // namespace berth::volume

@@ -11,7 +11,7 @@ namespace berth::volume {
 namespace {
 
 constexpr std::string_view kRedacted = "[redacted]";
-constexpr size_t kShort = 4;  // bytes; shorter ones are part of many an innocent word
+constexpr size_t kShort = 4;  // bytes; shorter ones occur in many harmless words
 
 void Insert(std::vector<std::string>& words, std::string_view word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.emplace_back(word);
@@ -27,15 +27,15 @@ void SecretWords::Add(std::string_view value) {
   };
   add(value);
   add(base::Trim(value));
-  // As a string within JSON.
+  // The value as it looks in a JSON string.
   const std::string quoted = base::json::Dump(base::Json(std::string(value)));
   add(std::string_view(quoted).substr(1, quoted.size() - 2));
-  // A key of several lines is printed with something before each.
+  // A key of several lines may be printed with a prefix before each line.
   if (value.find('\n') != std::string_view::npos) {
     for (size_t at = 0; at < value.size();) {
       const size_t end = std::min(value.find('\n', at), value.size());
       const std::string_view line = base::Trim(value.substr(at, end - at));
-      // The short ones of many lines ("}", "") are no secrets.
+      // Short lines of a long value ("}", "") are no secrets.
       if (line.size() >= kShort) add(line);
       at = end + 1;
     }

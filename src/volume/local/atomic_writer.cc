@@ -61,7 +61,7 @@ class Writer {
       if (options_.before_switch) RETURN_IF_ERROR(options_.before_switch());
       RETURN_IF_ERROR(ReplaceLink(kNewData, current_, kData));
     }
-    // Also when nothing changed: a crash may have come in before.
+    // The links are made even if nothing changed, because a crash may have come before them.
     RETURN_IF_ERROR(LinkFirstParts());
     return RemoveStale();
   }
@@ -72,14 +72,14 @@ class Writer {
                                 fmt::format("write {}: {} {}", Quote(folder_), call, Quote(name)));
   }
 
-  // Where a symlink in the volume leads, empty: it is none.
+  // The target of a symlink in the volume; empty: it is none.
   std::string LinkTarget(const char* name) const {
     std::array<char, 512> target;
     const ssize_t n = readlinkat(root_.get(), name, target.data(), target.size());
     return n <= 0 ? "" : std::string(target.data(), static_cast<size_t>(n));
   }
 
-  // True if the version `name` has just the files of the payload.
+  // True if the version `name` has exactly the files of the payload.
   bool HoldsPayload(const std::string& name) const {
     if (!name.starts_with("..") || name.find('/') != std::string::npos) return false;
     const UniqueFd fd(
@@ -96,8 +96,7 @@ class Writer {
     return true;
   }
 
-  // Adds the paths of all files below `fd`; false: something unreadable or unexpected is among
-  // them.
+  // Adds the paths of all files below `fd`; false if one of them cannot be read or is unexpected.
   static bool ListFiles(int fd, const std::string& prefix, int depth,
                         std::set<std::string>& files) {
     bool fine = depth < kMaxDepth;
@@ -167,7 +166,7 @@ class Writer {
     return base::OkStatus();
   }
 
-  // Old versions, links to what is gone, and what a crash left.
+  // Removes old versions, dangling links, and what a crash left.
   Status RemoveStale() {
     std::set<std::string> keep = {kData, current_};
     for (const auto& [path, file] : payload_) keep.insert(FirstPart(path));

@@ -165,7 +165,7 @@ class ProjectedPlugin : public ContentPlugin {
         tokens_.Get(pod, base::json::String(source, {"audience"}),
                     base::json::Int(source, {"expirationSeconds"}, kDefaultSeconds));
     RETURN_IF_ERROR_WITH(token, "projected volume: token");
-    // Only the pod's user or group reads it, where the pod names one; fsGroup adds r-- for the
+    // If the pod names a user or group, only that one may read the file; fsGroup adds r-- for the
     // group.
     const std::optional<uid_t> user = CommonUser(pod);
     if (user || pod.fs_group()) mode = 0600;

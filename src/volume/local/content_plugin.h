@@ -1,5 +1,5 @@
 // The plugins whose content the node agent writes from API objects: configMap, secret, projected,
-// downwardAPI. They differ in how their files are put together.
+// downwardAPI. They differ in how they collect their files.
 #pragma once
 
 #include <memory>

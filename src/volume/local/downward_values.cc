@@ -12,7 +12,7 @@ using base::Quote;
 using base::StatusCode;
 using base::StatusOr;
 
-// As Go's %q, in which the kubelet writes the values of label and annotation files.
+// Go's %q: the kubelet writes the values of label and annotation files in this form.
 std::string GoQuoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -68,7 +68,7 @@ StatusOr<api::Container> FindContainer(const api::Pod& pod, const std::string& n
   return base::Error(StatusCode::kNotFound, "downwardAPI: container {} not found", Quote(name));
 }
 
-// What the container's spec says, or what stands in for it.
+// The quantity in the container's spec, or its default.
 StatusOr<std::string> ResourceQuantity(Host& host, const api::Container& container,
                                        const std::string& scope, const std::string& resource) {
   const std::string limit = container.String({"resources", "limits", resource});

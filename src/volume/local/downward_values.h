@@ -1,4 +1,4 @@
-// What downwardAPI items say about a pod.
+// The values of downwardAPI items for a pod.
 #pragma once
 
 #include <string>

@@ -32,7 +32,8 @@ StatusOr<Published> EmptyDirPlugin::SetUp(const api::Pod& pod, const VolumeSpec&
   const std::string folder = Folder(pod, spec);
   RETURN_IF_ERROR(PrepareVolumeFolder(host(), folder, medium, size));
   if (const std::optional<int64_t> group = pod.fs_group()) {
-    // Once: what the pod changes later is its own business, and a repeated set-up must not undo it.
+    // It is applied only once: the pod may change it later, and a repeated set-up must not undo
+    // that.
     RETURN_IF_ERROR(platform::ApplyFsGroup(
         folder, {.group = static_cast<gid_t>(*group), .only_on_root_mismatch = true}));
   }

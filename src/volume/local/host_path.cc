@@ -30,7 +30,8 @@ StatusOr<std::string> PathIn(const Json& source) {
   return path;
 }
 
-// st_mode of what `path` leads to, 0: nothing. It may lie on a dead network mount, so a child asks.
+// st_mode of the file that `path` leads to; 0: there is none. A child looks, because the path may
+// be on a dead network mount.
 StatusOr<mode_t> ModeOf(const std::string& path) {
   ASSIGN_OR_RETURN(const struct stat st,
                    platform::AskChild<struct stat>(

@@ -16,7 +16,7 @@ class HostPathPlugin : public LocalPlugin {
   // Checks hostPath.type, and makes what "DirectoryOrCreate" and "FileOrCreate" ask for.
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
-  // Nothing was mounted or made that is the pod's.
+  // Does nothing, because nothing was mounted or made for the pod alone.
   Status TearDown(const PodVolumeRecord& record) override;
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 };

@@ -1,12 +1,10 @@
 // The plugins for volumes that need nothing but the node: emptyDir, hostPath, configMap, secret,
 // projected and downwardAPI, with the kubelet's names, folders, modes and messages.
 //
-//   pods/<uid>/volumes/kubernetes.io~<plugin>/<volume>/      emptyDir: the volume itself, a tmpfs
-//   with
-//                                                            medium Memory; content volumes:
-//                                                            atomic_writer.h
+//   pods/<uid>/volumes/kubernetes.io~<plugin>/<volume>/
+//       emptyDir: the volume itself, a tmpfs with medium Memory; content volumes: atomic_writer.h
 //
-// secret, projected and downwardAPI stand on a tmpfs, so that no secret reaches a disk.
+// secret, projected and downwardAPI are on a tmpfs, so that no secret reaches a disk.
 #pragma once
 
 #include <memory>

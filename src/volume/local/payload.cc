@@ -80,7 +80,7 @@ Status CheckPayloadPath(std::string_view path) {
     const std::string_view part = path.substr(begin, end - begin);
     begin = end + 1;
     if (part == "..") return refuse("must not contain '..'");
-    // Also keeps two spellings of one file apart from each other.
+    // This also excludes two spellings of one path.
     if (part.empty() || part == ".") return refuse("must not contain empty parts or '.'");
     if (part.size() > kMaxPart) return refuse("has a part longer than 255 bytes");
     if (part.find('\0') != std::string_view::npos) return refuse("must not contain a NUL");

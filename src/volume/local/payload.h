@@ -1,4 +1,4 @@
-// The files of a configMap, secret, projected or downwardAPI volume, put together from API objects.
+// Collects the files of a configMap, secret, projected or downwardAPI volume from API objects.
 #pragma once
 
 #include <sys/types.h>
@@ -18,18 +18,18 @@ namespace berth::volume {
 struct PayloadFile {
   std::string data;  // may be secret: never logged
   mode_t mode = 0644;
-  std::optional<uid_t> owner;  // root without
+  std::optional<uid_t> owner;  // none: root
 };
 
-// By path relative to the volume.
+// Keyed by the path relative to the volume.
 using Payload = std::map<std::string, PayloadFile>;
 
-// INVALID_ARGUMENT for what could lead out of the volume or collide with the writer's own names:
-// empty, absolute, with "..", a first part that begins with "..", parts over 255 or paths over
-// 4,096 bytes.
+// INVALID_ARGUMENT for paths that could lead out of the volume or collide with the writer's own
+// names: empty, absolute, with "..", a first part that begins with "..", parts over 255 or paths
+// over 4,096 bytes.
 base::Status CheckPayloadPath(std::string_view path);
 
-// Whose ConfigMap or Secret a source names, and how its keys become files.
+// The ConfigMap or Secret of a source, and the files that its keys become.
 struct KeysSource {
   const api::KindInfo& kind;
   std::string ns;

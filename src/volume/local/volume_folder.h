@@ -11,9 +11,9 @@ namespace berth::volume {
 
 enum class Medium { kDisk, kMemory };
 
-// Makes the folder (mode 0777, as the kubelet's: the pod's own folder above it keeps others out),
-// with `kMemory` as a tmpfs of at most `size_bytes` (0: what the kernel gives, half of the memory)
-// that is never swapped out where the kernel can do that. Idempotent; FAILED_PRECONDITION:
+// Makes the folder (mode 0777, as the kubelet does: the pod's own folder above it keeps others
+// out). With `kMemory` it is a tmpfs of at most `size_bytes` (0: the kernel's default, half of the
+// memory), which is never swapped out if the kernel can do that. Idempotent; FAILED_PRECONDITION:
 // something else is mounted there.
 base::Status PrepareVolumeFolder(Host& host, const std::string& path, Medium medium,
                                  int64_t size_bytes);

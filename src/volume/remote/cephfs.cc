@@ -32,8 +32,8 @@ std::vector<std::string> MonitorsOf(const Json& source) {
   return monitors;
 }
 
-// What ceph-fuse shows as the source of its mount, so that it is known whose it is: without commas,
-// which would end the option.
+// The source that ceph-fuse shows for its mount, by which the mount is recognised. It has no
+// commas, because they would end the option.
 std::string ShownSource(const Json& source) {
   return fmt::format("{}@{}:{}", UserOf(source), fmt::join(MonitorsOf(source), ";"),
                      PathOf(source));
@@ -50,7 +50,7 @@ StatusOr<std::string> KeyIn(const Json& secret, const std::string& what) {
   }
   const auto decoded = base::DecodeBase64(entry->get<std::string>());
   const std::string_view key = decoded ? base::Trim(*decoded) : std::string_view();
-  // A key is base64 itself: nothing in it may begin another line of the keyring.
+  // A key is base64, so it must contain nothing that could begin another line of the keyring.
   const bool is_key = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
     return isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '/' || c == '=';
   });
@@ -59,7 +59,7 @@ StatusOr<std::string> KeyIn(const Json& secret, const std::string& what) {
                entry.key(), what);
 }
 
-// Part of a keyring's section and of a mount option.
+// The user becomes part of a keyring's section and of a mount option.
 Status CheckUser(std::string_view user) {
   const bool right = std::all_of(user.begin(), user.end(), [](char c) {
     return isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -70,7 +70,7 @@ Status CheckUser(std::string_view user) {
                base::Quote(user));
 }
 
-// It becomes part of a mount option.
+// The path becomes part of a mount option.
 Status CheckPath(std::string_view path) {
   if (path.find_first_of(",\\\n") == std::string_view::npos) return base::OkStatus();
   return Error(
@@ -120,7 +120,7 @@ StatusOr<HelperMount> CephfsPlugin::MountOf(const Wanted& wanted) {
     mount.secrets = {{.name = "keyring", .content = std::move(keyring)}};
   }
   mount.options = wanted.options;
-  // Without the second it would be shown as any FUSE file system.
+  // Without the second option the mount would look like any FUSE file system.
   mount.options.push_back("fsname=" + mount.source);
   mount.options.emplace_back("subtype=ceph-fuse");
   mount.program = {"ceph-fuse",

@@ -1,5 +1,6 @@
 // cephfs: a folder of a Ceph file system, mounted by ceph-fuse. The key of the Ceph user comes from
-// a Secret, by a file that is there while ceph-fuse starts, or from a keyring where ceph-fuse runs.
+// a Secret, through a file that exists while ceph-fuse starts, or from a keyring on the machine or
+// in the pod that runs ceph-fuse.
 #pragma once
 
 #include "volume/remote/network_plugin.h"
@@ -15,7 +16,7 @@ class CephfsPlugin : public NetworkPlugin {
   bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
 
  private:
-  // The keyring that the volume's Secret makes; empty: it names none.
+  // The keyring made from the volume's Secret; empty: the volume names no Secret.
   StatusOr<std::string> Keyring(const api::Pod& pod, const VolumeSpec& spec,
                                 const std::string& user);
 };

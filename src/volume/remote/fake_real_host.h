@@ -18,7 +18,7 @@ class RealHost : public FakeHost {
     return *exec_;
   }
   HelperMounts& helper_mounts() override { return *helper_mounts_; }
-  // The plugin whose utilities were asked for last.
+  // The plugin that was last asked for its utilities.
   const std::string& asked_for() const { return asked_for_; }
 
  private:

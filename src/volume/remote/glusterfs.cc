@@ -81,8 +81,8 @@ StatusOr<HelperMount> GlusterfsPlugin::MountOf(const Wanted& wanted) {
   const std::string path = String(Source(wanted.spec), {"path"});
   RETURN_IF_ERROR(CheckPath(path));
   ASSIGN_OR_RETURN(const auto servers, Servers(wanted.pod, wanted.spec));
-  // Without auto_unmount: a mount point that falls away with a dead client shows the folder
-  // beneath, and whoever is given that writes to this node's disk.
+  // auto_unmount is not used: when the mount of a dead client goes away, the folder beneath shows,
+  // and the pod would write to this node's disk.
   std::vector<std::string> options = wanted.options;
   if (!HasOption(options, "log-file")) {
     const std::string log = LogFile(wanted.pod.uid(), wanted.spec.folder_name());
@@ -98,7 +98,8 @@ StatusOr<HelperMount> GlusterfsPlugin::MountOf(const Wanted& wanted) {
                      .options = std::move(options)};
 }
 
-// Not by the server, which is any of them, and another one once the Endpoints change.
+// The server is not compared, because it may be any of them, and another one when the Endpoints
+// change.
 bool GlusterfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   const std::string_view shown = entry.source;
   const std::string path = String(Source(spec), {"path"});
@@ -112,7 +113,7 @@ std::string GlusterfsPlugin::LastWords(const Wanted& wanted) const {
       platform::ReadFile(LogFile(wanted.pod.uid(), wanted.spec.folder_name()), 16 << 20);
   if (!log.ok()) return "";
   std::string_view text = base::Trim(*log);
-  // The last line says that it gives up, the one before it why.
+  // The last line says that it gives up, and the line before it says why.
   const size_t last = text.rfind('\n');
   if (last != std::string_view::npos && last > 0) {
     const size_t before = text.rfind('\n', last - 1);

@@ -1,9 +1,8 @@
 // glusterfs: a GlusterFS volume, mounted by mount.glusterfs from the servers that an Endpoints
-// object lists. Any of them can say where the volume's bricks are; the client is given all.
+// object lists. Any of them can tell where the volume's bricks are, so the client gets all of them.
 //
-//   plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log     what the client writes;
-//   the
-//                                                                        utility itself says little
+//   plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
+//       the log of the client, because the utility itself prints little
 #pragma once
 
 #include "volume/remote/network_plugin.h"
@@ -22,7 +21,7 @@ class GlusterfsPlugin : public NetworkPlugin {
   Status Forget(const PodVolumeRecord& record) override;
 
  private:
-  // NOT_FOUND: no such Endpoints; FAILED_PRECONDITION: none of its addresses is ready.
+  // NOT_FOUND: there are no such Endpoints; FAILED_PRECONDITION: none of its addresses is ready.
   StatusOr<std::vector<std::string>> Servers(const api::Pod& pod, const VolumeSpec& spec);
   std::string LogFile(const std::string& pod_uid, const std::string& folder_name) const;
 };

@@ -68,7 +68,7 @@ StatusOr<int64_t> DeviceBytes(const std::string& device) {
   return static_cast<int64_t>(bytes);
 }
 
-// What a bind of a file needs to stand on.
+// Makes the file on which a bind of a file is mounted.
 Status MakeFile(const std::string& path) {
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -153,7 +153,7 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
   const auto type = platform::FileSystemTypeFor(
       source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
   RETURN_IF_ERROR_WITH(type, what);
-  // What is mounted must not be checked.
+  // A mounted device must not be checked.
   if (!*bound)
     RETURN_IF_ERROR_WITH(platform::PrepareFileSystem(host_.exec(name()), source.path, *type), what);
   RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
@@ -199,7 +199,7 @@ Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& sp
                                        const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
   ASSIGN_OR_RETURN(const bool shared, OthersUse(spec.pv->name(), pod.uid()));
-  // It is the first pod's: another group's files must not change under those who use them.
+  // Only the first pod applies it: files must not get another group while other pods use them.
   if (!shared) return ApplyPodFsGroup(host_, pod, folder);
   ASSIGN_OR_RETURN(const struct stat st, platform::AskChild<struct stat>(
                                              fmt::format("look at {}", Quote(folder)), kLookTimeout,

@@ -1,14 +1,13 @@
 // local: a folder or a block device of one node, as a PersistentVolume.
 //
-//   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, made if
-//   the
-//                                                            device is blank; shared by pods
+//   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, which is
+//                                                            made if it is blank; shared by pods
 //   pods/<uid>/volumes/kubernetes.io~local-volume/<pv>/      bind of that, or of the folder
 //   plugins/…/volumeDevices/<pv>/<pod uid>                   volumeMode Block: bind of the device
 //   pods/<uid>/volumeDevices/kubernetes.io~local-volume/<pv> symlink to it
 //
-// A device is recognised by its number: whatever else is mounted where this volume should be is
-// refused. mkfs, fsck and their like run as Host::exec says, the mounts are the agent's own.
+// A device is recognised by its number: anything else that is mounted in this volume's place is
+// refused. mkfs, fsck and similar tools run through Host::exec; the agent makes the mounts itself.
 #pragma once
 
 #include <optional>
@@ -30,32 +29,33 @@ class LocalVolumePlugin : public VolumePlugin {
   StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;  // {"block": ...}
   StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
 
-  // Makes the file system if the device is blank, checks and mounts it; nothing for a folder.
+  // Makes the file system if the device is blank, checks and mounts it; does nothing for a folder.
   // FAILED_PRECONDITION: the device holds something else, or is in use by others.
   Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                      const api::Labels& publish_context) override;
   Status UnmountDevice(const DeviceRecord& record) override;
   std::string DevicePath(const DeviceRecord& record) const override;
 
-  // fsGroup is applied before the first pod's bind is made, so that the bind says that it was.
+  // fsGroup is applied before the first pod's bind is made, so that an existing bind proves that it
+  // was applied.
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels& publish_context) override;
   Status TearDown(const PodVolumeRecord& record) override;
 
   // Grows the file system to its device. FAILED_PRECONDITION: the device is smaller than `bytes`.
-  // UNIMPLEMENTED: a folder, or a raw device.
+  // UNIMPLEMENTED: the volume is a folder or a raw device.
   Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) override;
   StatusOr<Found> FindOnNode() const override;
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 
  private:
-  // What the volume's path leads to.
+  // The target of the volume's path.
   struct Source {
     std::string path;
     std::optional<dev_t> device;  // a block device; none: a folder
   };
   StatusOr<Source> Find(const VolumeSpec& spec) const;
-  // Whether pods still have the volume, whose device is mounted then. FAILED_PRECONDITION: it is
+  // Whether pods still use the volume, whose device is mounted then. FAILED_PRECONDITION: it is
   // mounted by others, or as another volume.
   StatusOr<bool> PodsHave(const Source& source, const std::string& pv) const;
 
@@ -63,9 +63,9 @@ class LocalVolumePlugin : public VolumePlugin {
                                     const Source& source);
   Status UnpublishDevice(const PodVolumeRecord& record);
   Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
-  // Whether another pod has the volume already.
+  // Whether another pod uses the volume already.
   StatusOr<bool> OthersUse(const std::string& pv, const std::string& pod_uid) const;
-  // Unmounts whatever is mounted there, the last first.
+  // Unmounts everything that is mounted there, the last mount first.
   Status UnmountAll(const std::string& target);
 
   Host& host_;

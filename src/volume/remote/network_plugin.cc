@@ -23,7 +23,7 @@ void AddOption(std::vector<std::string>& options, std::string option) {
   }
 }
 
-// mount(8) hands a type without a helper to the kernel, whose refusal does not name the helper.
+// mount(8) passes a type without a helper to the kernel, whose error does not name the helper.
 bool LacksHelper(const HelperMount& mount, const Status& status) {
   if (!mount.program.empty() || status.code() != StatusCode::kInternal) return false;
   const std::string_view text = base::Message(status);
@@ -31,7 +31,7 @@ bool LacksHelper(const HelperMount& mount, const Status& status) {
          text.find("you might need a /sbin/mount.") != std::string_view::npos;
 }
 
-// What a person can do about it.
+// Adds advice on what a person can do about it.
 Status Advised(const HelperMount& mount, const Status& status) {
   const bool lacks_helper = LacksHelper(mount, status);
   if (!lacks_helper && status.code() != StatusCode::kNotFound) return status;
@@ -63,7 +63,7 @@ Status NetworkPlugin::Mount(const Wanted& wanted) {
   const Status mounted = host().helper_mounts().Mount(mount);
   if (mounted.ok()) return OkStatus();
   if (mounted.code() == StatusCode::kAlreadyExists) {
-    // By a try whose outcome was not known.
+    // An attempt with an unknown outcome may have mounted it.
     ASSIGN_OR_RETURN(const bool ours, IsMounted(wanted.spec, wanted.target));
     if (ours) return OkStatus();
   }
@@ -91,8 +91,8 @@ StatusOr<Published> NetworkPlugin::SetUp(const api::Pod& pod, const VolumeSpec& 
 
 Status NetworkPlugin::TearDown(const PodVolumeRecord& record) {
   const std::string folder = Folder(record);
-  // Once at least: a mount that died was taken away (node/volumes/dead_mounts.h), and how it was
-  // made is still on record.
+  // It is called at least once: a dead mount may have been unmounted elsewhere
+  // (node/volumes/dead_mounts.h), while the record of how it was made still exists.
   for (int i = 0; i < kMaxStacked; ++i) {
     RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
     ASSIGN_OR_RETURN(const auto table, host().mounter().List());

@@ -5,7 +5,7 @@
 namespace berth::volume {
 namespace {
 
-// "server:/path"; an IPv6 address in brackets, since its colons would end the server.
+// "server:/path". An IPv6 address stands in brackets, because its colons would end the server.
 std::string SourceText(const Json& source) {
   std::string server = base::json::String(source, {"server"});
   if (server.find(':') != std::string::npos && !server.starts_with('[')) {
@@ -14,7 +14,7 @@ std::string SourceText(const Json& source) {
   return fmt::format("{}:{}", server, base::json::String(source, {"path"}));
 }
 
-// The kernel shows a path without its last slashes.
+// The kernel shows a path without trailing slashes.
 std::string_view WithoutLastSlashes(std::string_view source) {
   while (source.ends_with('/') && !source.ends_with(":/")) source.remove_suffix(1);
   return source;

@@ -1,4 +1,4 @@
-"""What a case works on: volumes and folders that are taken away at its end, and words for what it expects."""
+"""The volumes and folders that a case works on, which are removed at its end, and the checks that it uses."""
 import json
 import pathlib
 import shutil
@@ -28,7 +28,8 @@ class Bench:
     # -- what a driver offers
 
     def capabilities(self):
-        """The names of its capabilities, of all services; "SECOND_NODE" if the suite knows of one."""
+        """Gives the names of the driver's capabilities, of all services, and "SECOND_NODE" if the suite knows a
+        second node."""
         found = {"SECOND_NODE"} if self.second_node else set()
         for item in self.driver.call("GetPluginCapabilities").capabilities:
             if item.HasField("service"):
@@ -46,7 +47,7 @@ class Bench:
         return self.driver.call(method, **fields)
 
     def refuses(self, method, *codes, **fields):
-        """The driver must answer with one of the codes."""
+        """Checks that the driver answers with one of these codes."""
         try:
             answer = self.call(method, **fields)
         except Refused as refused:
@@ -55,7 +56,7 @@ class Bench:
         raise AssertionError(f"{method} gave OK ({str(answer).strip()!r}), not {' or '.join(codes)}")
 
     def request(self, name=None, size=SIZE, **fields):
-        """A CreateVolume request."""
+        """Gives a CreateVolume request."""
         return {"name": name or self.name(), "volume_capabilities": [mount()], "parameters": self.parameters,
                 "secrets": self.secrets, "capacity_range": {"required_bytes": size}, **fields}
 
@@ -82,13 +83,13 @@ class Bench:
         return answer.publish_context
 
     def staging(self, volume):
-        """The staging path of a volume; the folder is there."""
+        """Makes and gives the staging path of a volume."""
         path = self.folder / "staging" / volume.volume_id
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
     def target(self, name="target"):
-        """A path to publish at; its parent is there."""
+        """Gives a path to publish at, and makes its parent."""
         parent = self.folder / "pods"
         parent.mkdir(exist_ok=True)
         return str(parent / name)
@@ -109,7 +110,7 @@ class Bench:
         return self.__dict__.setdefault("_contexts", {})
 
     def stage(self, volume=None):
-        """A volume that is attached and staged, as far as the driver has these steps."""
+        """Makes a volume, and attaches and stages it as far as the driver has these steps."""
         offers = self.capabilities()
         volume = volume or self.create()
         if "PUBLISH_UNPUBLISH_VOLUME" in offers:
@@ -121,7 +122,7 @@ class Bench:
         return volume
 
     def publish(self, volume, name="target", **fields):
-        """Gives the path."""
+        """Publishes the volume, and gives the path."""
         request = self.publish_request(volume, name, **fields)
         self.undo.append(("NodeUnpublishVolume", {k: request[k] for k in ("volume_id", "target_path")}))
         self.call("NodePublishVolume", **request)
@@ -134,13 +135,14 @@ class Bench:
 
     @staticmethod
     def mounts(path):
-        """The mounts at exactly that path, lowest first: their options, and those of their file systems."""
+        """Gives the mounts at exactly that path, lowest first: their options, and those of their file systems."""
         with open("/proc/self/mountinfo") as table:
             rows = [line.split() for line in table]
         return [set(row[5].split(",")) | set(row[-1].split(",")) for row in rows if row[4] == str(path)]
 
     def clean(self):
-        """Backwards through what was made. A driver that is wrong may fail here: that is another case's matter."""
+        """Undoes all that was made, the last first. A driver that breaks a rule may fail here; another case reports
+        that."""
         for method, fields in reversed(self.undo):
             try:
                 self.call(method, **fields)

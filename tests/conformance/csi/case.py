@@ -18,11 +18,11 @@ class Case:
         self.check = check
 
     def missing(self, capabilities):
-        """What the driver does not offer and the case is about."""
+        """Gives what the case needs and the driver does not offer."""
         return sorted(set(self.needs) - capabilities)
 
     def run(self, bench):
-        """Raises a Violation; whatever the case made is taken away again."""
+        """Runs the case, and raises a Violation if the driver breaks the rule. What the case made is removed again."""
         try:
             self.check(bench)
         except (AssertionError, OSError) as failure:

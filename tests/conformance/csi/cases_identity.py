@@ -1,4 +1,4 @@
-"""Service Identity, and what holds of every call."""
+"""Service Identity, and the rules for every call."""
 import re
 import time
 
@@ -40,5 +40,5 @@ def _(bench):
 @case("error-without-message", GENERAL, "an error has a message")
 @case("error-with-details", GENERAL, "an error has no details")
 def _(bench):
-    # Checked with each call; this one must fail.
+    # Every call is checked for this rule; this call must fail.
     bench.refuses("NodePublishVolume", "INVALID_ARGUMENT")

@@ -8,7 +8,7 @@ from driver import Refused
 
 MAKES = "CREATE_DELETE_VOLUME"
 STAGES = (MAKES, "NODE_STAGE_UNSTAGE_VOLUME")
-# KEP-2857: no part of the specification yet, and asked only of those that say they have it.
+# KEP-2857 is not part of the specification yet, so only drivers that say that they have it are asked for it.
 DEFERS = (*STAGES, "NODE_RUNTIME_ASSISTED_MOUNT")
 DEFERRING = {"runtime_supported_filesystems": ["btrfs", "ext2", "ext3", "ext4", "nfs", "xfs"]}
 NOWHERE = "conformance-no-such-thing"
@@ -202,7 +202,8 @@ def _(bench):
 # -- deferring the mount to a container runtime
 
 def deferred(bench, volume, name="target", **fields):
-    """Where the runtime is to mount the volume from; the path of its target is bench.target(name)."""
+    """Publishes the volume so that the runtime has to mount it, and gives what it has to mount. The target's path is
+    bench.target(name)."""
     request = bench.publish_request(volume, name, **DEFERRING, **fields)
     bench.undo.append(("NodeUnpublishVolume", {k: request[k] for k in ("volume_id", "target_path")}))
     answer = bench.call("NodePublishVolume", **request)

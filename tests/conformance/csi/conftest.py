@@ -1,6 +1,6 @@
-"""The CSI suite's driver: the one at --csi, or the one that Berth ships, on a pool of its own.
+"""Gives the CSI suite its driver: the one at --csi, or the one that Berth ships, on a pool of its own.
 
-It needs no Kubernetes API, so that what the suite of that API does for each of its runs is nothing here.
+The CSI suite needs no Kubernetes API, so the fixtures of that API's suite do nothing here.
 """
 import pathlib
 import shutil
@@ -20,12 +20,12 @@ import driver as csi_driver  # noqa: E402
 
 @pytest.fixture(scope="session")
 def nothing_left_behind():
-    """Not about objects here: each case takes its volumes away."""
+    """There are no objects here, and each case removes its volumes."""
 
 
 @pytest.fixture(scope="session")
 def open_long_watch():
-    """No API, no watch."""
+    """There is no API here, so there is no watch."""
 
 
 @pytest.fixture(scope="session")

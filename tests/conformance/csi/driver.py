@@ -1,6 +1,6 @@
-"""A client of any CSI driver by its socket. What must hold of every answer is checked with every call: that it comes,
-that its code is one of gRPC's, that an error has a message and no details, that strings, maps and numbers are within
-their bounds."""
+"""A client of any CSI driver by its socket. It checks the rules for all answers with every call: the answer comes,
+its code is one of gRPC's, an error has a message and no details, and strings, maps and numbers are within their
+bounds."""
 import importlib
 import pathlib
 import socket
@@ -20,7 +20,7 @@ PATHS = ("staging_target_path", "target_path", "volume_path")
 
 
 def generate():
-    """The messages of proto/csi.proto, made anew each time: generated code is not kept."""
+    """Generates the messages of proto/csi.proto each time, because generated code is not kept."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", "csi.proto"], check=True)
         sys.path.insert(0, folder)
@@ -55,7 +55,8 @@ class Driver:
         self.channel.close()
 
     def call(self, method, **fields):
-        """The answer; Refused for an error. ABORTED is tried again a few times, as CSI asks a caller to."""
+        """Gives the answer, or raises Refused for an error. After ABORTED the call is repeated a few times, as CSI
+        asks of a caller."""
         request = json_format.ParseDict(fields, getattr(csi, f"{method}Request")())
         for attempt in range(5):
             try:
@@ -86,7 +87,7 @@ class Driver:
         return answer
 
     def _goes_away(self):
-        """Whether the driver is gone, or dying: its connections close before its socket does."""
+        """Tells whether the driver has ended or is ending, because its connections close before its socket does."""
         deadline = time.monotonic() + 1
         while self.listens():
             if time.monotonic() > deadline:
@@ -120,7 +121,7 @@ class Driver:
 
 
 def check_limits(method, answer):
-    """CSI, section "Size Limits"; numbers are never negative."""
+    """Checks CSI, section "Size Limits", and that no number is negative."""
     for field, value in answer.ListFields():
         where = f"{method}: {field.name}"
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry

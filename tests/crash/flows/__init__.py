@@ -1,8 +1,9 @@
-"""The flows that are walked. Each begins with nothing and ends with nothing, and may be killed anywhere in between.
+"""The flows that the crash tests walk. Each begins and ends with an empty system; a process may be killed at any
+point of it.
 
-A flow is a function of a Survivor: every step is repeated until it succeeds, so it must bear that. One with
-`beside_double` has the CSI driver double beside the shipped driver, one with `beside_agent` a block agent, one with
-`beside_handler` a CRUST handler.
+A flow is a function that gets a Survivor. Every step is repeated until it succeeds, so every step must be safe to
+repeat. A flow with `beside_double` also has the CSI driver double, one with `beside_agent` a block agent, and one
+with `beside_handler` a CRUST handler.
 """
 from flows.attaching import attach, fail_over
 from flows.blocks import block, block_cluster

@@ -1,4 +1,4 @@
-"""Volumes that are attached to nodes and that one node at a time may have."""
+"""Flows of volumes that are attached to nodes, and that only one node at a time may have."""
 from data import check, stay, write
 from survivor import DRIVER, beside_double
 from lib import csi_double, objects
@@ -8,7 +8,7 @@ HERE = {"kubernetes.io/hostname": "node-a"}
 
 
 def dead_node(s, claim):
-    """A node whose agent does not answer any more, and has said before that it uses the claim's volume."""
+    """Makes a node whose agent does not answer, and which has reported that it uses the claim's volume."""
     s.create({"apiVersion": "v1", "kind": "Node", "metadata": {
         "name": "node-b", "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}})
     csi = s.volume_of(claim)["spec"]["csi"]
@@ -24,8 +24,8 @@ def attached_to(s, node):
 
 
 def move_from_a_dead_node(s, claim):
-    """A pod's node dies. Its volume goes nowhere until a person vouches for that (the out-of-service taint); then
-    it is detached by force, and a pod on the living node finds its data."""
+    """A pod's node dies. Its volume stays attached until a person vouches for the death (by the out-of-service
+    taint). Then it is detached by force, and a pod on the living node finds its data."""
     dead_node(s, claim)
     s.create(objects.pod("lost", "true", [claim], nodeName="node-b"))
     s.step("the volume to be attached to the dead node", lambda: attached_to(s, "node-b"))
@@ -42,7 +42,8 @@ def move_from_a_dead_node(s, claim):
 
 
 def agree(s):
-    """What the driver double has attached is what the VolumeAttachments say, and the attacher holds both objects."""
+    """Checks that the driver double has attached what the VolumeAttachments say, and that the attacher's finalizer is
+    on both objects."""
     if s.double is None:
         return
     finalizer = f"external-attacher/{csi_double.NAME.replace('.', '-')}"
@@ -61,7 +62,7 @@ def agree(s):
 
 
 def fail_over(s):
-    """Of a driver that need not attach."""
+    """Moves a volume whose driver does not attach from a dead node."""
     s.create(objects.claim("data"))
     s.run(objects.pod("writer", write("/data"), ["data"]))
     s.gone("pods", "writer")
@@ -71,7 +72,7 @@ def fail_over(s):
 
 
 def modify(s, claim, name):
-    """The claim's volume gets the attributes of another class."""
+    """Gives the claim's volume the attributes of another class."""
     wanted = {"spec": {"volumeAttributesClassName": name}}
     s.done(f"the claim to ask for {name}", lambda: s.api.patch("persistentvolumeclaims", claim, wanted))
     s.step("the claim to have it", lambda: s.api.get("persistentvolumeclaims", claim)["status"].get(
@@ -81,7 +82,8 @@ def modify(s, claim, name):
 
 @beside_double
 def attach(s):
-    """Of a driver that attaches, knows two nodes, and changes volumes in use. In the end its registrar goes."""
+    """Uses a driver that attaches, knows two nodes, and modifies volumes in use. At the end its registrar is
+    removed."""
     s.create(objects.storage_class("attaching", provisioner=csi_double.NAME))
     for name, speed in (("slow", "1"), ("fast", "9")):
         s.create(objects.attributes_class(name, csi_double.NAME, speed=speed))

@@ -1,4 +1,4 @@
-"""Volumes of a storage cluster, which the block operator makes and the block agent attaches."""
+"""Flows of a storage cluster's volumes, which the block operator makes and the block agent attaches."""
 import os
 import shutil
 
@@ -16,7 +16,7 @@ def images(s):
 
 
 def begin(s, claims="Retain"):
-    """A storage cluster with a class of its own, and the agent."""
+    """Makes a storage cluster with its class, and starts the agent."""
     images(s).mkdir(exist_ok=True)
     s.agent.start(env=s.environment)
     cluster = block_agent.storage_cluster("main", images(s))
@@ -29,7 +29,8 @@ def begin(s, claims="Retain"):
 
 
 def end(s):
-    """Nothing is mapped, fenced, on record or in the folder; and the driver goes with its agent."""
+    """Checks that nothing is mapped, fenced, recorded or in the folder, and that the driver is removed with its
+    agent."""
     s.nothing_left()
     s.quiet()
     s.step("the agent to have nothing on record", lambda: not s.agent.records())
@@ -40,19 +41,19 @@ def end(s):
     stop(s)
     shutil.rmtree(s.berth.data / "volume-plugins" / "berth.dev~block")
     store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
-    # A folder may go while it is looked at, which os.walk takes for an empty one.
+    # os.walk takes a folder that is removed meanwhile for an empty one.
     s.step("the copies of the driver to be gone", lambda: not any(files for _, _, files in os.walk(store)))
     shutil.rmtree(images(s))
     shutil.rmtree(s.berth.data / "block-agent")
 
 
 def stop(s):
-    """The agent ends in order; if a crash cuts that short, once more."""
+    """Stops the agent in order, and again if a crash interrupts that."""
     def ended():
         process = s.agent.process
         if process.poll() is None:
             if not standalone.hears_sigterm(process.pid):
-                return False  # it was only just started
+                return False  # the agent was only just started
             process.terminate()
             process.wait(30)
         return process.returncode == 0
@@ -70,7 +71,8 @@ def name_of(s, claim):
 
 @beside_agent
 def block(s):
-    """A volume is made, written, grown, copied and shared; kept by a node that is out of service; taken off."""
+    """A volume is made, written, grown, copied and shared. A node that is out of service has it, and it is detached
+    there."""
     begin(s)
     s.create(objects.claim("data", "16Mi", "of-main"))
     s.running(objects.pod("writer", stay(write("/data")), ["data"], **HERE))
@@ -94,7 +96,7 @@ def block(s):
 
 
 def kept(s):
-    """By the fence of a pod that is gone, on a node that is switched off."""
+    """A pod takes a volume over whose fence has the entry of a pod that is gone, on a node that is switched off."""
     volume = name_of(s, "data")
     s.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-x"}, "spec": {"unschedulable": True}})
     s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": volume},
@@ -111,14 +113,15 @@ def kept(s):
 
 
 def taken(s):
-    """From a pod that has it, as by 'berth fence break --dangerous'."""
+    """Takes the volume from a pod that has it, as 'berth fence break --dangerous' does."""
     volume = name_of(s, "data")
     entry, = entries_of(s, volume)
     s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "NodeCleanup", "metadata": {"name": "node-a"},
               "entries": [{"volume": volume, "clusterName": "main", "image": volume, "reason": "a test",
                            "attachment": entry}]})
     s.gone("volumefences", volume)
-    # A Berth that is killed meanwhile has the pod ask for it anew: on record, and kept out by the image's lock.
+    # If Berth is killed meanwhile, the pod asks for the volume again; the agent then has a record of it, and the
+    # image's lock keeps it out.
     s.step("the agent to have taken it off",
            lambda: set(s.agent.records()) <= {volume} and s.agent.size_of(volume) is None
            and not s.api.items("nodecleanups"))

@@ -1,10 +1,11 @@
-"""Volumes that are filled from something else."""
+"""Flows of volumes that are filled from a snapshot, a volume or by a populator."""
 from data import check, check_device, stay, write, write_device
 from lib import objects
 
 
 def snapshot(s):
-    """A volume in use is snapshot, a claim restored from that while its source goes, and all of it deleted."""
+    """A snapshot is taken of a volume in use, a claim is restored from it while its source is deleted, and everything
+    is deleted."""
     s.create(objects.snapshot_class("snap"))
     s.create(objects.claim("data"))
     s.running(objects.pod("user", stay(write("/data")), ["data"]))
@@ -25,7 +26,7 @@ def snapshot(s):
 
 
 def kept_snapshot(s):
-    """A snapshot outlives its objects, and is found again by its handle; then it goes."""
+    """A snapshot outlives its objects, is imported again by its handle, and is deleted."""
     s.create(objects.snapshot_class("keep", policy="Retain"))
     s.create(objects.claim("data"))
     s.run(objects.pod("writer", write("/data"), ["data"]))
@@ -51,7 +52,7 @@ def device(claim):
 
 
 def clone(s):
-    """A raw block volume is cloned; its source goes while the copy is in use."""
+    """A raw block volume is cloned, and its source is deleted while the copy is in use."""
     s.create(objects.claim("data", "32Mi", block=True))
     s.run(objects.pod("writer", write_device("/dev/data"), ["data"], devices=device("data")))
     s.gone("pods", "writer")
@@ -66,8 +67,8 @@ def clone(s):
 
 
 def populator(s):
-    """A claim's data source is of a kind that only a populator knows: that fills the volume of a claim of its own, and
-    gives it to the other."""
+    """A claim's data source is of a kind that only a populator knows. The populator fills the volume of a claim of
+    its own, and gives that volume to the first claim."""
     s.create(objects.claim("wanted", dataSourceRef={"apiGroup": "example.com", "kind": "Seed", "name": "seed"}))
     s.create(objects.claim("prime"))
     s.run(objects.pod("fills", write("/prime"), ["prime"]))

@@ -1,4 +1,4 @@
-"""Volumes of Flexvolume drivers, which are installed, brought up to date and removed while the volumes are used."""
+"""Flows of Flexvolume drivers that are installed, updated and removed while their volumes are used."""
 import os
 import shutil
 
@@ -11,7 +11,7 @@ FOLDERS = ROOT / "build" / "bin" / "folders"
 
 
 def install(s, driver, content):
-    """As an installer does: under a dot name, then in one step."""
+    """Installs a driver as an installer does: under a name with a dot, and then by one rename."""
     folder = s.berth.data / "volume-plugins" / f"example.com~{driver}"
     folder.mkdir(parents=True, exist_ok=True)
     copy = folder / f".{driver}"
@@ -25,7 +25,7 @@ def remove(s, driver):
 
 
 def copies(s):
-    """Of the node; the controllers' go at their next look."""
+    """Gives the node's copies of drivers. It ignores the controllers' copies, which are removed at their next scan."""
     store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
     return [file for _, _, files in os.walk(store) for file in files if file in ("images", "folders")]
 
@@ -46,7 +46,7 @@ def grow(s, size):
 
 
 def attached(s, backing):
-    """Of a driver that attaches, which has a new version while the volume is mounted, and is removed."""
+    """Uses a driver that attaches. It gets a new version while the volume is mounted, and is then removed."""
     install(s, "images", IMAGES)
     s.create(objects.storage_class("growing", provisioner="kubernetes.io/no-provisioner", binding="Immediate"))
     s.create(volume(backing))
@@ -66,7 +66,7 @@ def attached(s, backing):
 
 
 def inline(s, backing):
-    """Of a driver that does not attach, and is removed while its volume is used."""
+    """Uses a driver that does not attach. It is removed while its volume is used."""
     install(s, "folders", FOLDERS.read_bytes())
     source = {"name": "data", "flexVolume": {"driver": "example.com/folders", "options": {"folder": str(backing)}}}
     mounted = [{"name": "data", "mountPath": "/data"}]
@@ -81,7 +81,7 @@ def inline(s, backing):
 
 
 def flex(s):
-    """Both, one after the other."""
+    """Runs both flows, one after the other."""
     backing = s.berth.folder / "images"
     backing.mkdir(exist_ok=True)
     attached(s, backing)

@@ -1,15 +1,15 @@
-"""A volume's life: it is made, used, grown, and deleted."""
+"""Flows of a volume's life: it is made, used, grown, and deleted."""
 from data import check, larger_than, stay, write
 from survivor import DRIVER
 from lib import objects
 
 
 def main_job(s):
-    """Claim, writer, reader, and everything deleted."""
+    """Makes a claim, a pod that writes, a pod that reads, and deletes everything."""
     s.create(objects.claim("data"))
     s.run(objects.pod("first", write("/data"), ["data"]))
     s.gone("pods", "first")
-    # By a subPath, which is a mount of its own.
+    # It writes below a subPath, which is a mount of its own.
     blob = [{"name": "data", "mountPath": "/part/blob", "subPath": "blob"}]
     s.run(objects.pod("second", check("/part"), ["data"], mounts=blob))
     s.gone("pods", "second")
@@ -18,7 +18,7 @@ def main_job(s):
 
 
 def deletion(s):
-    """A claim is deleted while a pod uses it, then the pod; another claim of the pod keeps its data."""
+    """A claim is deleted while a pod uses it, and then the pod. Another claim of the pod keeps its data."""
     s.create(objects.claim("doomed"))
     s.create(objects.claim("kept"))
     s.running(objects.pod("user", stay(f"{write('/doomed')} && {write('/kept')}"), ["doomed", "kept"]))
@@ -32,8 +32,8 @@ def deletion(s):
 
 
 def inline(s):
-    """A volume that comes and goes with its pod. Nobody but the driver knows of it: that its image is gone is seen by
-    the comparison with what was before the flow."""
+    """An inline volume is made and deleted with its pod. Only the driver knows it, so the comparison with the state
+    before the flow shows that its image is gone."""
     scratch = {"name": "scratch", "csi": {"driver": DRIVER, "fsType": "ext4", "volumeAttributes": {"size": "64Mi"}}}
     mounted = [{"name": "scratch", "mountPath": "/scratch"}]
     s.running(objects.pod("user", stay(f"{write('/scratch')} && {check('/scratch')}"), volumes=[scratch],
@@ -45,7 +45,7 @@ def inline(s):
 
 
 def host_mount(s):
-    """A claim is mounted on the host, twice, with a pod in between that finds what was written there."""
+    """A claim is mounted on the host twice. A pod in between finds what was written on the host."""
     s.create(objects.claim("data"))
     for turn in ("first", "second"):
         path = s.berth.folder / turn
@@ -78,8 +78,8 @@ def resize_status(s, claim):
 
 
 def expansion(s):
-    """ext4 grows between two pods, after it was asked for more than there is; xfs under a pod that uses it, and
-    between two."""
+    """ext4 grows between two pods, after a request for more than there is. xfs grows under a pod that uses it, and
+    between two pods."""
     s.create(objects.claim("idle"))
     s.run(objects.pod("first", write("/idle"), ["idle"]))
     s.gone("pods", "first")

@@ -1,4 +1,4 @@
-"""Volumes that the CRUST handler mounts in pods' sandboxes, and the host never does."""
+"""Flows of volumes that the CRUST handler mounts in pods' sandboxes, and that the host never mounts."""
 import signal
 
 from data import check, larger_than, stay, write
@@ -9,7 +9,7 @@ from lib import mounts, objects
 
 MOUNTS = [{"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/part", "subPath": "some/part"}]
 SANDBOXED = {"runtimeClassName": "sandboxed", "securityContext": {"fsGroup": 4321}, "mounts": MOUNTS}
-# The first time it writes and ends in failure; once started again it finds what it wrote.
+# At its first start the container writes and fails; at the next it finds what it wrote.
 TWICE = f"""if test -e /data/blob; then {check('/data')} && {check('/data/some/part')}
             else {write('/part')} && {write('/data')} && false; fi"""
 
@@ -23,7 +23,7 @@ def begin(s):
 
 
 def end(s):
-    """The handler has forgotten each sandbox, and ends in order; if a crash cuts that short, once more."""
+    """Checks that the handler has forgotten each sandbox, and stops it in order, again if a crash interrupts that."""
     def ended():
         process = s.handler.process
         if process.poll() is None:
@@ -31,7 +31,7 @@ def end(s):
             process.wait(30)
         return process.returncode == 0
     s.quiet()
-    # Of an end that a killed containerd does not tell it of it learns by itself, within a minute.
+    # If containerd was killed and does not report a sandbox's end, the handler finds it by itself within a minute.
     s.step("the handler to know no sandbox", lambda: not s.handler.records() and not s.handler.holders()
            and not s.handler.marks(), seconds=120)
     s.gone("storageclasses", "deferred")
@@ -41,15 +41,15 @@ def end(s):
 
 
 def on_host(s):
-    """Where the host has a volume's file system mounted: nothing of the kubelet's folder may be."""
+    """Gives the mount points at which the host has a volume's file system; none may be in the kubelet's folder."""
     return [target for target in mounts.targets() if target.startswith(f"{s.berth.data}/kubelet/")
             and "/kubernetes.io~csi/" in target]
 
 
 @beside_handler
 def crust(s):
-    """A container with a group and a subPath writes, and is started again; the volume grows under it; another sandbox
-    finds what was written, and gives the volume to a pod of the host that waits for it."""
+    """A container with a group and a subPath writes, and is started again, and the volume grows under it. Another
+    sandbox finds what was written. Then a pod without a sandbox, which has waited for the volume, gets it."""
     begin(s)
     s.create(crust_lib.claim("data", mode="ReadWriteOnce"))
     s.running(objects.pod("user", stay(TWICE), ["data"], restart="OnFailure", **SANDBOXED))

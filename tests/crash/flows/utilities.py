@@ -1,10 +1,10 @@
-"""A volume that only a pod has the utilities for."""
+"""Flows of a volume whose utilities are only in a mount pod."""
 from data import check, stay, write
 from lib import objects
 from lib.fuse_double import PROGRAM
 
 PLUGIN = "kubernetes.io/glusterfs"
-# A file system of the tests' own takes GlusterFS's place: it serves a folder of the host from within the mount pod.
+# A file system of the tests stands in for GlusterFS: it serves a folder of the host from within the mount pod.
 MOUNT = """#!/bin/sh
 setsid /double/fuse_double --folder /share --mount-point "$2" --switches /none --source "$1" --type glusterfs &
 until grep -q " $2 fuse" /proc/self/mountinfo /proc/mounts; do sleep 0.02; done
@@ -18,7 +18,7 @@ def host_path(name, path):
 
 
 def mount_pod(s, share):
-    """A pod that registers itself for the plugin, as berth-init does."""
+    """Makes a pod that registers itself for the plugin, as berth-init does."""
     kubelet = s.berth.data / "kubelet"
     file = kubelet / "plugin-containers" / f"{PLUGIN.replace('/', '~')}.json"
     script = f"""
@@ -48,7 +48,7 @@ while :; do sleep 0.1; done
 
 
 def helper_mount(s):
-    """A mount pod, two pods one after the other whose volume its utility mounts, and everything deleted."""
+    """Makes a mount pod and, one after the other, two pods whose volume its utility mounts, and deletes everything."""
     share = s.berth.folder / "share"
     share.mkdir(exist_ok=True)
     endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "servers"},

@@ -1,4 +1,4 @@
-"""A disk with a volatile write cache, as disks have them, that loses the cache when the power goes.
+"""A disk with a volatile write cache, as real disks have, which loses the cache when the power goes.
 
 The guest's virtio disk is a client of this NBD server. A write is answered as soon as it is in the cache; only a
 flush moves it into the file. So what the file holds is exactly what a guest was promised: after a cut, no byte is
@@ -30,7 +30,7 @@ EINVAL = 22
 
 
 class Disk:
-    """Lives from power-on to power-off and on: the file is what is durable, the cache what is not yet."""
+    """Lives over several boots. The file holds what is durable, and the cache what is not durable yet."""
 
     def __init__(self, folder, name, size):
         self.name = name
@@ -40,7 +40,7 @@ class Disk:
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(self._file, size)
         self._cache = {}  # page number → its bytes
-        self._unused = threading.Event()  # no client, and nothing that one sent is left to do
+        self._unused = threading.Event()  # set while there is no client and no request left to do
         self._unused.set()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.socket))
@@ -53,11 +53,11 @@ class Disk:
 
     @property
     def unflushed(self):
-        """How many pages would be lost now."""
+        """Gives how many pages would be lost now."""
         return len(self._cache)
 
     def lose(self, keep=None):
-        """The power goes. QEMU has ended."""
+        """Loses the cache, as at a loss of power. QEMU must have ended."""
         self._unused.wait()
         if keep is not None:
             coin = random.Random(keep)
@@ -96,7 +96,7 @@ class Disk:
     # -- the protocol
 
     def _serve(self):
-        """One client after the other: each boot is a new QEMU."""
+        """Serves one client after the other, because each boot is a new QEMU."""
         while True:
             try:
                 client, _ = self._listener.accept()

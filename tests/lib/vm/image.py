@@ -1,4 +1,4 @@
-"""The guest's root file system and initramfs, made on the spot from the host's programs and Debian's kernel.
+"""Makes the guest's root file system and initramfs from the host's programs and Debian's kernel.
 
 The root image is an ext4 image of the programs named here, the shared libraries that they need, busybox for the
 rest, and all modules of the kernel. Each boot writes to a throw-away overlay of it. The image is kept in build/vm
@@ -19,16 +19,16 @@ FOLDER = ROOT / "build" / "vm"
 HERE = pathlib.Path(__file__).resolve().parent
 BUILT = (ROOT / "build" / "bin").resolve()
 
-# A test that needs another program adds it here; what is missing on the host is left out.
+# A test that needs another program adds it here. Programs that are missing on the host are left out.
 PROGRAMS = """
 mke2fs mkfs.ext4 e2fsck fsck.ext4 resize2fs tune2fs dumpe2fs
 mkfs.xfs fsck.xfs xfs_repair xfs_growfs xfs_admin xfs_db xfs_io
 mkfs.btrfs fsck.btrfs btrfs btrfstune
 dash sync timeout setsid mount umount findmnt losetup blkid mkswap fsfreeze modprobe nbdkit
 """.split()
-# What programs load by name.
+# Libraries that programs load by name, so that ldd does not find them.
 FILES = ["/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so", "/etc/netconfig"]
-# Of the build: Berth, and the tests that want a machine of their own.
+# From the build: Berth, and the tests that need a machine of their own.
 BUILT_PATTERNS = ("berth", "*_root_test", "*_vm_test")
 
 FOLDERS = ("proc", "sys", "dev", "run", "tmp", "root", "work", "mnt", "etc", "usr/bin", "usr/sbin", "usr/lib",
@@ -61,7 +61,7 @@ def _libraries(programs):
 
 
 def _in_usr(path):
-    """The path in an image whose /bin, /sbin, /lib and /lib64 are links to those in /usr."""
+    """Gives the path in an image whose /bin, /sbin, /lib and /lib64 are links to those in /usr."""
     return path if path.startswith(("/usr/", "/etc/")) else f"/usr{path}"
 
 
@@ -86,7 +86,7 @@ def contents():
 
 
 def _key(found, modules):
-    """Changes whenever the image would."""
+    """Gives a digest that changes whenever the image would."""
     text = pathlib.Path(__file__).read_text() + str(modules)
     for path, source in sorted(found.items()):
         status = os.stat(source)
@@ -118,12 +118,12 @@ def _fill(folder, found, modules):
 
 
 def root_image():
-    """The path of the root image, made if it is missing or old."""
+    """Gives the path of the root image, and makes the image if it is missing or old."""
     found = contents()
     _, modules = packages.kernel()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another machine may be starting, too
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another machine may be starting at the same time
         image = FOLDER / f"root-{_key(found, modules)[:16]}.img"
         if not image.exists():
             _make_image(image, found, modules)
@@ -144,7 +144,7 @@ def _make_image(image, found, modules):
 
 
 def _module_order(modules):
-    """The early modules with all that they need, those needed first, as files."""
+    """Gives the files of the modules that are loaded early, after those that they need."""
     needs = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")

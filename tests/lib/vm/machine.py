@@ -7,8 +7,8 @@ gives back its output and exit code.
     machine.run("...", cut=True)                # the power goes when the script ends
     machine.run("...", cut_at="written 100")    # the power goes when the script has said so
 
-Each run is a boot, with a boot id of its own. The processor is emulated (QEMU's TCG): KVM is not asked for, since
-it is missing or hangs where tests run inside a machine.
+Each run is a boot, with a boot id of its own. The processor is emulated (QEMU's TCG). KVM is not used, because it is
+missing or hangs where tests run inside a virtual machine.
 """
 import os
 import pathlib
@@ -27,7 +27,7 @@ MEMORY = "1024M"
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BEGIN = "\036begin\n"
 EXIT = re.compile("\036exit (\\d+)\n")
-# A boot takes some seconds; one in many, on a busy host, hangs for ever in the emulated processors' first steps.
+# A boot takes some seconds. On a busy host a few boots hang for ever in the first steps of the emulated processors.
 BOOT_SECONDS = 60
 BOOTS = 4
 
@@ -89,7 +89,8 @@ class Machine:
         return self._result(output, end, cut_at, check)
 
     def _begin(self, script, end):
-        """A machine whose script has begun; until then nothing was done, and the boot is tried again."""
+        """Gives a machine whose script has begun. A boot that does not come so far is tried again, because nothing
+        was done until then."""
         for _ in range(BOOTS):
             process = self._boot(script, end)
             output = _Output(process.stdout, self.echo)
@@ -116,7 +117,7 @@ class Machine:
         return result
 
     def shell(self):
-        """A console for a person; the machine ends with the shell."""
+        """Opens a console for a person. The machine ends with the shell."""
         self._boot("", "shell").wait()
 
     def _told(self, output):
@@ -147,7 +148,7 @@ class Machine:
                     "-device", "virtio-serial-device", "-device", "virtserialport,chardev=out,name=out"]
         errors = open(self.folder / "qemu.log", "wb")
         with errors:
-            # Standard input stays open: at its end QEMU tells the guest that nobody listens.
+            # Standard input stays open, because at its end QEMU tells the guest that nobody listens.
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
 
 
@@ -160,7 +161,7 @@ def _ends(process, deadline):
 
 
 class _Output:
-    """What the guest's script says, read by a thread until the machine has ended."""
+    """The output of the guest's script, which a thread reads until the machine has ended."""
 
     def __init__(self, stream, echo):
         self.text = ""
@@ -175,7 +176,7 @@ class _Output:
         stream.close()
 
     def begins(self, deadline):
-        """Whether the script began; what came before is forgotten."""
+        """Tells whether the script began, and drops the output from before."""
         while BEGIN not in self.text:
             try:
                 chunk = self._chunks.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -190,7 +191,8 @@ class _Output:
         return True
 
     def wait(self, text, deadline):
-        """What came first: "cut" the text, "exit" the script's end, "end" the machine's, or "silence"."""
+        """Tells what came first: the text ("cut"), the script's end ("exit"), the machine's end ("end"), or nothing
+        ("silence")."""
         while True:
             if text and text in self.text:
                 return "cut"
@@ -208,7 +210,7 @@ class _Output:
 
 
 def available():
-    """None, or why no machine can be made here."""
+    """Gives the reason why no machine can be made here, or None."""
     if not shutil.which(QEMU):
         return f"{QEMU} is missing: run ./dev setup"
     try:

@@ -1,5 +1,5 @@
-"""The guest's kernel and those of its programs that are not to be installed on a host (they would start services):
-fetched from Debian and unpacked below build/packages."""
+"""Fetches the guest's kernel from Debian, and those of its programs that should not be installed on a host because
+they would start services, and unpacks them below build/packages."""
 import pathlib
 import re
 import subprocess
@@ -26,7 +26,7 @@ def _debian_package(name, file):
 
 
 def _kernel_package():
-    """The name of the package with the kernel itself; a kernel that is here is good enough."""
+    """Gives the name of the package with the kernel itself. A kernel that was fetched before is good enough."""
     here = sorted(PACKAGES.glob("linux-image-*-cloud-amd64/boot/vmlinuz-*"), key=lambda path: path.stat().st_mtime)
     if here:
         return here[-1].parents[1].name
@@ -38,17 +38,17 @@ def _kernel_package():
 
 
 def kernel():
-    """(vmlinuz, modules folder such as .../lib/modules/6.1.0-56-cloud-amd64)."""
+    """Gives (vmlinuz, modules folder such as .../lib/modules/6.1.0-56-cloud-amd64)."""
     name = _kernel_package()
     release = name.removeprefix("linux-image-")
     vmlinuz = _debian_package(name, f"boot/vmlinuz-{release}")
     modules = vmlinuz.parents[1] / "lib" / "modules" / release
     if not (modules / "modules.dep.bin").exists():
-        # Debian makes it when the package is installed.
+        # Debian makes this file when the package is installed.
         subprocess.run(["/sbin/depmod", "-b", vmlinuz.parents[1], release], check=True)
     return vmlinuz, modules
 
 
 def programs():
-    """The fetched programs."""
+    """Gives the fetched programs."""
     return [_debian_package(name, file) for name, files in FETCHED.items() for file in files]

@@ -1,7 +1,8 @@
 """The frequency of the processor's time stamp counter.
 
-The microvm machine has no clock that a guest could calibrate the counter by, and the emulated counter is the
-host's: so the guest is told. (/proc/cpuinfo shows the present speed of a core, which is another thing.)
+The microvm machine has no clock by which a guest could calibrate the counter, and the emulated counter is the host's,
+so the frequency is given to the guest. (/proc/cpuinfo shows the present speed of a core, which is not this
+frequency.)
 """
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-// The calls one by one, and the order of the phases. What the volume goes through is in
+// The single calls, and the order of the phases. The steps that the volume goes through are in
 // check_volume.cc.
 #include "volume/flex/check/check_run.h"
 
@@ -79,7 +79,7 @@ CheckRun::Outcome CheckRun::MustSucceed(const std::string& command,
   auto answer = Call(command, arguments, secrets);
   if (answer.status().code() == StatusCode::kUnimplemented) return Outcome::kNotSupported;
   if (!answer.ok()) {
-    // What is no reply was found already, and is one fault.
+    // A reply that could not be read is a finding already, and counts only once.
     if (!calls_.IsUnusable(command)) {
       findings_.Fault(rule, command, fmt::format("{}: {}", why, base::Message(answer.status())));
     }
@@ -105,7 +105,7 @@ bool CheckRun::Init() {
   }
   if (outcome != Outcome::kDone) return false;
   capabilities_ = reply.capabilities;
-  // It is called whenever the driver is found anew.
+  // init is called whenever the driver is found again.
   const auto again = Call("init", {});
   if (!again.ok()) {
     findings_.Fault("init-again", "init",

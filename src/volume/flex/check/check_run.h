@@ -1,4 +1,4 @@
-// One check of a driver, from init to what is left (driver_check.h).
+// One check of a driver, from init to the search for what it left behind (driver_check.h).
 #pragma once
 
 #include <functional>
@@ -31,11 +31,11 @@ class CheckRun {
   };
   enum class Outcome { kDone, kNotSupported, kFailed };
 
-  // The scratch volume's options, or with none of the user's.
+  // The scratch volume's options for a call; `of_mount` adds those that only mount gets.
   DriverOptions OptionsFor(bool read_only, bool of_mount) const;
   base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
                                    const SecretWords& secrets = {});
-  // As Call, and a failure is a finding.
+  // As Call, but a failure is a finding.
   Outcome MustSucceed(const std::string& command, const std::vector<std::string>& arguments,
                       std::string_view rule, std::string_view why, DriverReply* reply = nullptr);
   Outcome MustSucceed(const std::string& command, const std::vector<std::string>& arguments,
@@ -78,7 +78,7 @@ class CheckRun {
   const std::string volume_;
   const std::string secret_;
   DriverCapabilities capabilities_;
-  // Whether what it says to commands that it need not know tells anything.
+  // Whether the driver's answers to optional commands mean anything.
   bool knows_not_supported_ = false;
   std::string attached_device_;
   std::vector<std::string> supported_;

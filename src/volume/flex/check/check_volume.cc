@@ -1,4 +1,5 @@
-// What the scratch volume goes through: mounted, written, grown, unmounted, and mounted again.
+// The steps that the scratch volume goes through: mounted, written, grown, unmounted, mounted
+// again.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -142,7 +143,7 @@ bool CheckRun::SetUp(Use& use, bool twice) {
 
 bool CheckRun::Unmount(const std::string& command, const std::string& folder, bool twice) {
   const auto before = scratch_.MountsAt(folder);
-  // As Kubernetes does, which asks for a device only where something is mounted.
+  // Kubernetes, too, asks for a device only if something is mounted.
   if (command == "unmountdevice" && before.ok() && before->empty()) {
     rmdir(folder.c_str());
     return true;
@@ -156,7 +157,7 @@ bool CheckRun::Unmount(const std::string& command, const std::string& folder, bo
                       "it says Success, and the volume is still mounted: it would be attached "
                       "elsewhere while it is written here");
     }
-    // The driver may have removed the folder, which Kubernetes takes for done.
+    // The driver may have removed the folder; then Kubernetes considers it done.
     if (twice && command == "unmount" && std::filesystem::exists(folder)) {
       MustSucceed(command, {folder}, "unmount-again",
                   "a volume that is unmounted is unmounted again after a crash, and that has to "

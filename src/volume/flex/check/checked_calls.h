@@ -1,4 +1,4 @@
-// Calls of a driver that is under test: what is wrong with any call, whatever the command.
+// Calls of a driver under test: finds the faults that any call can have, whatever the command.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class CheckedCalls {
  public:
   struct Options {
     std::string executable;
-    std::string mark;  // NAME=value in the environment of whatever the driver starts
+    std::string mark;  // NAME=value in the environment of all that the driver starts
     std::chrono::milliseconds deadline{std::chrono::seconds(30)};
     std::chrono::milliseconds slow_init{std::chrono::seconds(2)};
   };
@@ -31,7 +31,7 @@ class CheckedCalls {
   base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
                                    const SecretWords& secrets = {});
 
-  // Whether a reply to it was no reply, which is a finding already.
+  // Whether its reply could not be read, which is a finding already.
   bool IsUnusable(const std::string& command) const { return unusable_.contains(command); }
 
  private:
@@ -46,7 +46,7 @@ class CheckedCalls {
   Findings& findings_;
   const Options options_;
   std::set<std::string> unusable_;
-  std::set<std::string> hanging_;  // not waited for once more
+  std::set<std::string> hanging_;  // these are not waited for again
 };
 
 }  // namespace berth::volume

@@ -2,14 +2,14 @@
 // volume and says in words what is wrong.
 //
 //   init ─ an unknown command ─ getvolumename
-//     └▶ attach, isattached, waitforattach          of drivers that attach
-//         └▶ mountdevice ─▶ mount ─ data ─ expand… ─ unmount ─▶ unmountdevice ─▶ detach
-//              twice each, as after a crash; once more to find the data; once more to read only
+//     ├▶ attach, isattached, waitforattach          of drivers that attach
+//     │   └▶ mountdevice ─▶ mount ─ data ─ expand ─ unmount ─▶ unmountdevice ─▶ detach
+//     │        twice each, as after a crash; once more to find the data; once more to read only
 //     └▶ mount without the volume's options; unmount where nothing is mounted
 //   what is left of processes, mounts and loop devices
 //
-// In place of what the driver does not support stands what Kubernetes does. Needs root, and a
-// driver that nobody changes meanwhile.
+// If the driver does not support a call, the kit does what Kubernetes does in its place. It needs
+// root, and nobody may change the driver meanwhile.
 #pragma once
 
 #include <chrono>
@@ -26,12 +26,12 @@ namespace berth::volume {
 struct DriverCheckOptions {
   std::string executable;
   std::string driver;  // "vendor/driver"; empty: by the executable's folder and name
-  // Of the volume. "{scratch}" stands for a folder that is there for the test, and goes with it.
+  // The volume's options. "{scratch}" stands for a folder that exists during the test.
   std::map<std::string, std::string> options;
   std::map<std::string, std::string> secrets;
   std::string fs_type;
   std::string node = "node-a";
-  bool keeps_data = true;            // false: a volume is empty each time, and is to be
+  bool keeps_data = true;            // false: a volume must be empty each time
   std::string scratch = "/var/tmp";  // where the scratch volume is made
   std::chrono::milliseconds deadline{std::chrono::seconds(30)};  // of each call
   std::chrono::milliseconds slow_init{std::chrono::seconds(2)};  // worth a remark
@@ -42,7 +42,7 @@ struct DriverCheckReport {
   std::vector<std::string> calls;  // that the driver supports, in the order of their first use
 };
 
-// FAILED_PRECONDITION, NOT_FOUND: there is nothing that could be checked.
+// FAILED_PRECONDITION, NOT_FOUND: there is nothing to check.
 base::StatusOr<DriverCheckReport> CheckDriver(platform::Exec& exec,
                                               const DriverCheckOptions& options);
 

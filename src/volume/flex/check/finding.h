@@ -1,4 +1,4 @@
-// What is wrong with a Flexvolume driver, in words.
+// A fault of a Flexvolume driver, described for people.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 namespace berth::volume {
 
 struct Finding {
-  // A driver with a fault fails somewhere for somebody; a remark is worth a thought.
+  // A driver with a fault fails for some user in some situation; a remark is only advice.
   enum class Weight { kFault, kRemark };
   Weight weight = Weight::kFault;
   std::string rule;   // "mount-again", which names the finding for scripts
   std::string call;   // the command that showed it, "mount"
-  std::string words;  // what it did, why that matters
+  std::string words;  // what it did, and why that matters
 };
 
 class Findings {
  public:
-  // The first of a rule and a call counts.
+  // Only the first finding of a rule and a call is kept.
   void Add(Finding finding);
   void Fault(std::string_view rule, std::string_view call, std::string words);
   void Remark(std::string_view rule, std::string_view call, std::string words);

@@ -22,7 +22,7 @@ namespace {
 using base::StatusOr;
 
 constexpr std::chrono::seconds kGrace(2);
-// A loop device that was detached stays while another process's mounts, copied meanwhile, have it.
+// A detached loop device stays as long as it is in another process's copy of the mounts.
 constexpr std::chrono::seconds kLoopGrace(5);
 constexpr std::chrono::milliseconds kLook(50);
 constexpr int kTries = 50;
@@ -98,7 +98,7 @@ Scratch::~Scratch() {
     }
   }
   const base::Status removed = platform::RemoveTree(folder_);
-  if (!removed.ok()) LOG_WARNING("remove what was tested: {}", base::ToString(removed));
+  if (!removed.ok()) LOG_WARNING("remove the scratch folder: {}", base::ToString(removed));
 }
 
 bool Scratch::Within(const std::string& path) const { return path.starts_with(folder_ + "/"); }

@@ -1,7 +1,8 @@
-// Where a driver is tested, and what it leaves there.
+// The place in which a driver is tested.
 //
-// A folder like a kubelet's, so that a driver which reads its paths is at home. With the object
-// goes all that is in it: processes of the driver, mounts, loop devices, files. Needs root.
+// It is a folder like a kubelet's, so that a driver that interprets its paths works as usual. The
+// destructor removes everything in it: processes of the driver, mounts, loop devices, files. Needs
+// root.
 #pragma once
 
 #include <memory>
@@ -25,13 +26,13 @@ class Scratch {
   const std::string& folder() const { return folder_; }
   const Paths& paths() const { return paths_; }
   platform::Mounter& mounter() { return *mounter_; }
-  // For the environment of all that the driver starts.
+  // The mark for the environment of everything that the driver starts.
   const std::string& mark() const { return mark_; }
 
   base::StatusOr<std::vector<platform::MountEntry>> MountsAt(const std::string& folder);
 
   // What is there of the driver's: "process 123 (sleep)", "tmpfs mounted at /x", "/dev/loop3 on
-  // /x/y.img". Processes and loop devices that are about to go are waited for.
+  // /x/y.img". It waits for processes and loop devices that are about to disappear.
   base::StatusOr<std::vector<std::string>> Processes() const;
   base::StatusOr<std::vector<std::string>> Mounts();
   base::StatusOr<std::vector<std::string>> Loops() const;

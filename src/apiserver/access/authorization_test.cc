@@ -1,0 +1,492 @@
+// Who may do what, as a table, and what a node agent's writes are held against.
+
+#include "apiserver/access/authorization.h"
+
+#include "apiserver/access/node_restriction.h"
+#include "apiserver/access/node_rules.h"
+#include "apiserver/api_fixture.h"
+#include "apiserver/formats/kube_status.h"
+#include "apiserver/kinds/pod_references.h"
+
+namespace berth::apiserver {
+namespace {
+
+using base::StatusCode;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Knows that node "a" reaches what is called "mine".
+class FakeReach : public ReachOracle {
+ public:
+  bool Reaches(std::string_view node, std::string_view, std::string_view, std::string_view,
+               std::string_view name) override {
+    return node == "a" && name == "mine";
+  }
+};
+
+struct RuleCase {
+  AccessAttributes asked;
+  bool allowed;
+  std::string_view reason = "";
+};
+
+AccessAttributes Ask(std::string verb, std::string group, std::string resource,
+                     std::string name = "", std::string subresource = "", std::string ns = "") {
+  return {.verb = std::move(verb),
+          .group = std::move(group),
+          .resource = std::move(resource),
+          .subresource = std::move(subresource),
+          .ns = std::move(ns),
+          .name = std::move(name)};
+}
+
+AccessAttributes Where(AccessAttributes asked, std::string field, std::string value) {
+  asked.fields.emplace_back(std::move(field), std::move(value));
+  return asked;
+}
+
+constexpr const char* kStorage = "storage.k8s.io";
+constexpr const char* kNoRelation = "no relationship found between node 'a' and this object";
+
+TEST(NodeRulesTest, ANodeMayWhatTheNodeAuthorizerAllows) {
+  const RuleCase cases[] = {
+      {Ask("get", "", "nodes", "a"), true},
+      {Ask("list", "", "nodes", "a"), true},
+      {Ask("watch", "", "nodes", "a"), true},
+      {Ask("get", "", "nodes", "b"), false, "only its own Node object can be read"},
+      {Ask("list", "", "nodes"), false, "only its own Node object can be read"},
+      {Ask("create", "", "nodes"), true},
+      {Ask("patch", "", "nodes", "a", "status"), true},
+      {Ask("delete", "", "nodes", "a"), false},
+      {Ask("deletecollection", "", "nodes"), false},
+
+      {Ask("get", "", "pods", "mine", "", "n"), true},
+      {Ask("get", "", "pods", "other", "", "n"), false, kNoRelation},
+      {Where(Ask("list", "", "pods"), "spec.nodeName", "a"), true},
+      {Where(Ask("watch", "", "pods"), "spec.nodeName", "a"), true},
+      {Where(Ask("watch", "", "pods"), "spec.nodeName", "b"), false,
+       "can only list/watch pods with spec.nodeName field selector"},
+      {Ask("list", "", "pods"), false,
+       "can only list/watch pods with spec.nodeName field selector"},
+      {Ask("create", "", "pods"), false},
+      {Ask("update", "", "pods", "mine"), false},
+      {Ask("patch", "", "pods", "mine", "status"), true},
+      {Ask("delete", "", "pods", "mine"), true},
+      {Ask("create", "", "pods", "mine", "exec"), false},
+      {Ask("get", "", "pods", "mine", "log"), false},
+      {Ask("create", "", "pods", "mine", "binding"), false},
+
+      {Ask("get", "", "secrets", "mine", "", "n"), true},
+      {Ask("watch", "", "secrets", "mine", "", "n"), true},
+      {Ask("get", "", "secrets", "other", "", "n"), false, kNoRelation},
+      {Ask("list", "", "secrets", "", "", "n"), false, "No Object name found"},
+      {Ask("update", "", "secrets", "mine", "", "n"), false},
+      {Ask("get", "", "configmaps", "mine", "", "n"), true},
+      {Ask("get", "", "configmaps", "other", "", "n"), false, kNoRelation},
+      {Ask("get", "", "endpoints", "mine", "", "n"), true},
+      {Ask("get", "", "endpoints", "other", "", "n"), false, kNoRelation},
+      {Ask("list", "", "endpoints", "", "", "n"), false},
+      {Ask("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
+      {Ask("list", "", "persistentvolumeclaims"), false},
+      {Ask("patch", "", "persistentvolumeclaims", "mine", "status", "n"), true},
+      {Ask("patch", "", "persistentvolumeclaims", "other", "status", "n"), false, kNoRelation},
+      {Ask("patch", "", "persistentvolumeclaims", "mine", "", "n"), false},
+      {Ask("get", "", "persistentvolumes", "mine"), true},
+      {Ask("get", "", "persistentvolumes", "other"), false, kNoRelation},
+      {Ask("create", "", "serviceaccounts", "mine", "token", "n"), true},
+      {Ask("create", "", "serviceaccounts", "other", "token", "n"), false, kNoRelation},
+      {Ask("create", "", "serviceaccounts", "", "", "n"), false},
+
+      {Ask("get", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
+      {Ask("update", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
+      {Ask("create", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), true},
+      {Ask("update", "coordination.k8s.io", "leases", "b", "", "kube-node-lease"), false,
+       "can only access node lease with the same name as the requesting node"},
+      {Ask("create", "coordination.k8s.io", "leases", "", "", "default"), false,
+       "can only access leases in the \"kube-node-lease\" system namespace"},
+      {Ask("list", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), false},
+
+      {Ask("create", kStorage, "csinodes"), true},
+      {Ask("update", kStorage, "csinodes", "a"), true},
+      {Ask("update", kStorage, "csinodes", "b"), false,
+       "can only access CSINode with the same name as the requesting node"},
+      {Ask("list", kStorage, "csinodes"), false},
+      {Ask("get", kStorage, "volumeattachments", "mine"), true},
+      {Ask("get", kStorage, "volumeattachments", "other"), false, kNoRelation},
+      {Ask("patch", kStorage, "volumeattachments", "mine", "status"), false},
+      {Ask("list", kStorage, "csidrivers"), true},
+      {Ask("create", kStorage, "csidrivers"), false},
+      {Ask("get", kStorage, "storageclasses", "fast"), true},
+      {Ask("list", kStorage, "storageclasses"), false},
+      {Ask("watch", "node.k8s.io", "runtimeclasses"), true},
+
+      {Ask("create", "", "events", "", "", "n"), true},
+      {Ask("patch", "", "events", "e", "", "n"), true},
+      {Ask("list", "", "events"), false},
+      {Ask("create", "", "namespaces"), false},
+      {Ask("get", "", "namespaces", "default"), false},
+      {Ask("create", "authorization.k8s.io", "subjectaccessreviews"), true},
+      {Ask("create", "authentication.k8s.io", "tokenreviews"), true},
+      {Where(Ask("watch", "storage.berth.dev", "hostmounts"), "spec.nodeName", "a"), true},
+      {Ask("watch", "storage.berth.dev", "hostmounts"), false,
+       "can only list/watch hostmounts with spec.nodeName field selector"},
+      {Ask("create", "storage.berth.dev", "hostmounts"), false},
+      {Ask("*", "*", "*"), false},
+  };
+  FakeReach reach;
+  for (const RuleCase& one : cases) {
+    const std::string what =
+        fmt::format("{} {}/{} '{}' in '{}'", one.asked.verb, one.asked.resource,
+                    one.asked.subresource, one.asked.name, one.asked.ns);
+    const Decision decision = DecideForNode("a", one.asked, reach);
+    EXPECT_EQ(decision.allowed, one.allowed) << what;
+    if (!one.reason.empty()) EXPECT_EQ(decision.reason, one.reason) << what;
+  }
+}
+
+TEST(NodeRulesTest, WhatAPodRefersToIsWhatItsNodeMayRead) {
+  const auto pod = base::json::Parse(R"({
+    "metadata": {"name": "p", "namespace": "n"},
+    "spec": {
+      "serviceAccountName": "sa",
+      "imagePullSecrets": [{"name": "pull"}],
+      "containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "env"}}},
+                              {"valueFrom": {"configMapKeyRef": {"name": "env"}}},
+                              {"name": "plain", "value": "x"}],
+                      "envFrom": [{"secretRef": {"name": "from"}}]}],
+      "initContainers": [{"envFrom": [{"configMapRef": {"name": "init"}}]}],
+      "volumes": [{"name": "a", "secret": {"secretName": "vol"}},
+                  {"name": "b", "configMap": {"name": "vol"}},
+                  {"name": "c", "persistentVolumeClaim": {"claimName": "claim"}},
+                  {"name": "d", "ephemeral": {"volumeClaimTemplate": {}}},
+                  {"name": "e", "projected": {"sources": [{"secret": {"name": "proj"}},
+                                                          {"configMap": {"name": "proj"}}]}},
+                  {"name": "f", "csi": {"nodePublishSecretRef": {"name": "csi"}}},
+                  {"name": "g", "emptyDir": {}},
+                  {"name": "h", "cephfs": {"secretRef": {"name": "ceph"}}},
+                  {"name": "i", "glusterfs": {"endpoints": "servers"}}]}})");
+  ASSERT_TRUE(pod.ok());
+  EXPECT_THAT(
+      PodReferences(*pod),
+      ElementsAre("configmaps/n/env", "configmaps/n/init", "configmaps/n/proj", "configmaps/n/vol",
+                  "endpoints/n/servers", "persistentvolumeclaims/n/claim",
+                  "persistentvolumeclaims/n/p-d", "secrets/n/ceph", "secrets/n/csi",
+                  "secrets/n/env", "secrets/n/from", "secrets/n/proj", "secrets/n/pull",
+                  "secrets/n/vol", "serviceaccounts/n/sa"));
+  Json mirror = *pod;
+  mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
+  EXPECT_TRUE(PodReferences(mirror).empty());
+}
+
+struct WriteCase {
+  std::string_view what;
+  const api::KindInfo& info;
+  std::string_view subresource;
+  std::string_view before;   // JSON merge patch of a base object; "" for none
+  std::string_view after;    // "" for a delete
+  std::string_view refusal;  // "" if it is allowed
+};
+
+TEST(NodeRestrictionTest, ANodeWritesOnlyWhatIsItsOwn) {
+  namespace k = api::kinds;
+  const WriteCase cases[] = {
+      {"creates itself", k::kNode, "", "",
+       R"({"metadata":{"name":"a","labels":{"kubernetes.io/hostname":"a","zone":"z",
+           "topology.kubernetes.io/zone":"z","x.node.kubernetes.io/y":""}}})",
+       ""},
+      {"creates another", k::kNode, "", "", R"({"metadata":{"name":"b"}})",
+       "node \"a\" is not allowed to modify node \"b\""},
+      {"takes a protected label", k::kNode, "", "",
+       R"({"metadata":{"name":"a","labels":{"x.node-restriction.kubernetes.io/y":"1",
+           "node-role.kubernetes.io/master":""}}})",
+       "node \"a\" is not allowed to set the following labels: node-role.kubernetes.io/master, "
+       "x.node-restriction.kubernetes.io/y"},
+      {"drops a protected label", k::kNode, "",
+       R"({"metadata":{"name":"a","labels":{"node-restriction.kubernetes.io/y":"1"}}})",
+       R"({"metadata":{"name":"a"}})",
+       "is not allowed to modify labels: node-restriction.kubernetes.io/y"},
+      {"labels by its status", k::kNode, "status", R"({"metadata":{"name":"a"}})",
+       R"({"metadata":{"name":"a","labels":{"k8s.io/x":"1"}}})",
+       "is not allowed to modify labels: k8s.io/x"},
+      {"keeps a protected label", k::kNode, "status",
+       R"({"metadata":{"name":"a","labels":{"node-restriction.kubernetes.io/y":"1"}}})",
+       R"({"metadata":{"name":"a","labels":{"node-restriction.kubernetes.io/y":"1"}},"status":{}})",
+       ""},
+      {"removes a taint", k::kNode, "",
+       R"({"metadata":{"name":"a"},"spec":{"taints":[{"key":"t"}]}})",
+       R"({"metadata":{"name":"a"}})", "node \"a\" is not allowed to modify taints"},
+      {"gives itself an owner", k::kNode, "", R"({"metadata":{"name":"a"}})",
+       R"({"metadata":{"name":"a","ownerReferences":[{"name":"o"}]}})",
+       "node \"a\" is not allowed to modify ownerReferences"},
+
+      {"reports on its pod", k::kPod, "status",
+       R"({"metadata":{"name":"p"},"spec":{"nodeName":"a"}})",
+       R"({"metadata":{"name":"p"},"spec":{"nodeName":"a"},"status":{"phase":"Running"}})", ""},
+      {"reports on another's pod", k::kPod, "status",
+       R"({"metadata":{"name":"p"},"spec":{"nodeName":"b"}})",
+       R"({"metadata":{"name":"p"},"spec":{"nodeName":"b"},"status":{"phase":"Failed"}})",
+       "node \"a\" can only update pod status for pods with spec.nodeName set to itself"},
+      {"relabels its pod", k::kPod, "status",
+       R"({"metadata":{"name":"p"},"spec":{"nodeName":"a"}})",
+       R"({"metadata":{"name":"p","labels":{"x":"y"}},"spec":{"nodeName":"a"}})",
+       "node \"a\" cannot update labels through pod status"},
+      {"deletes its pod", k::kPod, "", R"({"metadata":{"name":"p"},"spec":{"nodeName":"a"}})", "",
+       ""},
+      {"deletes another's pod", k::kPod, "", R"({"metadata":{"name":"p"},"spec":{"nodeName":"b"}})",
+       "", "node \"a\" can only delete pods with spec.nodeName set to itself"},
+      {"deletes a pod of no node", k::kPod, "", R"({"metadata":{"name":"p"},"spec":{}})", "",
+       "node \"a\" can only delete pods with spec.nodeName set to itself"},
+
+      {"finishes a resize", k::kPersistentVolumeClaim, "status",
+       R"({"metadata":{"name":"c"},"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}})",
+       R"({"metadata":{"name":"c"},"status":{"phase":"Bound","capacity":{"storage":"2Gi"},
+           "allocatedResources":{"storage":"2Gi"}}})",
+       ""},
+      {"unbinds a claim", k::kPersistentVolumeClaim, "status",
+       R"({"metadata":{"name":"c"},"status":{"phase":"Bound"}})",
+       R"({"metadata":{"name":"c"},"status":{"phase":"Lost"}})",
+       "node \"a\" is not allowed to update fields other than status.capacity, status.conditions "
+       "and status.allocatedResources"},
+
+      {"makes its lease", k::kLease, "", "",
+       R"({"metadata":{"name":"a","namespace":"kube-node-lease"}})", ""},
+      {"makes another's lease", k::kLease, "", "",
+       R"({"metadata":{"name":"b","namespace":"kube-node-lease"}})",
+       "can only access node lease with the same name as the requesting node"},
+      {"makes its CSINode", k::kCsiNode, "", "", R"({"metadata":{"name":"a"}})", ""},
+      {"makes another's CSINode", k::kCsiNode, "", "", R"({"metadata":{"name":"b"}})",
+       "can only access CSINode with the same name as the requesting node"},
+
+      {"holds its host mount", k::kHostMount, "",
+       R"({"metadata":{"name":"h"},"spec":{"nodeName":"a"}})",
+       R"({"metadata":{"name":"h","finalizers":["x"]},"spec":{"nodeName":"a"}})", ""},
+      {"moves its host mount", k::kHostMount, "",
+       R"({"metadata":{"name":"h"},"spec":{"nodeName":"a","path":"/x"}})",
+       R"({"metadata":{"name":"h"},"spec":{"nodeName":"a","path":"/etc"}})",
+       "node \"a\" is not allowed to update fields other than finalizers and status"},
+      {"reports on another's host mount", k::kHostMount, "status",
+       R"({"metadata":{"name":"h"},"spec":{"nodeName":"b"}})",
+       R"({"metadata":{"name":"h"},"spec":{"nodeName":"b"},"status":{"phase":"Mounted"}})",
+       "node \"a\" can only update hostmounts with spec.nodeName set to itself"},
+      {"tells an event", k::kEvent, "", "", R"({"metadata":{"name":"e","namespace":"n"}})", ""},
+  };
+  for (const WriteCase& one : cases) {
+    const Json before = one.before.empty() ? Json() : base::json::Parse(one.before).value();
+    const Json after = one.after.empty() ? Json() : base::json::Parse(one.after).value();
+    const auto checked = CheckNodeWrite({.node = "a",
+                                         .info = one.info,
+                                         .subresource = one.subresource,
+                                         .deletes = one.after.empty(),
+                                         .before = before.is_null() ? nullptr : &before,
+                                         .after = after.is_null() ? nullptr : &after});
+    if (one.refusal.empty()) {
+      EXPECT_TRUE(checked.ok()) << one.what << ": " << base::Message(checked);
+      continue;
+    }
+    EXPECT_EQ(checked.code(), StatusCode::kPermissionDenied) << one.what;
+    EXPECT_THAT(std::string(base::Message(checked)), testing::EndsWith(std::string(one.refusal)))
+        << one.what;
+  }
+}
+
+class AuthorizerTest : public ApiTest {
+ protected:
+  AuthorizerTest() = default;
+  http::User Account(std::string name) {
+    return {.name = "system:serviceaccount:default:" + std::move(name),
+            .uid = {},
+            .groups = {"system:serviceaccounts", "system:authenticated"},
+            .extra = {{"authentication.kubernetes.io/node-name", {"a"}}}};
+  }
+  void MakeAccount(const std::string& name, const std::string& role) {
+    const auto made =
+        Post("/api/v1/namespaces/default/serviceaccounts",
+             {{"metadata", {{"name", name}, {"annotations", {{"berth.dev/role", role}}}}}});
+    ASSERT_EQ(made.code, 201) << made.body;
+  }
+};
+
+TEST_F(AuthorizerTest, RolesComeFromGroupsAndFromTheAccountsAnnotation) {
+  Authorizer authorizer(*store_);
+  using Kind = Role::Kind;
+  EXPECT_EQ(authorizer.RoleOf({.name = "x", .uid = {}, .groups = {"y", "system:masters"}}).kind,
+            Kind::kAdministrator);
+  const Role node =
+      authorizer.RoleOf({.name = "system:node:n1", .uid = {}, .groups = {"system:nodes"}});
+  EXPECT_EQ(node.kind, Kind::kNode);
+  EXPECT_EQ(node.node, "n1");
+  // The name alone, or the group alone, makes no node.
+  EXPECT_EQ(authorizer.RoleOf({.name = "system:node:n1", .uid = {}}).kind, Kind::kNone);
+  EXPECT_EQ(authorizer.RoleOf({.name = "x", .uid = {}, .groups = {"system:nodes"}}).kind,
+            Kind::kNone);
+
+  MakeAccount("plain", "");
+  MakeAccount("admin", "administrator");
+  MakeAccount("agent", "node");
+  MakeAccount("typo", "Administrator");
+  EXPECT_EQ(authorizer.RoleOf(Account("plain")).kind, Kind::kNone);
+  EXPECT_EQ(authorizer.RoleOf(Account("admin")).kind, Kind::kAdministrator);
+  EXPECT_EQ(authorizer.RoleOf(Account("agent")).kind, Kind::kNode);
+  EXPECT_EQ(authorizer.RoleOf(Account("agent")).node, "a");
+  EXPECT_EQ(authorizer.RoleOf(Account("typo")).kind, Kind::kNone);
+  EXPECT_EQ(authorizer.RoleOf(Account("absent")).kind, Kind::kNone);
+  http::User unbound = Account("agent");
+  unbound.extra.clear();
+  EXPECT_EQ(authorizer.RoleOf(unbound).kind, Kind::kNone);
+}
+
+TEST_F(AuthorizerTest, EverybodyMayAskAboutHimselfAndNothingElse) {
+  Authorizer authorizer(*store_);
+  const http::User nobody{.name = "jane", .uid = {}, .groups = {"system:authenticated"}};
+  const auto may = [&](const AccessAttributes& asked) {
+    return authorizer.Decide(nobody, authorizer.RoleOf(nobody), asked).allowed;
+  };
+  EXPECT_TRUE(may(Ask("create", "authorization.k8s.io", "selfsubjectaccessreviews")));
+  EXPECT_TRUE(may(Ask("create", "authentication.k8s.io", "selfsubjectreviews")));
+  EXPECT_TRUE(may({.verb = "get", .path = "/apis/apps/v1"}));
+  EXPECT_FALSE(may({.verb = "post", .path = "/apis"}));
+  EXPECT_FALSE(may({.verb = "get", .path = "/metrics"}));
+  EXPECT_FALSE(may(Ask("create", "authorization.k8s.io", "subjectaccessreviews")));
+  EXPECT_FALSE(may(Ask("get", "", "pods", "p", "", "default")));
+}
+
+TEST_F(AuthorizerTest, RefusesInKubernetesWords) {
+  Authorizer authorizer(*store_);
+  const http::User jane{.name = "jane", .uid = {}};
+  const auto said = [&](const AccessAttributes& asked) {
+    const auto refused = authorizer.Authorize(jane, {}, asked);
+    EXPECT_EQ(ToResponse(refused).code, 403);
+    return std::string(base::Message(refused));
+  };
+  EXPECT_EQ(
+      said(Ask("list", "", "pods")),
+      "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" at the "
+      "cluster scope");
+  EXPECT_EQ(said(Ask("delete", kStorage, "csinodes", "n")),
+            "csinodes.storage.k8s.io \"n\" is forbidden: User \"jane\" cannot delete resource "
+            "\"csinodes\" in API group \"storage.k8s.io\" at the cluster scope");
+  EXPECT_EQ(said(Ask("patch", "", "pods", "p", "status", "d")),
+            "pods \"p\" is forbidden: User \"jane\" cannot patch resource \"pods/status\" in API "
+            "group \"\" in the namespace \"d\"");
+  EXPECT_EQ(said({.verb = "get", .path = "/metrics"}),
+            "forbidden: User \"jane\" cannot get path \"/metrics\"");
+}
+
+class NodeReachTest : public ApiTest {
+ protected:
+  void MakePod(const std::string& name, const std::string& node, const Json& volumes) {
+    Json pod = PodNamed(name);
+    if (!node.empty()) pod["spec"]["nodeName"] = node;
+    pod["spec"]["volumes"] = volumes;
+    const auto made = Post(kPods, pod);
+    ASSERT_EQ(made.code, 201) << made.body;
+  }
+  static Json SecretVolume(const std::string& name) {
+    return Json::array({{{"name", "v"}, {"secret", {{"secretName", name}}}}});
+  }
+  static Json ClaimVolume(const std::string& name) {
+    return Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", name}}}}});
+  }
+};
+
+TEST_F(NodeReachTest, FollowsPodsAsTheyComeAndGo) {
+  NodeReach reach(*store_);
+  const auto reaches = [&](const char* node, const char* secret) {
+    return reach.Reaches(node, "", "secrets", "default", secret);
+  };
+  MakePod("before", "a", SecretVolume("s1"));
+  EXPECT_TRUE(reaches("a", "s1"));
+  EXPECT_FALSE(reaches("b", "s1"));
+  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "other", "s1"));
+  EXPECT_FALSE(reach.Reaches("a", "", "configmaps", "default", "s1"));
+  // What was acknowledged is known at once, each time.
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = fmt::format("late-{}", i);
+    MakePod(name, "a", SecretVolume(name));
+    EXPECT_TRUE(reaches("a", name.c_str())) << i;
+  }
+  MakePod("unbound", "", SecretVolume("s2"));
+  EXPECT_FALSE(reaches("a", "s2"));
+  ASSERT_EQ(Post(At(kPods, "unbound") + "/binding", {{"metadata", {{"name", "unbound"}}},
+                                                     {"target", {{"kind", "Node"}, {"name", "a"}}}})
+                .code,
+            201);
+  EXPECT_TRUE(reaches("a", "s2"));
+  ASSERT_EQ(Delete(At(kPods, "before"), {{"gracePeriodSeconds", 0}}).code, 200);
+  // What ended is known once the store has told of it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (reaches("a", "s1") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(reaches("a", "s1"));
+}
+
+TEST_F(NodeReachTest, FollowsClaimsToVolumesAndTheirSecrets) {
+  const auto claim = Post(kClaims, ClaimNamed("c"));
+  ASSERT_EQ(claim.code, 201) << claim.body;
+  const Json pv = {
+      {"metadata", {{"name", "pv"}}},
+      {"spec",
+       {{"capacity", {{"storage", "1Gi"}}},
+        {"accessModes", {"ReadWriteOnce"}},
+        {"claimRef",
+         {{"namespace", "default"}, {"name", "c"}, {"uid", claim.json["metadata"]["uid"]}}},
+        {"csi",
+         {{"driver", "d"},
+          {"volumeHandle", "h"},
+          {"nodeStageSecretRef", {{"name", "stage"}, {"namespace", "vault"}}},
+          {"controllerPublishSecretRef", {{"name", "control"}, {"namespace", "vault"}}}}}}}};
+  ASSERT_EQ(Post("/api/v1/persistentvolumes", pv).code, 201);
+  ASSERT_EQ(Patch(At(kClaims, "c"), {{"spec", {{"volumeName", "pv"}}}}).code, 200);
+  MakePod("p", "a", ClaimVolume("c"));
+  NodeReach reach(*store_);
+  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumeclaims", "default", "c"));
+  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumes", "", "pv"));
+  EXPECT_TRUE(reach.Reaches("a", "", "secrets", "vault", "stage"));
+  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "vault", "control"));
+  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "default", "stage"));
+  for (const char* resource : {"persistentvolumes", "persistentvolumeclaims", "secrets"}) {
+    EXPECT_FALSE(reach.Reaches("b", "", resource, resource[0] == 's' ? "vault" : "default",
+                               resource[0] == 's' ? "stage" : "c"))
+        << resource;
+  }
+  EXPECT_FALSE(reach.Reaches("b", "", "persistentvolumes", "", "pv"));
+}
+
+TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
+  struct Case {
+    std::string_view source;
+    std::string_view resource, ns, name;
+  };
+  const Case cases[] = {
+      {R"({"glusterfs":{"endpoints":"e","path":"v"}})", "endpoints", "default", "e"},
+      {R"({"glusterfs":{"endpoints":"e","path":"v","endpointsNamespace":"stores"}})", "endpoints",
+       "stores", "e"},
+      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s"}}})", "secrets", "default", "s"},
+      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s","namespace":"vault"}}})", "secrets",
+       "vault", "s"},
+  };
+  for (int i = 0; const Case& one : cases) {
+    const std::string pv_name = fmt::format("pv-{}", i), claim_name = fmt::format("c-{}", i);
+    const std::string node = fmt::format("node-{}", i++);
+    const auto claim = Post(kClaims, ClaimNamed(claim_name));
+    ASSERT_EQ(claim.code, 201) << claim.body;
+    Json pv = {{"metadata", {{"name", pv_name}}}, {"spec", base::json::Parse(one.source).value()}};
+    pv["spec"]["capacity"] = {{"storage", "1Gi"}};
+    pv["spec"]["accessModes"] = {"ReadWriteMany"};
+    pv["spec"]["claimRef"] = {
+        {"namespace", "default"}, {"name", claim_name}, {"uid", claim.json["metadata"]["uid"]}};
+    const auto made = Post("/api/v1/persistentvolumes", pv);
+    ASSERT_EQ(made.code, 201) << made.body;
+    ASSERT_EQ(Patch(At(kClaims, claim_name), {{"spec", {{"volumeName", pv_name}}}}).code, 200);
+    MakePod(fmt::format("p-{}", node), node, ClaimVolume(claim_name));
+    NodeReach reach(*store_);
+    EXPECT_TRUE(reach.Reaches(node, "", one.resource, one.ns, one.name)) << one.source;
+    EXPECT_FALSE(reach.Reaches(node, "", one.resource, "other", one.name)) << one.source;
+    EXPECT_FALSE(reach.Reaches(node, "", one.resource, one.ns, "other")) << one.source;
+    EXPECT_FALSE(reach.Reaches("elsewhere", "", one.resource, one.ns, one.name)) << one.source;
+  }
+}
+
+}  // namespace
+}  // namespace berth::apiserver

@@ -1,0 +1,298 @@
+#include "apiserver/access/certificates.h"
+
+#include <openssl/err.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/address.hpp>
+
+#include "base/base64.h"
+#include "base/log.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::apiserver {
+
+using base::Error;
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+using std::chrono::hours;
+constexpr auto kDay = hours(24);
+constexpr auto kAuthorityLife = 3650 * kDay;
+constexpr auto kLife = 365 * kDay;
+constexpr auto kRenewBefore = 60 * kDay;
+// A certificate is valid from this long before it was made, so that a client whose clock is slow
+// accepts it.
+constexpr auto kBackdate = hours(1);
+
+struct Identity {
+  std::string common_name;
+  std::string organization;
+  std::string alternative_names;  // "DNS:localhost,IP:127.0.0.1"
+  bool authority = false;
+  bool server = false;
+};
+
+struct Pair {
+  CertificatePtr certificate;
+  KeyPtr key;
+  std::string certificate_pem;
+  std::string key_pem;
+};
+
+std::string HostName() {
+  char name[256] = {};
+  if (gethostname(name, sizeof(name) - 1) != 0) return "localhost";
+  for (const char* c = name; *c != '\0'; ++c) {
+    if (!std::isalnum(static_cast<unsigned char>(*c)) && *c != '-' && *c != '.') return "localhost";
+  }
+  return name[0] != '\0' ? name : "localhost";
+}
+
+Status AddExtension(X509* certificate, X509* issuer, int nid, const std::string& value) {
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, nid, value.c_str());
+  if (extension == nullptr)
+    return OpenSslError(fmt::format("make the certificate extension '{}'", value));
+  const int added = X509_add_ext(certificate, extension, -1);
+  X509_EXTENSION_free(extension);
+  return added == 1 ? base::OkStatus() : OpenSslError("add a certificate extension");
+}
+
+Status AddExtensions(X509* certificate, X509* issuer, const Identity& identity) {
+  RETURN_IF_ERROR(AddExtension(certificate, issuer, NID_subject_key_identifier, "hash"));
+  if (identity.authority) {
+    RETURN_IF_ERROR(AddExtension(certificate, issuer, NID_basic_constraints, "critical,CA:TRUE"));
+    return AddExtension(certificate, issuer, NID_key_usage,
+                        "critical,keyCertSign,cRLSign,digitalSignature");
+  }
+  RETURN_IF_ERROR(AddExtension(certificate, issuer, NID_basic_constraints, "critical,CA:FALSE"));
+  RETURN_IF_ERROR(AddExtension(certificate, issuer, NID_key_usage, "critical,digitalSignature"));
+  RETURN_IF_ERROR(AddExtension(certificate, issuer, NID_ext_key_usage,
+                               identity.server ? "serverAuth" : "clientAuth"));
+  if (identity.alternative_names.empty()) return base::OkStatus();
+  return AddExtension(certificate, issuer, NID_subject_alt_name, identity.alternative_names);
+}
+
+void SetName(X509_NAME* name, const char* field, const std::string& value) {
+  if (value.empty()) return;
+  X509_NAME_add_entry_by_txt(name, field, MBSTRING_UTF8,
+                             reinterpret_cast<const unsigned char*>(value.data()),
+                             static_cast<int>(value.size()), -1, 0);
+}
+
+// Makes a certificate that `issuer` signs; without `issuer` it is self-signed.
+base::StatusOr<Pair> Make(const Identity& identity, const Pair* issuer, base::WallTime now) {
+  Pair pair;
+  ASSIGN_OR_RETURN(pair.key, NewKey());
+  pair.certificate.reset(X509_new());
+  X509* certificate = pair.certificate.get();
+  X509_set_version(certificate, 2);
+  uint64_t serial = 0;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial)) != 1) {
+    return OpenSslError("draw a serial number");
+  }
+  ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial >> 1);
+  const auto life = identity.authority ? kAuthorityLife : kLife;
+  ASN1_TIME_set(X509_getm_notBefore(certificate),
+                std::chrono::system_clock::to_time_t(now - kBackdate));
+  ASN1_TIME_set(X509_getm_notAfter(certificate), std::chrono::system_clock::to_time_t(now + life));
+  X509_NAME* subject = X509_get_subject_name(certificate);
+  SetName(subject, "O", identity.organization);
+  SetName(subject, "CN", identity.common_name);
+  X509* signer = issuer != nullptr ? issuer->certificate.get() : certificate;
+  X509_set_issuer_name(certificate, X509_get_subject_name(signer));
+  X509_set_pubkey(certificate, pair.key.get());
+  RETURN_IF_ERROR(AddExtensions(certificate, signer, identity));
+  EVP_PKEY* signing_key = issuer != nullptr ? issuer->key.get() : pair.key.get();
+  if (X509_sign(certificate, signing_key, EVP_sha256()) <= 0)
+    return OpenSslError("sign a certificate");
+  ASSIGN_OR_RETURN(pair.certificate_pem, CertificateToPem(certificate));
+  ASSIGN_OR_RETURN(pair.key_pem, KeyToPem(pair.key.get()));
+  return pair;
+}
+
+base::StatusOr<Pair> Read(const std::string& folder, const std::string& name) {
+  Pair pair;
+  ASSIGN_OR_RETURN(pair.certificate_pem,
+                   platform::ReadFile(fmt::format("{}/{}.crt", folder, name)));
+  ASSIGN_OR_RETURN(pair.key_pem, platform::ReadFile(fmt::format("{}/{}.key", folder, name)));
+  ASSIGN_OR_RETURN(pair.certificate, ParseCertificate(pair.certificate_pem));
+  ASSIGN_OR_RETURN(pair.key, ParseKey(pair.key_pem));
+  if (X509_check_private_key(pair.certificate.get(), pair.key.get()) != 1) {
+    ERR_clear_error();
+    return Error(StatusCode::kDataLoss, "the key does not fit the certificate");
+  }
+  return pair;
+}
+
+bool EndsSoon(const Pair& pair, base::WallTime now) {
+  time_t limit = std::chrono::system_clock::to_time_t(now + kRenewBefore);
+  return X509_cmp_time(X509_get0_notAfter(pair.certificate.get()), &limit) < 0;
+}
+
+// "DNS:localhost,IP Address:127.0.0.1", as OpenSSL prints them; an address has one spelling.
+std::string AlternativeNames(X509* certificate) {
+  const int at = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
+  if (at < 0) return {};
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  if (X509V3_EXT_print(bio.get(), X509_get_ext(certificate, at), 0, 0) != 1) {
+    ERR_clear_error();
+    return {};
+  }
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<size_t>(size)};
+}
+
+// Whether the certificate matches `identity`. The alternative names are compared by making the
+// extension again.
+bool SaysSame(X509* certificate, const Identity& identity) {
+  const CertificatePtr wanted(X509_new());
+  X509_NAME* subject = X509_get_subject_name(wanted.get());
+  SetName(subject, "O", identity.organization);
+  SetName(subject, "CN", identity.common_name);
+  if (X509_NAME_cmp(subject, X509_get_subject_name(certificate)) != 0) return false;
+  if (!identity.alternative_names.empty() &&
+      !AddExtension(wanted.get(), wanted.get(), NID_subject_alt_name, identity.alternative_names)
+           .ok()) {
+    return false;
+  }
+  return AlternativeNames(wanted.get()) == AlternativeNames(certificate);
+}
+
+bool Fits(const Pair& pair, const Pair& authority, const Identity& identity, base::WallTime now) {
+  if (EndsSoon(pair, now) || !SaysSame(pair.certificate.get(), identity)) return false;
+  if (X509_verify(pair.certificate.get(), authority.key.get()) == 1) return true;
+  ERR_clear_error();
+  return false;
+}
+
+// Writes the key first. After a crash in between, the certificate is made again because it does not
+// match its key.
+Status Write(const std::string& folder, const std::string& name, const Pair& pair) {
+  RETURN_IF_ERROR(platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name),
+                                                          pair.key_pem, 0600));
+  return platform::WriteDurably<"apiserver.certificate">(fmt::format("{}/{}.crt", folder, name),
+                                                         pair.certificate_pem, 0600);
+}
+
+base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
+                                const Identity& identity, const Pair* authority, base::WallTime now,
+                                bool& renewed) {
+  auto pair = Read(folder, name);
+  if (pair.ok() &&
+      (authority == nullptr ? !EndsSoon(*pair, now) : Fits(*pair, *authority, identity, now))) {
+    return pair;
+  }
+  if (!pair.ok() && pair.status().code() != StatusCode::kNotFound) {
+    LOG_WARNING("api: '{}/{}.crt' is made again: {}", folder, name, base::Message(pair.status()));
+  }
+  ASSIGN_OR_RETURN(Pair made, Make(identity, authority, now));
+  RETURN_IF_ERROR(Write(folder, name, made));
+  renewed = true;
+  return made;
+}
+
+base::StatusOr<std::string> EnsureTokenKey(const std::string& folder) {
+  const std::string path = folder + "/sa.key";
+  auto pem = platform::ReadFile(path);
+  if (pem.ok() && ParseKey(*pem).ok()) return pem;
+  ASSIGN_OR_RETURN(const KeyPtr key, NewKey());
+  ASSIGN_OR_RETURN(std::string made, KeyToPem(key.get()));
+  RETURN_IF_ERROR(platform::WriteDurably<"apiserver.secret_file">(path, made, 0600));
+  return made;
+}
+
+// The names and addresses under which the server is reached.
+std::string ServerNames(const std::string& listen_address) {
+  std::string names = fmt::format(
+      "DNS:localhost,DNS:{},DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
+      "IP:127.0.0.1,IP:::1",
+      HostName());
+  boost::system::error_code not_an_address;
+  boost::asio::ip::make_address(listen_address, not_an_address);
+  if (!not_an_address && listen_address != "127.0.0.1" && listen_address != "::1") {
+    names += ",IP:" + listen_address;
+  }
+  return names;
+}
+
+}  // namespace
+
+base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
+                                                base::WallTime now) {
+  const std::string& folder = options.folder;
+  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  // Otherwise the temporary file of an interrupted write, which holds a key, would stay for ever.
+  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
+  if (chmod(folder.c_str(), 0700) != 0) {
+    return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
+                 strerror(errno));
+  }
+  Certificates out;
+  ASSIGN_OR_RETURN(const Pair authority,
+                   EnsurePair(folder, "ca", {.common_name = "berth-ca", .authority = true}, nullptr,
+                              now, out.renewed));
+  ASSIGN_OR_RETURN(const Pair server,
+                   EnsurePair(folder, "server",
+                              {.common_name = "berth-api",
+                               .alternative_names = ServerNames(options.listen_address),
+                               .server = true},
+                              &authority, now, out.renewed));
+  ASSIGN_OR_RETURN(
+      const Pair admin,
+      EnsurePair(folder, "admin", {.common_name = "berth-admin", .organization = "system:masters"},
+                 &authority, now, out.renewed));
+  if (!options.node_name.empty()) {
+    ASSIGN_OR_RETURN(const Pair node, EnsurePair(folder, "node",
+                                                 {.common_name = "system:node:" + options.node_name,
+                                                  .organization = "system:nodes"},
+                                                 &authority, now, out.renewed));
+    out.node_certificate = node.certificate_pem;
+    out.node_key = node.key_pem;
+  }
+  ASSIGN_OR_RETURN(out.token_key, EnsureTokenKey(folder));
+  out.ca_certificate = authority.certificate_pem;
+  out.server_certificate = server.certificate_pem;
+  out.server_key = server.key_pem;
+  out.admin_certificate = admin.certificate_pem;
+  out.admin_key = admin.key_pem;
+  return out;
+}
+
+base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
+                             const std::string& ca_certificate, const KubeconfigUser& user) {
+  const std::string text = fmt::format(
+      "apiVersion: v1\n"
+      "kind: Config\n"
+      "clusters:\n"
+      "- name: berth\n"
+      "  cluster:\n"
+      "    server: {}\n"
+      "    certificate-authority-data: {}\n"
+      "users:\n"
+      "- name: \"{}\"\n"
+      "  user:\n"
+      "    client-certificate-data: {}\n"
+      "    client-key-data: {}\n"
+      "contexts:\n"
+      "- name: berth\n"
+      "  context:\n"
+      "    cluster: berth\n"
+      "    user: \"{}\"\n"
+      "    namespace: default\n"
+      "current-context: berth\n",
+      server_url, base::EncodeBase64(ca_certificate), user.name,
+      base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
+  return base::Annotate(platform::WriteDurably<"apiserver.kubeconfig">(path, text, 0600),
+                        fmt::format("write the kubeconfig '{}'", path));
+}
+
+}  // namespace berth::apiserver

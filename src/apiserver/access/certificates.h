@@ -1,0 +1,55 @@
+// The API server's own certificate authority and what it signs, in one folder (0700, files 0600):
+//
+//   ca.crt, ca.key          the authority, ten years
+//   server.crt, server.key  127.0.0.1, ::1, localhost, the host's name; one year
+//   admin.crt, admin.key    CN berth-admin, O system:masters; one year
+//   node.crt, node.key      CN system:node:NAME, O system:nodes; one year
+//   sa.key                  signs service account tokens
+//
+// Each file is made when it is missing. A signed certificate is also made again when it expires in
+// less than 60 days, or when it no longer matches its key, the authority, the names or the
+// addresses. Keys are EC P-256.
+#pragma once
+
+#include <string>
+
+#include "apiserver/access/openssl_ptr.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace berth::apiserver {
+
+struct Certificates {
+  std::string ca_certificate;  // all PEM
+  std::string server_certificate;
+  std::string server_key;
+  std::string admin_certificate;
+  std::string admin_key;
+  std::string node_certificate;  // empty without a node
+  std::string node_key;
+  std::string token_key;
+  bool renewed = false;  // at least one file was made
+};
+
+struct CertificateOptions {
+  std::string folder;
+  std::string listen_address;  // one of the server certificate's addresses
+  std::string node_name = {};  // the node whose agent gets a certificate; empty: none
+};
+
+base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
+                                                base::WallTime now);
+
+// The user that a kubeconfig is for.
+struct KubeconfigUser {
+  std::string name;
+  std::string certificate;  // PEM
+  std::string key;
+};
+
+// Writes a kubeconfig that contains the certificates and keys themselves, durably and with mode
+// 0600.
+base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,
+                             const std::string& ca_certificate, const KubeconfigUser& user);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,252 @@
+#include "apiserver/access/node_reach.h"
+
+#include <map>
+#include <unordered_map>
+
+#include "api/kind_info.h"
+#include "apiserver/formats/object_text.h"
+#include "apiserver/kinds/pod_references.h"
+#include "base/log.h"
+
+namespace berth::apiserver {
+
+using base::Json;
+using base::MutexLock;
+using base::json::String;
+
+namespace {
+
+constexpr size_t kReachPage = 500;
+// How long a question waits until the writes that were acknowledged before it have been delivered.
+// The store's delivery takes milliseconds.
+constexpr std::chrono::seconds kKnownWithin{2};
+
+// False for objects that are not bound to a node, so that these are skipped without parsing.
+bool MayBeBound(std::string_view text) {
+  return text.find(R"("nodeName":)") != std::string_view::npos;
+}
+
+std::vector<std::string> ReferencesOf(const api::KindInfo& kind, const Json& object) {
+  if (&kind == &api::kinds::kPod) return PodReferences(object);
+  const std::string claim = String(object, {"spec", "claimName"});
+  if (claim.empty()) return {};
+  return {ReferenceTo("persistentvolumeclaims", String(object, {"metadata", "namespace"}), claim)};
+}
+
+}  // namespace
+
+// The references of those objects of one kind that are bound to nodes.
+class NodeReach::References : public store::Watcher {
+ public:
+  explicit References(const api::KindInfo& kind) : kind_(kind) {}
+
+  base::Status Load(store::Store& store, const std::shared_ptr<References>& self) {
+    const std::string prefix = KeyPrefix(kind_, "");
+    std::string after;
+    store::Revision at = 0;
+    for (bool more = true; more;) {
+      ASSIGN_OR_RETURN(const store::Page page, store.List(prefix, after, kReachPage, at));
+      at = page.revision;
+      more = page.more;
+      for (const store::Record& record : page.records) {
+        after = record.key;
+        Put(record);
+      }
+    }
+    ASSIGN_OR_RETURN(subscription_, store.Watch(prefix, at, self));
+    return base::OkStatus();
+  }
+
+  void Leave() { subscription_.reset(); }
+
+  void OnChange(const store::Change& change) override {
+    if (change.type == store::Change::Type::kDeleted) {
+      MutexLock lock(mutex_);
+      Forget(change.record.key);
+    } else {
+      Put(change.record);
+    }
+    OnProgress(change.record.revision);
+  }
+
+  void OnProgress(store::Revision revision) override {
+    MutexLock lock(mutex_);
+    known_ = std::max(known_, revision);
+    progressed_.NotifyAll();
+  }
+
+  bool Has(std::string_view node, std::string_view reference) {
+    MutexLock lock(mutex_);
+    const auto it = by_node_.find(std::string(node));
+    return it != by_node_.end() && it->second.contains(std::string(reference));
+  }
+
+  std::vector<std::string> Of(std::string_view node, std::string_view prefix) {
+    MutexLock lock(mutex_);
+    std::vector<std::string> out;
+    const auto it = by_node_.find(std::string(node));
+    if (it == by_node_.end()) return out;
+    for (auto at = it->second.lower_bound(std::string(prefix));
+         at != it->second.end() && at->first.starts_with(prefix); ++at) {
+      out.push_back(at->first);
+    }
+    return out;
+  }
+
+  void WaitFor(store::Revision revision) {
+    const auto deadline = std::chrono::steady_clock::now() + kKnownWithin;
+    MutexLock lock(mutex_);
+    while (known_ < revision && progressed_.WaitUntil(mutex_, deadline)) {
+    }
+  }
+
+ private:
+  struct Bound {
+    std::string node;
+    std::vector<std::string> references;
+  };
+
+  void Put(const store::Record& record) {
+    Bound bound;
+    if (MayBeBound(*record.value)) {
+      const Json object = DecodeStored(*record.value).value_or(Json());
+      bound.node = String(object, {"spec", "nodeName"});
+      if (!bound.node.empty()) bound.references = ReferencesOf(kind_, object);
+    }
+    MutexLock lock(mutex_);
+    Forget(record.key);
+    if (bound.node.empty()) return;
+    auto& counts = by_node_[bound.node];
+    for (const std::string& reference : bound.references) ++counts[reference];
+    bound_[record.key] = std::move(bound);
+  }
+
+  void Forget(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto it = bound_.find(key);
+    if (it == bound_.end()) return;
+    const auto node = by_node_.find(it->second.node);
+    for (const std::string& reference : it->second.references) {
+      const auto count = node->second.find(reference);
+      if (--count->second == 0) node->second.erase(count);
+    }
+    if (node->second.empty()) by_node_.erase(node);
+    bound_.erase(it);
+  }
+
+  const api::KindInfo& kind_;
+  std::shared_ptr<void> subscription_;  // used only by the callers of Load and Leave
+  base::Mutex mutex_;
+  base::CondVar progressed_;
+  store::Revision known_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, Bound> bound_ ABSL_GUARDED_BY(mutex_);  // by store key
+  // For each node, how many of its objects hold each reference.
+  std::unordered_map<std::string, std::map<std::string, int>> by_node_ ABSL_GUARDED_BY(mutex_);
+};
+
+NodeReach::NodeReach(store::Store& store) : store_(store) {}
+
+NodeReach::~NodeReach() {
+  MutexLock lock(mutex_);
+  for (const auto& references : {pods_, host_mounts_}) {
+    if (references != nullptr) references->Leave();
+  }
+}
+
+base::Status NodeReach::Load() {
+  MutexLock lock(mutex_);
+  const auto load = [this](std::shared_ptr<References>& into,
+                           const api::KindInfo& kind) -> base::Status {
+    if (into != nullptr) return base::OkStatus();
+    auto made = std::make_shared<References>(kind);
+    RETURN_IF_ERROR(made->Load(store_, made));
+    into = std::move(made);
+    return base::OkStatus();
+  };
+  RETURN_IF_ERROR(load(pods_, api::kinds::kPod));
+  return load(host_mounts_, api::kinds::kHostMount);
+}
+
+bool NodeReach::Refers(std::string_view node, std::string_view reference) {
+  if (const auto loaded = Load(); !loaded.ok()) {
+    LOG_ERROR("api: what nodes refer to cannot be read: {}", base::ToString(loaded));
+    return false;
+  }
+  std::shared_ptr<References> all[2];
+  {
+    MutexLock lock(mutex_);
+    all[0] = pods_;
+    all[1] = host_mounts_;
+  }
+  const store::Revision now = store_.current();
+  for (const auto& references : all) {
+    if (references->Has(node, reference)) return true;
+  }
+  for (const auto& references : all) {
+    references->WaitFor(now);
+    if (references->Has(node, reference)) return true;
+  }
+  return false;
+}
+
+bool NodeReach::IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
+                        std::string_view name) {
+  const auto record = store_.Get(ObjectStoreKey(kind, ns, name));
+  if (!record.ok()) return false;
+  return String(DecodeStored(*record->value).value_or(Json()), {"spec", "nodeName"}) == node;
+}
+
+bool NodeReach::ReachesVolume(std::string_view node, std::string_view name) {
+  const auto record = store_.Get(ObjectStoreKey(api::kinds::kPersistentVolume, "", name));
+  if (!record.ok()) return false;
+  const Json volume = DecodeStored(*record->value).value_or(Json());
+  const std::string claim = String(volume, {"spec", "claimRef", "name"});
+  return !claim.empty() &&
+         Refers(node, ReferenceTo("persistentvolumeclaims",
+                                  String(volume, {"spec", "claimRef", "namespace"}), claim));
+}
+
+bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource,
+                                std::string_view ns, std::string_view name) {
+  std::shared_ptr<References> all[2];
+  {
+    MutexLock lock(mutex_);
+    all[0] = pods_;
+    all[1] = host_mounts_;
+  }
+  const std::string prefix = "persistentvolumeclaims/";
+  for (const auto& references : all) {
+    if (references == nullptr) continue;
+    for (const std::string& claim : references->Of(node, prefix)) {
+      const auto claim_record = store_.Get(KeyPrefix(api::kinds::kPersistentVolumeClaim, "") +
+                                           claim.substr(prefix.size()));
+      if (!claim_record.ok()) continue;
+      const Json object = DecodeStored(*claim_record->value).value_or(Json());
+      const auto volume = store_.Get(ObjectStoreKey(api::kinds::kPersistentVolume, "",
+                                                    String(object, {"spec", "volumeName"})));
+      if (!volume.ok()) continue;
+      const Json pv = DecodeStored(*volume->value).value_or(Json());
+      // The volume must refer back to the claim, because a claim may name any volume.
+      if (String(pv, {"spec", "claimRef", "uid"}) != String(object, {"metadata", "uid"})) continue;
+      if (VolumeRefersTo(pv, resource, ns, name)) return true;
+    }
+  }
+  return false;
+}
+
+bool NodeReach::Reaches(std::string_view node, std::string_view group, std::string_view resource,
+                        std::string_view ns, std::string_view name) {
+  if (group == "storage.k8s.io" && resource == "volumeattachments") {
+    return IsBound(api::kinds::kVolumeAttachment, node, "", name);
+  }
+  if (group == "storage.berth.dev" && resource == "hostmounts") {
+    return IsBound(api::kinds::kHostMount, node, ns, name);
+  }
+  if (!group.empty()) return false;
+  if (resource == "pods") return IsBound(api::kinds::kPod, node, ns, name);
+  if (resource == "persistentvolumes") return ReachesVolume(node, name);
+  if (Refers(node, ReferenceTo(resource, ns, name))) return true;
+  return (resource == "secrets" || resource == "endpoints") &&
+         ReachesByVolume(node, resource, ns, name);
+}
+
+}  // namespace berth::apiserver

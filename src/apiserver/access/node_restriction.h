@@ -1,0 +1,33 @@
+// Checks the content of a node agent's write, after node_rules.h has allowed the request. As in
+// Kubernetes' NodeRestriction admission, an agent may write only objects of its own node and of the
+// pods that are bound to it, and may not change fields by which it could attract pods or secrets.
+// Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/kind_info.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace berth::apiserver {
+
+struct NodeWrite {
+  std::string_view node;  // the node whose agent writes
+  const api::KindInfo& info;
+  std::string_view subresource;
+  bool deletes = false;
+  const base::Json* before = nullptr;  // null: a create
+  const base::Json* after = nullptr;   // null with `deletes`
+};
+
+// OK, or 403 with Kubernetes' message.
+base::Status CheckNodeWrite(const NodeWrite& write);
+
+// A node may request tokens only for its own pods, and must bind each token to its pod. `pod` is
+// null if no pod has that name.
+base::Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
+                                   const base::Json& bound_object, const base::Json* pod);
+
+}  // namespace berth::apiserver

@@ -1,0 +1,38 @@
+// The documents about the server itself: version, health, discovery, OpenAPI, and an index of them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "apiserver/api_context.h"
+#include "apiserver/documents/openapi.h"
+#include "base/mutex.h"
+
+namespace berth::apiserver {
+
+class Documents {
+ public:
+  explicit Documents(ApiContext& context) : context_(context) {}
+
+  // Sets the "host:port" at which clients reach the server, when it is known.
+  void UseAddress(std::string address);
+
+  // Whether `path` may be that of a document. All other paths are those of resources.
+  static bool MayServe(std::string_view path);
+  // On a worker: answers a GET or HEAD; 404 if there is no such document, 405 for other methods.
+  void Answer(http::Exchange& exchange);
+
+ private:
+  std::optional<http::Response> Find(std::string_view path, const http::Request& request);
+  http::Response Index();
+  std::string address();
+
+  ApiContext& context_;
+  OpenApiDocuments open_api_;
+  base::Mutex mutex_;
+  std::string address_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::apiserver

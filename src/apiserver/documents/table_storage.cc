@@ -1,0 +1,147 @@
+// Columns: PersistentVolume, PersistentVolumeClaim, the kinds of storage.k8s.io, HostMount.
+
+#include "apiserver/documents/table_columns.h"
+
+namespace berth::apiserver {
+
+using base::json::Array;
+using base::json::Bool;
+using base::json::Find;
+using base::json::String;
+
+namespace {
+
+std::string AccessModes(const Json& modes) {
+  constexpr std::pair<std::string_view, std::string_view> kShort[] = {{"ReadWriteOnce", "RWO"},
+                                                                      {"ReadOnlyMany", "ROX"},
+                                                                      {"ReadWriteMany", "RWX"},
+                                                                      {"ReadWriteOncePod", "RWOP"}};
+  std::string out;
+  for (const auto& [mode, name] : kShort) {
+    if (std::find(modes.begin(), modes.end(), mode) == modes.end()) continue;
+    out += fmt::format("{}{}", out.empty() ? "" : ",", name);
+  }
+  return out;
+}
+
+Json SpecModesCell(const Json& object, base::WallTime) {
+  return AccessModes(Array(object, {"spec", "accessModes"}));
+}
+
+Json VolumeClaimCell(const Json& volume, base::WallTime) {
+  if (Find(volume, {"spec", "claimRef"}) == nullptr) return "";
+  return fmt::format("{}/{}", String(volume, {"spec", "claimRef", "namespace"}),
+                     String(volume, {"spec", "claimRef", "name"}));
+}
+
+// A claim shows its capacity only after it has a volume.
+Json ClaimCapacityCell(const Json& claim, base::WallTime) {
+  const bool has_volume = !String(claim, {"spec", "volumeName"}).empty();
+  return has_volume ? String(claim, {"status", "capacity", "storage"}) : "";
+}
+
+Json ClaimModesCell(const Json& claim, base::WallTime) {
+  const bool has_volume = !String(claim, {"spec", "volumeName"}).empty();
+  return has_volume ? AccessModes(Array(claim, {"status", "accessModes"})) : "";
+}
+
+// The old annotation takes precedence over the field.
+Json ClassCell(const Json& object, base::WallTime) {
+  const std::string beta =
+      String(object, {"metadata", "annotations", "volume.beta.kubernetes.io/storage-class"});
+  return beta.empty() ? String(object, {"spec", "storageClassName"}) : beta;
+}
+
+Json ClassNameCell(const Json& object, base::WallTime now) {
+  const std::string name = String(object, {"metadata", "name"});
+  for (const char* key : {"storageclass.kubernetes.io/is-default-class",
+                          "storageclass.beta.kubernetes.io/is-default-class"}) {
+    if (String(object, {"metadata", "annotations", key}) == "true") return name + " (default)";
+  }
+  return name;
+}
+
+Json AttachRequiredCell(const Json& driver, base::WallTime) {
+  return Bool(driver, {"spec", "attachRequired"}, true);
+}
+
+Json TokenRequestsCell(const Json& driver, base::WallTime) {
+  if (Find(driver, {"spec", "tokenRequests"}) == nullptr) return std::string(kUnset);
+  Json audiences = Json::array();
+  for (const Json& token : Array(driver, {"spec", "tokenRequests"})) {
+    audiences.push_back(String(token, {"audience"}));
+  }
+  return Join(audiences);
+}
+
+Json ModesCell(const Json& driver, base::WallTime) {
+  return Join(Array(driver, {"spec", "volumeLifecycleModes"}));
+}
+
+constexpr Cell kAttributesClass = TextOr<"<unset>", "spec", "volumeAttributesClassName">;
+constexpr Cell kVolumeMode = TextOr<"<unset>", "spec", "volumeMode">;
+
+}  // namespace
+
+void AddStorageColumns(ColumnMap& columns) {
+  namespace kinds = api::kinds;
+  columns[&kinds::kPersistentVolume] = {
+      {"Name", NameCell},
+      {"Capacity", Text<"spec", "capacity", "storage">},
+      {"Access Modes", SpecModesCell},
+      {"Reclaim Policy", Text<"spec", "persistentVolumeReclaimPolicy">},
+      {"Status", PhaseOrTerminatingCell},
+      {"Claim", VolumeClaimCell},
+      {"StorageClass", ClassCell},
+      {"VolumeAttributesClass", kAttributesClass},
+      {"Reason", Text<"status", "reason">},
+      {"Age", AgeCell},
+      {"VolumeMode", kVolumeMode, true}};
+  columns[&kinds::kPersistentVolumeClaim] = {{"Name", NameCell},
+                                             {"Status", PhaseOrTerminatingCell},
+                                             {"Volume", Text<"spec", "volumeName">},
+                                             {"Capacity", ClaimCapacityCell},
+                                             {"Access Modes", ClaimModesCell},
+                                             {"StorageClass", ClassCell},
+                                             {"VolumeAttributesClass", kAttributesClass},
+                                             {"Age", AgeCell},
+                                             {"VolumeMode", kVolumeMode, true}};
+  columns[&kinds::kStorageClass] = {{"Name", ClassNameCell},
+                                    {"Provisioner", Text<"provisioner">},
+                                    {"ReclaimPolicy", TextOr<"Delete", "reclaimPolicy">},
+                                    {"VolumeBindingMode", TextOr<"Immediate", "volumeBindingMode">},
+                                    {"AllowVolumeExpansion", Flag<"allowVolumeExpansion">},
+                                    {"Age", AgeCell}};
+  columns[&kinds::kVolumeAttributesClass] = {
+      {"Name", NameCell}, {"DriverName", Text<"driverName">}, {"Age", AgeCell}};
+  columns[&kinds::kVolumeAttachment] = {{"Name", NameCell},
+                                        {"Attacher", Text<"spec", "attacher">},
+                                        {"PV", Text<"spec", "source", "persistentVolumeName">},
+                                        {"Node", Text<"spec", "nodeName">},
+                                        {"Attached", Flag<"status", "attached">, false, "boolean"},
+                                        {"Age", AgeCell}};
+  columns[&kinds::kCsiNode] = {{"Name", NameCell},
+                               {"Drivers", Count<"spec", "drivers">, false, "integer"},
+                               {"Age", AgeCell}};
+  columns[&kinds::kCsiDriver] = {
+      {"Name", NameCell},
+      {"AttachRequired", AttachRequiredCell, false, "boolean"},
+      {"PodInfoOnMount", Flag<"spec", "podInfoOnMount">, false, "boolean"},
+      {"StorageCapacity", Flag<"spec", "storageCapacity">, false, "boolean"},
+      {"TokenRequests", TokenRequestsCell},
+      {"RequiresRepublish", Flag<"spec", "requiresRepublish">, false, "boolean"},
+      {"Modes", ModesCell},
+      {"Age", AgeCell}};
+  columns[&kinds::kCsiStorageCapacity] = {{"Name", NameCell},
+                                          {"StorageClassName", Text<"storageClassName">},
+                                          {"Capacity", TextOr<"<unset>", "capacity">}};
+  columns[&kinds::kHostMount] = {{"Name", NameCell},
+                                 {"Node", Text<"spec", "nodeName">},
+                                 {"Claim", Text<"spec", "claimName">},
+                                 {"Path", Text<"spec", "path">},
+                                 {"Status", PhaseOrTerminatingCell},
+                                 {"Age", AgeCell},
+                                 {"Message", Text<"status", "message">, true}};
+}
+
+}  // namespace berth::apiserver

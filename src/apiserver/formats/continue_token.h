@@ -1,0 +1,27 @@
+// The token with which a list continues after its last page. It is opaque to clients and has the
+// same form as Kubernetes' token.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "store/store.h"
+
+namespace berth::apiserver {
+
+struct ContinueToken {
+  // Stands for the current revision: the list continues, but its pages are not of one revision.
+  static constexpr store::Revision kNow = -1;
+
+  store::Revision revision = kNow;        // the revision that the list shows
+  std::string start;                      // the key, behind the list's prefix, after which to go on
+  std::optional<int64_t> remaining = {};  // how many objects follow, if that was counted
+};
+
+std::string EncodeContinue(const ContinueToken& token);
+// 400 if `text` is not a continue token.
+base::StatusOr<ContinueToken> DecodeContinue(std::string_view text);
+
+}  // namespace berth::apiserver

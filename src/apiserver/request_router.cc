@@ -1,0 +1,294 @@
+#include "apiserver/request_router.h"
+
+#include "api/names.h"
+#include "api/selector.h"
+#include "base/log.h"
+
+namespace berth::apiserver {
+
+using base::Status;
+
+namespace {
+
+Status UnknownPath() {
+  return KubeError(Reason::kNotFound, "the server could not find the requested resource");
+}
+
+Status WrongMethod() {
+  return KubeError(Reason::kMethodNotAllowed,
+                   "the server does not allow this method on the requested resource");
+}
+
+base::StatusOr<std::vector<std::string>> SplitSegments(std::string_view path) {
+  auto segments = http::SplitPath(path);
+  if (!segments) return KubeError(Reason::kBadRequest, "the path has a bad percent escape");
+  while (!segments->empty() && segments->back().empty()) segments->pop_back();
+  return *std::move(segments);
+}
+
+std::string_view VerbFor(const std::string& method, const ResourceRequest& request) {
+  const bool collection = request.name.empty();
+  if (method == "GET" || method == "HEAD") {
+    if (collection) return request.query.Bool("watch") ? "watch" : "list";
+    return "get";
+  }
+  if (method == "POST") return collection || !request.subresource.empty() ? "create" : "";
+  if (method == "DELETE") return collection ? "deletecollection" : "delete";
+  if (collection) return "";
+  if (method == "PUT") return "update";
+  if (method == "PATCH") return "patch";
+  return "";
+}
+
+// Runs a handler. If it throws, only its own client gets an error and the server goes on.
+void Guarded(http::Exchange& exchange, const std::function<void()>& handler) {
+  try {
+    handler();
+  } catch (const std::exception& error) {
+    const http::Request& request = exchange.request();
+    LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
+              error.what());
+    ReplyError(exchange,
+               KubeError(Reason::kInternalError, "an error of the server's own occurred"));
+  }
+}
+
+}  // namespace
+
+base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds) {
+  ResourceRequest out;
+  auto query = http::Query::Parse(request.raw_query());
+  if (!query.ok()) return KubeError(Reason::kBadRequest, base::Message(query.status()));
+  out.query = *std::move(query);
+  ASSIGN_OR_RETURN(const auto segments, SplitSegments(request.raw_path()));
+  // /api/v1/... or /apis/GROUP/VERSION/...
+  size_t at = 0;
+  std::string group;
+  if (!segments.empty() && segments[0] == "api") {
+    at = 1;
+  } else if (segments.size() > 1 && segments[0] == "apis") {
+    group = segments[1];
+    at = 2;
+  }
+  if (at == 0 || segments.size() < at + 2) return UnknownPath();
+  const std::string& version = segments[at++];
+  // .../namespaces/NS/PLURAL... is in a namespace; .../namespaces, /namespaces/NS and its status
+  // are not.
+  const bool scoped = segments[at] == "namespaces" && segments.size() > at + 2 &&
+                      kinds.Find(group, version, segments[at + 2]) != nullptr;
+  if (scoped) {
+    out.ns = segments[at + 1];
+    at += 2;
+  }
+  out.rules = kinds.Find(group, version, segments[at++]);
+  if (out.rules == nullptr) return UnknownPath();
+  const api::KindInfo* info = out.rules->info;
+  if ((scoped && !info->namespaced) || segments.size() > at + 2) return UnknownPath();
+  if (segments.size() > at) out.name = segments[at++];
+  if (segments.size() > at) out.subresource = segments[at];
+  if (info->namespaced && !scoped && !out.name.empty()) return UnknownPath();
+  // The store's keys are made of these, so that a '/' in one would address another object.
+  for (const std::string* part : {&out.ns, &out.name}) {
+    if (part->empty()) continue;
+    if (const Status status = api::CheckPathSegment(*part); !status.ok()) {
+      return KubeError(Reason::kBadRequest,
+                       fmt::format("invalid name in the URL: {}", base::Message(status)));
+    }
+  }
+  out.verb = VerbFor(request.method, out);
+  if (out.verb.empty() || (info->read_only && request.method != "GET")) return WrongMethod();
+  if (out.verb == "create" && info->namespaced && out.ns.empty()) return WrongMethod();
+  return out;
+}
+
+namespace {
+
+AccessAttributes AttributesOf(const ResourceRequest& request) {
+  const api::KindInfo& info = request.info();
+  AccessAttributes asked{.verb = request.verb,
+                         .group = std::string(info.group),
+                         .resource = std::string(info.plural),
+                         .subresource = request.subresource,
+                         // The namespace of a Namespace object is its own name.
+                         .ns = &info == &api::kinds::kNamespace ? request.name : request.ns,
+                         .name = request.name};
+  const std::string& selector = request.query.Get("fieldSelector");
+  if (selector.empty()) return asked;
+  const auto fields = api::FieldSelector::Parse(info, selector);
+  if (!fields.ok()) return asked;  // the handler reports the error
+  for (const std::string_view field : {"metadata.name", "spec.nodeName"}) {
+    if (auto value = fields->RequiredValue(field)) {
+      asked.fields.emplace_back(std::string(field), *std::move(value));
+    }
+  }
+  // A list that selects one name counts as a request for that object.
+  if (asked.name.empty()) asked.name = asked.FieldValue("metadata.name");
+  return asked;
+}
+
+// The documents that others need to verify service account tokens (OpenID Connect discovery).
+std::optional<base::StatusOr<http::Response>> TokenDocument(std::string_view path,
+                                                            std::string_view host,
+                                                            const TokenSigner& signer) {
+  if (path == "/openid/v1/jwks") {
+    auto keys = signer.PublicKeys();
+    if (!keys.ok()) return keys.status();
+    return http::Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
+  }
+  if (path != "/.well-known/openid-configuration") return std::nullopt;
+  return http::Response{
+      .body = base::json::Dump({{"issuer", std::string(kTokenIssuer)},
+                                {"jwks_uri", fmt::format("https://{}/openid/v1/jwks", host)},
+                                {"response_types_supported", {"id_token"}},
+                                {"subject_types_supported", {"public"}},
+                                {"id_token_signing_alg_values_supported", {"ES256"}}})};
+}
+
+}  // namespace
+
+RequestRouter::RequestRouter(ApiContext& context, Authenticator& authenticator,
+                             Authorizer& authorizer, const TokenSigner& signer)
+    : context_(context),
+      authenticator_(authenticator),
+      authorizer_(authorizer),
+      signer_(signer),
+      reader_(context),
+      writer_(context),
+      watches_(context),
+      documents_(context),
+      pod_streams_(context),
+      tokens_(context, signer),
+      reviews_(context, authenticator, authorizer) {}
+
+void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::Request& request = exchange->request();
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  // A worker is needed, because checking a token, a role or the store's health reads the store.
+  if (reads && IsPublicPath(request.raw_path())) {
+    context_.workers.Post([this, exchange = std::move(exchange)] {
+      Guarded(*exchange, [&] { documents_.Answer(*exchange); });
+    });
+    return;
+  }
+  context_.workers.Post(
+      [this, exchange = std::move(exchange)] { Guarded(*exchange, [&] { Serve(exchange); }); });
+}
+
+// Determines the user, applies impersonation, and determines the role.
+base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
+                   authenticator_.Identify(exchange.request()));
+  Role role = authorizer_.RoleOf(*user);
+  ASSIGN_OR_RETURN(const auto impersonated, ImpersonatedUser(exchange.request(), *user, role));
+  if (impersonated != nullptr) {
+    LOG_DEBUG("api: {} acts as {}", base::Quote(user->name), base::Quote(impersonated->name));
+    user = impersonated;
+    role = authorizer_.RoleOf(*user);
+  }
+  exchange.SetUser(std::move(user));
+  return role;
+}
+
+void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
+  auto role = Identify(*exchange);
+  if (!role.ok()) return ReplyError(*exchange, role.status());
+  const http::Request& request = exchange->request();
+  const http::User& user = *request.user;
+  LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
+            base::Quote(user.name));
+  if (Documents::MayServe(request.raw_path())) {
+    // For a path that is no resource, the verb is the method.
+    const Status allowed = authorizer_.Authorize(
+        user, *role,
+        {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});
+    return allowed.ok() ? AnswerDocument(*exchange) : ReplyError(*exchange, allowed);
+  }
+  auto routed = Route(request, *context_.kinds.Current());
+  if (!routed.ok()) return ReplyError(*exchange, routed.status());
+  AccessAttributes asked = AttributesOf(*routed);
+  const Status allowed = authorizer_.Authorize(user, *role, asked);
+  if (!allowed.ok()) return ReplyError(*exchange, allowed);
+  if (routed->verb == "patch" && IsApply(request)) {
+    asked.verb = "create";
+    routed->may_create = authorizer_.Decide(user, *role, asked).allowed;
+  }
+  routed->role = *std::move(role);
+  routed->exchange = exchange;
+  HandleResource(*routed);
+}
+
+void RequestRouter::AnswerDocument(http::Exchange& exchange) {
+  const http::Request& request = exchange.request();
+  auto keys = request.method == "GET"
+                  ? TokenDocument(request.raw_path(), request.Header("Host"), signer_)
+                  : std::nullopt;
+  if (!keys) return documents_.Answer(exchange);
+  return keys->ok() ? exchange.Reply(**keys) : ReplyError(exchange, keys->status());
+}
+
+void RequestRouter::HandleResource(const ResourceRequest& request) {
+  if (const std::string& warning = request.rules->deprecation; !warning.empty()) {
+    request.exchange->AddWarning(warning);
+  }
+  if (!request.subresource.empty()) return HandleSubresource(request);
+  const std::string& verb = request.verb;
+  if (request.info().review) {
+    return verb == "create" ? reviews_.Answer(request)
+                            : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (verb == "get") return reader_.Get(request);
+  if (verb == "list") return reader_.List(request);
+  if (verb == "watch") return watches_.Start(request);
+  if (verb == "create") return writer_.Create(request);
+  if (verb == "update") return writer_.Update(request);
+  if (verb == "patch") return writer_.Patch(request);
+  if (verb == "delete") return writer_.Delete(request);
+  if (verb == "deletecollection") return writer_.DeleteCollection(request);
+  ReplyError(*request.exchange, WrongMethod());
+}
+
+void RequestRouter::HandleSubresource(const ResourceRequest& request) {
+  const api::KindInfo* info = request.rules->info;
+  const std::string& sub = request.subresource;
+  const std::string& verb = request.verb;
+  const bool ephemeral = info == &api::kinds::kPod && sub == "ephemeralcontainers";
+  if ((sub == "status" && info->has_status) || ephemeral) {
+    if (verb == "get") return reader_.Get(request);
+    if (verb == "update") return writer_.Update(request);
+    if (verb == "patch") return writer_.Patch(request);
+    return ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && sub == "binding") {
+    return verb == "create" ? writer_.Bind(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && sub == "eviction") {
+    return verb == "create" ? writer_.Evict(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kNamespace && sub == "finalize") {
+    return verb == "update" ? writer_.Update(request)
+                            : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && PodStreams::Serves(sub)) {
+    const bool fits = verb == "get" || (sub != "log" && verb == "create");
+    return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (info == &api::kinds::kPod && sub == "proxy") {
+    return ReplyError(
+        *request.exchange,
+        KubeError(Reason::kMethodNotAllowed, "pods/proxy is not served here; use port-forward"));
+  }
+  if (info == &api::kinds::kServiceAccount && sub == "token") {
+    return verb == "create" ? tokens_.Issue(request) : ReplyError(*request.exchange, WrongMethod());
+  }
+  if (sub == "scale" && request.rules->has_scale) {
+    return ReplyError(
+        *request.exchange,
+        KubeError(Reason::kMethodNotAllowed,
+                  fmt::format("Berth does not serve the scale subresource of {}: change the "
+                              "replicas in the object itself",
+                              info->group_resource())));
+  }
+  ReplyError(*request.exchange, UnknownPath());
+}
+
+}  // namespace berth::apiserver

@@ -1,0 +1,34 @@
+// Configures, through QMP, the volume that a storage daemon shows. Functions without state:
+// thread-safe. FAILED_PRECONDITION: the daemon refused. DEADLINE_EXCEEDED: it did not answer, and
+// what it did is unknown.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "block/proxy/export_record.h"
+#include "block/proxy/storage_daemon.h"
+
+namespace berth::block::proxy {
+
+struct ExportCall {
+  std::string qmp_socket;
+  DaemonId daemon;
+  Volume volume;
+  std::string file;  // shows the volume once it is added
+  // How long an NBD server may be away before I/O fails.
+  std::chrono::seconds reconnect{0};
+};
+
+// Has a daemon that was just started show the volume: waits until it listens, opens the image that
+// the daemon holds (storage_daemon.h) or the NBD server's export, and mounts the FUSE file.
+// INVALID_ARGUMENT: the server's address is not valid.
+base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
+
+// Tells the daemon that the volume has `size` bytes now.
+base::Status GrowExport(const std::string& qmp_socket, int64_t size,
+                        std::chrono::steady_clock::time_point deadline);
+
+}  // namespace berth::block::proxy

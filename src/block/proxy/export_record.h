@@ -1,0 +1,44 @@
+// An export of a volume, and its record, which outlives the process. exports.h draws the states and
+// the folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "block/proxy/storage_daemon.h"
+
+namespace berth::block::proxy {
+
+// The volume that the proxy shows: a file, or an export of an NBD server.
+struct Volume {
+  std::string store;  // distinguishes the images of different back ends
+  std::string image;
+  std::string path;     // of the file; empty: it is an NBD server's
+  uint64_t device = 0;  // which file
+  uint64_t inode = 0;
+  std::string server;  // "HOST:PORT" or "unix:/PATH"
+  std::string export_name;
+  bool read_only = false;
+  bool shared = false;  // several nodes write
+};
+
+struct Export {
+  enum class State { kStarting, kServing, kQuarantined, kClosing };
+  Volume volume;
+  State state = State::kStarting;
+  std::string reason;  // why it is quarantined
+  std::string boot_id;
+  DaemonId daemon;
+  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
+  // Counts how often the export was started again at a new path after its daemon died. The old path
+  // stays, because a loop device may still show that file.
+  int generation = 0;
+};
+
+std::string Encode(const Export& record);
+// DATA_LOSS: it is not what Encode writes.
+base::StatusOr<Export> DecodeExport(std::string_view text);
+
+}  // namespace berth::block::proxy

@@ -1,0 +1,337 @@
+#include "controllers/provisioner/claim_provisioning.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <random>
+
+#include "base/log.h"
+#include "controllers/claims.h"
+#include "controllers/csi_codec.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/indexes.h"
+#include "controllers/provisioner/provision_metrics.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// A class is read from the API when a claim names one. That is seldom, so no informer is kept for
+// it.
+const api::KindInfo& VolumeAttributesClassInfo() {
+  static const api::KindInfo info{"storage.k8s.io",
+                                  "v1",
+                                  "VolumeAttributesClass",
+                                  "volumeattributesclasses",
+                                  "volumeattributesclass",
+                                  {"vac"},
+                                  false,
+                                  false};
+  return info;
+}
+
+// The driver's parameters in the claim's VolumeAttributesClass; empty if the claim names none.
+StatusOr<api::Labels> ReadMutableParameters(kube::Client& client,
+                                            const api::PersistentVolumeClaim& claim,
+                                            const DriverInfo& driver) {
+  const std::string name = claim.volume_attributes_class_name();
+  if (name.empty()) return api::Labels();
+  const std::string context = fmt::format("VolumeAttributesClass '{}'", name);
+  if (!driver.Has(DriverInfo::Rpc::MODIFY_VOLUME)) {
+    return Error(StatusCode::kInvalidArgument, "{}: driver '{}' takes no mutable parameters",
+                 context, driver.name);
+  }
+  const StatusOr<Json> read = client.Get(VolumeAttributesClassInfo(), "", name);
+  RETURN_IF_ERROR_WITH(read, context);
+  const api::Object attributes(*read);
+  if (const std::string owner = attributes.String({"driverName"}); owner != driver.name) {
+    return Error(StatusCode::kInvalidArgument, "{} is for driver '{}', not for '{}'", context,
+                 owner, driver.name);
+  }
+  return attributes.StringMap({"parameters"});
+}
+
+bool AsksDriver(const api::PersistentVolumeClaim& claim, const DriverInfo& driver) {
+  return claim.annotation(kStorageProvisioner) == driver.name ||
+         claim.annotation(kBetaStorageProvisioner) == driver.name;
+}
+
+std::string MakeIdentityPrefix(const base::Clock& clock) {
+  const auto since =
+      std::chrono::duration_cast<std::chrono::milliseconds>(clock.Now().time_since_epoch());
+  std::random_device random;
+  return fmt::format("{}-{}-", since.count(), std::uniform_int_distribution<int>(0, 9999)(random));
+}
+
+}  // namespace
+
+ClaimProvisioning::ClaimProvisioning(const Context& context, DriverConnection& driver,
+                                     const Options& options, Attempts& attempts,
+                                     DataSources& sources, VolumeHandles& handles,
+                                     const NodeReach& reach)
+    : context_(context),
+      driver_(driver),
+      options_(options),
+      attempts_(attempts),
+      sources_(sources),
+      handles_(handles),
+      reach_(reach),
+      identity_prefix_(MakeIdentityPrefix(context.clock)),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      classes_(context.informers.Of<api::StorageClass>()),
+      nodes_(context.informers.OfOptional<api::Node>()),
+      csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
+      election_(options.node_deployment.base_delay, options.node_deployment.max_delay) {}
+
+ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) {
+  const auto driver = driver_.info();
+  auto claim = attempts_.FindLostClaim(key);
+  if (claim == nullptr) claim = claims_.Get(key);
+  if (driver == nullptr || claim == nullptr || !AsksDriver(*claim, *driver)) return Outcome::Done();
+
+  const bool held = claim->has_finalizer(kProvisioningFinalizer);
+  const bool unwanted = claim->deleting() || !claim->volume_name().empty();
+  const auto object = volumes_.Get(VolumeName(options_, *claim));
+  if (object != nullptr && RefersTo(*object, *claim)) {
+    // An object names the volume. Berth's binder removes the finalizer when it binds the claim;
+    // another binder does not.
+    return held && unwanted ? ReleaseClaim(*claim) : Outcome::Done();
+  }
+  const bool possible = held && attempts_.MayHaveVolume(*claim);
+  if (unwanted && !possible) return held ? ReleaseClaim(*claim) : Outcome::Done();
+  if (object != nullptr) return ReportTakenName(*claim, *object);
+  const std::string selected = claim->annotation(kSelectedNode);
+  const bool node_deployment = options_.node_deployment.enabled();
+  // The provisioner of the selected node knows the outcome.
+  if (node_deployment && !selected.empty() && selected != options_.node_deployment.node_name) {
+    return Outcome::Done();
+  }
+
+  const auto storage_class = classes_.Get(ClassName(*claim, classes_));
+  const bool late = storage_class != nullptr && storage_class->wait_for_first_consumer();
+  const bool waits =
+      !possible && selected.empty() && (late || (node_deployment && storage_class != nullptr));
+  if (waits) return late ? Outcome::Done() : CompeteForClaim(*claim, *driver, *storage_class);
+  if (storage_class == nullptr) {
+    if (!held) return Outcome::Done();  // the class's creation queues the claim again
+    const Status why =
+        Error(StatusCode::kNotFound,
+              "its class is gone, and a volume may exist in the driver: create the class again");
+    context_.events.Record(claim->reference(), EventType::kWarning, "ProvisioningCleanupFailed",
+                           base::Message(why));
+    return Outcome::Retry(why);
+  }
+  if (storage_class->provisioner() != driver->name) return Outcome::Done();
+  if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) {
+    // Another version of the driver queues the claim again.
+    ReportFailure(
+        *claim, storage_class->name(),
+        Error(StatusCode::kFailedPrecondition,
+              "driver '{}' does not make volumes (it lacks CREATE_DELETE_VOLUME)", driver->name));
+    return Outcome::Done();
+  }
+  return Provision(*claim, *driver, *storage_class);
+}
+
+ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
+                                                        const DriverInfo& driver,
+                                                        const api::StorageClass& storage_class) {
+  const auto began = std::chrono::steady_clock::now();
+  PlanInputs inputs{.options = options_,
+                    .driver = driver,
+                    .claim = claim,
+                    .storage_class = storage_class,
+                    .topology = std::nullopt,
+                    .source = std::nullopt,
+                    .mutable_parameters = {}};
+  const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
+  const bool unknown = last.has_value() && last->unknown();
+  std::variant<Plan, Outcome> next = unknown ? *last->plan : MakeNewPlan(inputs);
+  if (const auto* outcome = std::get_if<Outcome>(&next)) return *outcome;
+  Plan plan = std::get<Plan>(std::move(next));
+  if (!unknown && last.has_value() && last->not_before.has_value() &&
+      google::protobuf::util::MessageDifferencer::Equals(last->plan->request, plan.request)) {
+    const auto left = *last->not_before - std::chrono::steady_clock::now();
+    if (left.count() > 0) return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(left));
+  }
+  const Outcome outcome = CreateVolume(claim, inputs, std::move(plan));
+  if (volumes_.Get(VolumeName(options_, claim)) != nullptr) {
+    CountProvisioned(context_.metrics, claim, began);
+  }
+  return outcome;
+}
+
+std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(PlanInputs& inputs) {
+  const Claim& claim = inputs.claim;
+  const DriverInfo& driver = inputs.driver;
+  if (options_.node_deployment.enabled() && !claim.deleting() && !attempts_.MayHaveVolume(claim) &&
+      !reach_.ReachesSource(claim)) {
+    const Status elsewhere =
+        Error(StatusCode::kFailedPrecondition,
+              "what the claim is to be filled from is out of reach of node '{}'",
+              options_.node_deployment.node_name);
+    ReportFailure(claim, inputs.storage_class.name(), elsewhere);
+    return RescheduleClaim(claim, elsewhere);
+  }
+  const auto source = sources_.HoldSource(claim, driver);
+  if (!source.ok()) {
+    return source.status().code() == StatusCode::kUnimplemented
+               ? Outcome::Done()
+               : FailBeforeCall(claim, inputs.storage_class, source.status());
+  }
+  const auto topology = FindTopology(claim, driver, inputs.storage_class);
+  if (topology.status().code() == StatusCode::kNotFound && !attempts_.MayHaveVolume(claim)) {
+    ReportFailure(claim, inputs.storage_class.name(), topology.status());
+    return RescheduleClaim(claim, topology.status());
+  }
+  if (!topology.ok()) return FailBeforeCall(claim, inputs.storage_class, topology.status());
+  const StatusOr<api::Labels> mutable_parameters =
+      ReadMutableParameters(context_.client, claim, driver);
+  if (!mutable_parameters.ok()) {
+    return FailBeforeCall(claim, inputs.storage_class, mutable_parameters.status());
+  }
+  inputs.source = *source;
+  inputs.topology = *topology;
+  inputs.mutable_parameters = *mutable_parameters;
+  StatusOr<Plan> plan = MakePlan(inputs);
+  if (!plan.ok()) return FailBeforeCall(claim, inputs.storage_class, plan.status());
+  return *std::move(plan);
+}
+
+ClaimProvisioning::TopologyAnswer ClaimProvisioning::FindTopology(
+    const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) const {
+  if (!driver.topology()) return std::nullopt;
+  RETURN_IF_ERROR(nodes_.CheckListed());
+  RETURN_IF_ERROR(csi_nodes_.CheckListed());
+  TopologyQuestion question{.driver = driver.name,
+                            .claim_name = claim.name(),
+                            .selected_node = claim.annotation(kSelectedNode),
+                            .allowed = &storage_class.allowed_topologies(),
+                            .strict = options_.strict_topology,
+                            .immediate_topology = options_.immediate_topology,
+                            .nodes = nodes_.List(),
+                            .csi_nodes = csi_nodes_.List()};
+  auto required = RequireTopology(question);
+  // An earlier process asked for a volume, and the node is gone now. The claim is not given up
+  // until it is known that there is no volume. The driver finds the volume by its name on any node.
+  if (required.status().code() == StatusCode::kNotFound && attempts_.MayHaveVolume(claim)) {
+    question.selected_node.clear();
+    required = RequireTopology(question);
+  }
+  return required;
+}
+
+ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
+                                                           const PlanInputs& inputs, Plan plan) {
+  csi::v1::CreateVolumeRequest request = plan.request;
+  const auto secrets = ReadSecret(context_.client, plan.secret(SecretUse::kProvisioner));
+  if (!secrets.ok()) return FailBeforeCall(claim, inputs.storage_class, secrets.status());
+  CopyTo(*secrets, request.mutable_secrets());
+
+  const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
+  const Earlier earlier = attempts_.FindEarlier(claim);
+  if (!claim.has_finalizer(kProvisioningFinalizer)) {
+    const Status held = UpdateAt(context_.client, claims_, claim,
+                                 FinalizersPatch(claim, kProvisioningFinalizer, ""))
+                            .status();
+    if (!held.ok()) {
+      return FailBeforeCall(claim, inputs.storage_class, base::Annotate(held, "add a finalizer"));
+    }
+  }
+  // Only repeated calls record this event, because a volume from the first call needs only the
+  // event that it exists.
+  if (last.has_value() && last->called) {
+    context_.events.Record(
+        claim.reference(), EventType::kNormal, "Provisioning",
+        fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  }
+  attempts_.Record(claim.uid(), {.earlier = earlier == Earlier::kInherited ? Earlier::kInherited
+                                                                           : Earlier::kSameCall,
+                                 .plan = std::make_shared<const Plan>(plan),
+                                 .not_before = std::nullopt,
+                                 .called = true});
+  const StatusOr<csi::v1::CreateVolumeResponse> response =
+      driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
+  if (rpc::WasNotSent(response.status())) {
+    return FailUnsentCall(claim, inputs, earlier, last, response.status());
+  }
+  if (!response.ok()) return FailCall(claim, inputs, earlier, OfDriver(response.status()));
+  const std::string& handle = response->volume().volume_id();
+  if (const std::string owner = handles_.AssignHandle(handle, inputs.driver.name, plan.volume_name);
+      !owner.empty()) {
+    // The volume belongs to another claim, so it is not deleted.
+    const Status taken =
+        Error(StatusCode::kAlreadyExists,
+              "the driver gave volume '{}', which belongs to PersistentVolume '{}'", handle, owner);
+    ReportFailure(claim, inputs.storage_class.name(), taken);
+    return Outcome::Retry(taken);
+  }
+  if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
+    return RefuseVolume(claim, plan, request, response->volume(), fits);
+  }
+  return WriteVolume(claim,
+                     VolumeObject(plan, inputs, response->volume(), MakeIdentity(inputs.driver)));
+}
+
+std::string ClaimProvisioning::MakeIdentity(const DriverInfo& driver) const {
+  const std::string& node = options_.node_deployment.node_name;
+  return fmt::format("{}{}{}{}", identity_prefix_, driver.name, node.empty() ? "" : "-", node);
+}
+
+ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
+                                                          const Volume& volume) {
+  StatusOr<Volume> created = kube::Create(context_.client, volume);
+  if (created.status().code() == StatusCode::kAlreadyExists) {
+    // An earlier run created the object, and the answer was lost or the informer has not seen it
+    // yet.
+    created = kube::Get<Volume>(context_.client, "", volume.name());
+    if (created.ok() && created->claim_uid() != claim.uid()) {
+      return ReportTakenName(claim, *created);
+    }
+  }
+  if (!created.ok()) {
+    // The next run asks the driver for the same volume, and gets it again.
+    if (!IsOfApi(created.status())) {
+      ReportFailure(claim, volume.storage_class_name(),
+                    base::Annotate(created.status(), "create PersistentVolume"));
+    }
+    return AfterApi(created.status());
+  }
+  volumes_.Observe(created->json());
+  attempts_.SettleClaim(claim);
+  LOG_INFO("volume {} is made for claim {} as PersistentVolume {}",
+           base::Quote(volume.csi().volume_handle()), base::Quote(claim.key()),
+           base::Quote(volume.name()));
+  context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
+                         fmt::format("Successfully provisioned volume {}", volume.name()));
+  return Outcome::Done();
+}
+
+void ClaimProvisioning::KeepLostClaim(const Claim& claim) {
+  attempts_.KeepLostClaim(claim, volumes_.Get(VolumeName(options_, claim)) != nullptr);
+}
+
+void ClaimProvisioning::ReleaseSettledClaims() {
+  const auto driver = driver_.info();
+  if (driver == nullptr) return;
+  for (const auto& claim : claims_.ByIndex(kOpenClaimsByProvisioner, driver->name)) {
+    if (!claim->has_finalizer(kProvisioningFinalizer)) continue;
+    const auto object = volumes_.Get(VolumeName(options_, *claim));
+    const bool bound =
+        object != nullptr && RefersTo(*object, *claim) && claim->volume_name() == object->name();
+    if (!bound && attempts_.FindEarlier(*claim) != Earlier::kNone) continue;
+    const Outcome released = ReleaseClaim(*claim);
+    // The next process continues here, because an API that is away must not delay this one's end.
+    if (!released.status.ok()) break;
+  }
+}
+
+}  // namespace berth::controllers::provisioner

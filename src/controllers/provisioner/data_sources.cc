@@ -1,0 +1,123 @@
+#include "controllers/provisioner/data_sources.h"
+
+#include "api/quantity.h"
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/indexes.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Error;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// On a claim while another claim's volume is made as a copy of its volume.
+constexpr std::string_view kCloningProtection =
+    "provisioner.storage.kubernetes.io/cloning-protection";
+
+}  // namespace
+
+DataSources::DataSources(const Context& context, const Options& options,
+                         std::function<void(const std::string& key)> snapshot_changed)
+    : context_(context),
+      options_(options),
+      snapshot_changed_(std::move(snapshot_changed)),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<api::PersistentVolume>()) {}
+
+StatusOr<std::optional<csi::v1::VolumeContentSource>> DataSources::HoldSource(
+    const Claim& claim, const DriverInfo& driver) {
+  const api::Part reference = claim.data_source();
+  const std::string kind = reference.String({"kind"});
+  const std::string group = reference.String({"apiGroup"});
+  if (kind.empty()) return std::nullopt;
+  const std::string clone = CloneSourceName(claim);
+  const std::string snapshot = SnapshotSourceName(claim);
+  if (clone.empty() && snapshot.empty()) {
+    // Another program fills such volumes: it makes the volume itself and binds it to the claim.
+    context_.events.Record(claim.reference(), base::EventType::kNormal, "Provisioning",
+                           fmt::format("Assuming an external populator will provision the volume "
+                                       "for the dataSource of kind '{}' in group '{}'",
+                                       kind, group));
+    return Error(StatusCode::kUnimplemented, "dataSource of kind '{}' is left to a populator",
+                 kind);
+  }
+  if (const std::string ns = reference.String({"namespace"}); !ns.empty() && ns != claim.ns()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "dataSourceRef names a {} in namespace '{}': data crosses no namespaces", kind,
+                 ns);
+  }
+  if (!clone.empty()) {
+    ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, HoldClone(claim, clone, driver));
+    return source;
+  }
+  ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, HoldSnapshot(claim, snapshot, driver));
+  return source;
+}
+
+StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim,
+                                                              const std::string& source_name,
+                                                              const DriverInfo& driver) {
+  const auto refuse = [&](const std::string& why) {
+    return Error(StatusCode::kFailedPrecondition, "clone claim '{}': {}", source_name, why);
+  };
+  if (!driver.Has(DriverInfo::Rpc::CLONE_VOLUME)) {
+    return Error(StatusCode::kInvalidArgument, "driver '{}' cannot clone volumes", driver.name);
+  }
+  const auto source = claims_.Get(claim.ns(), source_name);
+  if (source == nullptr) return refuse("it is not there");
+  // A deleted source may still be used if it is held for a copy that may exist already, because the
+  // outcome must become known.
+  const bool begun =
+      claim.has_finalizer(kProvisioningFinalizer) && source->has_finalizer(kCloningProtection);
+  if (source->deleting() && !begun) return refuse("it is being deleted");
+  if (source->phase() != "Bound" || !IsBound(*source)) return refuse("it is not bound");
+  if (!source->storage_class_name().has_value() || !claim.storage_class_name().has_value()) {
+    return refuse("both claims must name a class");
+  }
+  const auto volume = volumes_.Get(source->volume_name());
+  if (volume == nullptr || volume->claim_uid() != source->uid() || !RefersTo(*volume, *source) ||
+      volume->phase() != "Bound") {
+    return refuse(fmt::format("its volume '{}' is not bound to it", source->volume_name()));
+  }
+  if (!volume->has_csi() || volume->csi().driver() != driver.name) {
+    return refuse(fmt::format("its volume is not of driver '{}'", driver.name));
+  }
+  if (source->volume_mode() != claim.volume_mode()) {
+    return refuse(
+        fmt::format("its volumeMode is {}, not {}", source->volume_mode(), claim.volume_mode()));
+  }
+  const StatusOr<int> compared =
+      api::CompareQuantities(claim.requested_storage(), source->requested_storage());
+  if (!compared.ok() || *compared < 0) {
+    return refuse(
+        fmt::format("the copy must have at least its size, {}", source->requested_storage()));
+  }
+  if (!source->has_finalizer(kCloningProtection)) {
+    RETURN_IF_ERROR(UpdateAt(context_.client, claims_, *source,
+                             FinalizersPatch(*source, kCloningProtection, "")));
+  }
+  csi::v1::VolumeContentSource out;
+  out.mutable_volume()->set_volume_id(volume->csi().volume_handle());
+  return out;
+}
+
+DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const DriverInfo& driver) {
+  const auto source = claims_.Get(key);
+  if (source == nullptr || !source->has_finalizer(kCloningProtection)) return Outcome::Done();
+  const auto volume = volumes_.Get(source->volume_name());
+  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver.name) {
+    return Outcome::Done();
+  }
+  // The binding or deletion of these claims queues the source again.
+  if (!claims_.ByIndex(kClaimsBySource, key).empty()) return Outcome::Done();
+  return AfterApi(
+      UpdateAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
+          .status());
+}
+
+}  // namespace berth::controllers::provisioner

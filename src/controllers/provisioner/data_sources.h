@@ -1,0 +1,92 @@
+// The source from which a claim's volume is filled: a snapshot, another claim's volume (a clone),
+// or nothing. A populator, which is another program, handles sources of any other kind.
+//
+// A finalizer holds a source while a volume is made from it, so that it does not vanish meanwhile:
+//
+//   HoldSource: [free] ── finalizer written ──▶ [held] ── no unbound claim names it ──▶ [free]
+//                                                          ReleaseClone, ReleaseSnapshot
+//
+// Snapshots are read from the API when a claim names one. A watch of snapshots begins with the
+// first such claim, because a cluster may not have the kind; it only wakes claims that wait for
+// their snapshot.
+//
+// Thread-safe. What the context names, and the options, are borrowed and outlive this object. If
+// HoldSource fails, the driver must not be asked yet; the finalizer may be written nevertheless,
+// and is removed when no claim needs it. A release with the outcome Retry has left the finalizer in
+// place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "api/kinds/snapshots.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/driver_connection.h"
+#include "controllers/provisioner/options.h"
+#include "controllers/provisioner/snapshot_watch.h"
+#include "proto/csi.pb.h"
+
+namespace berth::controllers::provisioner {
+
+class DataSources {
+ public:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Claim = api::PersistentVolumeClaim;
+
+  // `snapshot_changed` is called with the key of each VolumeSnapshot that appears or changes, on
+  // the watch's thread. It only queues work.
+  DataSources(const Context& context, const Options& options,
+              std::function<void(const std::string& key)> snapshot_changed);
+
+  // The source of the claim's volume, which is held from now on; nullopt if the volume begins
+  // empty. UNIMPLEMENTED: a populator makes and fills the volume. INVALID_ARGUMENT or
+  // FAILED_PRECONDITION: the source cannot be used (yet).
+  base::StatusOr<std::optional<csi::v1::VolumeContentSource>> HoldSource(const Claim& claim,
+                                                                         const DriverInfo& driver)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Takes the finalizer off the claim `key`, if its volume is the driver's and no unbound claim is
+  // to become a copy of it.
+  Outcome ReleaseClone(const std::string& key, const DriverInfo& driver);
+  // Takes the finalizer off the VolumeSnapshot `key`, if it is the driver's and no unbound claim is
+  // to be filled from it.
+  Outcome ReleaseSnapshot(const std::string& key, const DriverInfo& driver);
+  // The keys of all VolumeSnapshots that have a provisioner's finalizer. One may have it without
+  // need, because its claim was deleted while no provisioner ran.
+  base::StatusOr<std::vector<std::string>> FindHeldSnapshots();
+
+  // Waits for a running call of `snapshot_changed`; there is none afterwards. Idempotent.
+  void StopWatch() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // data_sources.cc
+  base::StatusOr<csi::v1::VolumeContentSource> HoldClone(const Claim& claim,
+                                                         const std::string& source_name,
+                                                         const DriverInfo& driver);
+
+  // snapshot_source.cc
+  base::StatusOr<csi::v1::VolumeContentSource> HoldSnapshot(const Claim& claim,
+                                                            const std::string& source_name,
+                                                            const DriverInfo& driver);
+  base::Status WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
+                               std::string_view remove);
+  void StartWatch() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Context context_;
+  const Options& options_;
+  const std::function<void(const std::string& key)> snapshot_changed_;
+  kube::Informer<Claim>& claims_;
+  kube::Informer<api::PersistentVolume>& volumes_;
+  base::Mutex mutex_;
+  std::unique_ptr<SnapshotWatch> watch_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,35 @@
+// The indexes by which the provisioner finds the few claims and volumes that need its work among
+// many thousands. The functions are thread-safe, and nothing here fails.
+#pragma once
+
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "kube/informer.h"
+
+namespace berth::controllers::provisioner {
+
+// Index: a claim's own key → the claim, if it is open (IsOpen).
+inline constexpr char kOpenClaims[] = "open";
+// Index: provisioner → the open claims that ask for it, by either annotation.
+inline constexpr char kOpenClaimsByProvisioner[] = "provisioner";
+// Index: "namespace/source" → unbound claims that are to be a copy of that claim.
+inline constexpr char kClaimsBySource[] = "cloneSource";
+// Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.
+inline constexpr char kClaimsBySnapshot[] = "snapshotSource";
+// Index: driver → the volumes made by it that are not settled (volume_deletion.h).
+inline constexpr char kVolumesToSync[] = "toSync";
+// Index: a driver's volume (HandleKey) → the PersistentVolumes that stand for it.
+inline constexpr char kVolumesByHandle[] = "handle";
+inline std::string HandleKey(const std::string& driver, const std::string& handle) {
+  return driver + "/" + handle;
+}
+
+// Whether the provisioner could have work for the claim: it is not bound, or it still has the
+// provisioner's finalizer.
+bool IsOpen(const api::PersistentVolumeClaim& claim);
+
+void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims);
+void AddProvisionerIndexes(kube::Informer<api::PersistentVolume>& volumes);
+
+}  // namespace berth::controllers::provisioner

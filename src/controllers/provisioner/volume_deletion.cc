@@ -1,0 +1,174 @@
+#include "controllers/provisioner/volume_deletion.h"
+
+#include "base/log.h"
+#include "controllers/csi_codec.h"
+#include "controllers/indexes.h"
+#include "controllers/names.h"
+#include "controllers/provisioner/indexes.h"
+#include "controllers/provisioner/plan.h"
+#include "controllers/provisioner/provision_metrics.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::provisioner {
+
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+bool MadeBy(const api::PersistentVolume& volume, const DriverInfo& driver) {
+  return volume.annotation(kProvisionedBy) == driver.name ||
+         volume.annotation(kMigratedTo) == driver.name;
+}
+
+bool IsUnwanted(const api::PersistentVolume& volume) {
+  return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
+}
+
+// Volumes that are to be deleted with their claim get the finalizer, before their deletion begins.
+bool WantsFinalizer(const api::PersistentVolume& volume) {
+  return volume.reclaim_policy() == "Delete" &&
+         (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
+}
+
+// If a deleted object has lost the finalizer, its volume is gone in the driver, and only finalizers
+// of other programs keep the object.
+bool WantsDeletion(const api::PersistentVolume& volume) {
+  return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
+}
+
+}  // namespace
+
+bool IsSettled(const api::PersistentVolume& volume) {
+  return !volume.has_csi() || (!WantsDeletion(volume) &&
+                               WantsFinalizer(volume) == volume.has_finalizer(kVolumeFinalizer));
+}
+
+VolumeDeletion::VolumeDeletion(const Context& context, DriverConnection& driver,
+                               std::chrono::milliseconds timeout, VolumeHandles& handles,
+                               const NodeReach& reach)
+    : context_(context),
+      driver_(driver),
+      timeout_(timeout),
+      handles_(handles),
+      reach_(reach),
+      volumes_(context.informers.Of<Volume>()),
+      attachments_(context.informers.OfOptional<api::VolumeAttachment>()) {}
+
+VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto volume = volumes_.Get(key);
+  if (volume == nullptr) {
+    base::MutexLock lock(mutex_);
+    destroyed_.erase(key);
+  }
+  if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
+  if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
+  if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
+  // The end of an attachment queues the volume again.
+  if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
+
+  // The API itself is asked before data is destroyed, because the copy may be old.
+  const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
+  if (!live.ok()) return AfterApi(live.status());
+  if (live->uid() != volume->uid() || live->claim_uid() != volume->claim_uid() ||
+      !WantsDeletion(*live)) {
+    volumes_.Observe(live->json());
+    return Outcome::Done();
+  }
+  return DeleteVolume(*live);
+}
+
+Status VolumeDeletion::SyncFinalizer(const Volume& volume) {
+  const bool wanted = WantsFinalizer(volume);
+  if (wanted == volume.has_finalizer(kVolumeFinalizer)) return base::OkStatus();
+  return PatchAt(context_.client, volumes_, volume,
+                 FinalizersPatch(volume, wanted ? kVolumeFinalizer : "",
+                                 wanted ? "" : kVolumeFinalizer))
+      .status();
+}
+
+// Two objects can stand for one volume of the driver, by an error of a person or a driver. While
+// the other object is wanted, its data must stay.
+Status VolumeDeletion::CheckAlone(const Volume& volume) const {
+  const api::CsiSource csi = volume.csi();
+  for (const auto& other :
+       volumes_.ByIndex(kVolumesByHandle, HandleKey(csi.driver(), csi.volume_handle()))) {
+    if (other->name() == volume.name() || IsUnwanted(*other)) continue;
+    return base::Error(
+        StatusCode::kFailedPrecondition,
+        "volume '{}' is PersistentVolume '{}', too, and is not deleted with this one",
+        csi.volume_handle(), other->name());
+  }
+  return base::OkStatus();
+}
+
+// Without the attachments nobody knows who uses the volume. The upstream program's role may list
+// them only where its driver attaches, so other drivers need none.
+Status VolumeDeletion::CheckDetached(const DriverInfo& driver) const {
+  if (!driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) return base::OkStatus();
+  return attachments_.CheckListed();
+}
+
+Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
+  RETURN_IF_ERROR(CheckDetached(*driver_.info()));
+  RETURN_IF_ERROR(CheckAlone(volume));
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = destroyed_.find(volume.name());
+    if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
+  }
+  ASSIGN_OR_RETURN(
+      const auto secrets,
+      ReadSecret(context_.client, {.name = volume.annotation(kDeletionSecretName),
+                                   .ns = volume.annotation(kDeletionSecretNamespace)}));
+  csi::v1::DeleteVolumeRequest request;
+  request.set_volume_id(volume.csi().volume_handle());
+  CopyTo(secrets, request.mutable_secrets());
+  const Status deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_).status();
+  if (!deleted.ok()) return OfDriver(deleted);
+  LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(volume.csi().volume_handle()),
+           base::Quote(volume.name()));
+  handles_.ReleaseHandle(volume.csi().volume_handle());
+  base::MutexLock lock(mutex_);
+  destroyed_[volume.name()] = volume.uid();
+  return base::OkStatus();
+}
+
+VolumeDeletion::Outcome VolumeDeletion::ReportLeftObject(const Volume& volume,
+                                                         const Status& written) {
+  if (!written.ok() && !IsOfApi(written) && written.code() != StatusCode::kNotFound) {
+    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           fmt::format("the volume is deleted, its PersistentVolume is not: {}",
+                                       FailureText(written)));
+  }
+  return AfterApi(written);
+}
+
+VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {
+  const auto began = std::chrono::steady_clock::now();
+  const Status destroyed = DestroyInDriver(volume);
+  if (IsOfApi(destroyed)) return AfterApi(destroyed);
+  if (!destroyed.ok()) {
+    CountDeleteFailed(context_.metrics, volume);
+    context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                           FailureText(destroyed));
+    return Outcome::Retry(destroyed);
+  }
+  if (volume.has_finalizer(kVolumeFinalizer)) {
+    const Status freed =
+        PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
+            .status();
+    if (!freed.ok()) return ReportLeftObject(volume, freed);
+  }
+  if (!volume.deleting()) {
+    if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
+      return ReportLeftObject(volume, deleted);
+    }
+  }
+  CountDeleted(context_.metrics, volume, began);
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::provisioner

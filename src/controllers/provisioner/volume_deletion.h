@@ -1,0 +1,69 @@
+// Deletes volumes through the driver: those that are Released, with policy Delete, made by this
+// driver, and named by no VolumeAttachment.
+//
+//   [Released] ── DeleteVolume ──▶ finalizer off ──▶ PersistentVolume deleted
+//        ▲  │
+//        └──┘ failure: event VolumeFailedDelete, again after the backoff
+//
+// It also keeps the finalizer on volumes that are to be deleted with their claim, so that the
+// object stays as long as the volume does.
+//
+// Thread-safe, for different keys; one key is not synced twice at a time. What the constructor
+// takes is borrowed and outlives this object. After a DeleteVolume that failed the volume may exist
+// or not: the call is repeated until the driver says that the volume is gone.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "api/kinds/kinds.h"
+#include "base/keyed_workers.h"
+#include "base/mutex.h"
+#include "controllers/controller.h"
+#include "controllers/driver_connection.h"
+#include "controllers/provisioner/node_reach.h"
+#include "controllers/provisioner/volume_handles.h"
+
+namespace berth::controllers::provisioner {
+
+// Whether SyncVolume has nothing to do for a PersistentVolume, whichever driver made it.
+bool IsSettled(const api::PersistentVolume& volume);
+
+class VolumeDeletion {
+ public:
+  using Outcome = base::KeyedWorkers::Outcome;
+  using Volume = api::PersistentVolume;
+
+  // `timeout` is of each RPC.
+  VolumeDeletion(const Context& context, DriverConnection& driver,
+                 std::chrono::milliseconds timeout, VolumeHandles& handles, const NodeReach& reach);
+
+  // Does the next step for the PersistentVolume `key`.
+  Outcome SyncVolume(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  base::Status SyncFinalizer(const Volume& volume);
+  Outcome DeleteVolume(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status DestroyInDriver(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
+  // FAILED_PRECONDITION: it is not known which nodes use volumes of the driver.
+  base::Status CheckDetached(const DriverInfo& driver) const;
+  // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
+  base::Status CheckAlone(const Volume& volume) const;
+  // Reports that the driver has deleted the volume, but its object is left. `written` is the
+  // failure of the write.
+  Outcome ReportLeftObject(const Volume& volume, const base::Status& written);
+
+  const Context context_;
+  DriverConnection& driver_;
+  const std::chrono::milliseconds timeout_;
+  VolumeHandles& handles_;
+  const NodeReach& reach_;
+  kube::Informer<Volume>& volumes_;
+  kube::Informer<api::VolumeAttachment>& attachments_;
+  base::Mutex mutex_;
+  // Volumes that the driver has deleted, until their object has lost the finalizer: name to uid.
+  std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::controllers::provisioner

@@ -1,0 +1,59 @@
+// The steps of one volume in one sandbox: publish, publish again by another path of its device, and
+// unpublish. sandbox_records.h draws the states. Each step writes the sandbox's record before it
+// acts. If the write fails, the record stays as it was.
+//
+// The caller holds the sandbox's entry, which is open. Thread-safe for different entries. A failure
+// of a publish that is DEADLINE_EXCEEDED or INTERNAL has an unknown outcome: the volume stays
+// "publishing", because the kernel may still mount it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "crust/sandbox_records.h"
+#include "crust/sandbox_table.h"
+
+namespace berth::crust {
+
+class VolumeSteps {
+ public:
+  using Entry = SandboxTable::Entry;
+
+  // All are borrowed and must outlive this. `free_within`: how long a device may stay busy after
+  // its last mount is gone. `stopping`: if it is true, walks that give files to groups end.
+  VolumeSteps(SandboxTable& sandboxes, const SandboxRecords& records,
+              std::chrono::milliseconds free_within, const std::atomic<bool>& stopping)
+      : sandboxes_(sandboxes), records_(records), free_within_(free_within), stopping_(stopping) {}
+
+  // `volume` is "publishing", and no volume of the record has its target.
+  base::Status PublishNew(Entry& entry, VolumeRecord volume);
+  // `volume` is in the entry's record, in any state but "unpublishing". If it is mounted already,
+  // it stays as it is.
+  base::Status PublishAgain(Entry& entry, VolumeRecord& volume);
+  // The node agent has another path now for the same device (/dev/disk/by-id/x, /dev/sdb), by which
+  // it will ask for the volume.
+  base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume,
+                               const std::string& host_volume_id, MountPlan plan);
+  // OK if nothing is recorded at `target`. After OK the volume's device is free, unless another
+  // sandbox or target uses it.
+  base::Status Unpublish(Entry& entry, const std::string& target);
+
+ private:
+  // Applies `change` to the record and writes it. If the write fails, the volumes of the record
+  // stay as before.
+  base::Status ChangeRecord(SandboxRecord& record, const std::function<void()>& change);
+  base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
+  base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
+  base::Status ForgetVolume(Entry& entry, VolumeRecord& volume);
+  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
+
+  SandboxTable& sandboxes_;
+  const SandboxRecords& records_;
+  const std::chrono::milliseconds free_within_;
+  const std::atomic<bool>& stopping_;
+};
+
+}  // namespace berth::crust

@@ -1,0 +1,73 @@
+#include "http/channel.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace berth::http {
+
+using State = IoResult::State;
+
+IoResult Channel::SslResult(int result) {
+  if (result > 0) return {State::kDone, static_cast<size_t>(result)};
+  switch (SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return {State::kWantRead};
+    case SSL_ERROR_WANT_WRITE:
+      return {State::kWantWrite};
+    case SSL_ERROR_ZERO_RETURN:
+      return {State::kEof};
+    default:
+      // The error queue is per thread: what stays in it would be taken for another connection's.
+      ERR_clear_error();
+      broken_ = true;
+      return {State::kError};
+  }
+}
+
+IoResult Channel::Handshake() {
+  ERR_clear_error();
+  return SslResult(SSL_do_handshake(ssl_.get()));
+}
+
+IoResult Channel::Read(char* data, size_t size) {
+  if (ssl_) {
+    ERR_clear_error();
+    return SslResult(SSL_read(ssl_.get(), data, static_cast<int>(std::min<size_t>(size, INT_MAX))));
+  }
+  while (true) {
+    const ssize_t got = recv(fd_, data, size, 0);
+    if (got > 0) return {State::kDone, static_cast<size_t>(got)};
+    if (got == 0) return {State::kEof};
+    if (errno == EINTR) continue;
+    return {errno == EAGAIN ? State::kWantRead : State::kError};
+  }
+}
+
+IoResult Channel::Write(std::string_view data) {
+  if (ssl_) {
+    ERR_clear_error();
+    return SslResult(SSL_write(ssl_.get(), data.data(),
+                               static_cast<int>(std::min<size_t>(data.size(), INT_MAX))));
+  }
+  while (true) {
+    const ssize_t sent = send(fd_, data.data(), data.size(), MSG_NOSIGNAL);
+    if (sent >= 0) return {State::kDone, static_cast<size_t>(sent)};
+    if (errno == EINTR) continue;
+    return {errno == EAGAIN ? State::kWantWrite : State::kError};
+  }
+}
+
+void Channel::ShutdownWrite() {
+  if (ssl_ && !broken_ && SSL_is_init_finished(ssl_.get())) {
+    ERR_clear_error();
+    SSL_shutdown(ssl_.get());
+    ERR_clear_error();
+  }
+  shutdown(fd_, SHUT_WR);
+}
+
+}  // namespace berth::http

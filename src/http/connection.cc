@@ -1,0 +1,385 @@
+#include "http/connection.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "http/server.h"
+#include "http/upstream.h"
+
+namespace berth::http {
+using State = IoResult::State;
+
+namespace {
+
+// Small frames are gathered up to this size and sent in one TLS record or segment.
+constexpr size_t kGather = 16 * 1024;
+// How many bytes of the next request are read while the current one is being answered.
+constexpr size_t kMaxPipelined = 64 * 1024;
+// After this many reads from a lingering connection it is closed.
+constexpr size_t kMaxRefusedReads = 256;
+
+}  // namespace
+
+Connection::Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user)
+    : server_(server),
+      socket_(std::move(socket)),
+      channel_(socket_.native_handle(), std::move(ssl)),
+      user_(std::move(user)),
+      reader_({.max_head = server.limits().max_head,
+               .max_body = server.limits().max_body,
+               .http_1_0 = server.limits().http_1_0}) {}
+
+Connection::~Connection() = default;
+
+void Connection::Start() {
+  if (channel_.secure()) {
+    deadline_ = std::chrono::steady_clock::now() + server_.limits().handshake;
+    Handshake();
+  } else {
+    AwaitRequest();
+    WaitRead();
+  }
+}
+
+void Connection::AwaitRequest() {
+  phase_ = Phase::kReading;
+  idle_since_ = std::chrono::steady_clock::now();
+  const Limits& limits = server_.limits();
+  deadline_ = idle_since_ + (reader_.idle() && !limits.one_request ? limits.idle : limits.request);
+}
+
+std::optional<Connection::Time> Connection::idle_since() const {
+  if (phase_ != Phase::kReading || !reader_.idle()) return std::nullopt;
+  return idle_since_;
+}
+
+// Reserves `bytes` for the current request's body. False if the server has not that much left.
+bool Connection::Hold(size_t bytes) {
+  const bool granted = server_.Hold(held_, bytes);
+  if (granted) held_ = bytes;
+  return granted;
+}
+
+void Connection::Wake() { server_.WakeLater(shared_from_this()); }
+
+void Connection::Handshake() {
+  const IoResult result = channel_.Handshake();
+  switch (result.state) {
+    case State::kDone:
+      user_ = server_.service().FindCertificateUser(channel_.ssl());
+      AwaitRequest();
+      return Read();
+    case State::kWantRead:
+      return WaitRead();
+    case State::kWantWrite:
+      return WaitWrite();
+    default:
+      return Close();
+  }
+}
+
+void Connection::WaitRead() {
+  if (waiting_read_ || closed()) return;
+  waiting_read_ = true;
+  socket_.async_wait(Socket::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->waiting_read_ = false;
+                       if (self->closed()) return;
+                       if (error) return self->Close();
+                       if (self->phase_ == Phase::kHandshake) return self->Handshake();
+                       self->Read();
+                     });
+}
+
+void Connection::WaitWrite() {
+  if (waiting_write_ || closed()) return;
+  waiting_write_ = true;
+  socket_.async_wait(Socket::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->waiting_write_ = false;
+                       if (self->closed()) return;
+                       if (error) return self->Close();
+                       if (self->phase_ == Phase::kHandshake) return self->Handshake();
+                       self->Flush();
+                     });
+}
+
+// Reads until the socket has no more bytes. While a request is being answered, at most
+// kMaxPipelined bytes of the next one are read.
+void Connection::Read() {
+  const std::span<char> scratch = server_.scratch();
+  size_t refused_reads = 0;
+  while (!closed() && !eof_) {
+    if (phase_ == Phase::kBusy && reader_.waiting() >= kMaxPipelined) return;
+    if (phase_ == Phase::kProxying && upstream_->full()) return;
+    const IoResult result = channel_.Read(scratch.data(), scratch.size());
+    switch (result.state) {
+      case State::kDone:
+        if (phase_ == Phase::kLingering && ++refused_reads > kMaxRefusedReads) return Close();
+        OnBytes(std::string_view(scratch.data(), result.bytes));
+        break;
+      case State::kWantRead:
+        return WaitRead();
+      case State::kWantWrite:
+        return WaitWrite();
+      case State::kEof:
+        return OnEof();
+      case State::kError:
+        return Close();
+    }
+  }
+}
+
+void Connection::OnBytes(std::string_view bytes) {
+  switch (phase_) {
+    case Phase::kReading:
+      if (reader_.idle() && !server_.limits().one_request) {
+        deadline_ = std::chrono::steady_clock::now() + server_.limits().request;
+      }
+      reader_.Append(bytes);
+      return Parse();
+    case Phase::kBusy:
+      return reader_.Append(bytes);
+    case Phase::kProxying:
+      return upstream_->Send(bytes);
+    default:
+      return;  // lingering: discarded, because unread bytes would reset the connection
+  }
+}
+
+void Connection::OnEof() {
+  eof_ = true;
+  // A client that sent a whole request and then its FIN still gets a plain answer. A stream or a
+  // proxied exchange is closed, because it would run on without a reader.
+  if (phase_ == Phase::kBusy && end_after_out_) return;
+  if (phase_ == Phase::kBusy && !exchange_->streaming()) return;
+  Close();
+}
+
+void Connection::Parse() {
+  switch (reader_.Next()) {
+    case RequestReader::Result::kRequest:
+      return Dispatch();
+    case RequestReader::Result::kRefused:
+      return Refuse(reader_.refusal());
+    case RequestReader::Result::kMore:
+      break;
+  }
+  // The head is checked before the body arrives, so that a client does not send the body of a
+  // refused request.
+  if (const auto head = reader_.TakeHead()) {
+    const auto refusal = server_.service().CheckHead(*head, user_.get());
+    if (refusal) return Refuse(*refusal);
+  }
+  if (!Hold(reader_.body_size())) {
+    return Refuse(
+        {.code = 429,
+         .message = "the server is busy with other large requests, please try again later"});
+  }
+  if (reader_.TakeExpectation()) {
+    out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
+    Flush();
+  }
+}
+
+void Connection::Dispatch() {
+  Request request = reader_.Take();
+  request.user = user_;
+  request.wants_close |= retired_ || server_.limits().one_request;
+  phase_ = Phase::kBusy;
+  deadline_ = Time::max();
+  exchange_ = std::make_shared<Exchange>(weak_from_this(), std::move(request));
+  server_.service().Handle(Exchange::NewHandle(exchange_));
+}
+
+std::optional<Response> Connection::RenderRefusal(const Refusal& refusal) const {
+  return server_.service().RenderRefusal(refusal);
+}
+
+// Answers a request that cannot become an exchange, and then closes the connection.
+void Connection::Refuse(const Refusal& refusal) {
+  auto response = RenderRefusal(refusal);
+  if (!response) return Close();
+  if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
+  out_.push_back(MakeFrame(EncodeResponse(*response, true)));
+  reader_.Clear();
+  Hold(0);
+  phase_ = Phase::kBusy;
+  end_after_out_ = close_after_out_ = true;
+  Flush();
+}
+
+void Connection::Serve() {
+  if (closed() || !exchange_) return;
+  Exchange::Pending pending = exchange_->Take();
+  if (pending.broken) return Close();
+  if (pending.proxy) return StartProxy(std::move(pending.proxy));
+  for (Frame& frame : pending.frames) out_.push_back(std::move(frame));
+  if (pending.on_drained) on_drained_ = std::move(pending.on_drained);
+  end_after_out_ |= pending.end;
+  close_after_out_ |= pending.end_by_close;
+  if (eof_ && !end_after_out_) return Close();  // the stream would have no reader
+  Flush();
+}
+
+void Connection::Flush() {
+  if (const auto& answer = server_.limits().answer;
+      answer && phase_ == Phase::kBusy && out_first_ < out_.size()) {
+    answer_deadline_ = std::min(answer_deadline_, std::chrono::steady_clock::now() + *answer);
+  }
+  while (!closed()) {
+    if (out_first_ == out_.size()) break;
+    if (!WriteSome()) return;
+  }
+  if (closed()) return;
+  out_.clear();
+  out_first_ = out_offset_ = 0;
+  if (phase_ == Phase::kProxying) {
+    deadline_ = Time::max();
+    return upstream_->ended() ? Linger() : upstream_->Drained();
+  }
+  if (phase_ == Phase::kBusy) deadline_ = Time::max();
+  if (end_after_out_) return Answered();
+  if (on_drained_) std::exchange(on_drained_, nullptr)();
+  // While the handler works, a read only detects that the client went away, or reads its next
+  // request early. Read is called at once because the TLS layer may already hold bytes, for which
+  // the socket does not become readable.
+  if (phase_ == Phase::kBusy && !waiting_read_) Read();
+}
+
+// Writes the next bytes. False if the socket takes no more now or the connection is closed.
+bool Connection::WriteSome() {
+  const std::string_view first = std::string_view(*out_[out_first_]).substr(out_offset_);
+  std::string gathered;
+  std::string_view bytes = first;
+  if (first.size() < kGather && out_first_ + 1 < out_.size()) {
+    gathered = first;
+    for (size_t i = out_first_ + 1; i < out_.size() && gathered.size() < kGather; ++i) {
+      gathered += std::string_view(*out_[i]).substr(0, kGather - gathered.size());
+    }
+    bytes = gathered;
+  }
+  const IoResult result = channel_.Write(bytes);
+  switch (result.state) {
+    case State::kDone:
+      DropSent(result.bytes);
+      return true;
+    case State::kWantRead:
+    case State::kWantWrite:
+      if (deadline_ == Time::max()) {
+        deadline_ = std::chrono::steady_clock::now() + server_.limits().stall;
+      }
+      WaitWrite();
+      return false;
+    default:
+      Close();
+      return false;
+  }
+}
+
+void Connection::DropSent(size_t bytes) {
+  size_t frames = 0;
+  for (size_t left = bytes; left > 0;) {
+    const size_t rest = out_[out_first_]->size() - out_offset_;
+    if (left < rest) {
+      out_offset_ += left;
+      break;
+    }
+    left -= rest;
+    out_[out_first_++].reset();
+    out_offset_ = 0;
+    ++frames;
+  }
+  // The client reads, so the stall timer is reset.
+  if (phase_ == Phase::kBusy || phase_ == Phase::kProxying) deadline_ = Time::max();
+  if (exchange_ && phase_ == Phase::kBusy) exchange_->Sent(frames, bytes);
+}
+
+void Connection::Answered() {
+  EndExchange();
+  answer_deadline_ = Time::max();
+  end_after_out_ = false;
+  if (close_after_out_ || retired_ || eof_) return Linger();
+  AwaitRequest();
+  Parse();
+  if (phase_ == Phase::kReading && !waiting_read_) Read();
+}
+
+// Shuts down writing first and closes later, because the kernel resets a connection that is closed
+// with unread bytes, and the client could then not read the answer.
+void Connection::Linger() {
+  channel_.ShutdownWrite();
+  if (upstream_) upstream_->Close();
+  if (eof_) return Close();
+  phase_ = Phase::kLingering;
+  deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
+  if (!waiting_read_) Read();
+}
+
+void Connection::EndExchange() {
+  Hold(0);
+  if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->Over();
+}
+
+void Connection::Retire() {
+  retired_ = true;
+  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading) Close();
+}
+
+void Connection::CloseIfLate(Time now) {
+  if (now < std::min(deadline_, answer_deadline_)) return;
+  if (phase_ == Phase::kReading && !reader_.idle())
+    LOG_DEBUG("{}: dropped a client that sent half a request", server_.name());
+  Close();
+}
+
+void Connection::Close() {
+  if (closed()) return;
+  const auto self = shared_from_this();  // callbacks may drop the last other reference
+  phase_ = Phase::kClosed;
+  EndExchange();
+  on_drained_ = nullptr;
+  if (upstream_) upstream_->Close();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  server_.Forget(self);
+}
+
+void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
+  // The callbacks may use `this`, because the upstream makes none after this connection is gone.
+  upstream_ = std::make_unique<Upstream>(
+      server_.loop(), weak_from_this(),
+      Upstream::Callbacks{
+          .on_bytes = [this](std::string bytes) { return ToClient(std::move(bytes)); },
+          .on_writable =
+              [this] {
+                if (!closed() && !waiting_read_) Read();
+              },
+          .on_end =
+              [this] {
+                if (phase_ == Phase::kProxying) Flush();
+              }});
+  const bool connected = target->stream.valid() ? upstream_->AdoptStream(std::move(target->stream))
+                                                : upstream_->Connect(target->socket);
+  if (!connected) {
+    upstream_.reset();
+    out_.push_back(MakeFrame(EncodeResponse(target->failure, true)));
+    end_after_out_ = close_after_out_ = true;
+    return Flush();
+  }
+  phase_ = Phase::kProxying;
+  upstream_->Send(target->head);
+  if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
+  upstream_->Read();
+  if (phase_ == Phase::kProxying && !waiting_read_) Read();
+}
+
+bool Connection::ToClient(std::string bytes) {
+  out_.push_back(MakeFrame(std::move(bytes)));
+  Flush();
+  return out_.empty();
+}
+
+}  // namespace berth::http

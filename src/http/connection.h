@@ -1,0 +1,107 @@
+// One client connection: reads requests one after the other, hands each on, and writes its answer.
+//
+//   handshake ──▶ reading ── a request is complete or faulty ──▶ busy ── Proxy ──▶ proxying
+//                    ▲                                           │  │                 │
+//                    └─────── answered, and to be kept ──────────┘  │ answered, and   │ the target
+//                                                                   │ to be closed    │ has ended
+//                                                                   ▼                 │
+//   closed ◀── the client's end was read, or time is up ──────── lingering ◀──────────┘
+//
+// Without TLS a connection begins in reading. From each state it goes to closed when it fails or
+// its deadline passes.
+//
+// Belongs to the event loop's thread; only Wake and RenderRefusal may be called from others. An
+// idle connection keeps no buffers: the loop's one scratch buffer serves all reads.
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "http/channel.h"
+#include "http/exchange.h"
+#include "http/request_reader.h"
+
+namespace berth::http {
+
+class Server;
+class Upstream;
+
+class Connection : public ExchangeHost, public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Time = std::chrono::steady_clock::time_point;
+
+  // With `ssl`, the client's certificate gives the user. Otherwise the user is `user`, which may be
+  // null.
+  Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
+  ~Connection() override;
+
+  void Start();
+  void Wake() override;
+  std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
+  void Serve();  // runs on the event loop after Wake: takes over what the exchange has queued
+  void CloseIfLate(Time now);
+  // Reads no new request. The current answer is still sent.
+  void Retire();
+  void Close();
+  bool closed() const { return phase_ == Phase::kClosed; }
+  // The time since which the connection has waited for the first byte of a request; nullopt if it
+  // is not waiting for one.
+  std::optional<Time> idle_since() const;
+
+ private:
+  enum class Phase { kHandshake, kReading, kBusy, kProxying, kLingering, kClosed };
+
+  void Handshake();
+  void WaitRead();
+  void WaitWrite();
+  void Read();
+  void OnBytes(std::string_view bytes);
+  void OnEof();
+  void Parse();
+  void Dispatch();
+  void Refuse(const Refusal& refusal);
+  void AwaitRequest();
+  bool Hold(size_t bytes);
+  void Flush();
+  bool WriteSome();
+  void DropSent(size_t bytes);
+  void Answered();
+  void Linger();
+  void EndExchange();
+
+  void StartProxy(std::unique_ptr<ProxyTarget> target);
+  bool ToClient(std::string bytes);
+
+  Server& server_;
+  Socket socket_;
+  Channel channel_;
+  std::shared_ptr<const User> user_;
+  Phase phase_ = Phase::kHandshake;
+  Time deadline_;
+  Time answer_deadline_ = Time::max();  // for the whole of the current answer
+  bool waiting_read_ = false;
+  bool waiting_write_ = false;
+  bool retired_ = false;
+  bool eof_ = false;
+
+  RequestReader reader_;
+  Time idle_since_;
+  size_t held_ = 0;  // bytes that this connection holds of Limits::max_bodies
+
+  std::shared_ptr<Exchange> exchange_;
+  std::vector<Frame> out_;
+  size_t out_first_ = 0;   // index of the first unsent frame
+  size_t out_offset_ = 0;  // bytes of it that are sent
+  bool end_after_out_ = false;
+  bool close_after_out_ = false;
+  std::function<void()> on_drained_;
+
+  std::unique_ptr<Upstream> upstream_;
+};
+
+}  // namespace berth::http

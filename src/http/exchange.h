@@ -1,0 +1,122 @@
+// One request and its answer: the interface between the connection and the handler that answers.
+//
+//   Reply ───────────────────────────────▶ done
+//   StartStream ─▶ Push ... ─▶ EndStream ─▶ done
+//   Proxy ─▶ bytes both ways until one side ends ─▶ done
+//
+// Thread-safe: any thread may give the answer, once. The handler gets a handle (NewHandle). When
+// its last copy is destroyed, a request without an answer is answered with 500, and an open stream
+// is ended. The callbacks run on the event loop and must not block.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "http/message.h"
+
+namespace berth::http {
+
+// What a connection offers its exchange, on any thread.
+class ExchangeHost {
+ public:
+  virtual ~ExchangeHost() = default;
+  virtual void Wake() = 0;  // calls the connection on the event loop
+  virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;
+};
+
+// A request that is forwarded to a socket. From then on the connection copies bytes in both
+// directions.
+struct ProxyTarget {
+  base::UniqueFd stream = base::UniqueFd();  // a connected socket; if invalid, `socket` is used
+  std::string socket = {};                   // path of a UNIX socket
+  std::string head;  // the request to send there, with the body that was read
+  Response failure;  // the answer if no process listens there
+};
+
+class Exchange {
+ public:
+  // How much may wait for a slow client. A frame beyond these bounds ends the stream.
+  static constexpr size_t kMaxQueuedBytes = 1024 * 1024;
+  static constexpr size_t kMaxQueuedFrames = 10'000;
+
+  Exchange(std::weak_ptr<ExchangeHost> host, Request request);
+  static std::shared_ptr<Exchange> NewHandle(const std::shared_ptr<Exchange>& exchange);
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  const Request& request() const { return request_; }
+  // Only the handler's thread may call these two, and only before it answers.
+  std::string TakeBody() { return std::move(request_.body); }
+  void SetUser(std::shared_ptr<const User> user) { request_.user = std::move(user); }
+  // Adds a warning that goes to the client with the answer. A text that was added before is
+  // ignored.
+  void AddWarning(std::string_view text) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The values of the answer's Warning headers (RFC 7234): 299 - "text".
+  std::vector<std::string> TakeWarnings() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Reply(const Response& response);
+  void StartStream(const Response& head);
+  // Queues a frame, which EncodeChunk has made. Returns false if the stream has ended, because the
+  // client is gone or because the queue is full. When the queue is full, the frames that are queued
+  // are still sent and then the stream is closed.
+  bool Push(const Frame& frame);
+  // Queues a frame of any size. The caller waits for OnDrained before it queues the next one.
+  // Returns false if the stream has ended.
+  bool PushPage(const Frame& frame);
+  void EndStream();
+  // Closes the connection in the middle of a stream, because the client must not take the part that
+  // it received for the whole answer.
+  void BreakStream();
+  // Whether the client is gone or has its whole answer. A handler that works for long without
+  // pushing asks this.
+  bool over() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Proxy(ProxyTarget target);
+
+  // Runs `callback` once when the exchange is over, for any reason; immediately if it is over
+  // already.
+  void OnOver(std::function<void()> callback);
+  // Runs `callback` once when everything that was pushed so far is written to the socket; never if
+  // the client goes away first.
+  void OnDrained(std::function<void()> callback);
+
+ private:
+  friend class Connection;
+  struct Pending {  // what the event loop has not taken over yet
+    std::vector<Frame> frames;
+    bool end = false;
+    bool end_by_close = false;
+    bool broken = false;
+    std::unique_ptr<ProxyTarget> proxy;
+    std::function<void()> on_drained;
+  };
+
+  // For the connection, on the event loop.
+  bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
+  Pending Take() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Sent(size_t frames, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Over() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Abandoned();
+  void Enqueue(Frame frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Wake();
+
+  const std::weak_ptr<ExchangeHost> host_;
+  Request request_;
+  base::Mutex mutex_;
+  Pending pending_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_frames_ ABSL_GUARDED_BY(mutex_) = 0;  // not yet written to the socket
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
+  bool streaming_ ABSL_GUARDED_BY(mutex_) = false;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> on_over_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::http

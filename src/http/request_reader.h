@@ -1,0 +1,71 @@
+// Parses the bytes of one connection into HTTP/1.1 requests, one after the other.
+//
+//   Append ─▶ Next: kMore ─▶ Append ...      the request isn't whole yet
+//                   kRequest ─▶ Take          and on with what follows it
+//                   kRefused                  nothing more can be read from this client
+//
+// Head, body, chunk headers and trailers are all bounded. The reader holds no memory between
+// requests. Pure; not thread-safe.
+#pragma once
+
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "http/message.h"
+
+namespace berth::http {
+
+class RequestReader {
+ public:
+  enum class Result { kMore, kRequest, kRefused };
+
+  struct Bounds {
+    size_t max_head;
+    size_t max_body;
+    bool http_1_0 = false;  // accepts HTTP/1.0 requests as well
+  };
+  explicit RequestReader(const Bounds& bounds) : bounds_(bounds) {}
+
+  void Append(std::string_view bytes) { in_.append(bytes); }
+  Result Next();
+  // The request that Next has found. Its user is not set.
+  Request Take();
+
+  // Returns the head of a request once, when the head has arrived and the body has not.
+  std::optional<RequestHead> TakeHead() { return std::exchange(head_, std::nullopt); }
+  // True once, when the head of a request with "Expect: 100-continue" has arrived, because its
+  // client sends the body only after "100 Continue".
+  bool TakeExpectation();
+  // The reason after Next returned kRefused.
+  const Refusal& refusal() const { return refusal_; }
+
+  // Whether no byte of a request has arrived.
+  bool idle() const { return parser_ == nullptr && in_.empty(); }
+  // Number of bytes that have arrived and are not parsed yet.
+  size_t waiting() const { return in_.size(); }
+  // The memory that the body of the current request takes, or will take.
+  size_t body_size() const;
+  // Removes and returns the bytes that follow the last request.
+  std::string TakeRest() { return std::exchange(in_, std::string()); }
+  // Drops everything that has arrived.
+  void Clear();
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  Result Refuse(int code, std::string message);
+
+  const Bounds bounds_;
+  std::string in_;
+  std::unique_ptr<Parser> parser_;
+  bool looked_at_head_ = false;
+  bool expectation_ = false;
+  std::optional<RequestHead> head_;
+  Refusal refusal_;
+};
+
+}  // namespace berth::http

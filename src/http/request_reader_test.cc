@@ -1,0 +1,81 @@
+#include "http/request_reader.h"
+
+#include <gmock/gmock.h>
+
+namespace berth::http {
+namespace {
+
+using Result = RequestReader::Result;
+using testing::HasSubstr;
+
+TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
+  const std::string bytes =
+      "GET /a?b=c HTTP/1.1\r\nX: y\r\n\r\n"
+      "POST /d HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nxyz";
+  for (size_t step = 1; step < bytes.size(); ++step) {
+    RequestReader reader({.max_head = 1000, .max_body = 1000});
+    std::vector<Request> requests;
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      reader.Append(std::string_view(bytes).substr(at, step));
+      while (reader.Next() == Result::kRequest) requests.push_back(reader.Take());
+    }
+    ASSERT_EQ(requests.size(), 2u) << step;
+    EXPECT_EQ(requests[0].method, "GET");
+    EXPECT_EQ(requests[0].raw_path(), "/a");
+    EXPECT_EQ(requests[0].raw_query(), "b=c");
+    EXPECT_EQ(requests[0].Header("x"), "y");
+    EXPECT_FALSE(requests[0].wants_close);
+    EXPECT_EQ(requests[1].body, "xyz");
+    EXPECT_TRUE(requests[1].wants_close);
+    EXPECT_TRUE(reader.idle());
+  }
+}
+
+TEST(RequestReaderTest, KnowsWhoWaitsToSendItsBody) {
+  RequestReader reader({.max_head = 1000, .max_body = 1000});
+  reader.Append("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  EXPECT_EQ(reader.Next(), Result::kMore);
+  EXPECT_TRUE(reader.TakeExpectation());
+  EXPECT_FALSE(reader.TakeExpectation());
+  reader.Append("{}");
+  EXPECT_EQ(reader.Next(), Result::kRequest);
+}
+
+struct Bad {
+  std::string bytes;
+  int code;
+};
+
+TEST(RequestReaderTest, RefusesWhatItCannotRead) {
+  const std::string chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const Bad cases[] = {
+      {"nonsense\r\n\r\n", 400},
+      {"GET / HTTP/1.0\r\n\r\n", 505},
+      {"GET / HTTP/1.1\r\nX: " + std::string(2000, 'y') + "\r\n\r\n", 431},
+      {"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413},
+      {chunked + "3e9\r\n", 413},
+      {chunked + "1;" + std::string(2000, 'x'), 431},
+      {chunked + "0\r\nX: " + std::string(2000, 'y'), 431},
+      {"GET / HTTP/1.1\r\n folded: x\r\n\r\n", 400},
+      {"GET /\x01 HTTP/1.1\r\n\r\n", 400},
+  };
+  for (const Bad& bad : cases) {
+    RequestReader reader({.max_head = 1000, .max_body = 1000});
+    reader.Append(bad.bytes);
+    EXPECT_EQ(reader.Next(), Result::kRefused) << bad.bytes;
+    EXPECT_EQ(reader.refusal().code, bad.code) << bad.bytes;
+  }
+}
+
+TEST(RequestReaderTest, TellsWhatABodyTakes) {
+  RequestReader reader({.max_head = 1000, .max_body = 1'000'000});
+  EXPECT_EQ(reader.body_size(), 0u);
+  reader.Append("POST / HTTP/1.1\r\nContent-Length: 500000\r\n\r\n{");
+  EXPECT_EQ(reader.Next(), Result::kMore);
+  EXPECT_GE(reader.body_size(), 500'000u);
+  reader.Clear();
+  EXPECT_EQ(reader.body_size(), 0u);
+}
+
+}  // namespace
+}  // namespace berth::http

@@ -1,0 +1,322 @@
+#include "http/server.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "http/connection.h"
+
+namespace berth::http {
+namespace asio = boost::asio;
+using base::Error;
+using base::Status;
+using base::StatusCode;
+
+namespace {
+
+// How long to wait after accept failed, mostly because no descriptor was free.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+Status NetError(const boost::system::error_code& error, std::string_view context) {
+  return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
+}
+
+// The user id of the process at the other end of a UNIX connection.
+std::optional<uid_t> ReadPeerUid(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+// Lowers max_connections so that a quarter of the descriptors is left for files, the database and
+// the node agent.
+Server::Options WithinDescriptors(Server::Options options) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const size_t most = std::max<size_t>(limit.rlim_cur / 4 * 3, 16);
+    options.limits.max_connections = std::min(options.limits.max_connections, most);
+  }
+  return options;
+}
+
+}  // namespace
+
+Server::Server(Options options, Service& service)
+    : options_(WithinDescriptors(std::move(options))),
+      service_(service),
+      scratch_(std::make_unique_for_overwrite<char[]>(kScratch)) {}
+
+Server::~Server() { Stop(); }
+
+base::StatusOr<std::unique_ptr<Server>> Server::Listen(Options options, SslContextPtr context,
+                                                       Service& service) {
+  auto server = std::unique_ptr<Server>(new Server(std::move(options), service));
+  RETURN_IF_ERROR(server->Open(std::move(context)));
+  return server;
+}
+
+Status Server::Open(SslContextPtr context) {
+  context_ = std::move(context);
+  const bool tcp = context_ || options_.listener.valid() || !options_.listen_address.empty();
+  if (tcp) RETURN_IF_ERROR(OpenTcp());
+  if (!options_.unix_socket.empty()) RETURN_IF_ERROR(OpenUnix());
+  if (unix_acceptor_.is_open()) Accept(unix_acceptor_, Transport::kUnix);
+  if (tcp_acceptor_.is_open()) {
+    Accept(tcp_acceptor_, context_ ? Transport::kTls : Transport::kTcp);
+  }
+  Sweep();
+  thread_ = std::jthread([this] {
+    // The kernel accepts thread names of at most 15 bytes.
+    pthread_setname_np(pthread_self(), (options_.name.substr(0, 10) + "-loop").c_str());
+    // SIGPIPE is blocked because OpenSSL writes without MSG_NOSIGNAL, and a client that went away
+    // must not end the process.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    loop_.run();
+  });
+  return base::OkStatus();
+}
+
+Status Server::OpenUnix() {
+  const std::string& path = options_.unix_socket;
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return Error(StatusCode::kInvalidArgument,
+                 "the socket path '{}' is longer than the kernel's {} bytes", path,
+                 sizeof(sockaddr_un::sun_path) - 1);
+  }
+  // A socket at this path is left over from a server that ended, because the store's lock admits
+  // only one server at a time.
+  struct stat present{};
+  if (lstat(path.c_str(), &present) == 0) {
+    if (!S_ISSOCK(present.st_mode)) {
+      return Error(StatusCode::kFailedPrecondition, "'{}' exists and is not a socket", path);
+    }
+    unlink(path.c_str());
+  }
+  boost::system::error_code error;
+  unix_acceptor_.open(asio::local::stream_protocol(), error);
+  // The mode is set before bind, because the socket file gets it at its creation; otherwise others
+  // could connect between bind and chmod.
+  if (!error) fchmod(unix_acceptor_.native_handle(), 0600);
+  if (!error) unix_acceptor_.bind(asio::local::stream_protocol::endpoint(path), error);
+  if (!error && chmod(path.c_str(), 0600) != 0)
+    error.assign(errno, boost::system::system_category());
+  if (!error) unix_acceptor_.listen(SOMAXCONN, error);
+  return error ? NetError(error, fmt::format("listen on '{}'", path)) : base::OkStatus();
+}
+
+Status Server::OpenTcp() {
+  if (options_.listener.valid()) return AdoptListener();
+  const std::string where = fmt::format("{}:{}", options_.listen_address, options_.port);
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(options_.listen_address, error);
+  if (error) {
+    return Error(StatusCode::kInvalidArgument, "listen on '{}': not an IP address", where);
+  }
+  const asio::ip::tcp::endpoint endpoint(address, options_.port);
+  tcp_acceptor_.open(endpoint.protocol(), error);
+  if (!error) tcp_acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) tcp_acceptor_.bind(endpoint, error);
+  if (!error) tcp_acceptor_.listen(SOMAXCONN, error);
+  if (error) return NetError(error, fmt::format("listen on '{}'", where));
+  port_ = tcp_acceptor_.local_endpoint().port();
+  return base::OkStatus();
+}
+
+Status Server::AdoptListener() {
+  int family = 0;
+  socklen_t size = sizeof(family);
+  if (getsockopt(options_.listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    return Error(StatusCode::kInvalidArgument, "the listener is no socket");
+  }
+  boost::system::error_code error;
+  tcp_acceptor_.assign(family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
+                       options_.listener.get(), error);
+  if (error) return NetError(error, "use the listener");
+  options_.listener.Release();
+  port_ = tcp_acceptor_.local_endpoint(error).port();
+  return base::OkStatus();
+}
+
+template <typename Acceptor>
+void Server::Accept(Acceptor& acceptor, Transport transport) {
+  acceptor.async_accept(
+      [this, &acceptor, transport](const boost::system::error_code& error,
+                                   typename Acceptor::protocol_type::socket socket) {
+        if (!acceptor.is_open()) return;
+        if (!error) {
+          Admit(std::move(socket), transport);
+          return Accept(acceptor, transport);
+        }
+        LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
+        auto& pause = transport == Transport::kUnix ? unix_pause_ : tcp_pause_;
+        pause.expires_after(kAcceptPause);
+        pause.async_wait([this, &acceptor, transport](const boost::system::error_code& stopped) {
+          if (!stopped && acceptor.is_open()) Accept(acceptor, transport);
+        });
+      });
+}
+
+void Server::Admit(asio::generic::stream_protocol::socket socket, Transport transport) {
+  if (connections_.size() >= options_.limits.max_connections && !MakeRoom()) {
+    ++refused_;
+    return;  // the socket closes
+  }
+  boost::system::error_code error;
+  socket.native_non_blocking(true, error);
+  if (error) return;
+  std::shared_ptr<const User> user;
+  SslPtr ssl;
+  if (transport == Transport::kUnix) {
+    const auto uid = ReadPeerUid(socket.native_handle());
+    if (uid) user = service_.FindProcessUser(*uid);
+    if (!user) {
+      LOG_WARNING("{}: refused a connection of another user on the UNIX socket", options_.name);
+      return;
+    }
+  } else {
+    const int on = 1;
+    setsockopt(socket.native_handle(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
+  }
+  if (transport == Transport::kTls) {
+    ssl.reset(SSL_new(context_.get()));
+    if (!ssl || SSL_set_fd(ssl.get(), socket.native_handle()) != 1) return;
+    SSL_set_accept_state(ssl.get());
+  }
+  const auto connection =
+      std::make_shared<Connection>(*this, std::move(socket), std::move(ssl), std::move(user));
+  connections_.insert(connection);
+  connection_count_ = connections_.size();
+  {
+    base::MutexLock lock(mutex_);
+    empty_ = false;
+  }
+  connection->Start();
+}
+
+void Server::Forget(const std::shared_ptr<Connection>& connection) {
+  connections_.erase(connection);
+  connection_count_ = connections_.size();
+  if (connections_.empty()) {
+    base::MutexLock lock(mutex_);
+    empty_ = true;
+    emptied_.NotifyAll();
+  }
+}
+
+// Works only when connections become scarce, because it visits all of them.
+void Server::FindIdlest() {
+  idlest_.clear();
+  if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
+  std::vector<std::pair<Connection::Time, std::shared_ptr<Connection>>> idle;
+  for (const auto& connection : connections_) {
+    if (const auto since = connection->idle_since()) idle.emplace_back(*since, connection);
+  }
+  std::sort(idle.begin(), idle.end(), std::greater<>());
+  for (const auto& [since, connection] : idle) idlest_.push_back(connection);
+}
+
+bool Server::MakeRoom() {
+  const auto now = std::chrono::steady_clock::now();
+  while (!idlest_.empty()) {
+    const auto connection = idlest_.back().lock();
+    idlest_.pop_back();
+    if (!connection) continue;
+    const auto since = connection->idle_since();
+    if (!since || now - *since < options_.limits.spare) continue;
+    connection->Close();
+    return true;
+  }
+  return false;
+}
+
+bool Server::Hold(size_t before, size_t now) {
+  if (now > before && held_ - before + now > options_.limits.max_bodies) return false;
+  held_ = held_ - before + now;
+  return true;
+}
+
+void Server::Sweep() {
+  sweep_timer_.expires_after(std::chrono::seconds(1));
+  sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
+    if (stopped) return;
+    const auto now = std::chrono::steady_clock::now();
+    // The loop uses a copy, because closing a connection removes it from the set.
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->CloseIfLate(now);
+    FindIdlest();
+    if (refused_ > 0) {
+      LOG_WARNING("{}: refused {} connections: {} are open", options_.name,
+                  std::exchange(refused_, 0), connections_.size());
+    }
+    if (options_.on_tick) options_.on_tick();
+    Sweep();
+  });
+}
+
+void Server::WakeLater(std::shared_ptr<Connection> connection) {
+  {
+    base::MutexLock lock(mutex_);
+    awake_.push_back(std::move(connection));
+    if (awake_.size() > 1) return;  // the loop has been woken already
+  }
+  asio::post(loop_, [this] {
+    std::vector<std::shared_ptr<Connection>> awake;
+    {
+      base::MutexLock lock(mutex_);
+      awake.swap(awake_);
+    }
+    for (const auto& one : awake) one->Serve();
+  });
+}
+
+void Server::UseContext(SslContextPtr context) {
+  // Existing connections keep the old context, because each SSL object holds a reference to it.
+  asio::post(loop_, [this, shared = std::shared_ptr<SSL_CTX>(std::move(context))] {
+    SSL_CTX_up_ref(shared.get());
+    context_.reset(shared.get());
+  });
+}
+
+void Server::Drain(std::chrono::milliseconds grace) {
+  asio::post(loop_, [this] {
+    boost::system::error_code ignored;
+    unix_acceptor_.close(ignored);
+    tcp_acceptor_.close(ignored);
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->Retire();
+  });
+  const auto deadline = std::chrono::steady_clock::now() + grace;
+  base::MutexLock lock(mutex_);
+  while (!empty_ && emptied_.WaitUntil(mutex_, deadline)) {
+  }
+}
+
+void Server::Stop() {
+  if (!thread_.joinable()) return;
+  asio::post(loop_, [this] {
+    boost::system::error_code ignored;
+    unix_acceptor_.close(ignored);
+    tcp_acceptor_.close(ignored);
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->Close();
+    sweep_timer_.cancel();
+    loop_.stop();
+  });
+  thread_.join();
+  if (!options_.unix_socket.empty()) unlink(options_.unix_socket.c_str());
+  base::MutexLock lock(mutex_);
+  awake_.clear();
+}
+
+}  // namespace berth::http

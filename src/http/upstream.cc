@@ -1,0 +1,104 @@
+#include "http/upstream.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <boost/asio/local/stream_protocol.hpp>
+
+namespace berth::http {
+
+using Socket = boost::asio::generic::stream_protocol::socket;
+
+Upstream::Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Callbacks callbacks)
+    : socket_(loop), owner_(std::move(owner)), callbacks_(std::move(callbacks)) {}
+
+bool Upstream::Connect(const std::string& path) {
+  // Longer paths than sun_path holds throw in the end point's constructor.
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) return false;
+  const boost::asio::local::stream_protocol::endpoint endpoint(path);
+  boost::system::error_code error;
+  socket_.open(endpoint.protocol(), error);
+  if (!error) socket_.native_non_blocking(true, error);
+  // A UNIX socket connects at once or, with a full backlog, not at all.
+  if (!error) socket_.connect(endpoint, error);
+  return !error;
+}
+
+bool Upstream::AdoptStream(base::UniqueFd stream) {
+  int family = 0;
+  socklen_t size = sizeof(family);
+  if (getsockopt(stream.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
+  boost::system::error_code error;
+  // Protocol 0: the family's own.
+  socket_.assign(boost::asio::generic::stream_protocol(family, 0), stream.get(), error);
+  if (error) return false;
+  stream.Release();
+  socket_.native_non_blocking(true, error);
+  return !error;
+}
+
+void Upstream::Send(std::string_view bytes) {
+  if (closed_ || ended_) return;
+  out_.append(bytes);
+  if (!waiting_write_) Flush();
+}
+
+void Upstream::Flush() {
+  const bool was_full = full();
+  while (!out_.empty()) {
+    const ssize_t sent = send(socket_.native_handle(), out_.data(), out_.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      out_.erase(0, static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      waiting_write_ = true;
+      socket_.async_wait(Socket::wait_write, [this, owner = owner_](const auto& error) {
+        const auto alive = owner.lock();
+        if (!alive) return;
+        waiting_write_ = false;
+        if (!closed_ && !error) Flush();
+      });
+      break;
+    } else if (errno != EINTR) {
+      // The reading side still has what the far side said before it went, and then sees the end.
+      out_ = std::string();
+      break;
+    }
+  }
+  if (out_.empty()) out_ = std::string();
+  if (was_full && !full()) callbacks_.on_writable();
+}
+
+void Upstream::Read() {
+  if (reading_ || waiting_read_) return;  // reading_: called back from on_bytes
+  reading_ = true;
+  bool more = true;
+  while (more && !closed_ && !ended_) {
+    char buffer[16 * 1024];
+    const ssize_t got = recv(socket_.native_handle(), buffer, sizeof(buffer), 0);
+    if (got > 0) {
+      more = callbacks_.on_bytes(std::string(buffer, static_cast<size_t>(got)));
+    } else if (got < 0 && errno == EAGAIN) {
+      waiting_read_ = true;
+      socket_.async_wait(Socket::wait_read, [this, owner = owner_](const auto& error) {
+        const auto alive = owner.lock();
+        if (!alive) return;
+        waiting_read_ = false;
+        if (!closed_ && !error) Read();
+      });
+      break;
+    } else if (got == 0 || errno != EINTR) {
+      ended_ = true;
+    }
+  }
+  reading_ = false;
+  if (ended_ && !closed_) callbacks_.on_end();
+}
+
+void Upstream::Close() {
+  closed_ = true;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace berth::http

@@ -1,0 +1,132 @@
+// A pod's use of a volume: what the pod wants, and how far the node is with it.
+//
+//   a record of an earlier run ──▶ unclaimed ──Want──▶ waiting ◀──Want── a volume that is new
+//                                     │                   │
+//                                     │ its very mount    │ set up
+//                                     ▼ still stands      ▼
+//                                  standing ──Want──▶  ready: containers may start
+//
+//   each of these ──Release──▶ released ──torn down, record removed──▶ gone
+//                                 │
+//                                 └──Want, before it is gone──▶ waiting
+//
+// The step in the durable record (volume_records.h) is another matter: it says what may exist on
+// the node. A use whose record says `unmounting` is torn down first, also when a pod wants it
+// again.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/kinds/kinds.h"
+#include "node/volumes/volume_records.h"
+#include "volume/volume_plugin.h"
+
+namespace berth::node {
+
+// A volume of a pod, resolved.
+struct WantedVolume {
+  std::shared_ptr<volume::VolumePlugin> plugin;
+  volume::VolumeSpec spec;
+  std::vector<std::string> names;  // in pod.spec.volumes: two may name the same claim
+  std::string device_name;         // empty for volumes of one pod
+  bool needs_attach = false;
+  // SetUp is to be repeated: it shows the content of API objects, or has requiresRepublish.
+  bool follows_api = false;
+};
+
+// Identifies a use: its unit (the serial queue that it belongs to), and the pod's volume within
+// that unit. It is one value, because three separate arguments could be mixed up.
+struct UseId {
+  std::string unit;
+  std::string pod_uid;
+  std::string folder_name;
+};
+
+enum class UsePhase {
+  kUnclaimed,  // a record names it; since the agent started nobody has wanted or released it
+  kStanding,   // the same, and the very mount of the record stands
+  kWaiting,    // a pod wants it; it is not set up
+  kReady,      // a pod wants it; it is set up
+  kReleased,   // no container uses it any more: what exists of it is torn down
+};
+
+enum class UseEvent { kMountStands, kWant, kSetUp, kRelease, kTearDown };
+
+// Every change of a phase: the drawing above as a function.
+constexpr UsePhase NextPhase(UsePhase phase, UseEvent event) {
+  switch (event) {
+    case UseEvent::kMountStands:
+      return phase == UsePhase::kUnclaimed ? UsePhase::kStanding : phase;
+    case UseEvent::kWant:
+      return phase == UsePhase::kStanding || phase == UsePhase::kReady ? UsePhase::kReady
+                                                                       : UsePhase::kWaiting;
+    case UseEvent::kSetUp:
+      // A pod that was released while its volume was set up does not get it.
+      return phase == UsePhase::kWaiting ? UsePhase::kReady : phase;
+    case UseEvent::kRelease:
+      return UsePhase::kReleased;
+    case UseEvent::kTearDown:
+      // A volume that is being torn down is never ready, whatever led to that.
+      if (phase == UsePhase::kStanding) return UsePhase::kUnclaimed;
+      return phase == UsePhase::kReady ? UsePhase::kWaiting : phase;
+  }
+  return phase;
+}
+
+// The phase, which changes only by NextPhase.
+class UseState {
+ public:
+  void Apply(UseEvent event) { phase_ = NextPhase(phase_, event); }
+  UsePhase phase() const { return phase_; }
+
+  // A pod wants the volume.
+  bool IsWanted() const { return phase_ == UsePhase::kWaiting || phase_ == UsePhase::kReady; }
+  // The volume stands as SetUp left it, whether a pod wants it now or not.
+  bool IsSetUp() const { return phase_ == UsePhase::kStanding || phase_ == UsePhase::kReady; }
+  bool IsReady() const { return phase_ == UsePhase::kReady; }
+  bool IsReleased() const { return phase_ == UsePhase::kReleased; }
+
+ private:
+  UsePhase phase_ = UsePhase::kUnclaimed;
+};
+
+// The outcome of trying to set a volume up since it was last ready. It is no part of the phase,
+// because a pod may be released and want its volume again while one attempt still runs.
+enum class Attempt {
+  kNone,    // none was begun, or it has to wait again
+  kBegun,   // everything that it may have to wait for is there (claims, attachment)
+  kFailed,  // a step has failed; stays until the volume is ready
+};
+
+struct VolumeUse {
+  std::string pod_uid;
+  UseState state;
+  std::shared_ptr<const api::Pod> pod;    // null until a pod has wanted it
+  WantedVolume volume;                    // as the pod wanted it last
+  std::optional<StoredPodVolume> stored;  // what the durable record says; none: there is no record
+  std::string sandbox_id;                 // of a deferred volume: it is mounted there
+  volume::Published published;
+
+  // Facts that do not follow from the phase.
+  Attempt attempt = Attempt::kNone;
+  // SetUp has succeeded, and the record does not say so yet. It may be released by then.
+  bool record_mounted = false;
+  // Rule 3: the outcome of the last TearDown is unknown, so no other pod gets the volume.
+  bool tear_down_unknown = false;
+  bool no_room = false;  // see PodVolumes
+
+  // When the content of a volume that follows API objects is next refreshed; a past time: at once.
+  std::chrono::steady_clock::time_point next_refresh;
+  void RefreshNow() { next_refresh = {}; }
+
+  // The reason that applies to the pod now, and the one that it was told last.
+  std::string reason;
+  std::string last_event;
+  std::chrono::steady_clock::time_point last_event_at;
+};
+
+}  // namespace berth::node

@@ -1,0 +1,60 @@
+#include "roles/block_operator_role.h"
+
+#include <cstdlib>
+
+#include "controllers/blockoperator/block_operator.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
+
+namespace berth::roles {
+
+namespace {
+
+namespace blockoperator = controllers::blockoperator;
+using controllers::Controller;
+
+// What back ends are made with, for as long as the role lasts.
+struct Machine {
+  std::unique_ptr<platform::Exec> exec = platform::NewHostExec();
+  std::unique_ptr<platform::Mounter> mounter = platform::NewMounter();
+};
+
+class BlockOperatorRole : public Controller {
+ public:
+  BlockOperatorRole(const controllers::Context& context, blockoperator::Options options)
+      : operator_(context, WithBackends(std::move(options))) {}
+
+  std::string_view name() const override { return operator_.name(); }
+  void Start() override { operator_.Start(); }
+  void Stop() override { operator_.Stop(); }
+
+ private:
+  blockoperator::Options WithBackends(blockoperator::Options options) const {
+    options.open_backend = [this](const base::Json& settings) {
+      return block::OpenBackend(settings, {*machine_.exec, *machine_.mounter});
+    };
+    return options;
+  }
+
+  const Machine machine_;
+  blockoperator::BlockOperator operator_;
+};
+
+std::string Environment(const char* name, const char* fallback) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? fallback : value;
+}
+
+}  // namespace
+
+std::unique_ptr<Controller> MakeBlockOperatorRole(const controllers::Context& context,
+                                                  controllers::DriverConnection* /*driver*/,
+                                                  const RoleSettings& settings) {
+  blockoperator::Options options = settings.block_operator;
+  blockoperator::AgentOptions& agents = options.agents;
+  if (agents.ns.empty()) agents.ns = Environment("POD_NAMESPACE", "default");
+  if (agents.own_pod.empty()) agents.own_pod = Environment("POD_NAME", "");
+  return std::make_unique<BlockOperatorRole>(context, std::move(options));
+}
+
+}  // namespace berth::roles

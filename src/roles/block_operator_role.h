@@ -1,0 +1,14 @@
+// The role "block-operator", with back ends as this machine reaches them.
+#pragma once
+
+#include <memory>
+
+#include "roles/roles.h"
+
+namespace berth::roles {
+
+std::unique_ptr<controllers::Controller> MakeBlockOperatorRole(
+    const controllers::Context& context, controllers::DriverConnection* driver,
+    const RoleSettings& settings);
+
+}  // namespace berth::roles

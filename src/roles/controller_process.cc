@@ -1,0 +1,265 @@
+#include "roles/controller_process.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "api/kinds/lease_names.h"
+#include "base/flight.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "kube/guarded_client.h"
+#include "kube/http_client.h"
+#include "kube/leader_election.h"
+#include "platform/files/durable_file.h"
+#include "roles/health.h"
+#include "roles/pause.h"
+#include "roles/role_term.h"
+
+namespace berth::roles {
+
+using base::Error;
+using base::MutexLock;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+using controllers::DriverConnection;
+
+namespace {
+
+// How long a leader may be silent beyond its lease before /healthz/leader-election tells it.
+constexpr std::chrono::seconds kLeaseTolerance{20};
+constexpr char kServiceAccountNamespace[] =
+    "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// As csi-lib-utils: the environment, the service account, "default".
+std::string PodNamespace() {
+  if (const char* ns = std::getenv("POD_NAMESPACE"); ns != nullptr && *ns != '\0') return ns;
+  const auto read = platform::ReadFile(kServiceAccountNamespace);
+  if (!read.ok()) return "default";
+  const size_t end = read->find_last_not_of(" \r\n\t");
+  return end == read->npos ? "default" : read->substr(0, end + 1);
+}
+
+StatusOr<kube::Config> ApiConfig(const ProcessOptions& options) {
+  kube::Config config;
+  if (!options.kubeconfig.empty()) {
+    ASSIGN_OR_RETURN(config, kube::LoadKubeconfig(options.kubeconfig));
+  } else if (options.master.empty()) {
+    ASSIGN_OR_RETURN(config, kube::InClusterConfig());
+  }
+  if (!options.master.empty()) {
+    config.server = options.master;
+    config.socket.clear();
+  }
+  return config;
+}
+
+class ControllerProcessImpl : public ControllerProcess {
+ public:
+  explicit ControllerProcessImpl(const ProcessOptions& options)
+      : options_(options), host_(HostName()) {}
+
+  ~ControllerProcessImpl() override {
+    for (auto& thread : driver_threads_) thread.request_stop();
+    driver_threads_.clear();
+    endpoints_.clear();
+    if (informers_ != nullptr) informers_->Stop();
+  }
+
+  Status Run() {
+    RETURN_IF_ERROR(ChooseRoles());
+    ASSIGN_OR_RETURN(const kube::Config config, ApiConfig(options_));
+    ASSIGN_OR_RETURN(client_,
+                     kube::NewHttpClient(config, {.user_agent = "berth-controller",
+                                                  .queries_per_second = options_.queries_per_second,
+                                                  .burst = options_.burst}));
+    if (options_.election.on) {
+      RETURN_IF_ERROR(kube::CheckLeaderElection(Election("lease")));
+      // Apart from all others: renewals wait for nobody.
+      ASSIGN_OR_RETURN(
+          election_client_,
+          kube::NewHttpClient(config, {.user_agent = "berth-controller/leader-election",
+                                       .request_timeout = options_.election.renew_deadline / 2}));
+    }
+    if (!options_.flight_file.empty()) {
+      ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "controllers"));
+    }
+    informers_ = std::make_unique<kube::Informers>(*client_);
+    RecordStart(metrics_);
+    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options_, metrics_, Health()));
+    if (!cluster_roles_.empty()) {
+      driver_threads_.emplace_back([this](const std::stop_token& stop) { Serve("", "", stop); });
+    }
+    for (const std::string& socket : options_.csi_addresses) {
+      if (driver_roles_.empty()) break;
+      // Now, so that a path that no socket can have is told at once.
+      ASSIGN_OR_RETURN(std::unique_ptr<DriverConnection> connection,
+                       DriverConnection::New(socket, Connection({}, "")));
+      driver_threads_.emplace_back(
+          [this, connection = std::move(connection)](const std::stop_token& stop) {
+            ServeDriver(*connection, stop);
+          });
+    }
+    return base::OkStatus();
+  }
+
+ private:
+  Status ChooseRoles() {
+    for (const std::string& name : options_.roles) {
+      const Role* role = FindRole(name);
+      if (role == nullptr) {
+        std::string known;
+        for (const Role& each : AllRoles()) known += fmt::format(" {}", each.name);
+        return Error(StatusCode::kInvalidArgument, "no role is called {}; known are{}", Quote(name),
+                     known);
+      }
+      auto& roles = role->of_driver ? driver_roles_ : cluster_roles_;
+      if (std::find(roles.begin(), roles.end(), role) == roles.end()) roles.push_back(role);
+    }
+    if (driver_roles_.empty() && cluster_roles_.empty()) {
+      return Error(StatusCode::kInvalidArgument, "no role is named: --roles");
+    }
+    if (!driver_roles_.empty() && options_.csi_addresses.empty()) {
+      return Error(StatusCode::kInvalidArgument, "no driver's socket is named: --csi-address");
+    }
+    return base::OkStatus();
+  }
+
+  std::map<std::string, HttpEndpoint::Handler> Health() {
+    if (!options_.election.on) return {};
+    return {{"/healthz/leader-election", [this]() -> HttpEndpoint::Answer {
+               MutexLock lock(mutex_);
+               for (const kube::LeaderElection* election : elections_) {
+                 if (election->healthy(kLeaseTolerance)) continue;
+                 return {.code = 500,
+                         .body = fmt::format("the election for lease '{}' stands still\n",
+                                             election->options().lease)};
+               }
+               return {.body = "ok"};
+             }}};
+  }
+
+  kube::LeaderElectionOptions Election(std::string lease) const {
+    const ElectionFlags& flags = options_.election;
+    return {.ns = flags.ns.empty() ? PodNamespace() : flags.ns,
+            .lease = std::move(lease),
+            .identity = flags.identity.empty() ? api::SanitizeDriverName(host_) : flags.identity,
+            .labels = flags.labels,
+            .lease_duration = flags.lease_duration,
+            .renew_deadline = flags.renew_deadline,
+            .retry_period = flags.retry_period,
+            .release = flags.release};
+  }
+
+  // `driver`: who has to answer; "": whoever does.
+  DriverConnection::Options Connection(std::function<bool()> may_call, const std::string& driver) {
+    return {.flight = flight_.get(),
+            .metrics = &metrics_,
+            .may_call = std::move(may_call),
+            .driver = driver};
+  }
+
+  // Waits for the driver's name, which leases and events bear, and serves it from then on.
+  void ServeDriver(DriverConnection& connection, const std::stop_token& stop) {
+    std::stop_source named;
+    connection.OnReady([&] { named.request_stop(); });
+    const std::stop_callback stopped(stop, [&] { named.request_stop(); });
+    connection.Start();
+    PauseUntil(named.get_token());
+    connection.Stop();
+    const auto info = connection.info();
+    if (stop.stop_requested() || info == nullptr) return;
+    {
+      MutexLock lock(mutex_);
+      if (!served_.insert(info->name).second) {
+        LOG_ERROR("driver '{}' is at more than one --csi-address: {} is left out", info->name,
+                  Quote(connection.socket()));
+        return;
+      }
+    }
+    Serve(connection.socket(), info->name, stop);
+  }
+
+  // The roles of one driver, or of the cluster, until `stop`.
+  void Serve(const std::string& socket, const std::string& driver, const std::stop_token& stop) {
+    const auto& roles = socket.empty() ? cluster_roles_ : driver_roles_;
+    if (!options_.election.on) {
+      Term(roles, socket, driver, nullptr, stop);
+      return;
+    }
+    std::vector<std::jthread> campaigns;
+    campaigns.reserve(roles.size());
+    for (const Role* role : roles) {
+      campaigns.emplace_back([this, role, &socket, &driver, &stop] {
+        kube::LeaderElection election(*election_client_, clock_, Election(role->lease(driver)));
+        {
+          MutexLock lock(mutex_);
+          elections_.insert(&election);
+        }
+        kube::Campaign(election, stop, [&](const std::stop_token& lost) {
+          Term({role}, socket, driver, &election, lost);
+        });
+        MutexLock lock(mutex_);
+        elections_.erase(&election);
+      });
+    }
+  }
+
+  // From the beginning to the end of the work of `roles`.
+  void Term(const std::vector<const Role*>& roles, const std::string& socket,
+            const std::string& driver, const kube::LeaderElection* election,
+            const std::stop_token& end) {
+    const auto leading = [election] { return election == nullptr || election->leading(); };
+    // A write that was sent at the last moment is through, or given up, before anybody else leads.
+    const ElectionFlags& flags = options_.election;
+    const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
+    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),
+                               election == nullptr ? send_time * 0 : send_time);
+    RunTerm({.roles = roles,
+             .socket = socket,
+             .driver = driver,
+             .connection = Connection(leading, driver),
+             .settings = options_.settings,
+             .client = client,
+             .informers = *informers_,
+             .clock = clock_,
+             .host = host_,
+             .flight = flight_.get(),
+             .metrics = &metrics_},
+            end);
+  }
+
+  const ProcessOptions options_;
+  const std::string host_;
+  const base::SystemClock clock_;
+  std::vector<const Role*> driver_roles_, cluster_roles_;
+  base::Metrics metrics_;
+  std::unique_ptr<base::FlightRecorder> flight_;
+  std::unique_ptr<kube::Client> client_, election_client_;
+  std::unique_ptr<kube::Informers> informers_;
+  base::Mutex mutex_;
+  std::set<const kube::LeaderElection*> elections_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> served_ ABSL_GUARDED_BY(mutex_);  // names of drivers
+  std::vector<std::unique_ptr<HttpEndpoint>> endpoints_;
+  std::vector<std::jthread> driver_threads_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ControllerProcess>> ControllerProcess::Start(
+    const ProcessOptions& options) {
+  auto process = std::make_unique<ControllerProcessImpl>(options);
+  RETURN_IF_ERROR(process->Run());
+  return std::unique_ptr<ControllerProcess>(std::move(process));
+}
+
+}  // namespace berth::roles

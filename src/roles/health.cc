@@ -1,0 +1,46 @@
+#include "roles/health.h"
+
+#include <chrono>
+
+#include "base/log.h"
+
+namespace berth::roles {
+
+base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
+    const ProcessOptions& options, const base::Metrics& metrics,
+    const std::map<std::string, HttpEndpoint::Handler>& health) {
+  if (!options.http_address.empty() && !options.metrics_address.empty()) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "only one of --http-endpoint and --metrics-address can be given");
+  }
+  const HttpEndpoint::Handler text = [&metrics] {
+    return HttpEndpoint::Answer{.body = metrics.Text(),
+                                .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  };
+  std::string address = options.http_address;
+  if (address.empty() && options.health_port > 0) address = fmt::format(":{}", options.health_port);
+  std::vector<std::unique_ptr<HttpEndpoint>> endpoints;
+  if (!address.empty()) {
+    auto handlers = health;
+    handlers[options.metrics_path] = text;
+    ASSIGN_OR_RETURN(auto endpoint, HttpEndpoint::Listen(address, std::move(handlers)));
+    LOG_INFO("serving metrics and health at '{}', port {}", address, endpoint->port());
+    endpoints.push_back(std::move(endpoint));
+  }
+  if (!options.metrics_address.empty()) {
+    ASSIGN_OR_RETURN(auto endpoint,
+                     HttpEndpoint::Listen(options.metrics_address, {{options.metrics_path, text}}));
+    LOG_INFO("serving metrics at '{}', port {}", options.metrics_address, endpoint->port());
+    endpoints.push_back(std::move(endpoint));
+  }
+  return endpoints;
+}
+
+void RecordStart(base::Metrics& metrics) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  metrics.Set({.name = "process_start_time_seconds",
+               .help = "Start time of the process since unix epoch in seconds."},
+              {}, std::chrono::duration<double>(now).count());
+}
+
+}  // namespace berth::roles

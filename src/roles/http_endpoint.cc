@@ -1,0 +1,167 @@
+#include "roles/http_endpoint.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+
+namespace berth::roles {
+
+using base::Error;
+using base::StatusCode;
+using base::StatusOr;
+using base::UniqueFd;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kMaxTime{5000};  // for a request to come, and for its answer to go
+constexpr http::Limits kLimits{.max_head = 8 * 1024,
+                               .max_body = 8 * 1024,
+                               .max_connections = 64,
+                               .request = kMaxTime,
+                               .stall = kMaxTime,
+                               .answer = kMaxTime,
+                               .one_request = true,
+                               .http_1_0 = true};
+
+struct HostAndPort {
+  std::string host;  // empty: all addresses
+  std::string port;
+};
+
+std::optional<HostAndPort> Split(std::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = address.substr(0, colon);
+  const std::string_view port = address.substr(colon + 1);
+  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos) {
+    return std::nullopt;
+  }
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != host.npos) {
+    return std::nullopt;  // an IPv6 address without its brackets
+  }
+  return HostAndPort{std::string(host), std::string(port)};
+}
+
+StatusOr<UniqueFd> ListenOn(const addrinfo& where) {
+  UniqueFd fd(socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC, where.ai_protocol));
+  if (!fd.valid()) return Error(StatusCode::kUnavailable, "socket: {}", std::strerror(errno));
+  const int on = 1;
+  const int off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // All addresses means those of IPv4 as well, as in Go.
+  if (where.ai_family == AF_INET6) {
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  if (bind(fd.get(), where.ai_addr, where.ai_addrlen) != 0 || listen(fd.get(), 64) != 0) {
+    return Error(StatusCode::kUnavailable, "listen: {}", std::strerror(errno));
+  }
+  return fd;
+}
+
+StatusOr<UniqueFd> ListenAt(const std::string& address) {
+  const auto parts = Split(address);
+  if (!parts.has_value()) {
+    return Error(StatusCode::kInvalidArgument, "{} is no address to listen at, such as ':8080'",
+                 base::Quote(address));
+  }
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  // Without a host: the IPv6 wildcard, and the IPv4 one where the kernel has no IPv6.
+  hints.ai_family = parts->host.empty() ? AF_INET6 : AF_UNSPEC;
+  const char* host = parts->host.empty() ? nullptr : parts->host.c_str();
+  if (const int code = getaddrinfo(host, parts->port.c_str(), &hints, &found); code != 0) {
+    return Error(StatusCode::kInvalidArgument, "address {}: {}", base::Quote(address),
+                 gai_strerror(code));
+  }
+  StatusOr<UniqueFd> fd = ListenOn(*found);
+  freeaddrinfo(found);
+  if (!fd.ok() && parts->host.empty()) {
+    hints.ai_family = AF_INET;
+    if (getaddrinfo(nullptr, parts->port.c_str(), &hints, &found) == 0) {
+      fd = ListenOn(*found);
+      freeaddrinfo(found);
+    }
+  }
+  if (!fd.ok()) return base::Annotate(fd.status(), fmt::format("address '{}'", address));
+  return fd;
+}
+
+http::Response ToHttp(HttpEndpoint::Answer answer) {
+  return {.code = answer.code,
+          .content_type = std::move(answer.content_type),
+          .body = std::move(answer.body),
+          .headers = {{"X-Content-Type-Options", "nosniff"}},
+          .cache_control = ""};
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Listen(
+    const std::string& address, std::map<std::string, Handler> handlers) {
+  ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(address));
+  auto endpoint = std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(handlers)));
+  ASSIGN_OR_RETURN(endpoint->http_,
+                   http::Server::Listen({.listener = std::move(listener), .limits = kLimits},
+                                        nullptr, *endpoint));
+  return endpoint;
+}
+
+HttpEndpoint::HttpEndpoint(std::map<std::string, Handler> handlers)
+    : handlers_(std::move(handlers)),
+      workers_({.name = "http", .max_threads = 4, .max_queued = 64}) {}
+
+HttpEndpoint::~HttpEndpoint() {
+  if (!http_) return;
+  http_->Drain(kMaxTime);
+  http_->Stop();
+}
+
+std::optional<http::Refusal> HttpEndpoint::CheckHead(const http::RequestHead& head,
+                                                     const http::User*) const {
+  if (!handlers_.contains(head.path)) return http::Refusal{.code = 404, .message = {}};
+  if (head.method != "GET" && head.method != "HEAD") {
+    return http::Refusal{.code = 405, .message = {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<http::Response> HttpEndpoint::RenderRefusal(const http::Refusal& refusal) const {
+  switch (refusal.code) {
+    case 404:
+      return ToHttp({.code = 404, .body = "404 page not found\n"});
+    case 405:
+      return ToHttp({.code = 405, .body = "Method Not Allowed\n"});
+    case 431:
+      return std::nullopt;
+    case 500:
+      return ToHttp({.code = 500, .body = "500 Internal Server Error\n"});
+    default:
+      return ToHttp({.code = 400, .body = "400 Bad Request\n"});
+  }
+}
+
+void HttpEndpoint::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::Request& request = exchange->request();
+  const std::string path(request.raw_path());
+  const http::RequestHead head{.method = request.method, .path = path};
+  if (const auto refusal = CheckHead(head, nullptr)) {
+    return exchange->Reply(*RenderRefusal(*refusal));
+  }
+  const Handler& handler = handlers_.at(path);
+  workers_.Post([&handler, exchange = std::move(exchange)] { exchange->Reply(ToHttp(handler())); });
+}
+
+}  // namespace berth::roles

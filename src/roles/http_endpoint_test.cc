@@ -1,0 +1,86 @@
+#include "roles/http_endpoint.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace berth::roles {
+namespace {
+
+using base::StatusCode;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class HttpEndpointTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto listening = HttpEndpoint::Listen(
+        "127.0.0.1:0",
+        {{"/healthz", [] { return HttpEndpoint::Answer{.body = "ok"}; }},
+         {"/broken", [] { return HttpEndpoint::Answer{.code = 500, .body = "no driver"}; }}});
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    endpoint_ = *std::move(listening);
+  }
+
+  base::UniqueFd Connect() {
+    base::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(endpoint_->port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+  std::string Ask(std::string_view request) {
+    const base::UniqueFd fd = Connect();
+    EXPECT_EQ(send(fd.get(), request.data(), request.size(), 0),
+              static_cast<ssize_t>(request.size()));
+    std::string answer;
+    char buffer[1024];
+    ssize_t count = 0;
+    while ((count = recv(fd.get(), buffer, sizeof buffer, 0)) > 0) {
+      answer.append(buffer, static_cast<size_t>(count));
+    }
+    return answer;
+  }
+
+  std::unique_ptr<HttpEndpoint> endpoint_;
+};
+
+TEST_F(HttpEndpointTest, AnswersProbes) {
+  const std::string answer = Ask("GET /healthz?verbose HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Length: 2\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nok"));
+  EXPECT_THAT(Ask("GET /broken HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
+  EXPECT_TRUE(Ask("HEAD /healthz HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n")) << "no body";
+}
+
+TEST_F(HttpEndpointTest, RefusesTheRest) {
+  EXPECT_THAT(Ask("GET /other HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Ask("POST /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(Ask("GET /" + std::string(9000, 'x') + " HTTP/1.1\r\n\r\n"), "");
+}
+
+TEST_F(HttpEndpointTest, SilentClientsKeepNobodyOut) {
+  std::vector<base::UniqueFd> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(Connect());
+  EXPECT_THAT(Ask("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpEndpointTest, SaysWhyAnAddressIsNone) {
+  const auto code = [](const std::string& address) {
+    return HttpEndpoint::Listen(address, {}).status().code();
+  };
+  for (const char* address : {"", "8080", ":", ":x", ":123456", "::1:80"}) {
+    EXPECT_EQ(code(address), StatusCode::kInvalidArgument) << address;
+  }
+  EXPECT_EQ(code(fmt::format("127.0.0.1:{}", endpoint_->port())), StatusCode::kUnavailable);
+  EXPECT_EQ(code(":0"), StatusCode::kOk);
+}
+
+}  // namespace
+}  // namespace berth::roles

@@ -1,0 +1,175 @@
+#include "roles/node_process.h"
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "controllers/call_metrics.h"
+#include "roles/health.h"
+#include "roles/registrar.h"
+#include "roles/utilities_role.h"
+#include "rpc/csi_client.h"
+
+namespace berth::roles {
+
+using base::Error;
+using base::MutexLock;
+using base::Quote;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::string_view kRegistrar = "registrar";
+constexpr std::string_view kLiveness = "liveness";
+constexpr std::string_view kUtilities = "utilities";
+
+// A driver that is asked whether it is alive. Thread-safe.
+class ProbedDriver {
+ public:
+  ProbedDriver(std::unique_ptr<rpc::CsiClient> client, std::chrono::milliseconds timeout,
+               base::Metrics& metrics)
+      : client_(std::move(client)), timeout_(timeout), metrics_(metrics) {}
+
+  Status Probe() {
+    const std::string name = Name();
+    ASSIGN_OR_RETURN(const auto answer,
+                     Call(name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
+    // Without a word the driver is ready (CSI, Probe).
+    if (answer.has_ready() && !answer.ready().value()) {
+      return Error(StatusCode::kUnavailable, "driver responded but is not ready");
+    }
+    return base::OkStatus();
+  }
+
+ private:
+  template <typename Response, typename Request>
+  StatusOr<Response> Call(const std::string& name,
+                          StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
+                                                                       rpc::Timeout),
+                          const Request& request) {
+    const auto began = std::chrono::steady_clock::now();
+    StatusOr<Response> response = ((*client_).*method)(request, timeout_);
+    controllers::ObserveCall(metrics_, name, *Request::descriptor(), response.status(),
+                             std::chrono::steady_clock::now() - began);
+    return response;
+  }
+
+  // For the metrics; asked for until it is known.
+  std::string Name() {
+    {
+      MutexLock lock(mutex_);
+      if (!name_.empty()) return name_;
+    }
+    const std::string unknown = "unknown-driver";
+    const auto info =
+        Call(unknown, &rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest());
+    if (!info.ok() || info->name().empty()) return unknown;
+    MutexLock lock(mutex_);
+    return name_ = info->name();
+  }
+
+  const std::unique_ptr<rpc::CsiClient> client_;
+  const std::chrono::milliseconds timeout_;
+  base::Metrics& metrics_;
+  base::Mutex mutex_;
+  std::string name_ ABSL_GUARDED_BY(mutex_);
+};
+
+class NodeProcessImpl : public NodeProcess {
+ public:
+  Status Run(const ProcessOptions& options) {
+    bool registrar = false;
+    bool liveness = false;
+    bool utilities = false;
+    for (const std::string& role : options.roles) {
+      registrar |= role == kRegistrar;
+      liveness |= role == kLiveness;
+      utilities |= role == kUtilities;
+      if (role != kRegistrar && role != kLiveness && role != kUtilities) {
+        return Error(StatusCode::kInvalidArgument,
+                     "no role is called {}; known are registrar, liveness, utilities", Quote(role));
+      }
+    }
+    const bool of_driver = registrar || liveness;
+    if (!of_driver && !utilities) {
+      return Error(StatusCode::kInvalidArgument, "no role is named: --roles");
+    }
+    if (of_driver && options.csi_addresses.empty()) {
+      return Error(StatusCode::kInvalidArgument, "no driver's socket is named: --csi-address");
+    }
+    if (registrar && options.csi_addresses.size() > 1) {
+      return Error(StatusCode::kInvalidArgument,
+                   "the registrar announces one driver: --csi-address is given {} times",
+                   options.csi_addresses.size());
+    }
+    if (liveness && options.http_address.empty() && options.health_port == 0) {
+      return Error(StatusCode::kInvalidArgument, "liveness needs an address: --http-endpoint");
+    }
+    for (const std::string& socket : options.csi_addresses) {
+      if (!of_driver) break;
+      if (registrar) {
+        ASSIGN_OR_RETURN(registrar_,
+                         Registrar::Start({.csi_address = socket,
+                                           .folder = options.registration_folder,
+                                           .kubelet_path = options.kubelet_registration_path,
+                                           .timeout = options.registration_timeout}));
+      }
+      if (liveness) {
+        ASSIGN_OR_RETURN(auto client, rpc::CsiClient::New(socket));
+        drivers_.push_back(
+            std::make_unique<ProbedDriver>(std::move(client), options.probe_timeout, metrics_));
+      }
+    }
+    if (utilities) {
+      ASSIGN_OR_RETURN(utilities_,
+                       UtilitiesRole::Start({.socket = options.utility_socket,
+                                             .kubelet_folder = options.kubelet_folder,
+                                             .runtime_endpoint = options.runtime_endpoint}));
+    }
+    RecordStart(metrics_);
+    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, HealthPaths()));
+    return base::OkStatus();
+  }
+
+ private:
+  // The kubelet restarts the driver's container by /healthz, so it reports on the driver alone: a
+  // restart of the driver does not mend what hinders the registrar. If no driver is probed, it
+  // reports the registrar's state, as node-driver-registrar does.
+  std::map<std::string, HttpEndpoint::Handler> HealthPaths() {
+    const HttpEndpoint::Handler registrar = [this] { return Answer(registrar_->Health()); };
+    const HttpEndpoint::Handler drivers = [this] { return Answer(ProbeDrivers()); };
+    std::map<std::string, HttpEndpoint::Handler> paths = {
+        {"/healthz", [] { return Answer(base::OkStatus()); }}};
+    if (registrar_ != nullptr) paths["/healthz"] = paths["/healthz/registrar"] = registrar;
+    if (!drivers_.empty()) paths["/healthz"] = drivers;
+    return paths;
+  }
+
+  Status ProbeDrivers() {
+    for (const auto& driver : drivers_) RETURN_IF_ERROR(driver->Probe());
+    return base::OkStatus();
+  }
+
+  static HttpEndpoint::Answer Answer(const Status& health) {
+    if (health.ok()) return {.body = "ok"};
+    LOG_WARNING("health: {}", base::ToString(health));
+    return {.code = 500, .body = base::ToString(health) + "\n"};
+  }
+
+  base::Metrics metrics_;
+  std::unique_ptr<Registrar> registrar_;
+  std::vector<std::unique_ptr<ProbedDriver>> drivers_;
+  std::unique_ptr<UtilitiesRole> utilities_;
+  std::vector<std::unique_ptr<HttpEndpoint>> endpoints_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(const ProcessOptions& options) {
+  auto process = std::make_unique<NodeProcessImpl>();
+  RETURN_IF_ERROR(process->Run(options));
+  return std::unique_ptr<NodeProcess>(std::move(process));
+}
+
+}  // namespace berth::roles

@@ -1,0 +1,58 @@
+// What the flags of `berth controller`, `berth node` and the Go sidecars' names come to.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "api/object.h"
+#include "roles/roles.h"
+
+namespace berth::roles {
+
+struct ElectionFlags {
+  bool on = false;
+  std::string ns;        // empty: the pod's
+  std::string identity;  // empty: the host's name
+  api::Labels labels;
+  std::chrono::milliseconds lease_duration{15000};
+  std::chrono::milliseconds renew_deadline{10000};
+  std::chrono::milliseconds retry_period{5000};
+  bool release = true;
+};
+
+// The mode in which node-driver-registrar is an exec probe: what it looked for served kubelets that
+// are no more, but vendors' manifests call it (EBS, vSphere, Trident).
+inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
+
+struct ProcessOptions {
+  int verbosity = 0;
+  bool version = false;  // print it, and end
+  std::vector<std::string> roles;
+  std::vector<std::string> csi_addresses;  // sockets of the drivers
+
+  std::string kubeconfig;  // empty: the pod's service account
+  std::string master;      // URL in place of the kubeconfig's server
+  double queries_per_second = 0;
+  int burst = 0;
+  ElectionFlags election;
+  RoleSettings settings;
+  std::string flight_file;  // for 'berth explain'; empty: none
+
+  std::string http_address;     // ":8080": metrics and health
+  std::string metrics_address;  // metrics alone, where Go's programs have that too
+  std::string metrics_path = "/metrics";
+  int health_port = 0;  // all addresses of it, where http_address is empty; 0: none
+
+  // Of `berth node`.
+  std::chrono::milliseconds registration_timeout{1000};  // of each call
+  std::string registration_folder = "/registration";
+  std::string kubelet_registration_path;
+  std::string registration_mode;  // kRegistrationProbe; any other: announce the driver
+  std::chrono::milliseconds probe_timeout{3000};
+  std::string utility_socket;
+  std::string kubelet_folder;
+  std::string runtime_endpoint;
+};
+
+}  // namespace berth::roles

@@ -1,0 +1,78 @@
+#include "roles/provisioner_role.h"
+
+#include <cstdlib>
+
+#include "kube/guarded_client.h"
+#include "kube/pace.h"
+
+namespace berth::roles {
+
+namespace {
+
+namespace provisioner = controllers::provisioner;
+using controllers::Controller;
+
+// How long a write of capacity waits for its turn before it is tried again later.
+constexpr std::chrono::seconds kPatience{30};
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Two controllers of one driver as one.
+class ProvisionerWithCapacity : public Controller {
+ public:
+  ProvisionerWithCapacity(const controllers::Context& context,
+                          controllers::DriverConnection& driver, provisioner::Options options,
+                          provisioner::CapacityOptions capacity, double writes_per_second,
+                          int burst)
+      : pace_(writes_per_second, burst),
+        paced_(context.client,
+               [this] { return pace_.Wait(std::chrono::steady_clock::now() + kPatience); }),
+        provisioner_(context, driver, std::move(options)),
+        capacity_({paced_, context.informers, context.events, context.clock, context.flight,
+                   context.metrics},
+                  driver, std::move(capacity)) {}
+  ~ProvisionerWithCapacity() override { Stop(); }
+
+  std::string_view name() const override { return provisioner_.name(); }
+  void Start() override {
+    provisioner_.Start();
+    capacity_.Start();
+  }
+  void Stop() override {
+    capacity_.Stop();
+    provisioner_.Stop();
+  }
+
+ private:
+  kube::Pace pace_;
+  kube::GuardedClient paced_;
+  provisioner::Provisioner provisioner_;
+  provisioner::CapacityController capacity_;
+};
+
+}  // namespace
+
+std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& context,
+                                                controllers::DriverConnection* driver,
+                                                const RoleSettings& settings) {
+  provisioner::Options options = settings.provisioner;
+  if (!settings.enable_capacity) {
+    return std::make_unique<provisioner::Provisioner>(context, *driver, std::move(options));
+  }
+  provisioner::CapacityOptions capacity = settings.capacity;
+  if (capacity.ns.empty()) capacity.ns = Environment("NAMESPACE");
+  if (capacity.pod_name.empty()) capacity.pod_name = Environment("POD_NAME");
+  capacity.timeout = options.timeout;
+  capacity.retry_start = options.retry_start;
+  capacity.retry_max = options.retry_max;
+  capacity.default_fs_type = options.default_fs_type;
+  capacity.node_name = options.node_deployment.node_name;
+  return std::make_unique<ProvisionerWithCapacity>(
+      context, *driver, std::move(options), std::move(capacity),
+      settings.capacity_writes_per_second, settings.capacity_burst);
+}
+
+}  // namespace berth::roles

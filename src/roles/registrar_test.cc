@@ -1,0 +1,212 @@
+// The registrar beside a driver that is slow, down, wrong or restarted, and a kubelet that refuses.
+#include "roles/registrar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/log.h"
+#include "platform/files/fake_temp_folder.h"
+#include "rpc/fake_csi_driver.h"
+#include "rpc/registration_client.h"
+
+namespace berth::roles {
+namespace {
+
+using base::StatusCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr const char* kName = "demo.csi.example.com";
+
+class RegistrarTest : public testing::Test {
+ protected:
+  RegistrarTest() {
+    std::filesystem::create_directories(folder_ / "registry");
+    std::filesystem::create_directories(folder_ / "driver");
+  }
+
+  void StartDriver(const std::string& name = kName) {
+    driver_ = *rpc::FakeCsiDriver::Start({.name = name}, folder_ / "driver/csi.sock");
+  }
+  void Start(milliseconds retry = milliseconds(10)) {
+    auto started = Registrar::Start({.csi_address = folder_ / "driver/csi.sock",
+                                     .folder = folder_ / "registry",
+                                     .kubelet_path = folder_ / "driver/csi.sock",
+                                     .timeout = seconds(1),
+                                     .retry = retry});
+    ASSERT_TRUE(started.ok()) << started.status();
+    registrar_ = *std::move(started);
+  }
+  std::string Socket() const { return folder_ / "registry/demo.csi.example.com-reg.sock"; }
+
+  template <typename Condition>
+  static bool WaitFor(const Condition& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(10);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  bool WaitHealthy() {
+    return WaitFor([&] { return registrar_->Health().ok(); });
+  }
+  bool WaitTrouble(const std::string& text) {
+    return WaitFor([&] {
+      return std::string(base::Message(registrar_->Health())).find(text) != std::string::npos;
+    });
+  }
+  // As the kubelet does.
+  bool Answers() { return rpc::GetPluginInfo(Socket(), seconds(1)).ok(); }
+  uint64_t Inode() const {
+    struct stat info{};
+    return stat(Socket().c_str(), &info) == 0 ? info.st_ino : 0;
+  }
+
+  platform::TempFolder folder_;
+  std::unique_ptr<rpc::FakeCsiDriver> driver_;
+  std::unique_ptr<Registrar> registrar_;
+};
+
+TEST_F(RegistrarTest, ADriverIsAnnounced) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  const auto info = rpc::GetPluginInfo(Socket(), seconds(1));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->name, kName);
+  EXPECT_EQ(info->endpoint, folder_ / "driver/csi.sock");
+}
+
+TEST_F(RegistrarTest, ADriverThatIsDownFromTheStartIsLoggedOnceAndWaitedFor) {
+  testing::internal::CaptureStdout();
+  Start();
+  EXPECT_TRUE(WaitTrouble("csi.sock"));
+  StartDriver();
+  EXPECT_TRUE(WaitHealthy());
+  spdlog::default_logger()->flush();
+  std::istringstream log(testing::internal::GetCapturedStdout());
+  std::multiset<std::string> told;
+  for (std::string line; std::getline(log, line);) {
+    const size_t at = line.find("is not announced");
+    if (at != std::string::npos) told.insert(line.substr(at));
+  }
+  EXPECT_FALSE(told.empty());
+  for (const std::string& line : told) EXPECT_EQ(told.count(line), 1u) << line;
+}
+
+TEST_F(RegistrarTest, ADriverThatIsSlowIsAskedAgain) {
+  StartDriver();
+  driver_->script().Hang("GetPluginInfo");
+  Start();
+  EXPECT_TRUE(driver_->script().WaitFor("GetPluginInfo", 2));
+  EXPECT_FALSE(registrar_->Health().ok());
+  driver_->script().ReleaseAll();
+  EXPECT_TRUE(WaitHealthy());
+}
+
+TEST_F(RegistrarTest, AnUglyNameIsRefused) {
+  StartDriver("../../etc/demo");
+  Start();
+  EXPECT_TRUE(WaitTrouble("is not the name of a CSI driver"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "registry"));
+}
+
+TEST_F(RegistrarTest, PathsThatNoSocketCanHaveAreRefusedAtTheStart) {
+  const std::string longer = "/" + std::string(120, 'x');
+  const Registrar::Options good{
+      .csi_address = "/d/csi.sock", .folder = "/registration", .kubelet_path = "/d/csi.sock"};
+  for (std::string Registrar::Options::* path :
+       {&Registrar::Options::csi_address, &Registrar::Options::folder,
+        &Registrar::Options::kubelet_path}) {
+    Registrar::Options options = good;
+    options.*path = longer;
+    EXPECT_EQ(Registrar::Start(options).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(RegistrarTest, AFolderThatIsTooLongForTheDriversNameIsNamed) {
+  StartDriver(std::string(50, 'd') + ".example.com");
+  const std::string deep = folder_ / ("registry/" + std::string(40, 'r'));
+  std::filesystem::create_directories(deep);
+  auto started = Registrar::Start({.csi_address = driver_->socket(),
+                                   .folder = deep,
+                                   .kubelet_path = driver_->socket(),
+                                   .retry = milliseconds(10)});
+  ASSERT_TRUE(started.ok()) << started.status();
+  registrar_ = *std::move(started);
+  EXPECT_TRUE(WaitTrouble("the kernel allows at most 107"));
+}
+
+TEST_F(RegistrarTest, AKubeletThatRefusesMayAskAgain) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  ASSERT_TRUE(rpc::NotifyRegistrationStatus(Socket(), false, "no room", seconds(1)).ok());
+  EXPECT_TRUE(Answers());
+  EXPECT_TRUE(registrar_->Health().ok());
+}
+
+TEST_F(RegistrarTest, ADriverThatCameBackIsAnnouncedAnew) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  const uint64_t before = Inode();
+  driver_->GoAway();
+  ASSERT_TRUE(WaitFor([&] { return !registrar_->Health().ok(); }));
+  ASSERT_TRUE(driver_->ComeBack().ok());
+  EXPECT_TRUE(WaitFor([&] { return registrar_->Health().ok() && Answers(); }));
+  EXPECT_GE(driver_->script().Count("GetPluginInfo"), 2) << before;
+}
+
+TEST_F(RegistrarTest, AChangeOfModeIsNoNewSocket) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  for (const std::string& path : {Socket(), driver_->socket()}) {
+    ASSERT_EQ(chmod(path.c_str(), 0770), 0);
+  }
+  EXPECT_TRUE(registrar_->Health().ok()) << registrar_->Health();
+  EXPECT_TRUE(Answers());
+  EXPECT_EQ(driver_->script().Count("GetPluginInfo"), 1);
+}
+
+TEST_F(RegistrarTest, ARegistryThatWasMadeAnewGetsItsAnnouncement) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  for (int i = 0; i < 3; ++i) {
+    // The registrar may put its socket back while the folder goes.
+    EXPECT_TRUE(WaitFor([&] {
+      std::error_code error;
+      std::filesystem::remove_all(folder_ / "registry", error);
+      return !error;
+    }));
+    std::filesystem::create_directories(folder_ / "registry");
+    EXPECT_TRUE(WaitFor([&] { return registrar_->Health().ok() && Answers(); }));
+  }
+}
+
+TEST_F(RegistrarTest, ADriversFolderThatWasMadeAnewIsWatched) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  for (int i = 0; i < 3; ++i) {
+    driver_->GoAway();
+    std::filesystem::remove_all(folder_ / "driver");
+    std::filesystem::create_directories(folder_ / "driver");
+    ASSERT_TRUE(driver_->ComeBack().ok());
+    EXPECT_TRUE(driver_->script().WaitFor("GetPluginInfo", i + 2));
+    EXPECT_TRUE(WaitHealthy());
+  }
+}
+
+}  // namespace
+}  // namespace berth::roles

@@ -1,0 +1,27 @@
+// The role `utilities` of `berth node --roles`: beside an unmodified kubelet it runs what
+// berth-shim stands in for (node/utilities/utility_service.h) in the pods that are registered in
+// the kubelet's folder.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::roles {
+
+struct UtilitiesRoleOptions {
+  std::string socket;
+  std::string kubelet_folder;
+  std::string runtime_endpoint;  // CRI
+};
+
+class UtilitiesRole {
+ public:
+  // The runtime need not be up. FAILED_PRECONDITION: another process listens at the socket.
+  static base::StatusOr<std::unique_ptr<UtilitiesRole>> Start(const UtilitiesRoleOptions& options);
+  // Cancels what runs.
+  virtual ~UtilitiesRole() = default;
+};
+
+}  // namespace berth::roles
