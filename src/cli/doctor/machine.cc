@@ -7,17 +7,18 @@
 #include <set>
 #include <sstream>
 
+#include "base/files/whole_file.h"
 #include "cli/doctor/check.h"
-#include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::cli::doctor {
 namespace {
 
-// Empty where it cannot be read.
+// Reads a file; empty if it cannot be read.
 std::string ReadText(const std::string& path) {
-  constexpr size_t kMost = 64 << 20;
-  return platform::ReadFile(path, kMost).value_or("");
+  std::string text;
+  base::ReadWholeFile(path, platform::kMaxMountTable, text);
+  return text;
 }
 
 // Registered, or a module that the kernel loads when one is mounted.

@@ -48,14 +48,6 @@ base::Status WriteAll(int fd, std::string_view content) {
   return error == 0 ? base::OkStatus() : ErrnoError(error, "write");
 }
 
-base::StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
-  std::string content;
-  const int error = base::ReadAll(fd, max_bytes, content);
-  if (error == 0) return content;
-  if (error != EFBIG) return ErrnoError(error, "read");
-  return base::Error(base::StatusCode::kResourceExhausted, "larger than {} bytes", max_bytes);
-}
-
 namespace internal {
 
 base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
@@ -119,9 +111,12 @@ base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
   if (!S_ISREG(st.st_mode)) {
     return base::Error(base::StatusCode::kFailedPrecondition, "{}: not a regular file", context);
   }
-  base::StatusOr<std::string> content = ReadAll(fd.get(), max_bytes);
-  RETURN_IF_ERROR_WITH(content, context);
-  return content;
+  std::string content;
+  const int error = base::ReadAll(fd.get(), max_bytes, content);
+  if (error == 0) return content;
+  if (error != EFBIG) return ErrnoError(error, context);
+  return base::Error(base::StatusCode::kResourceExhausted, "{}: larger than {} bytes", context,
+                     max_bytes);
 }
 
 base::Status MakeFolders(const std::string& path, mode_t mode) {

@@ -59,9 +59,6 @@ base::Status RemoveTornWrites(const std::string& folder);
 // Writes all of `content` at the descriptor's position.
 base::Status WriteAll(int fd, std::string_view content);
 
-// Reads from the descriptor's position to the end, at most `max_bytes` (RESOURCE_EXHAUSTED beyond).
-base::StatusOr<std::string> ReadAll(int fd, size_t max_bytes);
-
 // Reads at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Does not follow a symlink.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 

@@ -10,10 +10,10 @@
 #include <cerrno>
 
 #include "api/names.h"
+#include "base/files/whole_file.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
-#include "platform/files/durable_file.h"
 
 namespace berth::volume {
 namespace {
@@ -62,9 +62,11 @@ Status CheckOwner(int fd, mode_t type, uid_t owner) {
 }
 
 StatusOr<std::string> ReadRegistrationFile(int fd) {
-  StatusOr<std::string> text = platform::ReadAll(fd, kMaxBytes);
-  if (text.status().code() != base::StatusCode::kResourceExhausted) return text;
-  return Fault("it is longer than 64 KiB");
+  std::string text;
+  const int error = base::ReadAll(fd, kMaxBytes, text);
+  if (error == EFBIG) return Fault("it is longer than 64 KiB");
+  if (error != 0) return platform::ErrnoError(error, "read");
+  return text;
 }
 
 Status CheckUid(std::string_view uid) {

@@ -64,14 +64,18 @@ Status RunFolder::Write(std::string_view name, std::string_view content) const {
   const base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return platform::ErrnoError(errno, what);
-  return base::Annotate(platform::WriteAll(fd.get(), content), what);
+  const int error = base::WriteAll(fd.get(), content);
+  return error == 0 ? base::OkStatus() : platform::ErrnoError(error, what);
 }
 
 std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
   const base::UniqueFd fd(
       open(PathOf(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  // The container may have put a FIFO or a device there.
+  struct stat stat = {};
+  if (!fd.valid() || fstat(fd.get(), &stat) != 0 || !S_ISREG(stat.st_mode)) return "";
   std::string text;
-  if (fd.valid()) base::ReadAll(fd.get(), max_bytes, text);
+  base::ReadAll(fd.get(), max_bytes, text);
   return text;
 }
 

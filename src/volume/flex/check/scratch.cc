@@ -50,7 +50,8 @@ std::vector<BackedLoop> BackedLoops() {
     const std::string name = entry.path().filename();
     if (!name.starts_with("loop")) continue;
     const auto file = platform::ReadFile(fmt::format("/sys/block/{}/loop/backing_file", name));
-    if (file.ok()) loops.push_back({.name = name, .file = file->substr(0, file->find('\n'))});
+    if (!file.ok() || file->empty()) continue;
+    loops.push_back({.name = name, .file = file->substr(0, file->find('\n'))});
   }
   return loops;
 }
