@@ -333,7 +333,7 @@ Status FlightRecorder::WriteHeader(std::string_view role) {
   header.pid = getpid();
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.epoch = epoch_;
-  header.process_start = ProcessStartTicks(getpid());
+  header.process_start = ReadStartTicks(getpid());
   Put(header.boot_id, ReadBootId());
   Put(header.role, role);
   header.sum = SumOf(header);
@@ -430,7 +430,7 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
   }
   FlightLog log{.role = Text(header.role), .pid = header.pid};
   log.alive = Text(header.boot_id) == ReadBootId() && header.process_start != 0 &&
-              ProcessStartTicks(header.pid) == header.process_start;
+              ReadStartTicks(header.pid) == header.process_start;
   for (size_t ring = 0; ring < RingsIn(fd.get()); ++ring) {
     KeySlot name;
     if (!ReadAt(fd.get(), RingOffset(ring), name)) continue;

@@ -16,11 +16,12 @@ std::string RandomSuffix(size_t length);
 // Lower-case hex of the SHA-256 of `data`.
 std::string Sha256Hex(std::string_view data);
 
-// FNV hashes: the same in each program and on each machine, unlike std::hash. Not against forgery.
+// FNV hashes. Unlike std::hash they give the same result in each program and on each machine. They
+// do not protect against forgery.
 inline constexpr uint32_t kFnvStart32 = 0x811c9dc5;
 inline constexpr uint32_t kFnvPrime32 = 0x01000193;
 
-// FNV-1a; `hash` is that of the text before, where a text comes in pieces.
+// FNV-1a. To hash a text in pieces, pass the hash of the text before as `hash`.
 constexpr uint32_t Fnv1a32(std::string_view text, uint32_t hash = kFnvStart32) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kFnvPrime32;
   return hash;
@@ -32,7 +33,7 @@ constexpr uint64_t Fnv1a64(std::string_view text) {
   return hash;
 }
 
-// FNV-1, the older one.
+// FNV-1, the older variant.
 constexpr uint32_t Fnv1_32(std::string_view text) {
   uint32_t hash = kFnvStart32;
   for (const char c : text) hash = (hash * kFnvPrime32) ^ static_cast<unsigned char>(c);

@@ -1,6 +1,6 @@
-// Locks by key, of which one is held by one call, or shared by several. Exclusive and Shared never
-// wait: a second call for a volume or name in flight is told ABORTED, as CSI asks ("Operation
-// pending for volume"), instead of holding a worker. WaitExclusive waits with a deadline.
+// Locks by key. One call holds a key alone, or several calls share it. Exclusive and Shared never
+// wait: while a call for a volume or name runs, a second call gets ABORTED, as CSI asks ("Operation
+// pending for volume"), instead of blocking a worker. WaitExclusive waits until a deadline.
 // Thread-safe; outlives its holds.
 #pragma once
 
@@ -33,14 +33,15 @@ class KeyLocks {
     std::string key_;
   };
 
-  // `subject`: what failures call the thing that a key names, such as "volume".
+  // `subject` is the word that errors put before the key, such as "volume".
   explicit KeyLocks(std::string_view subject = "");
 
   // ABORTED, naming `key`, while another holds it.
   StatusOr<Hold> Exclusive(const std::string& key) { return Lock(key, /*shared=*/false); }
   // As above, but any number may hold it this way at once.
   StatusOr<Hold> Shared(const std::string& key) { return Lock(key, /*shared=*/true); }
-  // DEADLINE_EXCEEDED, naming `key`: another still holds it then.
+  // Waits until no other call holds `key`. DEADLINE_EXCEEDED, naming `key`: another call still
+  // holds it at the deadline.
   StatusOr<Hold> WaitExclusive(const std::string& key,
                                std::chrono::steady_clock::time_point deadline);
 
@@ -48,7 +49,7 @@ class KeyLocks {
   StatusOr<Hold> Lock(const std::string& key, bool shared);
   void Release(const std::string& key);
 
-  const std::string subject_;  // ends with a space, unless it is empty
+  const std::string subject_;  // empty, or ends with a space
   Mutex mutex_;
   CondVar released_;
   // Number of shared holds, or -1 for an exclusive one.

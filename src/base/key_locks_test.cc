@@ -41,7 +41,7 @@ TEST(KeyLocksTest, AMovedHoldStillHolds) {
   EXPECT_TRUE(locks.Exclusive("a").ok());
 }
 
-TEST(KeyLocksTest, WhoWaitsHasTheKeyOnceItIsReleased) {
+TEST(KeyLocksTest, AWaitingCallGetsTheKeyOnceItIsReleased) {
   KeyLocks locks;
   auto first = locks.Exclusive("a");
   ASSERT_TRUE(first.ok());
@@ -54,7 +54,7 @@ TEST(KeyLocksTest, WhoWaitsHasTheKeyOnceItIsReleased) {
   EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
 }
 
-TEST(KeyLocksTest, WhoWaitsInVainIsToldWhatIsHeld) {
+TEST(KeyLocksTest, ACallThatWaitedInVainSaysWhichKeyIsHeld) {
   KeyLocks locks("volume");
   const auto shared = locks.Shared("a");
   const auto refused = locks.WaitExclusive("a", std::chrono::steady_clock::now());

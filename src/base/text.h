@@ -13,18 +13,18 @@ inline std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// Without slashes at the end; "/" stays.
+// Returns `path` without slashes at its end; "/" stays "/".
 inline std::string_view TrimSlashes(std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
 }
 
-// What follows the last slash: "c" of "/a/b/c", all of "c".
+// Returns the text after the last slash: "c" for "/a/b/c" and for "c".
 inline std::string_view FileNameOf(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// What precedes the last slash: "/a/b" of "/a/b/c", "/" of "/a", "." of "a".
+// Returns the text before the last slash: "/a/b" for "/a/b/c", "/" for "/a", "." for "a".
 inline std::string_view FolderOf(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";

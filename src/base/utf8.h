@@ -1,4 +1,4 @@
-// UTF-8: reading, writing and cutting. Also for the static programs.
+// Reads, writes and cuts UTF-8. The static programs use it, too.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ inline bool ContinuesCharacter(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
 }
 
-// How many bytes the character at the front of `text` has (1 to 4); 0 where none is: a stray or
-// missing byte, an overlong form, a surrogate, beyond U+10FFFF.
+// Returns how many bytes the first character of `text` has (1 to 4). 0: `text` does not begin with
+// a character, because a byte is missing or not allowed there, or because the bytes encode an
+// overlong form, a surrogate, or a code beyond U+10FFFF.
 inline size_t Utf8Length(std::string_view text) {
   if (text.empty()) return 0;
   const auto at = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -36,7 +37,7 @@ inline size_t Utf8Length(std::string_view text) {
   return length;
 }
 
-// Whether all of `text` is UTF-8, without surrogates and overlong forms.
+// Whether all of `text` is UTF-8 without surrogates and overlong forms.
 inline bool IsUtf8(std::string_view text) {
   while (!text.empty()) {
     const size_t length = Utf8Length(text);
@@ -46,12 +47,13 @@ inline bool IsUtf8(std::string_view text) {
   return true;
 }
 
-// The characters of UTF-8; a byte that is none counts as one, unless it could continue one.
+// Counts the characters of `text`: all bytes except those that continue a character. In valid UTF-8
+// that is the number of code points.
 inline size_t CountCharacters(std::string_view text) {
   return text.size() - static_cast<size_t>(std::ranges::count_if(text, ContinuesCharacter));
 }
 
-// `code` is no surrogate.
+// Appends the character `code`, which must not be a surrogate.
 inline void AppendUtf8(std::string& out, uint32_t code) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
   if (code < 0x80) {

@@ -90,7 +90,7 @@ StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& pa
       if (file == "-") {
         ASSIGN_OR_RETURN(text, ReadManifest(STDIN_FILENO, name));
       } else {
-        // What a shell gives as a file may be a pipe.
+        // The file may be a pipe, which a shell makes for <(command).
         const base::UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
         if (!fd.valid()) return Error(StatusCode::kNotFound, "open '{}': no such file", file);
         ASSIGN_OR_RETURN(text, ReadManifest(fd.get(), name));

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = 3 * 1024 * 1024;
 
-// Through symlinks, as those by which the kubelet switches a pod's files.
+// Follows symlinks, because the kubelet switches a pod's files by them.
 StatusOr<std::string> ReadFile(const std::string& path) {
   std::string content;
   const int error = base::ReadWholeFile(path, kMaxFileBytes, content);

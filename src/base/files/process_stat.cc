@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kLongestLine = 4096;
 
-// The next word of `line`, which it leaves.
+// Removes the first word from `line` and returns it.
 std::string_view CutWord(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(" \n"), line.size()));
   const std::string_view word = line.substr(0, line.find_first_of(" \n"));
@@ -54,7 +54,7 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   return ParseProcessStat(line);
 }
 
-uint64_t ProcessStartTicks(pid_t pid) {
+uint64_t ReadStartTicks(pid_t pid) {
   const auto stat = ReadProcessStat(pid);
   return stat.has_value() ? stat->start_ticks : 0;
 }

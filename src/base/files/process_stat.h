@@ -1,4 +1,5 @@
-// What tells one process, and one boot, from the next: /proc/PID/stat and the kernel's boot id.
+// Reads the facts by which a record recognises a process and a boot: /proc/PID/stat and the
+// kernel's boot id. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +11,7 @@
 
 namespace berth::base {
 
-// Of /proc/PID/stat or /proc/PID/task/TID/stat; proc(5).
+// The fields of /proc/PID/stat or /proc/PID/task/TID/stat that Berth needs; see proc(5).
 struct ProcessStat {
   std::string name;
   char state = '?';
@@ -19,18 +20,19 @@ struct ProcessStat {
   std::optional<int> exit_code;  // a wait status, once the process has ended (state Z or X)
 };
 
-// None for what is no such line. The name may hold anything, even ')'.
+// nullopt: `line` is not such a line. The name in it may hold any character, even ')'.
 std::optional<ProcessStat> ParseProcessStat(std::string_view line);
 
-// None: there is no such process. Also of one thread, by its id.
+// nullopt: there is no such process. `pid` may also be the id of a thread.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
-// Together with its number this is a process's identity, since numbers are given out anew. 0: there
-// is no such process.
-uint64_t ProcessStartTicks(pid_t pid);
+// Returns the process's start in clock ticks since the boot. A pid alone does not identify a
+// process, because the kernel reuses pids; pid and start time together do. 0: there is no such
+// process.
+uint64_t ReadStartTicks(pid_t pid);
 
-// The kernel's boot id; empty where /proc is not mounted. For records: platform::BootId
-// (platform/files/durable_file.h).
+// Returns the kernel's boot id; empty if /proc is not mounted. Writers of records use
+// platform::BootId (platform/files/durable_file.h), which returns an error instead.
 std::string ReadBootId();
 
 }  // namespace berth::base

@@ -27,9 +27,9 @@ TEST(ProcessStatTest, KnowsTheLivingAndHowTheDeadEnded) {
   ASSERT_TRUE(own.has_value());
   EXPECT_EQ(own->parent, getppid());
   EXPECT_NE(own->start_ticks, 0u);
-  EXPECT_EQ(ProcessStartTicks(getpid()), own->start_ticks);
+  EXPECT_EQ(ReadStartTicks(getpid()), own->start_ticks);
   EXPECT_FALSE(ReadProcessStat(1 << 30).has_value());
-  EXPECT_EQ(ProcessStartTicks(1 << 30), 0u);
+  EXPECT_EQ(ReadStartTicks(1 << 30), 0u);
 
   const pid_t child = fork();
   if (child == 0) _exit(3);

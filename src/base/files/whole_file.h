@@ -1,8 +1,8 @@
-// Whole files by system calls alone: what every reader and writer of files stands on, also the
-// static programs and children that share their parent's memory. src/platform/files/durable_file.h
-// has the same with Status, without following symlinks, and durably.
+// Reads and writes whole files by system calls alone. The static programs use these functions, too,
+// and children that share their parent's memory use WriteAll. src/platform/files/durable_file.h
+// returns a Status, follows no symlinks and writes durably.
 //
-// Each gives 0 or an errno.
+// Each function returns 0 or an errno.
 #pragma once
 
 #include <errno.h>
@@ -18,8 +18,9 @@
 
 namespace berth::base {
 
-// Reads from where the descriptor stands to the end. EFBIG: there is more than `most` bytes, of
-// which `content` then has the first `most`. After another errno it has what came before.
+// Reads from the descriptor's position to the end. EFBIG: there are more than `most` bytes, and
+// `content` has the first `most` of them. After another error `content` has the bytes that were
+// read before it.
 inline int ReadAll(int fd, size_t most, std::string& content) {
   content.clear();
   // Files of /proc say size 0, so the size is only a hint.
@@ -42,14 +43,14 @@ inline int ReadAll(int fd, size_t most, std::string& content) {
   }
 }
 
-// As above, of the file at `path`, through symlinks. A FIFO is waited for.
+// Reads the file at `path` in the same way. Follows symlinks, and waits for the writer of a FIFO.
 inline int ReadWholeFile(const std::string& path, size_t most, std::string& content) {
   content.clear();
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return fd.valid() ? ReadAll(fd.get(), most, content) : errno;
 }
 
-// Writes all of `content` where the descriptor stands. Async-signal-safe.
+// Writes all of `content` at the descriptor's position. Async-signal-safe.
 inline int WriteAll(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t n = write(fd, content.data(), content.size());

@@ -106,13 +106,13 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
-  return DaemonId{.pid = pid, .start_time = base::ProcessStartTicks(pid)};
+  return DaemonId{.pid = pid, .start_time = base::ReadStartTicks(pid)};
 }
 
 base::UniqueFd OpenDaemon(const DaemonId& id) {
   if (id.pid <= 0) return {};
   base::UniqueFd fd = platform::OpenPid(id.pid);
-  if (!fd.valid() || base::ProcessStartTicks(id.pid) != id.start_time) return {};
+  if (!fd.valid() || base::ReadStartTicks(id.pid) != id.start_time) return {};
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, 0) > 0) return {};
   return fd;

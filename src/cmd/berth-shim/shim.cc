@@ -24,7 +24,7 @@ constexpr size_t kLargestConfig = 64 * 1024;
 // Of the agent, for what it does around the run.
 constexpr std::chrono::seconds kAround{60};
 
-// As much as somebody reads.
+// Writes as much as the reader takes.
 void Write(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
 
 int Fail(const std::string& name, const std::string& why) {

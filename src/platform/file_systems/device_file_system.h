@@ -1,9 +1,9 @@
-// The file system on a device that becomes a volume's: which type it is to have, made where the
-// device is blank, checked, and how much of the device it takes.
+// The steps that make a device's file system ready for a volume: choose its type, make it if the
+// device is blank, check it, and read how much of the device it uses.
 //
-// What may be made or grown, and when, is for those who know what a volume should hold:
-// block/prepare.h goes by the volume's record, blockagent/device_content.h by what is noted with
-// the image; local volumes and Flexvolumes take a device as they find it. Thread-safe for different
+// The callers decide what may be made or grown, and when, because they know what the volume should
+// hold: block/prepare.h by the volume's record, blockagent/device_content.h by the note with the
+// image. Local volumes and Flexvolumes use a device as they find it. Thread-safe for different
 // devices.
 #pragma once
 
@@ -17,24 +17,25 @@
 
 namespace berth::platform {
 
-// The type that `device` is to be mounted with: `asked`, or if that is empty what the device holds,
-// and ext4 for one that is blank. FAILED_PRECONDITION: it holds no file system, or one that is
-// asked for and cannot be made is not there.
+// The type with which `device` must be mounted: `asked` or, if that is empty, the type that the
+// device holds, and ext4 for a blank one. FAILED_PRECONDITION: the device holds something that is
+// no file system, or it does not hold `asked`, which is a type that cannot be made.
 base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked);
-// As above; `found` is what a probe of the device has said.
+// The same for a caller that has probed the device: `found` is the result.
 base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked,
                                               const std::optional<Signature>& found);
 
-// Makes a file system of a type that the platform knows if the device is blank, and checks it.
-// Nothing for other types. For a device that is not mounted.
+// Makes a file system of a type that the platform knows if the device is blank, and checks it. Does
+// nothing for other types. The device must not be mounted.
 base::Status PrepareFileSystem(Exec& exec, const std::string& device, const std::string& type);
 
-// Takes off what tells a file system from nothing, so that mkfs does not find its own UUID in use,
-// as that of btrfs does. Only for what a mkfs left that was cut short.
+// Clears the superblock at the beginning of the device, because mkfs.btrfs refuses a UUID that it
+// finds in use. Only for a device on which a mkfs was interrupted.
 base::Status ClearUnfinishedFormat(const std::string& device);
 
-// How many bytes of its device a file system takes, by one look at its superblock, which a probe or
-// the kernel just read; in a child, because the back end may have died meanwhile.
+// Returns how many bytes of its device a file system uses. Reads only the superblock, which a probe
+// or the kernel has just read. A child process does it, because the back end may have died
+// meanwhile.
 base::StatusOr<int64_t> ReadFileSystemBytes(const FileSystem& fs, const std::string& device);
 
 }  // namespace berth::platform

@@ -37,11 +37,11 @@ struct FormatOptions {
   std::string label;               // cut by the file system to what it can hold
   std::string uuid;                // empty: random
   std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
-  bool force = false;              // also over a file system that mkfs finds there
+  bool force = false;              // mkfs overwrites a file system that it finds there
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
 };
 
-// What a device has from its file system's superblock_offset() on.
+// The bytes of a device that begin at its file system's superblock_offset().
 using SuperblockBytes = std::array<char, 4096>;
 
 enum class CheckDepth {

@@ -30,12 +30,12 @@ base::Status GrowByPath(std::string_view what, const std::string& mount_point,
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
                               std::function<int(int opened)> grow);
 
-// Runs a checker that changes nothing on `device`. DATA_LOSS, with what it says, where it finds
-// damage.
+// Runs a checker that changes nothing on `device`. DATA_LOSS: it found damage; the message quotes
+// it.
 base::Status RunChecker(Exec& exec, std::vector<std::string> checker, std::string_view type,
                         const std::string& device);
 
-// A number as it stands at `offset`, in the byte order of the file system.
+// Returns the number at `offset`, in the byte order of the file system.
 template <typename Number>
 Number NumberAt(const SuperblockBytes& superblock, size_t offset) {
   Number number;

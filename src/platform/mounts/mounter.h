@@ -33,14 +33,15 @@ struct MountEntry {
 
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
-// The largest mount table that is read: several hundred thousand mounts.
+// Larger mount tables are not read: it is a hundred times a node's hundred thousand mounts.
 inline constexpr size_t kMaxMountTable = 64 << 20;
 
-// Where `path` stands in the mount table, which knows no symlinks: its folder is resolved, and its
-// own name stays as it is, because what is mounted there is not to be asked anything.
+// Returns `path` as the mount table has it: without symlinks in all but its last part. The last
+// part is not resolved, because a file system that is mounted there could hang. NOT_FOUND: its
+// folder does not exist.
 base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
 
-// Of the file at `path`: /proc/PID/mountinfo.
+// Reads the mount table at `path`, which is a /proc/PID/mountinfo.
 base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path);
 
 struct MountRequest {

@@ -9,8 +9,8 @@
 
 namespace berth::platform {
 
-// Whether the environment that a process began with holds `variable` ("NAME=value"), in its first
-// MiB. A zombie has none.
+// Whether the initial environment of a process holds `variable` ("NAME=value") in its first MiB. A
+// zombie's environment is empty.
 bool IsMarked(pid_t pid, std::string_view variable);
 
 // Kills (SIGKILL, by pidfd) every process whose initial environment holds `variable`

@@ -30,7 +30,7 @@ constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 std::optional<int> EndOfProcess(pid_t pid, int pidfd) {
   PidfdInfo info{.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
-  // A process that its parent has not reaped shows its status in /proc/PID/stat.
+  // /proc/PID/stat has the status of a process that its parent has not reaped.
   const auto stat = base::ReadProcessStat(pid);
   if (stat.has_value() && stat->exit_code.has_value()) return stat->exit_code;
   // The parent may have reaped it between the two reads.

@@ -18,7 +18,7 @@ using StringMap = google::protobuf::Map<std::string, std::string>;
 
 void Assign(const api::Labels& from, StringMap& to);
 
-// With the values of the volume's secret for this call.
+// The request holds the values of the volume's secret for this call.
 StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(Host& host, const Volume& volume,
                                                        const std::string& target,
                                                        const api::Labels& publish_context,
