@@ -1,5 +1,5 @@
-// Durable creates a second of the embedded API, over TLS with 64 keep-alive clients, and of SQLite
-// alone with transactions of as many rows of the same size.
+// Measures the durable creates per second of the embedded API, over TLS with 64 keep-alive clients,
+// and those of SQLite alone, in transactions of as many rows of the same size.
 
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ StatusOr<double> ApiCreatesPerSecond(const Options& options) {
   std::vector<std::jthread> threads;
   for (int c = 0; c < options.clients; ++c) {
     threads.emplace_back([&, c] {
-      // A client of its own is a connection of its own.
+      // Each thread has a client and thus a connection of its own.
       auto http = Http::OverTls(config);
       if (!http.ok()) ++failed;
       for (int i = 0; http.ok() && !stop; ++i) {
@@ -73,7 +73,7 @@ StatusOr<double> SqliteInsertsPerSecond(const Options& options) {
   double rate = 0;
   const Status measured = [&]() -> Status {
     ASSIGN_OR_RETURN(auto table, store::RevisionTable::OpenWriter(path));
-    // The value as the server stores it: with the metadata that it fills in.
+    // The value is as large as the server's, which fills in metadata.
     const std::string value = ConfigMapOf(0, 0) + std::string(150, ' ');
     int64_t rows = 0;
     const auto start = Clock::now();

@@ -1,6 +1,7 @@
-// Attachments through the attacher of a running Berth: from the first VolumeAttachment's creation
-// until the last is attached, and from the first deletion until the last is gone. The driver is a
-// double that answers after a while, at the socket that Berth was told.
+// Measures attachments through the attacher of a running Berth: the time from the first
+// VolumeAttachment's creation until the last one is attached, and from the first deletion until the
+// last one is gone. The driver is a double at the socket that Berth was given; it answers after a
+// delay.
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -33,13 +34,13 @@ struct Options {
 constexpr auto kTimeout = std::chrono::seconds(120);
 constexpr char kDriver[] = "bench.csi.example.com";
 constexpr char kNode[] = "bench-node";
-// Of the attachments; creating them must not be what is measured.
+// There are many clients, because the creation of the attachments must not be what is measured.
 constexpr int kClients = 16;
 
 std::string AttachmentName(int i) { return fmt::format("bench-attachment-{}", i); }
 std::string VolumeName(int i) { return fmt::format("bench-attached-{}", i); }
 
-// How many attachments are attached, and how many are gone, on one watch.
+// Counts on one watch how many attachments are attached, and how many are gone.
 class AttachmentWatch {
  public:
   explicit AttachmentWatch(kube::Client& client) {
@@ -86,7 +87,7 @@ class AttachmentWatch {
   std::jthread thread_;
 };
 
-// `act` for each number below `count`, from many clients at once. The first failure.
+// Runs `act` for each number below `count`, from many clients at once. Returns the first failure.
 Status InParallel(const kube::Config& config, int count,
                   const std::function<Status(kube::Client&, int)>& act) {
   std::atomic<int> next = 0;

@@ -1,4 +1,5 @@
-// From the creation of a claim to its phase Bound, against the driver's own CreateVolume, in turns.
+// Measures the time from a claim's creation to its phase Bound, and the driver's own CreateVolume,
+// in turns.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -42,7 +43,7 @@ Status MakeClass(kube::Client& client, const Options& options, const std::string
   return made.code() == StatusCode::kAlreadyExists ? base::OkStatus() : made;
 }
 
-// Sees claims become Bound, on one watch that is there before they are.
+// Sees claims become Bound on one watch, which starts before the claims are created.
 class BoundWatch {
  public:
   explicit BoundWatch(kube::Client& client) {

@@ -1,4 +1,4 @@
-// What a volume in a sandbox costs beside the same done by hand, one after the other in turns:
+// Measures a volume in a sandbox and the same done by hand, in turns:
 //   publish  RuntimePublishVolume, against mount(2) of the same device
 //   create   `berth-oci create` of a container with a deferred volume, against `runc create` of the
 //            same container with that folder mounted by hand

@@ -1,5 +1,5 @@
-// Durable puts a second of an etcd, from 64 clients with a connection each, of values as large as
-// the objects of bench_api_creates: what `etcd benchmark put` does.
+// Measures the durable puts per second of an etcd, from 64 clients with a connection each, with
+// values as large as the objects of bench_api_creates. `etcd benchmark put` does the same.
 
 #include <grpcpp/grpcpp.h>
 

@@ -1,8 +1,8 @@
-// What finding Flexvolume drivers costs, one of:
-//   probe      Probe() with nothing new
-//   scan       the first scan of so many drivers, the copies that are run included; no init
-//   storm      so many file events in so many seconds: the scans, and the CPU beside them
-//   discovery  from a new driver's rename until its init is done
+// Measures what it costs to find Flexvolume drivers. It runs one of:
+//   probe      Probe() while nothing is new
+//   scan       the first scan of --drivers drivers, with the copies that are run, without init
+//   storm      --events file events within --seconds: the scans, and the CPU time beside them
+//   discovery  the time from a new driver's rename until its init is done
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -46,7 +46,7 @@ struct Options {
 constexpr std::string_view kScript =
     "#!/bin/sh\necho '{\"status\": \"Success\", \"capabilities\": {\"attach\": false}}'\n";
 
-// As an installer does it; gives the time of the rename.
+// Installs a driver as an installer does. Returns the time of the rename.
 Clock::time_point Install(const std::string& drivers, int number) {
   const std::string name = fmt::format("driver-{}", number);
   const std::string in = fmt::format("{}/example.com~{}", drivers, name);
@@ -58,7 +58,7 @@ Clock::time_point Install(const std::string& drivers, int number) {
   return at;
 }
 
-// Its init runs the driver's.
+// A plugin whose Init runs the driver's init.
 class RunPlugin : public volume::FakeFlexPlugin {
  public:
   using FakeFlexPlugin::FakeFlexPlugin;
@@ -117,7 +117,8 @@ double CpuSeconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// The events, evenly: changes of mode, new and removed files, and a new folder now and then.
+// Makes the events at an even rate: changes of mode, and now and then a folder that is made or
+// removed.
 void Storm(const Options& options, const std::vector<std::string>& files) {
   constexpr int kBatch = 100;
   const auto start = Clock::now();
@@ -154,7 +155,7 @@ StatusOr<Json> BenchStorm(const Options& options) {
   });
   RETURN_IF_ERROR(prober.Init());
   RETURN_IF_ERROR(prober.Probe());
-  // From another process, so that the CPU of this one is the prober's.
+  // The events come from another process, so that the CPU time of this one is the prober's.
   const pid_t pid = fork();
   if (pid == 0) {
     Storm(options, files);

@@ -1,10 +1,10 @@
-// Gives a volume of many files to a group, beside chown -R and chmod -R over the same. Each run
-// first brings the files into the state in question:
+// Measures how long it takes to give a volume of many files to a group, and how long chown -R and
+// chmod -R take for the same. Each run first brings the files into the state of its case:
 //   both     group and mode are to change
 //   group    the group alone
 //   nothing  all is right already
-//   names    as nothing, of a folder inside the volume: each name is looked at
-//   root     as nothing, by the policy OnRootMismatch; by hand there is no such thing
+//   names    as nothing, but for a folder inside the volume, where each name is looked at
+//   root     as nothing, with the policy OnRootMismatch, which has no equivalent by hand
 
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -59,13 +59,13 @@ Status Run(std::vector<std::string> argv) {
   return platform::RunOk(*exec, {.argv = std::move(argv), .timeout = kTimeout}).status();
 }
 
-// What a person types for the same.
+// What a person would type for the same.
 Status ByHand(const std::string& folder, gid_t group) {
   RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", group), folder}));
   return Run({"chmod", "-R", "ug+rwX", folder});
 }
 
-// By a mount that is in no namespace, as a deferred volume's is.
+// Uses a mount that is in no mount namespace, like that of a deferred volume.
 Status WithBerth(const std::string& folder, gid_t group, bool root_only = false) {
   const base::UniqueFd root(
       open_tree(AT_FDCWD, folder.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
@@ -74,7 +74,8 @@ Status WithBerth(const std::string& folder, gid_t group, bool root_only = false)
       root.get(), folder, {.group = group, .only_on_root_mismatch = root_only, .exclusive = true});
 }
 
-// The tree before a run; all of it is written out, so that no run pays for an earlier one.
+// Brings the tree into its state before a run. All of it is written to the disk, so that no run
+// pays for an earlier one.
 Status Reset(const std::string& folder, bool group, bool mode) {
   if (group) RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", kBefore), folder}));
   if (mode) RETURN_IF_ERROR(Run({"chmod", "-R", "g-w", folder}));

@@ -1,5 +1,5 @@
-// What a server takes while clients read very many objects: creates them, or reads them all as
-// informers do. bench/run looks at the server's memory meanwhile.
+// Creates very many objects, or reads them all as informers do. Meanwhile bench/run measures the
+// server's memory.
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -48,7 +48,7 @@ Status Create(const Options& options) {
   return base::OkStatus();
 }
 
-// One reflector's list: all pages. How many bytes they had.
+// Reads all pages of a list, as one reflector does. Returns the number of bytes.
 StatusOr<size_t> ReadAll(const Options& options) {
   ASSIGN_OR_RETURN(Http http, Http::OverUnix(options.socket));
   size_t bytes = 0;

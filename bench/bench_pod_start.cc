@@ -1,5 +1,6 @@
-// From the creation of a pod whose volume is provisioned to the start of its container, against the
-// same steps by hand: losetup, mount, RunPodSandbox, CreateContainer, StartContainer.
+// Measures the time from the creation of a pod whose volume is provisioned to the start of its
+// container, and the same steps by hand: losetup, mount, RunPodSandbox, CreateContainer,
+// StartContainer.
 
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -152,8 +153,8 @@ Status MakeClaim(kube::Client& client) {
       .status();
 }
 
-// When the runtime says that the pod's container was started. The API's own times are whole
-// seconds.
+// When the pod's container was started, according to the runtime, because the API's own times are
+// whole seconds.
 StatusOr<int64_t> StartedAt(rpc::CriClient& runtime, const std::string& pod) {
   rpc::cri::ListContainersRequest list;
   (*list.mutable_filter()->mutable_label_selector())["io.kubernetes.pod.name"] = pod;
@@ -167,7 +168,7 @@ StatusOr<int64_t> StartedAt(rpc::CriClient& runtime, const std::string& pod) {
       if (status.status().started_at() > 0) return status.status().started_at();
     }
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // the time asked for is the runtime's
+        std::chrono::milliseconds(20));  // the measured time is the runtime's own
   }
   return base::Error(StatusCode::kDeadlineExceeded, "the container of pod '{}' did not start", pod);
 }

@@ -1,6 +1,6 @@
-// Many claims at once, from their creation to Bound, and their deletion until no volume is left:
-// the embedded API, the controllers with their defaults, and a driver double that answers after
-// some milliseconds.
+// Measures many claims at once, from their creation to Bound, and their deletion until no volume is
+// left. It runs the embedded API, the controllers with their defaults, and a driver double that
+// answers after some milliseconds.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -69,7 +69,7 @@ class Counter {
   int count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Runs `work(i)` for all numbers below `count`, on `threads` threads; the first failure.
+// Runs `work(i)` for all numbers below `count`, on `threads` threads. Returns the first failure.
 Status InParallel(int count, int threads, const std::function<Status(int)>& work) {
   std::atomic<int> next = 0;
   base::Mutex mutex;

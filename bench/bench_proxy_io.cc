@@ -1,5 +1,5 @@
-// Reads and writes of a volume through an I/O proxy, beside a plain loop device of the same image,
-// in turns; by fio.
+// Measures with fio the reads and writes of a volume through an I/O proxy, and those of a plain
+// loop device of the same image, in turns.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
@@ -30,7 +30,7 @@ constexpr Job kJobs[] = {{"write", "write", "1M", 1},
                          {"random_write", "randwrite", "4k", 16},
                          {"random_read", "randread", "4k", 16}};
 
-// Bytes a second.
+// Returns the bytes per second.
 base::StatusOr<double> Fio(platform::Exec& exec, const Job& job, const std::string& device,
                            int seconds) {
   ASSIGN_OR_RETURN(

@@ -1,5 +1,5 @@
-// What the choice of where a plugin's utility runs adds: in the registered pod against a bare
-// ExecSync in its container, and on the host against a bare fork and exec; in turns.
+// Measures what the router of plugins' utilities adds: in the registered pod, to a bare ExecSync in
+// its container, and on the host, to a bare fork and exec; in turns.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -22,7 +22,7 @@ struct Options {
   std::string runtime;
   std::string kubelet;
   std::string folder;  // for records
-  std::string plugin;  // that a pod is registered for
+  std::string plugin;  // a pod is registered for it
   std::string container;
   int runs = 600;
   int warm_up = 5;
@@ -69,8 +69,8 @@ StatusOr<Json> Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto runtime, rpc::CriClient::New(options.runtime));
   const auto host = platform::NewHostExec();
   Samples pod, bare_pod, on_host, bare_host;
-  // By turns the one or the other first; each begins when what the last one left to the runtime to
-  // clean up is done.
+  // The two take turns in being the first. Each begins after a pause, in which the runtime finishes
+  // the clean-up after the one before.
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     Clock::duration routed{}, by_hand{};
     for (const bool through : {i % 2 == 0, i % 2 != 0}) {

@@ -1,4 +1,5 @@
-// From the creation of an object to its event at each of 1,000 watchers of its kind, and at one.
+// Measures the time from an object's creation to its event at each of 1,000 watchers of its kind,
+// and at a single one.
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -35,7 +36,8 @@ class Watchers {
   static StatusOr<Watchers> Start(const std::string& socket, int count) {
     Watchers watchers;
     watchers.epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
-    // From now on: what is there already is none of theirs.
+    // The watches begin at the present revision, so that they do not report objects that exist
+    // already.
     ASSIGN_OR_RETURN(Http lister, Http::OverUnix(socket));
     ASSIGN_OR_RETURN(const std::string_view list, lister.Get("/api/v1/configmaps?limit=1"));
     const std::string target = fmt::format("/api/v1/configmaps?watch=1&resourceVersion={}",
@@ -94,7 +96,7 @@ StatusOr<Samples> Measure(kube::Client& client, const Options& options, int coun
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     const std::string name = fmt::format("bench-watch-{}-{}", count, i);
     const auto start = Clock::now();
-    // The answer and the events race; the reader sees to both in turn.
+    // The object is created on another thread, because its events may come before the answer.
     Status created = base::OkStatus();
     std::jthread writer([&] {
       created = client

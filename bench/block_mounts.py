@@ -28,7 +28,7 @@ class Site:
         self.names = [f"block-{number:03}" for number in range(count)]
         block_agent.define_kinds(berth)
         berth.apply(block_agent.storage_cluster("bench", self.images))
-        # A node of its own: its pods are nobody's, and its fences are not those of a dead one.
+        # The agent has a node of its own, so that nobody else runs its pods or takes its fences for a dead node's.
         berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench-node"}})
         self.agent = block_agent.BlockAgent(berth, "bench-node", folder / "d", folder)
         (folder / "d" / "volume-plugins").mkdir(parents=True)
@@ -71,7 +71,7 @@ class Site:
         self.call("unmount", self.calls[name][0])
 
     def by_hand(self, name):
-        """Gives the device."""
+        """Mounts the volume without Berth; returns the loop device."""
         device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", self.images / name],
                                 capture_output=True, text=True, check=True).stdout.strip()
         subprocess.run(["mount", "-t", "ext4", device, self.calls[name][0]], check=True)
@@ -125,7 +125,7 @@ def one(berth, folder, runs=40):
             site.unmount(name)
             by_hand, device = _took(site.by_hand, name)
             site.undo_by_hand(name, device)
-            if number >= 3:  # what is before that warms up
+            if number >= 3:  # the first rounds are the warm-up
                 through.append(took)
                 hand.append(by_hand)
         return sorted(through), sorted(hand), durable_file_ms(site.folder)
@@ -153,22 +153,22 @@ def driver_start(berth, folder, runs=300):
                     if not connection.recv(1):
                         raise RuntimeError("the driver sent nothing")
                     took = (time.monotonic() - began) * 1000
-                os.kill(pid, signal.SIGKILL)  # it would ask again
+                os.kill(pid, signal.SIGKILL)  # otherwise it would ask again
                 os.waitpid(pid, 0)
                 return took
-            return sorted([once() for _ in range(runs + 20)][20:])  # what is before warms up
+            return sorted([once() for _ in range(runs + 20)][20:])  # the first runs are the warm-up
     finally:
         site.close()
 
 
 def at_once(berth, folder, count=200, rounds=5):
-    """Medians of seconds, of rounds by turns: of all mounts at once, and of the same by hand by two at a time."""
+    """Median seconds of rounds in turns: of all mounts at once, and of the same by hand, two at a time."""
     site = Site(berth, pathlib.Path(folder), count)
     through, hand = [], []
     try:
         for _ in range(rounds):
             with concurrent.futures.ThreadPoolExecutor(count) as pool:
-                list(pool.map(lambda _: time.sleep(0.05), range(count)))  # its threads are there
+                list(pool.map(lambda _: time.sleep(0.05), range(count)))  # starts the threads
                 took, _ = _took(lambda: list(pool.map(site.mount, site.names)))
                 list(pool.map(site.unmount, site.names))
             with concurrent.futures.ThreadPoolExecutor(2) as pool:

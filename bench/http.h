@@ -1,5 +1,6 @@
-// A keep-alive HTTP connection to the API, on its UNIX socket or over TLS, that keeps nothing but
-// the last body: the clients of the benchmarks must cost less than the server that they measure.
+// A keep-alive HTTP connection to the API, on its UNIX socket or over TLS. It keeps nothing but the
+// last body, because the clients of the benchmarks must cost less than the server that they
+// measure.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -15,15 +16,15 @@
 
 namespace berth::bench {
 
-// The text of the last member `name` in a JSON text, "" if there is none: a list's own metadata
-// stands behind its items.
+// The text of the last member `name` in a JSON text; "" if there is none. The last one is taken,
+// because a list's own metadata stands behind its items.
 std::string LastMember(std::string_view json, std::string_view name);
 
 class Http {
  public:
   static base::StatusOr<Http> OverUnix(const std::string& socket);
-  // To an address as "https://127.0.0.1:6443", with the config's client certificate; the server's
-  // is verified.
+  // Connects to an address like "https://127.0.0.1:6443" with the config's client certificate, and
+  // verifies the server's certificate.
   static base::StatusOr<Http> OverTls(const kube::Config& config);
 
   // The body of an answer 200 or 201; INTERNAL for another code. Valid until the next call.

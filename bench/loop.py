@@ -1,5 +1,5 @@
-"""The loop of whoever changes Berth, in a clean clone with an empty compiler cache: from the clone to the demonstration, to all
-tests built, and from one changed file to a new `berth`."""
+"""Measures how long a developer waits, in a clean clone with an empty compiler cache: from the clone to the end of the
+demonstration, to all tests built, and from one changed file to a new `berth`."""
 import os
 import statistics
 import subprocess
@@ -7,7 +7,7 @@ import time
 
 RUN_MINUTES, ALL_MINUTES, EDIT_SECONDS, STRIPPED_MB = 8, 16, 15, 16
 EDITS = 5
-# In the middle of the node agent's volumes.
+# A file in the middle of the node agent's volumes.
 EDITED = "src/node/volumes/volume_steps.cc"
 
 
@@ -20,13 +20,13 @@ def _timed(command, **options):
 
 
 def _edit(clone, number):
-    """A change that the compiler cannot know from before."""
+    """Makes a change that the compiler cache does not have."""
     with open(clone / EDITED, "a") as source:
         source.write(f"\n[[maybe_unused]] static constexpr int kEdit{number} = {time.time_ns() % 1_000_000};\n")
 
 
 def measure(root, folder):
-    """(figure, bar, holds). `root` is the tree whose committed state is cloned, `folder` an empty one."""
+    """Returns (figure, bar, holds). `root` is the tree whose committed state is cloned, `folder` an empty folder."""
     clone = folder / "clone"
     environment = os.environ | {"CCACHE_DIR": str(folder / "ccache")}
     began = time.monotonic()

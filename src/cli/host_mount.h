@@ -1,4 +1,5 @@
-// `berth mount` and `berth umount`: a claim on a path of the host, by a HostMount object.
+// `berth mount` and `berth umount`: mount a claim at a path of the host, by means of a HostMount
+// object.
 #pragma once
 
 #include <chrono>
@@ -12,13 +13,13 @@ namespace berth::cli {
 struct MountOptions {
   std::string claim;
   std::string path;       // made absolute
-  std::string node_name;  // empty: the only node, or the one that is called as this host
+  std::string node_name;  // empty: the only node, or the one with this host's name
   bool read_only = false;
   std::chrono::seconds timeout{120};
 };
 
-// Creates the HostMount and waits until it is mounted. DEADLINE_EXCEEDED says what it waits for,
-// and leaves the object: the mount is made when that comes.
+// Creates the HostMount and waits until it is mounted. DEADLINE_EXCEEDED says what it waits for.
+// The object then stays, so that the mount is made as soon as that is there.
 Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& options,
              std::stop_token stop);
 

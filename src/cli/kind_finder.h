@@ -1,5 +1,5 @@
-// The kinds that a person names: those that Berth knows by itself, and those that the API serves
-// beyond them (custom resources), which it is asked for when one is named.
+// Finds the kinds that a person names: those that Berth itself knows, and custom resources, for
+// which it asks the API when a word is none of the known kinds.
 #pragma once
 
 #include <string_view>
@@ -11,13 +11,13 @@
 
 namespace berth::cli {
 
-// Not thread-safe. What it finds lives as long as it does.
+// Not thread-safe. The kinds that it finds live as long as the KindFinder.
 class KindFinder {
  public:
   explicit KindFinder(kube::Client& client) : client_(client) {}  // borrowed
 
   // By plural, singular, short name or kind, ignoring case, with an optional ".GROUP" behind it.
-  // INVALID_ARGUMENT names what is known.
+  // INVALID_ARGUMENT lists the kinds that the API serves.
   base::StatusOr<const api::KindInfo*> ByWord(std::string_view word);
   // INVALID_ARGUMENT if there is no such kind.
   base::StatusOr<const api::KindInfo*> OfObject(std::string_view api_version,

@@ -19,7 +19,8 @@ struct Manifest {
 
 // All objects of `paths` in order ("-" is standard input, a folder means its *.yaml, *.yml and
 // *.json files), with `ns` filled in where a namespaced object has none; a List is unpacked.
-// INVALID_ARGUMENT says where the fault is, before anything is sent. They live as long as `kinds`.
+// INVALID_ARGUMENT says where the fault is, before anything is sent. The manifests may be used as
+// long as `kinds` lives.
 base::StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
                                                     const std::string& ns, KindFinder& kinds);
 

@@ -10,13 +10,14 @@
 
 namespace berth::cli {
 
-// Writes to standard output and standard error, at once.
+// Print writes to standard output, and PrintError to standard error; the text is not held in a
+// buffer.
 void Print(std::string_view text);
 void PrintError(std::string_view text);
-// The exit code of a command that ended so; a failure is printed.
+// Returns the exit code of a command that ended with `status`, and prints the error of a failure.
 int ReportError(const base::Status& status);
 
-// GET of a path whose answer is JSON but no single object, such as a Table.
+// Gets a path whose answer is JSON but no single object, such as a Table.
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept);
 

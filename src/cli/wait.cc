@@ -34,7 +34,7 @@ class Deadline {
   std::jthread timer_;
 };
 
-// True if the caller may call again after this result, because more can come.
+// True if the wait may go on after this result, because the next list and watch can still succeed.
 bool MayCome(const Status& status) {
   return status.ok() || status.code() == StatusCode::kOutOfRange ||
          status.code() == StatusCode::kUnavailable;
@@ -76,7 +76,7 @@ Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
                      std::stop_token stop, const std::function<bool()>& done) {
   const Deadline deadline(timeout, stop);
   while (!deadline.token().stop_requested()) {
-    // The watch begins where the list was, so that what comes after `done` looked is not missed.
+    // The watch begins at the list's revision, so that no change after `done` looked is missed.
     const auto list = client.List(kind, "", which);
     if (!list.ok() && !MayCome(list.status())) return list.status();
     if (done()) return base::OkStatus();

@@ -54,7 +54,7 @@ GoFlag Flag(std::string name, std::string fallback, std::string help, Member mem
       }};
 }
 
-// A number that must not be below one: so many workers.
+// A flag whose number must be at least one, such as a number of workers.
 template <typename Member>
 GoFlag CountFlag(std::string name, std::string fallback, std::string help, Member member) {
   GoFlag flag = Flag(std::move(name), std::move(fallback), std::move(help), member);
@@ -69,7 +69,7 @@ GoFlag CountFlag(std::string name, std::string fallback, std::string help, Membe
   return flag;
 }
 
-// A flag of the Go program that means nothing here.
+// A flag of the Go program that has no effect here.
 inline GoFlag NoEffect(std::string name, GoFlag::Type type, std::string fallback, std::string why) {
   return {.name = std::move(name),
           .type = type,

@@ -34,7 +34,7 @@ std::string_view TypeName(GoFlag::Type type) {
   return "";
 }
 
-// Whether `value` is one of the flag's type, whatever becomes of it.
+// Checks that `value` has the flag's type, even if the flag has no effect.
 Status CheckValue(const GoFlag& flag, const std::string& value) {
   switch (flag.type) {
     case GoFlag::Type::kBool:

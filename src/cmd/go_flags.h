@@ -16,11 +16,11 @@ namespace berth::cmd {
 
 struct GoFlag {
   enum class Type { kBool, kInt, kFloat, kDuration, kString };
-  // What becomes of it.
+  // What Berth does with the flag.
   enum class Use {
-    kDefault,  // taken, its default too
-    kGiven,    // taken when given; the Go program's default does not apply
-    kNone,     // accepted, and warned of: `help` says why
+    kDefault,  // its value is used, and so is its default
+    kGiven,    // its value is used; the Go program's default does not apply
+    kNone,     // accepted with a warning; `help` says why it has no effect
   };
 
   std::string name;
@@ -33,8 +33,8 @@ struct GoFlag {
 };
 
 // Puts the defaults and then `arguments` into `options`. What deserves a warning goes to
-// `warnings`. INVALID_ARGUMENT for an unknown flag, a missing or malformed value, and what stands
-// alone.
+// `warnings`. INVALID_ARGUMENT for an unknown flag, a missing or malformed value, and an argument
+// that belongs to no flag.
 base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
                           const std::vector<std::string>& arguments, roles::ProcessOptions& options,
                           std::vector<std::string>& warnings);
@@ -42,7 +42,7 @@ base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
 // One flag a line, with type, default and help.
 std::string HelpText(const std::vector<GoFlag>& flags);
 
-// Values. INVALID_ARGUMENT for others.
+// These functions parse a value. INVALID_ARGUMENT: the text is no such value.
 base::StatusOr<bool> ParseGoBool(std::string_view text);  // strconv.ParseBool
 base::StatusOr<int> ParseGoInt(std::string_view text);    // decimal
 base::StatusOr<double> ParseGoFloat(std::string_view text);

@@ -22,7 +22,8 @@ GoFlag RetryMax(Member member) {
   return Flag("retry-interval-max", "5m", "Longest wait after a failure", member);
 }
 
-// The pod's environment says which node it is. Without it each node would serve all objects.
+// The pod's environment says which node it is. The flag requires that, because otherwise each node
+// would serve all objects.
 template <typename Member>
 GoFlag NodeDeployment(const char* help, Member node_name) {
   GoFlag flag{.name = "node-deployment",

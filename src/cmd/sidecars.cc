@@ -85,8 +85,8 @@ GoFlag MetricsAddress() {
               BERTH_OPTION(metrics_address));
 }
 
-// The gates of a program, by name; what each does is told by its function, none if it has no
-// effect.
+// What a feature gate does. In a map of a program's gates by name, a gate without effect has a null
+// function.
 using GateEffect = void (*)(ProcessOptions&, bool);
 GoFlag FeatureGates(std::map<string, GateEffect> known) {
   GoFlag flag;
@@ -110,7 +110,7 @@ GoFlag FeatureGates(std::map<string, GateEffect> known) {
 }
 void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
 
-// How to reach the API, and leader election: of each program that talks to the API.
+// The flags that each program has which talks to the API: how to reach it, and leader election.
 std::vector<GoFlag> ApiFlags() {
   std::vector<GoFlag> flags = {
       Flag("kubeconfig", "", "Kubeconfig of the API; without it the pod's service account",
@@ -172,7 +172,8 @@ GoFlag HealthPort(string fallback, GoFlag::Use use) {
   return flag;
 }
 
-// The gates of each program; those without effect are always on, or of work that Berth does not do.
+// The feature gates of each program. Those without effect are always on, or concern work that Berth
+// does not do.
 std::map<string, GateEffect> GatesOf(std::string_view role) {
   std::map<string, GateEffect> gates = {{"ReleaseLeaderElectionOnExit", ReleaseOnExit}};
   const auto add = [&](std::initializer_list<const char*> names) {
@@ -190,7 +191,7 @@ std::map<string, GateEffect> GatesOf(std::string_view role) {
   return gates;
 }
 
-// What only Berth's own commands have.
+// A flag that only Berth's own commands have.
 GoFlag RolesFlag(std::string help) {
   GoFlag flag;
   flag.name = "roles";
@@ -217,7 +218,8 @@ GoFlag CsiAddresses(string help) {
   };
   return flag;
 }
-// As a flag of `berth controller`, which has those of several roles: led by the role's name.
+// Appends the flags of a role for `berth controller`. It has flags of several roles, so each gets
+// its role's name as a prefix.
 void AppendLed(std::vector<GoFlag>& flags, std::string_view role) {
   for (GoFlag& flag : RoleFlags(role)) {
     if (flag.use == GoFlag::Use::kNone) continue;

@@ -1,6 +1,6 @@
-// The Go programs whose work Berth does, and their flags: called by one of their names, Berth takes
-// that program's flags with its defaults. Each flag of theirs is either mapped to an option here or
-// accepted with a warning that says why it has no effect.
+// The Go programs whose work Berth does, and their flags. If Berth is called by one of their names,
+// it takes that program's flags, with its defaults. Each flag of theirs is either mapped to an
+// option here or accepted with a warning that says why it has no effect.
 #pragma once
 
 #include <span>
@@ -19,13 +19,14 @@ struct Sidecar {
 };
 
 std::span<const Sidecar> AllSidecars();
-// By its name, also as a path: "/csi-attacher". nullptr: it is none.
+// `program` is a name or a path, such as "/csi-attacher". nullptr: it is no sidecar.
 const Sidecar* FindSidecar(std::string_view program);
 
 // The flags of the Go program.
 std::vector<GoFlag> FlagsOf(const Sidecar& sidecar);
-// The flags of `berth controller` and `berth node`: what the programs have in common, and of each
-// the rest, led by its role: --provisioner-worker-threads.
+// The flags of `berth controller` and `berth node`: those that the programs have in common, and the
+// other flags of each program. For `berth controller` the latter have the role as a prefix, as in
+// --provisioner-worker-threads.
 std::vector<GoFlag> ControllerFlags();
 std::vector<GoFlag> NodeFlags();
 

@@ -72,8 +72,8 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.join();
     }
     if (host_ != nullptr) host_->End();
-    // Stop() does not wait for a driver that hangs; the records say that the outcome of its call is
-    // open.
+    // Calls to drivers are cancelled, because Stop() must not wait for a driver that hangs. The
+    // records keep that the outcome of such a call is unknown.
     if (plugins_ != nullptr) {
       for (const auto& plugin : plugins_->All()) plugin->CancelCalls();
       plugins_->Stop();
@@ -133,8 +133,8 @@ class NodeAgentImpl : public NodeAgent {
   Status Make(const MakePlugins& make_plugins) {
     host_ = std::make_unique<NodeHost>(options_.node_name, options_.kubelet_folder, client_,
                                        informers_, events_, clock_);
-    // Mounts made in a pod's volume by a container (Bidirectional) must reach the host, and the
-    // other way.
+    // The folder becomes a shared mount, because mounts that a container makes in a volume
+    // (Bidirectional) must reach the host, and the host's mounts must reach containers.
     RETURN_IF_ERROR_WITH(host_->mounter().MakeShared(options_.kubelet_folder),
                          fmt::format("share '{}' with containers", options_.kubelet_folder));
     if (options_.make_utilities) {
@@ -181,8 +181,8 @@ class NodeAgentImpl : public NodeAgent {
         });
     driver_limits_ = std::make_unique<DriverLimits>(informers_, host_->drivers(), *csi_nodes_,
                                                     options_.node_name);
-    // When the node is deleted, what was written there about the drivers is lost; CSINode is lost,
-    // too, because the node owns it.
+    // When the Node object is deleted, what was written there about the drivers is lost. CSINode is
+    // lost, too, because the Node owns it.
     nodes_.AddHandler([this](const auto& change) {
       const bool anew = change.before != nullptr && change.after != nullptr &&
                         change.before->uid() != change.after->uid();
@@ -261,7 +261,7 @@ class NodeAgentImpl : public NodeAgent {
     return "";
   }
 
-  // What needs the API's lists. An API that is away delays it.
+  // Starts what needs the API's lists, as soon as the lists are there.
   void StartAfterSync(std::stop_token stop) {
     while (!informers_.WaitForSync(std::chrono::milliseconds(500)).ok()) {
       if (stop.stop_requested()) return;
@@ -272,8 +272,8 @@ class NodeAgentImpl : public NodeAgent {
     }
   }
 
-  // Takes the bind mount of the kubelet folder onto itself away where nothing needs it any more: no
-  // pod is on the node and nothing is mounted beneath.
+  // Removes the bind mount of the kubelet folder onto itself if nothing needs it any more: no pod
+  // is on the node, and nothing is mounted below the folder.
   void LeaveKubeletFolder() {
     const auto records = platform::ListFolder(Below("pods"));
     if (host_ == nullptr || !records.ok() || !records->empty()) return;
@@ -285,7 +285,8 @@ class NodeAgentImpl : public NodeAgent {
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
     }
-    // Lazily, since drivers' sockets below it, which they bind by this path, keep it busy.
+    // The unmount is lazy, because the sockets that drivers bind below this path keep the mount
+    // busy.
     if (const Status left = host_->mounter().UnmountLazy(options_.kubelet_folder); !left.ok()) {
       LOG_WARNING("{}", base::ToString(left));
     }
@@ -299,7 +300,7 @@ class NodeAgentImpl : public NodeAgent {
   kube::Informer<api::Node>& nodes_;
   bool stopped_ = false;
 
-  // In the order of their making; the end goes the other way round.
+  // The members are made in this order and destroyed in the reverse order.
   base::UniqueFd lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;

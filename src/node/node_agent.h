@@ -7,7 +7,8 @@
 //   <log_folder>/<namespace>_<name>_<uid>/                containers' output
 //   <node_sockets>/<node name>.sock                       logs and exec, for the API server
 //
-// Works without a container runtime, and without an API: each is waited for, and pods say so.
+// Works without a container runtime and without an API: the agent waits for each of them. While the
+// runtime is missing, the pods' status says so.
 #pragma once
 
 #include <functional>
@@ -31,13 +32,13 @@ namespace berth::node {
 
 struct NodeAgentOptions {
   std::string node_name;
-  std::string data_folder;  // of this agent alone
+  std::string data_folder;  // used by this agent alone
   std::string kubelet_folder;
   std::string cri_endpoint;  // "unix:///run/containerd/containerd.sock", or a path
   std::string node_sockets;  // a folder
   std::string log_folder = "/var/log/pods";
-  // The folder in or above which no HostMount may be mounted; empty: data_folder. Standalone: the
-  // whole of <data>.
+  // No HostMount may be mounted in or above this folder. Empty: data_folder. In standalone mode it
+  // is the whole of <data>.
   std::string own_folder = "";
   api::Labels labels = {};  // of the Node, besides the well-known ones
   std::chrono::milliseconds lease_duration{40'000};
@@ -45,18 +46,20 @@ struct NodeAgentOptions {
   // True: the agent watches only the pods of this node, because the process has no other use for
   // pods.
   bool own_pods_only = false;
-  // The node's flight record, in a folder that is there (base/flight.h); empty: none.
+  // The file of the node's flight record (base/flight.h), in a folder that exists; empty: none.
   std::string flight_file = "";
-  // Where shims have utilities run in pods (node/utilities/utility_service.h); empty: nowhere.
+  // The socket on which shims ask to run utilities in pods (node/utilities/utility_service.h);
+  // empty: none.
   std::string utility_socket = "";
-  // Where runtime handlers find which volumes of a pod they mount (base/ipc/crust_call.h).
+  // The folder of the plan files, which name the volumes that a pod's runtime handler mounts
+  // (base/ipc/crust_call.h).
   std::string crust_run_folder = "/run/berth/crust";
-  // A pod in a sandbox of its own may write to a volume only if its claim is ReadWriteOncePod;
-  // else an event warns.
+  // If true, a pod in a sandbox of its own may write to a volume only if the claim is
+  // ReadWriteOncePod. If false, an event warns of other claims.
   bool refuse_shared_sandbox_writers = false;
-  // How plugins run their utilities; none: all on this host.
+  // How plugins run their utilities; null: all of them run on this host.
   volume::MakeUtilities make_utilities = nullptr;
-  base::Metrics* metrics = nullptr;  // borrowed; none: no figures
+  base::Metrics* metrics = nullptr;  // borrowed; null: no metrics
 };
 
 class NodeAgent {
@@ -68,8 +71,8 @@ class NodeAgent {
   };
   using MakePlugins = std::function<Plugins(volume::Host& host)>;
 
-  // Before `informers` start; everything is borrowed and outlives the agent. FAILED_PRECONDITION:
-  // another agent holds the data folder.
+  // Called before `informers` start; everything is borrowed and must outlive the agent.
+  // FAILED_PRECONDITION: another agent holds the lock of the data folder.
   static base::StatusOr<std::unique_ptr<NodeAgent>> Start(
       const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
       base::EventSink& events, const base::Clock& clock, const MakePlugins& make_plugins);

@@ -33,7 +33,7 @@ StatusOr<Json> NodeHost::GetObject(const api::KindInfo& kind, std::string_view n
     if (const auto object = copy->Find(api::ObjectKey(ns, name)); object != nullptr) {
       return object->json();
     }
-    // Not there, or not there yet: only the API knows.
+    // The informer may lack the object because it has not seen it yet, so the API is asked.
   }
   return client_.Get(kind, ns, name);
 }

@@ -1,9 +1,9 @@
-// volume::Host on the API client, the informers and this machine.
+// Implements volume::Host with the API client, the informers and this machine.
 //
-// CSIDriver and Node objects come from informers (made here, so before the informers start);
-// Secrets and ConfigMaps are read from the API each time, since a copy might be older than the pod.
-// Service account tokens are kept until four fifths of their life have passed, as the kubelet does.
-// Thread-safe.
+// CSIDriver and Node objects come from informers. The constructor makes these, so it must run
+// before the informers start. Secrets and ConfigMaps are read from the API each time, because a
+// copy might be older than the pod. Service account tokens are kept until four fifths of their life
+// have passed, as the kubelet does. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class NodeHost : public volume::Host {
   NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
            kube::Informers& informers, base::EventSink& events, const base::Clock& clock);
 
-  // Before any plugin is made. Without it all utilities run on this host.
+  // Called before any plugin is made. Without this call, all utilities run on this host.
   void UseUtilities(std::unique_ptr<volume::Utilities> utilities) {
     utilities_ = std::move(utilities);
   }

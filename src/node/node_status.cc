@@ -35,7 +35,8 @@ NodeStatus::NodeStatus(NodeStatusOptions options, kube::Client& client, kube::In
       client_(client),
       nodes_(informers.Of<api::Node>()),
       clock_(clock),
-      // The lease has a worker of its own: a slow status must not let it lapse.
+      // The lease has a worker of its own, because a slow write of the status must not let it
+      // expire.
       workers_(
           {.name = "node-status",
            .workers = 2,
@@ -52,7 +53,7 @@ NodeStatus::NodeStatus(NodeStatusOptions options, kube::Client& client, kube::In
 bool NodeStatus::Contradicts(const api::Node* node) {
   {
     MutexLock lock(mutex_);
-    if (!registered_) return false;  // nothing has been said yet
+    if (!registered_) return false;  // nothing has been written yet
   }
   if (node == nullptr) return true;
   const Json* ready = node->condition("Ready");
@@ -90,11 +91,11 @@ Json NodeStatus::NewNode() const {
   return {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", options_.node_name}}}};
 }
 
-// The labels and annotations that are missing; the ones that a person changed stay, but for what
-// tells the machine's kind.
+// The labels and the annotation that are missing or have another value. All others stay.
 Json NodeStatus::MetadataPatch(const api::Node& node) const {
   api::Labels wanted = options_.labels;
-  // As the kubelet does when it is given a name; PVs of local storage are bound to nodes by it.
+  // The kubelet also sets this label to the node's name. PVs of local storage are bound to nodes by
+  // it.
   wanted["kubernetes.io/hostname"] = options_.node_name;
   wanted["kubernetes.io/os"] = "linux";
   wanted["kubernetes.io/arch"] = Architecture();
@@ -119,7 +120,7 @@ StatusOr<api::Node> NodeStatus::EnsureNode() {
     object["metadata"].update(MetadataPatch(api::Node(object)));
     read = client_.Create(api::kinds::kNode, "", object);
     if (read.ok()) LOG_INFO("node {} is registered", base::Quote(options_.node_name));
-    // Two of the same name start at once, or the answer to an earlier try was lost.
+    // Another agent of that name has just created it, or the answer to an earlier try was lost.
     if (read.status().code() == StatusCode::kAlreadyExists) {
       read = client_.Get(api::kinds::kNode, "", options_.node_name);
     }
@@ -170,7 +171,8 @@ Json NodeStatus::StatusPatch(const api::Node& node, const Runtime& runtime) cons
   if (options_.port != 0) {
     status["daemonEndpoints"] = {{"kubeletEndpoint", {{"Port", options_.port}}}};
   }
-  // With the resourceVersion: the list of conditions is replaced whole, and others write to it too.
+  // The patch has the resourceVersion, because it replaces the whole list of conditions, to which
+  // others write, too.
   return {{"metadata", {{"resourceVersion", node.resource_version()}}},
           {"status", std::move(status)}};
 }
@@ -190,13 +192,13 @@ Outcome NodeStatus::WriteStatus() {
     changed_.NotifyAll();
   }
   workers_.Add(std::string(kLease));
-  // After a restart of the agent the node is what it was, until the runtime has been asked: others
-  // would act on a state that lasts for moments.
+  // After a restart, the agent leaves the Ready condition as it is until the runtime has answered,
+  // because controllers would act on a state that lasts only for moments.
   if (!runtime.known && node->condition("Ready") != nullptr && !std::exchange(waited_, true)) {
     return Outcome::After(kRuntimeWait);
   }
   const auto written = kube::MergePatch(client_, *node, StatusPatch(*node, runtime), "status");
-  // Others write to the object too: taints, volumesAttached.
+  // Others write to the object, too: taints, volumesAttached.
   if (written.status().code() == StatusCode::kAborted) return Outcome::After(kConflictPause);
   if (!written.ok()) {
     return Outcome::Retry(base::Annotate(
@@ -230,7 +232,7 @@ StatusOr<Json> NodeStatus::CreateLease() {
         {"renewTime", api::FormatMicroTime(clock_.Now())}}}};
   StatusOr<Json> created = client_.Create(api::kinds::kLease, api::kNodeLeaseNamespace, lease);
   if (created.status().code() != StatusCode::kNotFound) return created;
-  // Only where nobody has made the namespace; a kube-apiserver has.
+  // The namespace is created only if it is missing; a kube-apiserver has already created it.
   const auto made = client_.Create(api::kinds::kNamespace, "",
                                    {{"apiVersion", "v1"},
                                     {"kind", "Namespace"},
@@ -254,7 +256,7 @@ Outcome NodeStatus::RenewLease() {
     base::json::Set(lease_, {"spec", "renewTime"}, api::FormatMicroTime(clock_.Now()));
     auto written = client_.Update(api::kinds::kLease, lease_, "");
     if (!written.ok()) {
-      lease_ = nullptr;  // read again what it is now
+      lease_ = nullptr;  // so that the next renewal reads it again
       return written.status();
     }
     lease_ = *std::move(written);

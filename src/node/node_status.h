@@ -1,13 +1,12 @@
-// Keeps this node's Node object and Lease: registers the node if it is missing, and says what it is
-// and how it does.
+// Keeps this node's Node object and Lease: registers the node if it is missing, and keeps its facts
+// and its health up to date.
 //
-// Written fields: labels and the annotation of a node agent that leaves attaching to the
-// controller; status.conditions[Ready], capacity, allocatable, addresses, nodeInfo,
-// daemonEndpoints. All others are left alone (DESIGN rule 1): volumesInUse is volume_in_use.h's,
-// the drivers' entries are csi_node.h's. An absent API delays, and never fails, anything here.
-// Where others say that this node is gone or silent (controllers/nodelifecycle), it says otherwise
-// at once.
-// Thread-safe.
+// Written fields: labels, and the annotation that leaves attaching to the controller;
+// status.conditions[Ready], capacity, allocatable, addresses, nodeInfo, daemonEndpoints. All other
+// fields are left alone (DESIGN rule 1): volume_in_use.h writes volumesInUse, and csi_node.h writes
+// the drivers' entries. While the API is unreachable, everything here is delayed, and nothing
+// fails. If a controller marks this node as gone or silent (controllers/nodelifecycle), the agent
+// corrects that at once. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -29,8 +28,8 @@ struct NodeStatusOptions {
   int max_pods = 110;
   int port = 0;        // daemonEndpoints.kubeletEndpoint, where logs and exec are served; 0: none
   api::Labels labels;  // besides the well-known ones
-  // As the kubelet's nodeLeaseDurationSeconds; renewed four times as often. Rounded up
-  // to whole seconds.
+  // Like the kubelet's nodeLeaseDurationSeconds, rounded up to whole seconds. The lease is renewed
+  // four times within it.
   std::chrono::milliseconds lease_duration{40'000};
   std::chrono::milliseconds status_interval{300'000};
 };
@@ -81,8 +80,8 @@ class NodeStatus {
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::string node_uid_ ABSL_GUARDED_BY(mutex_);
   Runtime runtime_ ABSL_GUARDED_BY(mutex_);
-  base::Json lease_;     // as last written; of the lease's worker only
-  bool waited_ = false;  // for the runtime's first answer; of the status' worker only
+  base::Json lease_;     // as last written; used by the lease's worker only
+  bool waited_ = false;  // for the runtime's first answer; used by the status worker only
   base::KeyedWorkers workers_;
 };
 

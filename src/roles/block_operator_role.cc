@@ -13,7 +13,7 @@ namespace {
 namespace blockoperator = controllers::blockoperator;
 using controllers::Controller;
 
-// What back ends are made with, for as long as the role lasts.
+// What the back ends work with. It exists as long as the role.
 struct Machine {
   std::unique_ptr<platform::Exec> exec = platform::NewHostExec();
   std::unique_ptr<platform::Mounter> mounter = platform::NewMounter();

@@ -1,4 +1,4 @@
-// The role "block-operator", with back ends as this machine reaches them.
+// The role "block-operator", with back ends that it uses from this machine.
 #pragma once
 
 #include <memory>

@@ -29,7 +29,8 @@ using controllers::DriverConnection;
 
 namespace {
 
-// How long a leader may be silent beyond its lease before /healthz/leader-election tells it.
+// How long, beyond the duration of its lease, an election may make no attempt before
+// /healthz/leader-election reports that it hangs.
 constexpr std::chrono::seconds kLeaseTolerance{20};
 constexpr char kServiceAccountNamespace[] =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -40,7 +41,7 @@ std::string HostName() {
   return name;
 }
 
-// As csi-lib-utils: the environment, the service account, "default".
+// Found as in csi-lib-utils: from the environment, else from the service account, else "default".
 std::string PodNamespace() {
   if (const char* ns = std::getenv("POD_NAMESPACE"); ns != nullptr && *ns != '\0') return ns;
   const auto read = platform::ReadFile(kServiceAccountNamespace);
@@ -84,7 +85,7 @@ class ControllerProcessImpl : public ControllerProcess {
                                                   .burst = options_.burst}));
     if (options_.election.on) {
       RETURN_IF_ERROR(kube::CheckLeaderElection(Election("lease")));
-      // Apart from all others: renewals wait for nobody.
+      // A client of its own, so that renewals do not wait for other requests.
       ASSIGN_OR_RETURN(
           election_client_,
           kube::NewHttpClient(config, {.user_agent = "berth-controller/leader-election",
@@ -101,7 +102,7 @@ class ControllerProcessImpl : public ControllerProcess {
     }
     for (const std::string& socket : options_.csi_addresses) {
       if (driver_roles_.empty()) break;
-      // Now, so that a path that no socket can have is told at once.
+      // The connection is made now, so that a path that no socket can have fails the start.
       ASSIGN_OR_RETURN(std::unique_ptr<DriverConnection> connection,
                        DriverConnection::New(socket, Connection({}, "")));
       driver_threads_.emplace_back(
@@ -160,7 +161,7 @@ class ControllerProcessImpl : public ControllerProcess {
             .release = flags.release};
   }
 
-  // `driver`: who has to answer; "": whoever does.
+  // `driver`: the name with which the driver must answer; "": any name.
   DriverConnection::Options Connection(std::function<bool()> may_call, const std::string& driver) {
     return {.flight = flight_.get(),
             .metrics = &metrics_,
@@ -168,7 +169,7 @@ class ControllerProcessImpl : public ControllerProcess {
             .driver = driver};
   }
 
-  // Waits for the driver's name, which leases and events bear, and serves it from then on.
+  // Waits for the driver's name, because leases and events contain it, and then serves the driver.
   void ServeDriver(DriverConnection& connection, const std::stop_token& stop) {
     std::stop_source named;
     connection.OnReady([&] { named.request_stop(); });
@@ -189,7 +190,7 @@ class ControllerProcessImpl : public ControllerProcess {
     Serve(connection.socket(), info->name, stop);
   }
 
-  // The roles of one driver, or of the cluster, until `stop`.
+  // Runs the roles of one driver, or of the cluster, until `stop`.
   void Serve(const std::string& socket, const std::string& driver, const std::stop_token& stop) {
     const auto& roles = socket.empty() ? cluster_roles_ : driver_roles_;
     if (!options_.election.on) {
@@ -214,12 +215,13 @@ class ControllerProcessImpl : public ControllerProcess {
     }
   }
 
-  // From the beginning to the end of the work of `roles`.
+  // Runs one term: from the beginning to the end of the work of `roles`.
   void Term(const std::vector<const Role*>& roles, const std::string& socket,
             const std::string& driver, const kube::LeaderElection* election,
             const std::stop_token& end) {
     const auto leading = [election] { return election == nullptr || election->leading(); };
-    // A write that was sent at the last moment is through, or given up, before anybody else leads.
+    // The time for one write. With it, a write that is sent at the last moment is done, or given
+    // up, before another process leads.
     const ElectionFlags& flags = options_.election;
     const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
     kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),

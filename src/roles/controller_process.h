@@ -3,10 +3,10 @@
 //   each driver: wait until it says its name ──▶ each role: campaign for its lease ──▶ a term
 //   a term: copies' views, connection, controller ── lease lost ──▶ all of it ends, campaign again
 //
-// All that a controller remembers is its term's: another leader may act between two of them. The
-// copies of the API's objects are the process's and stay. Without leader election the roles of a
-// driver have one term together, as long as the process. Neither a lost lease nor an absent API or
-// driver ends the process.
+// A controller forgets everything at the end of its term, because another leader may act between
+// two terms. The copies of the API's objects belong to the process and stay. Without leader
+// election, the roles of a driver have one term together, which lasts as long as the process.
+// Neither a lost lease nor an absent API or driver ends the process.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class ControllerProcess {
   // INVALID_ARGUMENT for options that make no sense, UNAVAILABLE for an HTTP address that is taken.
   // The API and the drivers need not be there.
   static base::StatusOr<std::unique_ptr<ControllerProcess>> Start(const ProcessOptions& options);
-  // Waits for running work, and lets the leases go.
+  // Waits for running work, and releases the leases.
   virtual ~ControllerProcess() = default;
 };
 

@@ -17,7 +17,7 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health);
 
-// process_start_time_seconds, which each of the Go programs has.
+// Records the metric process_start_time_seconds, because each of the Go programs has it.
 void RecordStart(base::Metrics& metrics);
 
 }  // namespace berth::roles

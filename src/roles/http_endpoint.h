@@ -1,6 +1,5 @@
-// Metrics and health over HTTP for whoever watches over the process: probes and scrapers, not
-// people. GET and HEAD alone, one request a connection, small heads, deadlines on everything, a few
-// requests at a time.
+// Serves metrics and health over HTTP to probes and scrapers, not to people: only GET and HEAD, one
+// request per connection, small heads, deadlines for everything, and few requests at a time.
 //
 //   ":8080", "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0: any
 #pragma once
@@ -25,7 +24,7 @@ class HttpEndpoint : private http::Service {
     std::string body;
     std::string content_type = "text/plain; charset=utf-8";
   };
-  // May block for a moment; called on several threads.
+  // A handler may block for a moment. It is called on several threads.
   using Handler = std::function<Answer()>;
 
   // INVALID_ARGUMENT for what is no address, UNAVAILABLE with the kernel's reason if it cannot be

@@ -35,7 +35,7 @@ class ProbedDriver {
     const std::string name = Name();
     ASSIGN_OR_RETURN(const auto answer,
                      Call(name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
-    // Without a word the driver is ready (CSI, Probe).
+    // A driver that does not say whether it is ready is ready (CSI, Probe).
     if (answer.has_ready() && !answer.ready().value()) {
       return Error(StatusCode::kUnavailable, "driver responded but is not ready");
     }
@@ -55,7 +55,7 @@ class ProbedDriver {
     return response;
   }
 
-  // For the metrics; asked for until it is known.
+  // The driver's name, for the metrics. The driver is asked until the name is known.
   std::string Name() {
     {
       MutexLock lock(mutex_);

@@ -1,8 +1,8 @@
 // The roles of `berth node --roles`: registrar and liveness stand beside a CSI driver on a node,
 // utilities beside a kubelet (roles/utilities_role.h).
 //
-//   /healthz             the driver's Probe; the registrar's state where no driver is probed, else
-//                        that the process is there
+//   /healthz             the driver's Probe; the registrar's state, if no driver is probed; else
+//                        "ok", because the process runs
 //   /healthz/registrar   whether the driver is announced to the kubelet
 #pragma once
 

@@ -1,4 +1,4 @@
-// A wait that a stop cuts short.
+// Waits that a requested stop ends early.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace berth::roles {
 
-// Sleeps until `stop`, or for `time`; false: stopped.
+// Sleeps for `time`, or until `stop` is requested. Returns false if it was requested.
 inline bool Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
   std::mutex mutex;
   std::condition_variable_any changed;

@@ -1,4 +1,4 @@
-// What the flags of `berth controller`, `berth node` and the Go sidecars' names come to.
+// The options that the flags of `berth controller`, of `berth node` and of the Go sidecars set.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct ElectionFlags {
   bool release = true;
 };
 
-// The mode in which node-driver-registrar is an exec probe: what it looked for served kubelets that
-// are no more, but vendors' manifests call it (EBS, vSphere, Trident).
+// The mode in which node-driver-registrar is an exec probe. What it looked for mattered only to old
+// kubelets, but vendors' manifests still use the mode (EBS, vSphere, Trident).
 inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
 
 struct ProcessOptions {
@@ -40,9 +40,9 @@ struct ProcessOptions {
   std::string flight_file;  // for 'berth explain'; empty: none
 
   std::string http_address;     // ":8080": metrics and health
-  std::string metrics_address;  // metrics alone, where Go's programs have that too
+  std::string metrics_address;  // metrics alone, as the Go programs have it
   std::string metrics_path = "/metrics";
-  int health_port = 0;  // all addresses of it, where http_address is empty; 0: none
+  int health_port = 0;  // at all addresses, if http_address is empty; 0: none
 
   // Of `berth node`.
   std::chrono::milliseconds registration_timeout{1000};  // of each call

@@ -20,7 +20,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Two controllers of one driver as one.
+// The provisioner and the capacity controller of a driver, as one controller.
 class ProvisionerWithCapacity : public Controller {
  public:
   ProvisionerWithCapacity(const controllers::Context& context,

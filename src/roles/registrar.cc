@@ -25,8 +25,8 @@ using base::StatusOr;
 
 namespace {
 
-// Which file stands at a path: a socket that was made anew is another one. The time tells apart two
-// files that got the same number one after the other.
+// Identifies the file at a path, because a socket that is made anew is another file. The time tells
+// apart two files that got the same inode number one after the other.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
@@ -41,7 +41,8 @@ struct FileId {
 std::optional<FileId> FileAt(const std::string& path) {
   struct stat found{};
   if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return std::nullopt;
-  // A change of mode, owner or label, by whoever prepares the folder, is none of the socket.
+  // The time of modification, because a change of mode, owner or label does not make another
+  // socket.
   return FileId{found.st_dev, found.st_ino, found.st_mtim};
 }
 
@@ -102,7 +103,7 @@ class RegistrarImpl : public Registrar {
     }
   }
 
-  // Compares what stands with what should, and mends it.
+  // Compares the present state with the wanted one, and corrects it.
   Status Look() {
     RETURN_IF_ERROR(Watch(folder_watch_, options_.folder));
     RETURN_IF_ERROR(
@@ -115,7 +116,8 @@ class RegistrarImpl : public Registrar {
       return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
                    Quote(info.name()));
     }
-    // One that goes answers still, by a socket that is no more: nobody else could reach it.
+    // A driver that is ending may still answer on this connection, although its socket is removed
+    // and nobody else can reach it.
     if (!driver.has_value()) {
       return Error(StatusCode::kUnavailable, "the driver's socket {} is not there",
                    Quote(client_->socket()));
@@ -126,7 +128,8 @@ class RegistrarImpl : public Registrar {
   Status Watch(std::unique_ptr<platform::FolderWatch>& watch, const std::string& folder) {
     if (watch != nullptr && FolderStands(folder)) return base::OkStatus();
     watch.reset();
-    // The sockets lie in the folder itself; below it a driver may have mounted what hangs.
+    // Watches only the folder itself, because the sockets are in it, and what a driver has mounted
+    // below it may hang.
     ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }, {.depth = 0}));
     return base::OkStatus();
   }
@@ -137,7 +140,7 @@ class RegistrarImpl : public Registrar {
 
   Status Announce(const std::string& driver, const std::optional<FileId>& driver_file) {
     const std::string path = fmt::format("{}/{}-reg.sock", options_.folder, driver);
-    server_.reset();  // the kubelet sees the old one go
+    server_.reset();  // so that the kubelet sees the old socket go
     ASSIGN_OR_RETURN(server_, rpc::RegistrationServer::Start(
                                   path, driver, options_.kubelet_path,
                                   [driver](bool registered, const std::string& error) {
@@ -168,10 +171,10 @@ class RegistrarImpl : public Registrar {
 
   const Options options_;
   const std::unique_ptr<rpc::CsiClient> client_;
-  // Of the thread alone.
+  // Only the thread uses these.
   std::unique_ptr<rpc::RegistrationServer> server_;
   std::optional<FileId> driver_;  // the driver's socket when it was announced
-  Status told_;                   // what the log was last told
+  Status told_;                   // the state that was logged last
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
@@ -192,7 +195,7 @@ StatusOr<std::unique_ptr<Registrar>> Registrar::Start(Options options) {
     return Error(StatusCode::kInvalidArgument, "--kubelet-registration-path is required");
   }
   RETURN_IF_ERROR_WITH(rpc::SocketPath(options.kubelet_path), "--kubelet-registration-path");
-  // The shortest name that a driver can have.
+  // Checked with the shortest name that a driver can have.
   RETURN_IF_ERROR_WITH(rpc::SocketPath(options.folder + "/d-reg.sock"),
                        "--plugin-registration-path");
   ASSIGN_OR_RETURN(auto client, rpc::CsiClient::New(options.csi_address));

@@ -6,9 +6,9 @@
 //                                                 │ our socket is gone: the kubelet's folder was
 //                                                 └─▶ emptied, announced anew
 //
-// The kubelet asks the driver for its node's facts at each announcement, so that a driver that was
-// replaced is announced anew. A kubelet that refuses or is not there tries again by itself while
-// the socket stands. Nothing of this ends the process.
+// A driver that was replaced is announced anew, because the kubelet asks the driver about its node
+// (NodeGetInfo) only at an announcement. A kubelet that refuses the driver, or is not there yet,
+// tries again by itself while the socket exists. None of this ends the process.
 #pragma once
 
 #include <chrono>

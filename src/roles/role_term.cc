@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kTrim{60};
 constexpr std::chrono::seconds kSayAgain{60};
 constexpr milliseconds kLook{200};
 
-// A role on its way to work.
+// A role that waits for its copies of the API's objects, or works already.
 struct Entrant {
   Entrant(const RoleTerm& term, const Role& role)
       : role(role),
@@ -38,7 +38,7 @@ struct Entrant {
   bool working = false;
 };
 
-// Starts those whose copies are there; false while one of them is not.
+// Starts the roles whose copies are there. Returns false while a role still waits.
 bool StartReady(std::list<Entrant>& entrants, RunningRoles& running, steady_clock::time_point began,
                 steady_clock::time_point& say) {
   std::string waiting;
@@ -75,7 +75,7 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
                                                    term.clock,  term.flight,       term.metrics};
                                          }};
   auto running = RunningRoles::Make(options);
-  if (!running.ok()) {  // the path was tried before
+  if (!running.ok()) {  // should not happen, because the path was checked before
     LOG_ERROR("{}", base::ToString(running.status()));
     return;
   }
@@ -101,7 +101,8 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
   if (term.connection.may_call != nullptr && !term.connection.may_call()) {
     (*running)->CancelCalls();
   }
-  // No handler of the roles runs any more when they go.
+  // The roles and the informers stop first, so that no handler of a role runs when the roles are
+  // destroyed.
   (*running)->Stop();
   for (Entrant& entrant : entrants) entrant.informers.Stop();
   running->reset();

@@ -2,8 +2,9 @@
 //
 //   each role: made ──▶ waits for its copies of the API's objects ──▶ works ──▶ the term ends
 //
-// A role that waits says for what, and holds up no other: the kinds of snapshots may not be
-// installed, or may not be allowed. They are taken up when they appear.
+// A role that waits logs for what it waits, and does not hold up other roles. The kinds of
+// snapshots, for example, may not be installed, or the role may not be allowed to read them; it
+// begins as soon as it can.
 #pragma once
 
 #include <stop_token>
@@ -16,7 +17,7 @@
 
 namespace berth::roles {
 
-// What is borrowed outlives the term.
+// Everything that is borrowed must outlive the term.
 struct RoleTerm {
   std::vector<const Role*> roles;
   std::string socket;  // both are empty for roles of the cluster
@@ -29,7 +30,7 @@ struct RoleTerm {
   std::string host;
   base::FlightRecorder* flight = nullptr;
   base::Metrics* metrics = nullptr;
-  // How long a role waits before it says for what; it repeats that each minute.
+  // How long a role waits before it logs for what it waits; it repeats that each minute.
   std::chrono::milliseconds patience{5000};
 };
 

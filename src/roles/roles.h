@@ -1,7 +1,7 @@
-// The roles of `berth controller`: each the controller of a Go sidecar, under its lease and as the
-// source of its events, and Berth's own block operator. `berth up` runs the same ones.
+// The roles of `berth controller`: the controllers of the Go sidecars, each with the sidecar's
+// lease and event source, and Berth's own block operator. `berth up` runs the same ones.
 //
-// A role is a row of the table in roles.cc, and its options a member of RoleSettings.
+// A role is a row of the table in roles.cc, and its options are a member of RoleSettings.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,8 @@ namespace berth::roles {
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
   bool enable_capacity = false;
-  // Without what the provisioner's options and the environment (NAMESPACE, POD_NAME) say.
+  // Does not hold what comes from the provisioner's options and the environment (NAMESPACE,
+  // POD_NAME).
   controllers::provisioner::CapacityOptions capacity;
   double capacity_writes_per_second = 0;  // 0: as many as the API takes
   int capacity_burst = 5;
@@ -36,15 +37,15 @@ struct RoleSettings {
   controllers::snapshotter::Options snapshotter;
   controllers::snapshotcontroller::Options snapshot_controller;
   controllers::driverregistrar::Options driver_registrar;
-  // Without its back ends, and what the environment (POD_NAMESPACE, POD_NAME) says.
+  // Does not hold the back ends, nor what comes from the environment (POD_NAMESPACE, POD_NAME).
   controllers::blockoperator::Options block_operator;
 };
 
 struct Role {
   std::string_view name;
-  // One for each driver; otherwise one for the cluster, without a driver.
+  // True: each driver has this role. False: the cluster has it once, without a driver.
   bool of_driver = true;
-  // Where a driver has only its own node's volumes, each node has this role for itself.
+  // True: if a driver serves only the volumes of its own node, each node has this role for itself.
   bool of_node = false;
   // The lease under which the Go program does this role's work.
   std::string (*lease)(const std::string& driver) = nullptr;
@@ -68,7 +69,7 @@ class RunningRoles {
     std::string socket;  // of the driver; empty for roles of the cluster
     controllers::DriverConnection::Options connection = {};
     RoleSettings settings = {};
-    // What each role's controller is made with; everything in it outlives this.
+    // What each role's controller is made with; everything in it must outlive this object.
     std::function<controllers::Context(const Role&)> context;
   };
 
@@ -78,11 +79,12 @@ class RunningRoles {
 
   // Called once the informers are synced.
   void Start();
-  // Of one role alone; the connection starts with the first.
+  // Starts one role. The first call also starts the connection to the driver.
   void Start(const Role& role);
   // Waits for running work. Idempotent.
   void Stop();
-  // Ends the calls of the driver that run, before Stop: somebody else is about to make them.
+  // Ends the running calls to the driver. Call it before Stop if another process is about to make
+  // the same calls.
   void CancelCalls();
   // The driver's last answer about itself; null: there was none yet, or there is no driver.
   std::shared_ptr<const controllers::DriverInfo> driver() const;

@@ -15,7 +15,7 @@ namespace {
 using base::Status;
 using base::StatusOr;
 
-// The role knows no API: what the node agent would tell there goes to the log.
+// Writes events to the log, because the role has no API at which to record them.
 class LoggedEvents : public base::EventSink {
  public:
   void Record(const base::ObjectReference& /*object*/, base::EventType /*type*/,
@@ -35,7 +35,8 @@ class UtilitiesRoleImpl : public UtilitiesRole {
   }
 
   Status Run() {
-    // No mount is recorded here: those of a kubelet are its own.
+    // The role records no mounts in this folder, because the kubelet keeps track of its mounts
+    // itself.
     const std::filesystem::path beside = std::filesystem::path(options_.socket).parent_path();
     ASSIGN_OR_RETURN(utilities_,
                      volume::NewUtilityRouter({.data_folder = beside / "utility-records",

@@ -1,6 +1,6 @@
-// The role `utilities` of `berth node --roles`: beside an unmodified kubelet it runs what
-// berth-shim stands in for (node/utilities/utility_service.h) in the pods that are registered in
-// the kubelet's folder.
+// The role `utilities` of `berth node --roles`: beside an unmodified kubelet, it runs the utilities
+// for which berth-shim stands in (node/utilities/utility_service.h), in the pods that are
+// registered in the kubelet's folder.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class UtilitiesRole {
  public:
   // The runtime need not be up. FAILED_PRECONDITION: another process listens at the socket.
   static base::StatusOr<std::unique_ptr<UtilitiesRole>> Start(const UtilitiesRoleOptions& options);
-  // Cancels what runs.
+  // Cancels the utilities that run.
   virtual ~UtilitiesRole() = default;
 };
 

@@ -152,8 +152,8 @@ bool CuttingProxy::Move(Connection& connection, short client_events, short serve
     if (connection.life <= 0) ++cuts_;
     return false;
   }
-  // Once the server has said its last word there is nothing more to carry; a client that only hung
-  // up its own side would still be owed an answer, but none of ours does that.
+  // The connection ends when one side has closed and all its data was passed on. A client that
+  // closed only its own direction would still wait for an answer, but none of these clients does.
   return !(connection.down.ended && connection.down.waiting.empty()) &&
          !(connection.up.ended && connection.up.waiting.empty());
 }

@@ -23,8 +23,8 @@ class CuttingProxy {
     std::string listen;  // path
     std::string server;  // path
     uint64_t seed = 0;
-    double short_lived = 0.2;      // the part of connections that are cut by themselves...
-    size_t longest_life = 20'000;  // ...after at most so many bytes from the server
+    double short_lived = 0.2;      // this part of the connections is cut without Cut(),
+    size_t longest_life = 20'000;  // after at most so many bytes from the server
   };
 
   static base::StatusOr<std::unique_ptr<CuttingProxy>> Start(const Options& options);

@@ -1,6 +1,6 @@
-// Informers against a server that restarts, compacts its history and loses its connections, a
-// thousand times, while others write: afterwards each copy is what a list shows, no change was told
-// out of order, and no change was passed over between two lists.
+// Runs informers while the server restarts a thousand times, compacts its history and loses its
+// connections, and while writers write. Afterwards each informer's copy must equal a list, no
+// change may have been reported out of order, and none may have been skipped between two lists.
 //
 //   informer_chaos [--seed N] [--restarts N]
 //
@@ -52,7 +52,7 @@ class Api {
     server_.reset();
     store_.reset();
   }
-  // Forgets the history but for the last `keep` changes.
+  // Removes the history except for the last `keep` changes.
   Status Compact(int64_t keep) {
     return store_->Compact(std::max<int64_t>(store_->current() - keep, 0));
   }
@@ -65,7 +65,7 @@ class Api {
   std::unique_ptr<apiserver::Server> server_;
 };
 
-// An informer with all that is needed to judge it.
+// An informer, with the records that are needed to check it.
 class Witness {
  public:
   Witness(kube::Client& client, const api::KindInfo& kind, kube::InformerOptions options)
@@ -97,7 +97,7 @@ class Witness {
     for (const auto& object : informer_.All()) copy[object->key()] = VersionOf(object->json());
     return copy;
   }
-  // What the handlers were told, taken together.
+  // The objects that result from all changes that the handler was told.
   std::map<std::string, int64_t> Told() const {
     MutexLock lock(mutex_);
     return present_;
@@ -110,7 +110,8 @@ class Witness {
   }
 
  private:
-  // Each change begins where the one before ended, and versions only grow, over deletions as well.
+  // Checks that each change begins at the version where the last one ended, and that versions only
+  // grow, also when an object is deleted and made again.
   void See(const kube::InformerBase::Change& change) {
     const int64_t before = change.before == nullptr ? 0 : VersionOf(change.before->json());
     const int64_t after = change.after == nullptr ? 0 : VersionOf(change.after->json());
@@ -188,7 +189,7 @@ class Chaos {
     watch(api::kinds::kConfigMap, {.ns = {}, .label_selector = "side=left", .field_selector = {}});
     watch(api::kinds::kSecret,
           {.ns = {}, .label_selector = {}, .field_selector = "metadata.namespace=right"});
-    // More objects than a page of an informer's list.
+    // They write more objects than one page of an informer's list holds.
     for (const char* name : {"one", "two", "three"}) {
       writers_.push_back(std::make_unique<Writer>(*shaky_, name, namespaces, 500, random_()));
     }
@@ -221,7 +222,7 @@ class Chaos {
     return base::OkStatus();
   }
 
-  // Ends the writers, waits for the copies to be what lists show, and judges.
+  // Stops the writers, waits until the copies equal the lists, and checks all promises.
   Status Judge() {
     for (const auto& writer : writers_) writer->Stop();
     for (const auto& witness : witnesses_) {
@@ -279,8 +280,8 @@ class Chaos {
     if (!holds && failures_.size() < 50) failures_.push_back(promise);
   }
 
-  // Until the judged watches have told a good deal more. A life that is cut after a few
-  // milliseconds may see none, and the fewer the busier the machine is.
+  // Waits until the judged watches have told kTellsOfALongLife more events. A server that is
+  // stopped after a few milliseconds may send no event at all, in particular on a busy machine.
   void WaitForWatches() {
     for (const size_t judged : kJudgedTapes) {
       const size_t enough = witnesses_[judged]->told() + kTellsOfALongLife;
@@ -290,7 +291,7 @@ class Chaos {
     ++long_lives_;
   }
 
-  // What was acknowledged is there, unless a later write of unknown outcome took its place.
+  // Each acknowledged write must be there, unless a later write of unknown outcome replaced it.
   void JudgeWriters() {
     for (const auto& writer : writers_) {
       for (const std::string& loss : writer->losses()) Expect(false, "lost: " + loss);
@@ -305,7 +306,8 @@ class Chaos {
     }
   }
 
-  // Every acknowledged write between a list and the last word of the watches after it was told.
+  // The watches must have told each acknowledged write between a list and their last event or
+  // bookmark after it.
   void JudgeTape(const Witness& witness) {
     std::set<int64_t> written;
     for (const auto& writer : writers_) {
@@ -322,13 +324,13 @@ class Chaos {
         ++told;
       }
     }
-    // Without this the promise above would hold of watches that tell nothing. Of what is told, some
-    // has an unknown outcome to its writer.
+    // Without this check, watches that tell nothing would pass. It expects only half of the events,
+    // because the writers do not know the outcome of some writes that the watches tell.
     Expect(told > long_lives_ * kTellsOfALongLife / 2,
            fmt::format("{}: watches told only {} writes", witness.name(), told));
   }
 
-  // The witnesses of all objects of a kind; the others see a part.
+  // The witnesses that watch all objects of a kind; the others watch a part of them.
   static constexpr size_t kJudgedTapes[] = {0, 1};
   static constexpr int kLongLifeEvery = 10;
   static constexpr size_t kTellsOfALongLife = 20;
@@ -379,7 +381,7 @@ int main(int argc, char** argv) {
   app.add_option("--restarts", restarts, "How often the server restarts")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   berth::base::InitLogging("informer_chaos", 0);
-  spdlog::set_level(spdlog::level::err);  // that watches break is the point
+  spdlog::set_level(spdlog::level::err);  // broken watches are expected here
   std::signal(SIGPIPE, SIG_IGN);
   return berth::chaos::Main(seed, restarts);
 }

@@ -48,7 +48,7 @@ StatusOr<kube::ListResult> RecordingClient::List(const api::KindInfo& kind, std:
   const int64_t version = Number(page->resource_version);
   MutexLock lock(mutex_);
   if (options.continue_token.empty()) {
-    // Of a list that breaks off the tape holds nothing: its version comes with the last page.
+    // A list begins a segment with its last page, so a list that breaks off is not recorded.
     if (page->continue_token.empty()) tape_.segments.push_back({version, version, {}});
   } else if (page->continue_token.empty()) {
     tape_.segments.push_back({version, version, {}});

@@ -17,7 +17,7 @@ class RecordingClient : public kube::Client {
   // `client` is borrowed.
   explicit RecordingClient(kube::Client& client) : client_(client) {}
 
-  // From one list to the next.
+  // What happened from one list to the next.
   struct Segment {
     int64_t listed = 0;        // version of the list
     int64_t through = 0;       // version of the last event or bookmark
@@ -27,10 +27,10 @@ class RecordingClient : public kube::Client {
     std::vector<Segment> segments;
     size_t watches = 0;
     size_t expired = 0;                 // watches or lists that were refused as too old
-    std::vector<std::string> breaches;  // of the order, or of where a watch goes on
+    std::vector<std::string> breaches;  // versions out of order, watches with a wrong start
   };
   Tape tape() const;
-  // How many events (bookmarks apart) watches have told.
+  // The number of events, without bookmarks, that the watches have delivered.
   size_t told() const;
 
   base::StatusOr<base::Json> Get(const api::KindInfo& kind, std::string_view ns,

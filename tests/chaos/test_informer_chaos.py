@@ -1,4 +1,4 @@
-"""An informer that keeps the reflector's rules survives what can happen to its server."""
+"""Informers stay right while their server restarts, compacts its history and loses connections."""
 import random
 import subprocess
 

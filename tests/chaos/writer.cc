@@ -10,7 +10,7 @@ using base::StatusCode;
 
 namespace {
 
-// A call that fails does so most likely because nobody is there.
+// The wait after a failed call. Most calls fail because the server does not run at the moment.
 constexpr std::chrono::milliseconds kAbsence{5};
 
 }  // namespace
@@ -49,7 +49,7 @@ void Writer::Run(const std::stop_token& stop) {
   }
 }
 
-// Half of all objects belong to those that an informer selects, and they change sides.
+// One informer selects the objects of one side only. Each write puts its object on a random side.
 Json Writer::Labels() { return {{"side", random_() % 2 == 0 ? "left" : "right"}}; }
 
 void Writer::Acknowledge(Object& object, const Json& answer) {
@@ -91,7 +91,7 @@ void Writer::Update(Object& object) {
 
 void Writer::Delete(Object& object) {
   const Status deleted = client_.Delete(*object.kind, object.ns, object.name, {});
-  // A request that was sent twice meets its own first effect: not found.
+  // A request may have been sent twice; then the second one finds that the object is gone.
   if (deleted.ok() || deleted.code() == StatusCode::kNotFound) {
     object.version = 0;
     return;

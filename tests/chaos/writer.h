@@ -22,12 +22,12 @@ class Writer {
   ~Writer() { Stop(); }
   void Stop();
 
-  // What it knows, after Stop.
+  // What the writer knows about one object. To be read after Stop().
   struct Object {
     const api::KindInfo* kind = nullptr;
     std::string ns;
     std::string name;
-    int64_t version = 0;       // of the last acknowledged write; 0: not there
+    int64_t version = 0;       // of the last acknowledged write; 0: it does not exist
     bool unsure = false;       // the outcome of a later write is unknown
     bool may_be_gone = false;  // that write was a delete
   };
@@ -37,7 +37,7 @@ class Writer {
     return acknowledged_;
   }
   size_t unknown() const { return unknown_; }
-  // Where the server forgot what it had acknowledged.
+  // The acknowledged writes that the server lost.
   const std::vector<std::string>& losses() const { return losses_; }
 
  private:

@@ -28,8 +28,8 @@ def _clear_below(folder):
             subprocess.run(["losetup", "--detach", f"/dev/{device.parent.parent.name}"], check=False)
 
 
-# What a containerd may leave that is killed while it makes a sandbox or container, because at its next start it kills
-# the shim, and runc with it.
+# What may stay behind when containerd is killed while it makes a sandbox or container: at its next start it kills the
+# shim, and runc with it, so nothing removes these.
 CONTAINERDS_OWN = ("cgroup ", "container ", "pod address ")
 
 

@@ -150,7 +150,8 @@ class Survivor:
             log.stat().st_size > 0 for log in logs.glob(f"default_{name}_*/*/*.log")))
 
     def told(self, name, text):
-        """Tells whether an event of the pod that has this name now contains the text."""
+        """Tells whether an event of the present pod of this name contains the text. Events of earlier pods do not
+        count."""
         uid = self.api.get("pods", name)["metadata"]["uid"]
         return any(event["involvedObject"].get("uid") == uid and text in event["message"]
                    for event in self.api.items("events"))

@@ -6,8 +6,8 @@ Each point is walked in one of the flows that pass it, spread evenly over them, 
 used before. Points that only a first start passes are walked in an empty folder. Points that are only passed after a
 crash, because they repair what it interrupted, are walked by a second crash.
 
-One run crashes at a third of the points. A seed that follows from the commit draws them, so that each commit draws
-others. BERTH_CRASH_WALK=all crashes at all of them, and then every point must have been passed or have its reason in
+One run crashes at a third of the points. They are chosen by a seed from the commit, so that each commit has others.
+BERTH_CRASH_WALK=all crashes at all of them, and then every point must have been passed or have its reason in
 unwalked.py. BERTH_CRASH_WALK=full crashes at each point in each flow that passes it. BERTH_RANDOM_KILLS is the number of
 kills at random moments, and BERTH_CRASH_SEED replaces both seeds.
 """
@@ -32,7 +32,7 @@ KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))
 
 
 def seed_of_commit():
-    """1 where the tree is no checkout."""
+    """Gives a seed that depends on the commit, or 1 if the tree is no git checkout."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=pathlib.Path(__file__).parent, capture_output=True,
                             text=True)
     return int(commit.stdout[:8], 16) if commit.returncode == 0 else 1
@@ -45,14 +45,14 @@ BESIDE = {"crust": ["crust-handler", "containerd"]}
 
 
 def note_for_the_end(line):
-    """Has tools/run_tests print the line once more where the run closes."""
+    """Makes tools/run_tests print the line once more at the end of the run."""
     if "BERTH_TEST_NOTES" in os.environ:
         with open(os.environ["BERTH_TEST_NOTES"], "a") as notes:
             notes.write(line + "\n")
 
 
 def draw_part(jobs):
-    """A third of them, by the seed."""
+    """Chooses a third of the jobs by the seed."""
     return random.Random(SEED).sample(jobs, math.ceil(len(jobs) / PART))
 
 
@@ -133,7 +133,7 @@ def test_each_fault_point_of_each_flow(learned, capsys):
     assert len(passed) >= 150, sorted(passed)
     note_for_the_end(f"crash walk: {len(jobs)} of {known_jobs} crashes, drawn by seed {SEED}"
                      + ("" if ALL else "; ./dev test --all walks all of them"))
-    # What only a repair passes shows only where all of the crashes are made.
+    # Points that only a repair passes are certain to be passed only if all of the crashes are made.
     unexplained = unwalked.by_pattern(never).get(unwalked.NONE, []) if ALL else []
     assert not unexplained, f"neither a flow passes them nor does unwalked.py say why: {unexplained}"
     assert not failures, f"{len(failures)} of {len(jobs)}:\n" + "\n\n".join(failures)

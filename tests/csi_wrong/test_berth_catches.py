@@ -112,7 +112,7 @@ def test_a_volume_is_given_to_one_claim_only(bed):
 
 @rules("create-not-idempotent")
 def test_a_claim_has_one_volume_however_many_were_made(bed):
-    """Nothing tells Berth of the others: their space is lost in the driver, and no data."""
+    """Berth cannot know of the other volumes: the driver loses their space, but no data is lost."""
     bed.double.be_wrong("create-not-idempotent", "loses-answers:CreateVolume")
     bed.claim("data")
     wait_for("a second call", lambda: len(bed.double.calls("CreateVolume", "done")) > 1)
@@ -177,7 +177,7 @@ def test_pages_without_end_are_left(bed):
 
 @rules("snapshot-not-idempotent")
 def test_a_content_has_one_snapshot_however_many_were_taken(bed):
-    """Nothing tells Berth of the others: their space is lost in the driver, and no data."""
+    """Berth cannot know of the other snapshots: the driver loses their space, but no data is lost."""
     with_data(bed)
     bed.double.be_wrong("snapshot-not-idempotent", "loses-answers:CreateSnapshot")
     content = snapshot(bed, "monday")

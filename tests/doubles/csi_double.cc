@@ -25,7 +25,7 @@ namespace {
 
 struct Options {
   std::string endpoint, data, switches, calls, registration_folder, fuse_program;
-  std::vector<std::string> share;  // source and type of what every volume is
+  std::vector<std::string> share;  // source and type of the share that every volume is
   std::string name = "double.csi.example.com";
   std::string node_id = "node-a";
   std::string other_node = "node-b";
@@ -101,7 +101,7 @@ class Services : public csi::v1::Identity::Service,
   bool WaitForCaller(grpc::ServerContext& context, const char* rule, const std::string& method) {
     while (!context.IsCancelled()) {
       if (!switches_.Read()(rule, method)) return false;
-      // Neither the file nor gRPC's blocking API tells of a change by itself.
+      // It polls, because neither the file nor gRPC's blocking API reports a change by itself.
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return true;
@@ -136,7 +136,7 @@ base::Status Run(const Options& options) {
     share.set_type(options.share.at(1));
     driver.DeferShare(std::move(share));
   }
-  // What it starts is nobody's to wait for.
+  // The kernel reaps the FUSE servers, because nothing here waits for them.
   if (!options.fuse_program.empty()) signal(SIGCHLD, SIG_IGN);
   const Switches switches(options.switches);
   CallLog calls(options.calls.empty() ? "/dev/null" : options.calls);

@@ -3,7 +3,7 @@
 //
 //   fuse_double --folder FOLDER --mount-point PATH --switches FILE [--source TEXT] [--type TYPE]
 //
-// In the mount table it stands with that source, and as "fuse.TYPE".
+// The mount table shows it with that source and with the type "fuse.TYPE".
 //
 // Switches, one a line, read anew at each operation; "NAME" for every operation, "NAME:OPERATION"
 // for one (getattr, readdir, open, create, read, write, mkdir, unlink, rmdir, rename, truncate,
@@ -12,8 +12,8 @@
 //   hangs     waits until the switch is taken back
 //   error     EIO
 //   full      ENOSPC (writes, mkdir, create)
-//   corrupts  turns the first byte of what is read
-//   dies      the process ends: "Transport endpoint is not connected"
+//   corrupts  inverts the first byte of each read
+//   dies      the process ends; accesses then fail: "Transport endpoint is not connected"
 //
 // Nothing is cached, so that each access comes here.
 #define FUSE_USE_VERSION 35
@@ -45,7 +45,7 @@ Double& Self() { return *static_cast<Double*>(fuse_get_context()->private_data);
 
 std::string Real(const char* path) { return Self().folder + path; }
 
-// 0, or the error that the operation is to end with.
+// Returns 0, or the error with which the operation has to end.
 int Pass(const char* operation) {
   const Switches& switches = *Self().switches;
   while (switches.Read()("hangs", operation)) {
@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   self.switches = std::make_unique<berth::doubles::Switches>(switches);
   const fuse_operations operations = berth::doubles::Operations();
-  // In the foreground, with threads: one operation that hangs holds up no other.
+  // It runs in the foreground, and with threads, so that an operation that hangs delays no other.
   std::string options = "allow_other,default_permissions,max_threads=10";
   if (!source.empty()) options += ",fsname=" + source;
   if (!type.empty()) options += ",subtype=" + type;

@@ -1,6 +1,6 @@
-// Runs a utility as the node agent runs a plugin's: in the pod that is registered for the plugin,
-// or on this host, by an agent that itself is in a container if asked for. What came of it is
-// printed as one line of JSON a run.
+// Runs a plugin's utility in the same way as the node agent: in the pod that is registered for the
+// plugin, or else on this host. With --containerized it runs it like an agent that is itself in a
+// container. It prints the result of each run as one line of JSON.
 //
 //   plugin_utility run --kubelet FOLDER --data FOLDER --runtime SOCKET --plugin NAME
 //       [--containerized] [...] -- ARGV

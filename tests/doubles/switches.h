@@ -1,5 +1,5 @@
-// The errors that a double must make at run time: a file with one switch a line, "NAME" or
-// "NAME:METHOD", which is read anew at each call. Without the file there are none. Thread-safe.
+// The switches that make a double fail at run time: a file with one switch a line, "NAME" or
+// "NAME:METHOD", which is read again at each call. Without the file no switch is on. Thread-safe.
 #pragma once
 
 #include <set>
@@ -15,7 +15,7 @@ class Switches {
   struct On {
     std::set<std::string, std::less<>> names;
     bool operator()(std::string_view rule) const { return names.contains(rule); }
-    // For one method of many, or for all.
+    // True if the rule is switched on for this method, or for all methods.
     bool operator()(std::string_view rule, std::string_view method) const {
       return names.contains(std::string(rule) + ":" + std::string(method)) || names.contains(rule);
     }

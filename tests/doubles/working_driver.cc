@@ -21,7 +21,7 @@ using base::Status;
 using base::StatusCode;
 using AccessMode = csi::v1::VolumeCapability::AccessMode;
 
-// The calls after which the driver knows something else than before.
+// The calls that change the driver's state.
 #define BERTH_CHANGING_RPCS(X) \
   X(CreateVolume)              \
   X(DeleteVolume)              \
@@ -98,7 +98,7 @@ Status WorkingDriver::Journalled(const google::protobuf::Message& request, Statu
   };
   const std::string& type = request.GetDescriptor()->name();
   if (status.ok() && kChanging.contains(type)) {
-    // An empty request would read back as no word.
+    // The request must not be empty, because Replay() reads two words from each line.
     journal_ << type << ' ' << base::EncodeBase64(request.SerializeAsString()) << std::endl;
   }
   return status;
@@ -273,7 +273,7 @@ Status WorkingDriver::Handle(const csi::v1::ListVolumesRequest& request,
   csi::v1::ListVolumesResponse all;
   RETURN_IF_ERROR(state_.Handle(csi::v1::ListVolumesRequest(), all));
   const auto& entries = all.entries();
-  // A token is the id of the last volume before it.
+  // A token is the id of the last volume of the page before.
   auto begin = entries.begin();
   if (!request.starting_token().empty()) {
     begin = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
@@ -320,7 +320,7 @@ Status WorkingDriver::Handle(const csi::v1::NodeStageVolumeRequest& request,
   if (request.staging_target_path().empty()) return Invalid("staging_target_path is missing");
   RETURN_IF_ERROR(CheckCapability(request.volume_capability()));
   RETURN_IF_ERROR(Journalled(request, state_.Handle(request, response)));
-  if (share_.has_value()) return OkStatus();  // whether it mounts here is known at publish
+  if (share_.has_value()) return OkStatus();  // NodePublishVolume decides whether to mount
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(request.staging_target_path()));
   if (mounted) return OkStatus();
   const std::string folder = VolumeFolder(request.volume_id());

@@ -1,14 +1,14 @@
 // A CSI driver that keeps all rules of the specification. WrongDriver uses it and breaks rules.
 //
-// A volume is a folder, a snapshot a copy of one; staging binds the folder, publishing binds what
-// is staged. Its state is in rpc::FakeCsiState, and a journal has the calls that changed it, from
-// which a new process restores the state.
+// A volume is a folder, and a snapshot is a copy of one. Staging binds the folder, and publishing
+// binds the staging path. rpc::FakeCsiState holds the state. A journal records the calls that
+// changed it; a new process repeats them to restore the state.
 //
 //   FOLDER/journal        "METHOD BASE64(request)", a line a call
 //   FOLDER/volumes/ID     a volume's content
-//   FOLDER/snapshots/ID   a snapshot's
-//   FOLDER/fuse            switches of the FUSE file systems, where volumes are staged by these
-//   FOLDER/attached/ID    the nodes that a volume is attached to, one a line; none: no file
+//   FOLDER/snapshots/ID   a snapshot's content
+//   FOLDER/fuse           switches of the FUSE file systems, if these stage the volumes
+//   FOLDER/attached/ID    the nodes that a volume is attached to, one a line; no file if none
 //
 // Thread-safe: one call at a time.
 #pragma once
@@ -28,18 +28,19 @@ namespace berth::doubles {
 
 class WorkingDriver {
  public:
-  // `nodes`: those that volumes can be attached to.
+  // Volumes can be attached to `nodes`, and to no others.
   WorkingDriver(rpc::FakeCsiState::Options options, std::set<std::string> nodes,
                 std::string folder);
 
-  // Volumes are staged by a FUSE file system each, of the program fuse_double, instead of a bind.
+  // Each volume is staged by a FUSE file system of its own, which `program` (fuse_double) serves,
+  // instead of by a bind mount. Empty: by a bind mount.
   void StageByFuse(std::string program) { fuse_program_ = std::move(program); }
 
-  // Every volume is this share, which the runtime of a sandbox mounts: nothing is mounted here
-  // where it offers to.
+  // Every volume is `share`. If the runtime of a sandbox offers to mount it, the driver publishes
+  // nothing on this node.
   void DeferShare(csi::v1::FileSystemMountInfo share) { share_ = std::move(share); }
 
-  // The calls that change or check nothing more than the state does.
+  // The calls for which FakeCsiState alone does the work.
   template <typename Request, typename Response>
   base::Status Handle(const Request& request, Response& response) {
     base::MutexLock lock(mutex_);
@@ -64,10 +65,10 @@ class WorkingDriver {
   BERTH_HANDLE(NodeExpandVolume);
 #undef BERTH_HANDLE
 
-  // For what the double does beside the rules.
+  // WrongDriver uses these to break the rules.
   rpc::FakeCsiState& state() { return state_; }
   std::string VolumeFolder(const std::string& id) const { return folder_ + "/volumes/" + id; }
-  // Binds `source` onto `target`, which is made. Once more if it is mounted.
+  // Makes `target` and binds `source` onto it, also over a mount that is there already.
   base::Status Bind(const std::string& source, const std::string& target, bool read_only);
   base::Status Unmount(const std::string& path) { return mounter_->Unmount(path); }
 
@@ -82,7 +83,7 @@ class WorkingDriver {
   base::StatusOr<bool> IsMounted(const std::string& path);
   base::Status MountFuse(const std::string& folder, const std::string& target);
   base::Status Copy(const std::string& from, const std::string& to);
-  // For those who look from outside.
+  // Writes FOLDER/attached/ID, so that tests can see the nodes.
   base::Status TellAttached(const std::string& id);
 
   const std::set<std::string> nodes_;

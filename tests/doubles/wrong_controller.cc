@@ -1,4 +1,4 @@
-// The Identity and Controller services' part of what the double does wrong.
+// What the double does wrong in the calls of the Identity and Controller services.
 #include <algorithm>
 #include <filesystem>
 
@@ -95,7 +95,7 @@ Status WrongDriver::Handle(const Switches::On& on, const csi::v1::DeleteVolumeRe
   if (on("delete-keeps") && known) return OkStatus();
   const Status status = driver_.Handle(request, response);
   if (!on("deletes-in-use") || status.code() != StatusCode::kFailedPrecondition) return status;
-  // What is mounted keeps its folder, and loses what is in it.
+  // The folder itself stays, because it may be mounted; everything in it is removed.
   std::error_code ignored;
   for (const auto& entry :
        std::filesystem::directory_iterator(driver_.VolumeFolder(request.volume_id()), ignored)) {

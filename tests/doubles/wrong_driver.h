@@ -1,6 +1,7 @@
-// The CSI driver double's calls: WorkingDriver's, and what each switch (csi_rules.h) makes of them.
+// The calls of the CSI driver double: WorkingDriver answers them, and each switch that is on
+// (csi_rules.h) breaks a rule.
 //
-// What concerns every call alike (hanging, dying, error texts) is csi_double.cc's. Thread-safe.
+// csi_double.cc does what is the same for every call (hanging, dying, error texts). Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The Node service's part of what the double does wrong.
+// What the double does wrong in the calls of the Node service.
 #include <unistd.h>
 
 #include "platform/files/durable_file.h"
@@ -61,7 +61,7 @@ Status WrongDriver::Handle(const Switches::On& on, const csi::v1::NodeUnstageVol
   return driver_.Handle(request, response);
 }
 
-// The ways in which something else than the volume, or nothing, is at the target.
+// Breaks a rule at the target: mounts nothing there, another volume, or one that is not staged.
 Status WrongDriver::PublishWrongly(const Switches::On& on,
                                    const csi::v1::NodePublishVolumeRequest& request) {
   const std::string& target = request.target_path();
@@ -71,7 +71,7 @@ Status WrongDriver::PublishWrongly(const Switches::On& on,
   if (on("publish-unstaged")) return driver_.Bind(own, target, request.readonly());
   if (!on("publishes-other-volume")) return OkStatus();
   for (const std::string& id : driver_.state().VolumeIds()) {
-    // One that is in use: only there can two users meet.
+    // It takes a volume that is in use, because then two users share its data.
     const auto other = driver_.state().FindVolume(id);
     if (id == request.volume_id() || !other.has_value() || other->published.empty()) continue;
     return driver_.Bind(driver_.VolumeFolder(id), target, request.readonly());
@@ -111,7 +111,7 @@ Status WrongDriver::Handle(const Switches::On& on,
   }
   if (on("unpublish-leaves-mount")) return driver_.state().Handle(request, response);
   RETURN_IF_ERROR(driver_.Handle(request, response));
-  // What "mounts-elsewhere" made is this driver's to clear away.
+  // The driver removes what "mounts-elsewhere" mounted, because nobody else knows of it.
   RETURN_IF_ERROR(driver_.Unmount(Beside(target)));
   rmdir(Beside(target).c_str());
   if (on("unpublish-leaves-target")) return platform::MakeFolders(target, 0755);

@@ -313,8 +313,8 @@ def of_three(name):
 
 
 def test_berth_oci_is_killed_while_it_creates(berth, handler):
-    """berth-oci is killed at each of its steps, in creates of sandboxes and of containers. Others are made with the
-    volume, and the volume is nowhere else."""
+    """berth-oci is killed at each of its steps, in creates of sandboxes and of containers. The sandboxes and containers
+    that are made in their place have the volume, and the volume is nowhere else."""
     names = ["one", "two", "three"]
     with oci_killer.OciKiller(handler) as killer:
         killer.die_at("sandbox", oci_killer.OF_SANDBOX)
@@ -347,7 +347,7 @@ def test_berth_oci_is_killed_while_it_deletes(berth, handler):
 
 
 def test_containerd_is_killed_under_a_pod(berth, handler, place):
-    """The pod goes on, and so does a pod that was to be made meanwhile."""
+    """The pod goes on, and a pod that was applied meanwhile runs later."""
     berth.apply([crust.claim("data"), crust.claim("other")])
     slow = "echo kept > /data/note; trap 'sleep 1; exit' TERM; sleep 1000 & wait"
     run(berth, "user", "data", script=slow, mounts=MOUNTS)

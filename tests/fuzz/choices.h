@@ -1,4 +1,4 @@
-// What the fuzzers of rules share: an input that decides, and a promise that is checked.
+// What several fuzzers share: choices that the input makes, and a check that prints what was tried.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace berth::fuzz {
 
-// What is tried, for the report of a failure.
+// What is being tried. CHECK_THAT prints it when a check fails.
 inline base::Json trying;
 
 #define CHECK_THAT(holds)                                      \
@@ -21,7 +21,7 @@ inline base::Json trying;
     std::abort();                                              \
   }
 
-// Decisions, a byte of the input each; 0 when it is used up.
+// Makes choices, each by one byte of the input. When the input is used up, each choice is 0.
 class Choices {
  public:
   explicit Choices(std::string_view bytes) : bytes_(bytes) {}
@@ -32,7 +32,7 @@ class Choices {
     bytes_.remove_prefix(1);
     return byte % below;
   }
-  // One of a few, so that they meet.
+  // One of three words, so that the same word often comes again.
   std::string Word() { return std::string(1, static_cast<char>('a' + Choose(3))); }
 
  private:

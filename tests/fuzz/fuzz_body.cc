@@ -1,5 +1,5 @@
-// Random JSON as the body of a write: what conforms to a kind goes through protobuf and still does;
-// as a patch it breaks nothing.
+// Random JSON as the body of a write. An object that conforms to a kind must still conform after it
+// was written as protobuf and read again. As a patch it must do no harm.
 #include <cstdlib>
 #include <string_view>
 
@@ -12,7 +12,7 @@ namespace {
 using namespace berth;
 
 void Try(const api::KindInfo& kind, std::string_view text) {
-  std::string unparsed;  // the writer trusts its text to be JSON, and must live with anything
+  std::string unparsed;  // the writer expects JSON, but other text must do no harm
   api::AppendMessage(*api::SchemaOf(kind), text, unparsed);
   auto object = base::json::Parse(text);
   if (!object.ok()) return;

@@ -1,5 +1,5 @@
 // Random schemas of custom resources with random objects, and random rules in CEL, paths and
-// formats: an input is a text, and the choices by which schemas and objects are made.
+// formats. Each input is tried as a text, and as the choices that make a schema and objects.
 
 #include <cstdio>
 #include <cstdlib>
@@ -117,7 +117,7 @@ void TrySchema(std::string_view choices) {
 
   apiserver::FieldErrors errors;
   apiserver::CheckSchema(schema, "s", false, errors);
-  // Also one that was refused must do no harm: it may come from an older store.
+  // A refused schema must do no harm either, because an older store may contain it.
   const bool accepted = errors.empty();
   const apiserver::StructuralPtr read = apiserver::ReadSchema(schema);
   api::SchemaArena arena;

@@ -1,5 +1,5 @@
-// What a device's superblock, group descriptors and inode tables say, which a tenant may have
-// written.
+// Random bytes in a device's superblock, group descriptors and inode tables, because a tenant may
+// have written them.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ Device SmallFileSystem() {
 
 }  // namespace
 
-// The input: bytes of that to replace, each as a position (2 bytes) and a value.
+// The input replaces bytes of that file system, each by a position (2 bytes) and a value (1 byte).
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Device device = SmallFileSystem();
   for (size_t at = 0; at + 3 <= size; at += 3) {
@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         last = inode.number;
         return true;
       });
-  // As it is, the root and the six inodes from the first one of files on.
+  // Without a change it has seven inodes: the root, and 11 to 16, which are those for files.
   if (size < 3 && (!read.ok() || visited != 7)) __builtin_trap();
   return 0;
 }

@@ -1,4 +1,4 @@
-// A driver folder made of the input, in memory, and the scanner over it.
+// Makes a driver folder in memory by the choices of the input, and runs the scanner on it.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ using fuzz::Choices;
 
 constexpr int kMaxSteps = 64;
 
-// Names that meet, and names that are strange.
+// Gives one of a few names, so that the same name often comes again; some of them are strange.
 std::string Name(Choices& choices) {
   static const char* const kNames[] = {
       "d",         "v~d",  "v.example~d", "e", "..d",    ".hidden",      "v~",       "~d",
@@ -29,7 +29,7 @@ std::string Name(Choices& choices) {
   return choices.Choose(16) == 0 ? name + std::string(choices.Choose(255), 'x') : name;
 }
 
-// A path below the folder: of any names, or in a driver.
+// Gives a path below the folder, or below the folder of a driver in it.
 std::string PathIn(const std::string& folder, Choices& choices) {
   static const char* const kDrivers[] = {"", "d", "v~d"};
   std::string path = folder;
@@ -41,7 +41,7 @@ std::string PathIn(const std::string& folder, Choices& choices) {
 }
 
 void MakeFile(const std::string& path, off_t size) {
-  // What is there already may be a FIFO, whose reader nobody waits for.
+  // O_NONBLOCK, because the path may be a FIFO, and the open must not wait for its reader.
   const base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0755));
   if (!fd.valid() || ftruncate(fd.get(), size) != 0) return;
@@ -97,7 +97,7 @@ void Check(const std::string& folder, const volume::DriverScan& scan,
     uint64_t bytes = 0;
     for (const volume::DriverFile& file : driver.files) {
       CHECK_THAT(("/" + file.path).find("/.") == std::string::npos);
-      // What it says lies there without a symlink on the way.
+      // All folders above a file that the scan reports must be real ones, not symlinks.
       std::filesystem::path path = folder + "/" + driver.folder;
       for (const auto& part : std::filesystem::path(file.path).parent_path()) {
         CHECK_THAT(std::filesystem::symlink_status(path /= part).type() ==
@@ -107,7 +107,8 @@ void Check(const std::string& folder, const volume::DriverScan& scan,
     }
     CHECK_THAT(bytes <= limits.bytes);
   }
-  // Each folder and each link is a driver, or is left out with a reason; or there are too many.
+  // Each folder and each symlink is a driver, or is left out with a reason. If there are too many,
+  // the reason is under "".
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     if (name[0] == '.' || !(entry.is_symlink() || entry.is_directory())) continue;

@@ -15,7 +15,7 @@ using namespace berth::apiserver;
 void Try(std::string_view text) {
   double quality = 1;
   for (const MediaRange& range : ParseAccept(text)) {
-    // The best first, and none that isn't wanted.
+    // The best type comes first, and no type with quality 0 is in the list.
     if (range.quality > quality || range.quality <= 0) std::abort();
     quality = range.quality;
     if (range.type.find('/') == std::string::npos) std::abort();

@@ -1,4 +1,5 @@
-// Random bytes as the requests of one connection: read in pieces or at once they are the same.
+// Random bytes as the requests of one connection. They must give the same requests when they are
+// read in pieces as when they are read at once.
 
 #include <cstdlib>
 #include <string_view>
@@ -33,7 +34,7 @@ Outcome Read(std::string_view bytes, size_t step) {
       outcome.refused = true;
       return outcome;
     }
-    // What waits is bounded, whatever comes.
+    // The reader must hold only a bounded amount of data, whatever it gets.
     if (reader.waiting() > kMaxHead + step || reader.body_size() > 2 * kMaxBody) std::abort();
   }
   return outcome;
@@ -44,7 +45,8 @@ Outcome Read(std::string_view bytes, size_t step) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const Outcome whole = Read(bytes, 64 * 1024);
-  // A limit may be met earlier where more stands in the buffer; what was read before is the same.
+  // With more data in its buffer the reader may refuse earlier, but the requests before that are
+  // the same.
   const Outcome pieces = Read(bytes, 7);
   const size_t both = std::min(whole.requests.size(), pieces.requests.size());
   for (size_t i = 0; i < both; ++i) {

@@ -27,7 +27,7 @@ void TryFrame(std::string_view bytes) {
   if (send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) std::abort();
   peer.Reset();
   const auto message = connection->Receive(4096, ipc::In(std::chrono::seconds(5)));
-  // The peer has left, so that nothing is waited for.
+  // The peer has closed its end, so Receive() must not wait.
   if (message.failure().problem == ipc::Problem::kTimeout) std::abort();
 }
 
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   TryJson(input);
   TryFrame(input);
-  // Random bytes seldom are a head.
+  // Random bytes seldom begin with a valid head, so here they get one.
   std::string framed("BIPC\1\0\0\0", 8);
   const auto length = static_cast<uint32_t>(size);
   framed.append(reinterpret_cast<const char*>(&length), 4).append(4, '\0').append(input);

@@ -1,5 +1,5 @@
-// Random sets of fields, and random objects and configurations applied to them: an input is a
-// FieldsV1 as text, or the choices by which objects of a schema are made.
+// Random sets of fields, and random objects to which random configurations are applied. An input is
+// a FieldsV1 as text, or the choices that make objects of a schema.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -106,14 +106,14 @@ void TryWrites(const api::Schema* schema, const Json& before, const Json& after,
   CHECK_THAT(api::ManagedFieldsJson(api::ParseManagedFields(list).value()) == list);
   writer.manager = "kubectl";
   const auto applied = api::ApplyConfiguration(schema, after, config, managed, writer, true);
-  // (Without managers an apply begins by finding one for all that is there.)
+  // (If the object has no managers, an apply first makes a manager for all existing fields.)
   if (!applied.ok() || applied->managed.empty()) return;
-  // The same again changes nothing.
+  // Applying the same configuration again must change nothing.
   const auto again =
       api::ApplyConfiguration(schema, applied->object, config, applied->managed, writer, false);
   CHECK_THAT(again.ok() && again->conflicts.empty() && again->object == applied->object);
   CHECK_THAT(api::ManagedFieldsJson(again->managed) == api::ManagedFieldsJson(applied->managed));
-  // What it no longer states goes, as far as it is its own.
+  // Another configuration removes the fields that it no longer has and that this manager owned.
   CHECK_THAT(api::ApplyConfiguration(schema, applied->object, after, applied->managed, writer, true)
                  .status()
                  .code() != base::StatusCode::kInternal);

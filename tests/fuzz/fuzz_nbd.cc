@@ -1,4 +1,5 @@
-// What an NBD server says while the client negotiates, and what a storage daemon says over QMP.
+// Random bytes as the answers of an NBD server to the client's negotiation, and as the messages of
+// a storage daemon over QMP.
 #include <sys/socket.h>
 
 #include "block/nbd/nbd_handshake.h"

@@ -1,6 +1,6 @@
 // Random bytes as a container's config.json: to berth-oci, which reads the annotations, and to the
-// handler, which reads it all. What the handler takes for JSON, berth-oci must, too, or it would
-// start containers that the handler never hears of.
+// handler, which reads it all. berth-oci must accept all JSON that the handler accepts, because
+// otherwise it would start containers that the handler never hears of.
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto annotations = oci::ReadAnnotations(text);
   const auto config = crust::ReadConfig(text);
-  // A byte order mark is skipped by the one and refused by the other, which starts nothing.
+  // The handler skips a byte order mark. berth-oci refuses it, but then starts no container.
   if (!config.ok() || text.starts_with("\xef\xbb\xbf")) return 0;
   if (!annotations.ok()) std::abort();
   for (const auto& [name, value] : base::json::Map(*config, {"annotations"}).items()) {
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!mounts.ok()) return 0;
   base::Json changed = *config;
   for (const auto& mount : *mounts) crust::SetSource(changed, mount.mount, "/run/graft/m0");
-  // None is found a second time, but as what was made ready.
+  // A config whose sources were replaced must be refused, because it was made ready before.
   if (!mounts->empty() && crust::FindDeferred(changed, targets, "/run/graft").ok()) std::abort();
   return 0;
 }

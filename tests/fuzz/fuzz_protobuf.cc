@@ -1,5 +1,5 @@
-// Random bytes as protobuf: envelopes, and messages of each kind. What was read is written and read
-// again, and settles.
+// Random bytes as protobuf: envelopes, and messages of each kind. A message that is read and
+// written several times must no longer change after the second time.
 #include <cstdlib>
 #include <string_view>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace berth;
 
-// The message that a message is after being read and written.
+// Reads a message, writes it, and returns what was written.
 std::string Again(const api::Schema& schema, std::string_view message) {
   const auto object = api::DecodeMessage(schema, message);
   if (!object.ok()) std::abort();
@@ -20,8 +20,8 @@ std::string Again(const api::Schema& schema, std::string_view message) {
 
 void Try(const api::Schema& schema, std::string_view message) {
   if (!api::DecodeMessage(schema, message).ok()) return;
-  // The first time drops what has no place in JSON, and then what meant nothing (a time of less
-  // than a second after 1970).
+  // The first time drops what JSON cannot express. The second time drops what then has no meaning
+  // (a time less than a second after the beginning of 1970).
   const std::string settled = Again(schema, Again(schema, message));
   if (Again(schema, settled) != settled) std::abort();
 }

@@ -1,4 +1,4 @@
-// Random text as the target of a request: the path finds a resource, the query its options.
+// Random text as the target of a request: the path selects a resource, the query has its options.
 
 #include <cstdlib>
 #include <string_view>
@@ -22,7 +22,7 @@ void TryOptions(const ResourceRequest& request) {
   (void)ParseWatchQuery(request);
   const auto token = DecodeContinue(request.query.Get("continue"));
   if (!token.ok()) return;
-  // A token that is understood is written as one that says the same.
+  // A token that can be read must be the same after it was written and read again.
   const auto again = DecodeContinue(EncodeContinue(*token));
   if (!again.ok() || again->start != token->start || again->revision != token->revision) {
     std::abort();
@@ -39,7 +39,7 @@ void Try(std::string_view text) {
       if (!IsKubeError(routed.status())) std::abort();
       continue;
     }
-    // No name leads out of its kind's keys.
+    // A name must not lead to a key outside of its kind's keys.
     for (const std::string& part : {routed->ns, routed->name}) {
       if (part == "." || part == ".." || part.find('/') != std::string::npos) std::abort();
     }

@@ -15,7 +15,7 @@ using namespace berth;
 void Try(std::string_view text) {
   if (const auto quantity = api::Quantity::Parse(text); quantity.ok()) {
     const auto again = api::Quantity::Parse(quantity->ToString());
-    // The text is rounded up to whole units, so its value may differ; its text no more.
+    // ToString() rounds up to whole units, so the value may have changed, but the text must not.
     if (!again.ok() || again->ToString() != quantity->ToString()) std::abort();
   }
   (void)api::LabelSelector::Parse(text);

@@ -45,7 +45,8 @@ CAPABILITIES = {
     "mds.a": {"mon": "allow profile mds", "osd": "allow *", "mds": "allow *"},
 }
 
-# Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder; $3: its address, from when go is there.
+# Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder; $3: the cluster's address, which is
+# set up when the file `go` appears.
 START = r"""
 set -e
 ip link set lo up

@@ -184,8 +184,8 @@ def cgroups():
 
 
 def host_mounts(berth, claim=None):
-    """Gives where they are mounted in this namespace, which is the host's. It knows a mount by the device's number,
-    or, where the file system has another number (btrfs), by the device's path."""
+    """Gives the mount points of these devices in this namespace, which is the host's. A mount is recognised by the
+    device's number or, if the file system has a number of its own (btrfs), by the device's path."""
     numbers = devices(berth, claim)
     paths = ["/dev/loop" + number.partition(":")[2] for number in numbers]
     with open("/proc/self/mountinfo") as table:

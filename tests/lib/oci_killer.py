@@ -9,8 +9,9 @@ CALLS = {"connect": 42, "sendmsg": 46, "recvmsg": 47, "unshare": 272, "mount": 1
          "link": 86, "rename": 82}
 OF_SANDBOX = ("connect", "sendmsg", "recvmsg")
 
-# A file KIND-CALL is a turn. The create or delete that removes the file dies at that call, so that only the first one
-# of a container dies. The filter is inherited by execve, and kills the process with SIGSYS when the call begins.
+# A file KIND-CALL orders one death at that call. The first create or delete of a container removes one such file and
+# dies; further ones of the same container do not die. The seccomp filter is inherited by execve, and kills the process
+# with SIGSYS when the call begins.
 WRAPPER = """\
 #!/usr/bin/python3 -S
 import ctypes, json, os, struct, sys

@@ -18,7 +18,7 @@ int64_t Promisable(const Space& space, double overcommit) {
   return static_cast<int64_t>(static_cast<double>(space.total) * overcommit);
 }
 
-// What a copy of an image with `source` content is.
+// The content of a copy of an image with `source` content.
 Content CopyOf(Content source) {
   switch (source) {
     case Content::kRaw:
@@ -117,7 +117,7 @@ base::StatusOr<base::KeyLocks::Hold> Pool::LockSource(const Source& source) {
 int64_t Pool::CommittedBytes() const {
   int64_t sum = 0;
   for (const auto& [id, record] : shelf(Kind::kVolume).records) sum += record.size_bytes;
-  // A snapshot never grows: it takes what it takes.
+  // A snapshot never grows, so only the space that it occupies counts.
   for (const auto& [id, record] : shelf(Kind::kSnapshot).records) {
     sum += AllocatedBytes(paths_.Image(Kind::kSnapshot, id));
   }

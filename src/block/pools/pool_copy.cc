@@ -9,9 +9,9 @@
 //   deferred                   flush, clone (as after a crash) refused
 //   raw block, mapped          flush, clone (as after a crash) refused
 //
-// A deferred volume has its file system mounted by a container runtime, in a kernel that nobody can
-// ask to freeze it. A clone then has what the device had at one moment: the file system replays its
-// journal at the first mount, and data that programs had not synced is missing.
+// A deferred volume has its file system mounted by a container runtime, in a kernel that cannot
+// be asked to freeze it. A clone then has what the device had at one moment: the file system
+// replays its journal at the first mount, and data that programs had not synced is missing.
 #include <fcntl.h>
 
 #include "base/log.h"
@@ -114,8 +114,8 @@ base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& 
   return thawed;
 }
 
-// The process that froze a file system thaws it when this process dies. This function is for the
-// case that both died.
+// A child process freezes a file system, and thaws it when this process dies. This function is for
+// the case that both of them died.
 void Pool::ThawSource(const Record& record) {
   if (record.source.id.empty() || record.source.kind != Kind::kVolume) return;
   const auto device = FindDevice(record.source.id);

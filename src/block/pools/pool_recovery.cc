@@ -1,4 +1,4 @@
-// Opening a pool: what a crash left is finished before anything is served.
+// Opens a pool: finishes what a crash left before the pool serves anything.
 #include <errno.h>
 #include <sys/stat.h>
 

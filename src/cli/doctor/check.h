@@ -1,7 +1,7 @@
-// What `berth doctor` finds: one line each, with what to do where something is wrong.
+// The findings of `berth doctor`: one line for each, with advice if something is wrong.
 //
-// Checks look and change nothing, but for one small file that measures fsync. What cannot be looked
-// at (no root, no such folder) says so and is no fault.
+// Checks change nothing, except that CheckDisk writes one small file to measure fsync. A check that
+// cannot look (no root, no such folder) says so in a note, because that is no fault.
 #pragma once
 
 #include <sys/types.h>
@@ -16,22 +16,22 @@
 
 namespace berth::cli::doctor {
 
-enum class Verdict { kOk, kBad, kNote };  // a note is neither: information, or not looked at
+enum class Verdict { kOk, kBad, kNote };  // kNote: information, or what could not be checked
 
 struct Finding {
   std::string_view area;  // "kernel"
   std::string name;       // "loop devices"
   Verdict verdict = Verdict::kOk;
   std::string text;    // what was found
-  std::string advice;  // of a bad one: what to do
+  std::string advice;  // what to do, for kBad
 };
 using Findings = std::vector<Finding>;
 
 // The facts of the machine, which tests replace.
 struct Machine {
-  std::string root = "";  // before "/proc" and "/lib/modules"
+  std::string root = "";  // put before "/proc" and "/lib/modules"
   bool is_root = true;
-  uid_t root_user = 0;  // who is to own what only root may write
+  uid_t root_user = 0;  // must own what only root may write
 };
 
 // machine.cc: kernel features, utilities, capabilities, mount propagation.
@@ -41,7 +41,8 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
 // Whether the kernel has a file system, or a module of it.
 void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
                      std::string_view what_for, Findings& out);
-// Whether mounts that are made in a container below `folder` show on the host.
+// Whether the mount that holds `folder` is shared, so that mounts which a container makes below it
+// appear on the host.
 bool IsShared(const Machine& machine, const std::string& folder);
 
 // runtime.cc: the container runtime by CRI, and the pod network.
@@ -49,7 +50,8 @@ void CheckRuntime(const Machine& machine, const std::string& endpoint, Findings&
 
 // mount_pods.cc: the pods that are registered to run plugins' utilities on this node (areas "mount
 // pods" and "kernel"): the kubelet folder's propagation, their registrations, file systems that
-// their plugins need, and their utilities; and in the API, who competes for one plugin on one node.
+// their plugins need, and their utilities; and, from the API, pods that register for the same
+// plugin on the same node.
 void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
                     const std::string& endpoint, Findings& out);
 void CheckMountPodRivals(kube::Client& client, Findings& out);
@@ -61,7 +63,7 @@ void CheckCertificates(const std::string& data_folder, base::WallTime now, Findi
 
 // running.cc: the API and what runs behind it, and the clock.
 void CheckClock(kube::Client* client, base::WallTime now, Findings& out);
-void CheckApi(kube::Client& client, Findings& out);  // with CheckNodes, where it answers
+void CheckApi(kube::Client& client, Findings& out);  // calls CheckNodes if the API answers
 void CheckNodes(kube::Client& client, Findings& out);
 
 }  // namespace berth::cli::doctor

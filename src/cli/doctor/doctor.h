@@ -1,4 +1,5 @@
-// `berth doctor`: whether this machine can run Berth, and whether a running one is well.
+// `berth doctor`: checks whether this machine can run Berth, and whether a running Berth is
+// healthy.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ struct DoctorOptions {
   std::string output;  // "" or "json"
 };
 
-// Prints what it finds. `client` is null where no API is known (`why_no_api` says why). True: no
-// fault was found. INVALID_ARGUMENT: options.
+// Prints the findings. `client` is null if no API is known, and `why_no_api` then says why. Returns
+// true if no fault was found. INVALID_ARGUMENT: the output format is unknown.
 base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
                             const base::Status& why_no_api, const base::Clock& clock);
 

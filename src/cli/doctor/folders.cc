@@ -20,7 +20,7 @@ constexpr size_t kMaxSocketPath = 107;  // unix(7): sun_path without its zero
 constexpr uint64_t kLeastFree = uint64_t{1} << 30;
 constexpr int kWarnDays = 14;
 
-// The nearest folder above that exists: what a missing one would be made in.
+// `folder`, or the nearest folder above it that exists, in which it would be made.
 std::string Existing(std::string folder) {
   struct stat st;
   while (folder.size() > 1 && lstat(folder.c_str(), &st) != 0) {
@@ -29,7 +29,7 @@ std::string Existing(std::string folder) {
   return folder;
 }
 
-// A file or folder that holds secrets or is root's alone.
+// Checks a file or folder that holds secrets or that only root may use.
 void CheckMode(const std::string& path, mode_t allowed, std::string_view what, Findings& out) {
   struct stat st;
   if (lstat(path.c_str(), &st) != 0) {

@@ -21,7 +21,8 @@ std::string ReadText(const std::string& path) {
   return text;
 }
 
-// Registered, or a module that the kernel loads when one is mounted.
+// Where the kernel has the file system: registered, or as a module that the kernel loads at the
+// first mount. Empty: it has none.
 std::string FileSystem(const Machine& machine, const std::string& name) {
   std::istringstream known(ReadText(machine.root + "/proc/filesystems"));
   for (std::string word; known >> word;) {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::seconds kExecTime{10};
 constexpr std::string_view kSuffix = ".json";
 
-// What a plugin's pod must have besides what every one should.
+// What the mount pod of a plugin must have, besides the programs that each mount pod must have.
 struct Needs {
   std::string_view plugin;
   std::vector<std::string_view> programs;
@@ -33,7 +33,8 @@ const std::vector<Needs>& Known() {
   return kKnown;
 }
 constexpr std::string_view kAlways[] = {"mount", "umount", "env", "sh"};
-// Those of block file systems: of plugins that serve none a lack is no fault.
+// Programs for file systems on block devices. The plugins in the table above serve none, so that
+// for them a missing program is no fault.
 constexpr std::string_view kBlock[] = {"blkid",    "mkfs.ext4",  "fsck.ext4", "resize2fs",
                                        "mkfs.xfs", "xfs_repair", "xfs_growfs"};
 
@@ -50,7 +51,7 @@ std::set<std::string> FilesIn(const std::string& folder) {
   if (dir == nullptr) return names;
   while (const dirent* entry = readdir(dir.get())) {
     const std::string name = entry->d_name;
-    if (!name.starts_with('.')) names.insert(name);  // a leading dot: being written
+    if (!name.starts_with('.')) names.insert(name);  // a leading dot: it is being written
   }
   return names;
 }
@@ -93,7 +94,7 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
   const Needs* needs = NeedsOf(plugin);
   std::vector<std::string_view> must(std::begin(kAlways), std::end(kAlways));
   std::vector<std::string_view> should(std::begin(kBlock), std::end(kBlock));
-  // A plugin that is not known may format devices.
+  // A plugin that is not in the table may format devices, so its pod must have those programs, too.
   std::vector<std::string_view>& more = needs == nullptr ? must : should;
   if (needs != nullptr) must.insert(must.end(), needs->programs.begin(), needs->programs.end());
   if (needs == nullptr) {
@@ -214,7 +215,8 @@ void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
 void CheckMountPodRivals(kube::Client& client, Findings& out) {
   const auto pods = client.List(api::kinds::kPod, "", {});
   if (!pods.ok()) return;  // CheckApi has said why
-  // By node and plugin, then by who made them: two of one set are two generations.
+  // By node and plugin, then by the pods' owner, because two pods of one DaemonSet are two
+  // generations and no rivals.
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::string>> makers;
   for (const base::Json& item : pods->items) {
     const api::Pod pod{base::Json(item)};

@@ -10,11 +10,12 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-// 2025-01-01: no clock of a machine that runs this code is right before it.
+// 2025-01-01: a clock that shows an earlier time is wrong, because this code is younger.
 constexpr seconds kLeast{1735689600};
 constexpr seconds kSkew{5};
 
-// The newest heartbeat of a node agent, which comes every ten seconds or so.
+// Compares the clock with the newest heartbeat of a node agent. A node agent sends one about every
+// ten seconds.
 void CheckSkew(kube::Client& client, base::WallTime now, Findings& out) {
   const auto leases = client.List(api::kinds::kLease, "kube-node-lease", {});
   if (!leases.ok()) return;

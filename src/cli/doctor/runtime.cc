@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeout{3000};
 
-// What the runtime says about its network: a condition, with its reason.
+// Reports the runtime's conditions, such as NetworkReady, with their reasons.
 void CheckNetwork(rpc::CriClient& cri, Findings& out) {
   const auto status = cri.Status({}, kTimeout);
   if (!status.ok()) {

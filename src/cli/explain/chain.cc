@@ -68,14 +68,15 @@ Done DriverDone(const State& state) {
                               there ? "" : "not ", state.node_name)};
 }
 
-// A step of the node agent, unless the one that undoes it came after; `target` empty: any.
+// Whether the node agent has done `step` for `target` (empty: any), and has not undone it since by
+// `undo`.
 Done StepDone(const State& state, std::string_view step, std::string_view undo,
               const std::string& target) {
   const base::FlightRecord* last = nullptr;
   for (const base::FlightRecord* record : RecordsOf(state, NodeKey(state))) {
     if (record->kind != base::FlightKind::kStep) continue;
     if (record->what != step && record->what != undo) continue;
-    // A long target is cut in the record.
+    // The record may hold only the beginning of a long target.
     if (!target.empty() && !target.starts_with(record->target)) continue;
     last = record;
   }
@@ -90,8 +91,8 @@ bool Ready(const State& state) {
          (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
 }
 
-// Whether the pod's runtime handler or the host mounts the volume, and why, where there was
-// something to decide; empty: there was not.
+// Says whether the pod's runtime handler or the host mounts the volume, and why. Empty if there was
+// nothing to decide.
 std::string WhoMounts(const State& state) {
   const std::string prefix = fmt::format("volume '{}'", state.volume_name);
   const api::Event* newest = nullptr;
@@ -104,7 +105,7 @@ std::string WhoMounts(const State& state) {
     }
   }
   if (newest != nullptr) return newest->String({"message"});
-  // The node agent does not tell each pod without a RuntimeClass.
+  // The node agent records no such event for a pod without a RuntimeClass.
   if (!state.pod || !state.storage_class ||
       !api::AllowsRuntimeAssistedMount(state.storage_class->json()) ||
       !state.pod->String({"spec", "runtimeClassName"}).empty()) {
@@ -123,7 +124,8 @@ Done MountDone(const State& state, Link link) {
                                               : "";
   Done done = link == Link::kStage ? StepDone(state, "mount device", "unmount device", "")
                                    : StepDone(state, "set up", "tear down", user);
-  // Records are bounded and may be another machine's; what runs has its volumes.
+  // The step may be missing from the records, because they are bounded and may be on another
+  // machine. But a subject that is ready has its volumes.
   if (!done.done && Ready(state)) {
     done = {.done = true, .text = fmt::format("done ({} is there)", state.subject)};
   }
@@ -187,7 +189,7 @@ Done DoneOf(const State& state, Link link) {
 
 std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes) {
   std::vector<Link> links = LinksOf(state);
-  // A cause may stand at a link that the subject's way does not list otherwise.
+  // A cause may belong to a link that LinksOf did not list.
   for (const Cause& cause : causes) {
     if (std::find(links.begin(), links.end(), cause.link) == links.end()) {
       links.push_back(cause.link);
@@ -223,8 +225,8 @@ Explanation ExplainStates(const std::vector<State>& states) {
   const State& first = states.front();
   Explanation out{.subject = first.subject, .ns = first.object.ns()};
   if (!first.flights.ok()) out.flights = base::Message(first.flights);
-  // Of all ways: what blocks for good comes before what only waits its turn; else the chain
-  // decides.
+  // The causes of all ways, in one order: those that block come before those that only wait, and
+  // then the order of the chain holds.
   std::multimap<std::pair<bool, int>, Cause> all;
   for (const State& state : states) {
     Way way{.volume = state.volume_name, .chain = {}, .causes = CausesOf(state)};

@@ -1,4 +1,5 @@
-// The way of a volume as a person reads it: each link with a mark, and the one cause. Pure.
+// What `berth explain` shows of a volume: each link of its chain with a mark, and the causes that
+// hold it up. Pure.
 #pragma once
 
 #include <string>
@@ -29,9 +30,10 @@ struct Way {
 struct Explanation {
   std::string subject;
   std::string ns;
-  std::string flights;  // why the roles' own records could not be read; empty: they were
+  std::string flights;  // why the roles' flight records could not be read; empty: they were read
   std::vector<Way> ways;
-  // The first blocking cause of all ways, and the others; none: nothing is in the way.
+  // The causes of all ways; those that block come before those that only wait. Empty: nothing is in
+  // the way.
   std::vector<Cause> causes;
 
   // "ok", "waiting" or "blocked".

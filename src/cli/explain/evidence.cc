@@ -57,7 +57,7 @@ const FlightRecord* BadCall(const State& state, const std::string& key,
   for (const FlightRecord* record : RecordsOf(state, key)) {
     if (record->kind != FlightKind::kCall) continue;
     if (!only.empty() && std::find(only.begin(), only.end(), record->what) == only.end()) continue;
-    // What runs comes before all that has ended.
+    // A running call is preferred to one that has ended.
     if (last != nullptr && last->running && !record->running) continue;
     last = record;
   }
@@ -74,7 +74,7 @@ bool Hangs(const State& state, const FlightRecord& call) {
 const ProcessInfo* StuckInKernel(const State& state, const std::string& socket) {
   const auto server = state.servers.find(socket);
   if (server == state.servers.end()) return nullptr;
-  // The deepest one: a parent waits for its child.
+  // The deepest process is the one to name, because a parent waits for its child.
   const ProcessInfo* stuck = nullptr;
   for (const ProcessInfo& process : server->second.processes) {
     if (process.in_kernel()) stuck = &process;
@@ -93,8 +93,9 @@ const ProcessInfo* StuckChild(const State& state, const std::string& key) {
 
 namespace {
 
-// By the volume's own record in the driver, where the driver keeps one; else what stands still
-// below the driver's process may belong to another volume, but is the best there is.
+// The blocked process behind a hanging call. If the driver keeps flight records for the volume,
+// they name it. Otherwise it is any blocked process of the driver, which may work for another
+// volume, but there is no better evidence.
 const ProcessInfo* StuckBehind(const State& state, const FlightRecord& call) {
   bool recorded = false;
   for (const std::string& key : DriverKeys(state)) {
@@ -136,8 +137,8 @@ Cause Hung(const State& state, Link link, const FlightRecord& call) {
   return cause;
 }
 
-// The kernel takes the connection in the driver's name, and then nothing comes: for gRPC the driver
-// is not available.
+// Whether the driver listens but says nothing. The kernel then accepts the connection for the
+// driver, no data follows, and gRPC calls the driver unavailable.
 bool IsMute(const State& state, const FlightRecord& call) {
   const auto server = state.servers.find(call.target);
   if (call.code != StatusCode::kUnavailable || server == state.servers.end()) return false;

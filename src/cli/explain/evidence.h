@@ -20,28 +20,29 @@ std::string Describe(const platform::ProcessInfo& process);
 // "NodeStageVolume at /x/csi.sock failed 3 times in 2m, last 10s ago: INTERNAL: no such pool"
 std::string Describe(const State& state, const base::FlightRecord& record);
 
-// The call of `key` that stands for what goes on now: one that runs, else the last one, if it
-// failed. `only` (empty: any) names the calls that count.
+// The call that is now in trouble for `key`: a running call, if it hangs; or, if none runs, the
+// last one, if it failed. Null if there is none. Only calls that `only` names count (empty: all
+// calls).
 const base::FlightRecord* BadCall(const State& state, const std::string& key,
                                   std::vector<std::string_view> only = {});
 bool Hangs(const State& state, const base::FlightRecord& call);
 
-// A process that serves `socket` or runs below that one and stands still in the kernel; null if
-// there is none.
+// A process that is blocked in the kernel: the one that serves `socket`, or a descendant of it.
+// Null if there is none.
 const platform::ProcessInfo* StuckInKernel(const State& state, const std::string& socket);
-// The same among the threads that act for a key, and the child processes that they wait for.
+// The same for the threads that work for `key` and the child processes that they wait for.
 const platform::ProcessInfo* StuckChild(const State& state, const std::string& key);
 
-// When the work of `key`, which failed, is tried again: "tried again in 8s"; empty if it does not
-// wait for that.
+// When the failed work of `key` is tried again, as in "tried again in 8s"; empty if no retry is
+// recorded.
 std::string RetryOf(const State& state, const std::string& key);
 
-// The cause that a bad call stands for: in the kernel, the driver hangs, is away, has no room, or
-// answers an error.
+// The cause behind a bad call: it is blocked in the kernel, or the driver hangs, is absent, has no
+// room, or answers with an error.
 Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call);
 
 // The cause behind the error that an attacher wrote into a VolumeAttachment: the driver's answer,
-// or what is missing for a call of it. `operation` is "attach" or "detach".
+// or what the attacher lacked for its call to the driver. `operation` is "attach" or "detach".
 Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
                         const std::string& what, const std::string& error);
 
@@ -59,7 +60,7 @@ std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver
 
 // Whether an error is the API's refusal of a write: by RBAC, or by an admission webhook.
 bool IsRefusalOfApi(std::string_view error);
-// What a person does about it.
+// What a person should do about such a refusal.
 std::string AfterRefusalOfApi(std::string_view error);
 
 // The newest event of `reason` about an object of `kind`; null if there is none.

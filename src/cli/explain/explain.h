@@ -13,7 +13,7 @@ namespace berth::cli {
 struct ExplainOptions {
   std::vector<std::string> words;  // KIND/NAME
   std::string output;              // "" or "json"
-  std::string flight_folder;       // of the roles behind the API; empty: of another machine
+  std::string flight_folder;       // of the roles behind the API; empty: they run elsewhere
 };
 
 Status Explain(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,

@@ -54,7 +54,7 @@ class Gatherer {
     ASSIGN_OR_RETURN(state_.nodes, All<api::Node>(client_, ""));
     ASSIGN_OR_RETURN(state_.csi_nodes, All<api::CsiNode>(client_, ""));
     ASSIGN_OR_RETURN(state_.classes, All<api::StorageClass>(client_, ""));
-    // Not everyone may read these.
+    // Without the right to read leases the rest is gathered all the same.
     if (auto leases = All<api::Lease>(client_, ""); leases.ok()) {
       state_.leases = *std::move(leases);
       std::erase_if(state_.leases, [](const auto& item) { return item.ns() == "kube-node-lease"; });
@@ -81,7 +81,7 @@ class Gatherer {
       ASSIGN_OR_RETURN(state_.volume, Find<api::PersistentVolume>(client_, "", name));
     }
     if (!state_.volume) {
-      // Not provisioned yet: whom the class asks.
+      // The volume is not provisioned yet; the class names the driver that will do it.
       if (state_.storage_class) state_.driver = state_.storage_class->provisioner();
       return FindDriver();
     }
@@ -141,7 +141,7 @@ class Gatherer {
     return bound ? FollowSnapshot(*snapshot) : base::OkStatus();
   }
 
-  // What is on the node, which is known by now or will not be.
+  // Finds the objects of the node. If the node's name is not known by now, nothing is found.
   void FollowNode() {
     for (const api::Node& node : state_.nodes) {
       if (node.name() == state_.node_name) state_.node = node;
@@ -156,7 +156,7 @@ class Gatherer {
 
   Status Events(const std::string& ns) {
     RETURN_IF_ERROR(EventsIn(ns.empty() ? "default" : ns));
-    // Where those about nodes are.
+    // Events about nodes are in the namespace "default".
     return ns.empty() || ns == "default" ? base::OkStatus() : EventsIn("default");
   }
 
@@ -191,7 +191,8 @@ class Gatherer {
     }
   }
 
-  // A cluster need not serve the kinds that are asked for here.
+  // If the cluster does not serve the kind of the source, the source is not found, which is no
+  // error.
   Status FindSource() {
     const api::Part source = state_.claim->data_source();
     const std::string kind = source.String({"kind"});
@@ -276,14 +277,14 @@ StatusOr<std::vector<State>> GatherPod(kube::Client& client, State state,
   return out;
 }
 
-// Everything that is no pod: one way to follow.
+// Follows a subject that is no pod, so that there is only one way.
 Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
   State& state = gatherer.state();
   const api::Object object = state.object;
   if (&kind == &api::kinds::kPersistentVolumeClaim) {
     RETURN_IF_ERROR(gatherer.FollowClaim(object.ns(), object.name()));
     RETURN_IF_ERROR(gatherer.FindRestoring("", "PersistentVolumeClaim", object));
-    // Where it is to be, its first user decides.
+    // The first pod that uses the claim decides on which node its volume will be.
     if (state.claim && state.claim->phase() != "Bound" && !state.claim_pods.empty()) {
       state.pod = state.claim_pods.front();
       state.node_name = state.pod->node_name();
@@ -298,7 +299,7 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
     const std::string name = state.volume->claim_name();
     const std::string uid = state.volume->claim_uid();
     RETURN_IF_ERROR(gatherer.FollowClaim(ns, name));
-    // Another claim of that name, or none, is no fault of the volume's.
+    // If the claim is gone, or another one has its name, the volume is not at fault.
     if (!state.claim || (!uid.empty() && state.claim->uid() != uid)) {
       state.claim.reset();
       state.claim_key.clear();
@@ -319,7 +320,7 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
     state.node_name = object.name();
     return base::OkStatus();
   }
-  // A custom kind is known by its name alone.
+  // Custom kinds are compared by name, because KindFinder has KindInfo objects of its own for them.
   if (kind.group == api::kSnapshotGroup && kind.plural == api::VolumeSnapshot::kInfo.plural) {
     return gatherer.FollowSnapshot(api::VolumeSnapshot(object.json()));
   }

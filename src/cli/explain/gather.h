@@ -1,5 +1,5 @@
 // Gathers what the rules look at: objects from the API, the roles' flight records from the data
-// folder, and from this machine the processes that those name.
+// folder, and the processes of this machine that those records name.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace berth::cli::explain {
 
-// One state for each claim on the subject's way (a pod may have several), at least one.
-// INVALID_ARGUMENT: a kind that has no way to follow; NOT_FOUND: no such object.
-// `flight_folder`: where roles keep their records; empty: the API is another machine's.
+// Returns one state for each claim of the subject (a pod may have several), and at least one.
+// INVALID_ARGUMENT: objects of this kind lead to no volume; NOT_FOUND: no such object.
+// `flight_folder`: where roles keep their records; empty: the API runs on another machine.
 StatusOr<std::vector<State>> Gather(kube::Client& client, const api::KindInfo& kind,
                                     const std::string& ns, const std::string& name,
                                     const std::string& flight_folder, const base::Clock& clock);

@@ -30,7 +30,7 @@ void ReadLogs(State& state, const std::string& folder) {
   }
 }
 
-// The keys of this state's way.
+// The keys of the work for this state's volume.
 std::set<std::string> KeysOf(const State& state) {
   std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state), ResizeKey(state),
                                 ModifyKey(state), NodeKey(state)};
@@ -40,8 +40,8 @@ std::set<std::string> KeysOf(const State& state) {
   return keys;
 }
 
-// The child process that a record names, unless its number is another one's by now; or the thread
-// that acts, while it does.
+// Adds the child process that a record names, unless another process has its pid by now; or the
+// thread that does the recorded work, if it still does.
 void AddProcess(State& state, const FlightRecord& record) {
   if (record.kind == FlightKind::kProcess) {
     const auto process = platform::ReadProcess(record.pid);

@@ -7,7 +7,7 @@
 namespace berth::cli::explain {
 namespace {
 
-// Whether the pod may run on the node, by what it asks for itself.
+// Whether the pod's own node selector and node affinity allow the node.
 bool PodAllows(const api::Pod& pod, const api::Node& node) {
   const api::Labels labels = node.labels();
   for (const auto& [key, value] : pod.node_selector()) {

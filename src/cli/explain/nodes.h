@@ -13,7 +13,8 @@ bool VolumeAllows(const api::PersistentVolume& volume, const api::Node& node);
 // allowedTopologies: one term must match, with all its keys.
 bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node);
 
-// The nodes on which the pod (or the host mount) wants to be, by what a person asked for.
+// The nodes that the pod or the host mount asks for: the node that is named or chosen, else those
+// that the pod's node selector and node affinity allow.
 std::vector<const api::Node*> WantedNodes(const State& state);
 
 // "node-a, node-b", or "none".

@@ -19,7 +19,7 @@ std::string_view Name(Owner owner) {
 }
 
 std::span<const Rule> AllRules() {
-  // Of one link, what explains the others comes first.
+  // Of the rules for one link, the one that explains the others comes first.
   static constexpr std::array kRules = {
       // claim
       &ClaimMissing, &NoClass,
@@ -47,13 +47,14 @@ std::span<const Rule> AllRules() {
       &NoRuntime, &ImageMissing, &ContainerFails,
       // deletion
       &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft,
-      // nothing else
+      // if nothing else holds
       &WaitsForRole};
   return kRules;
 }
 
 std::vector<Cause> CausesOf(const State& state) {
-  // What is asked to go has no other goal: what holds it comes before what kept it from starting.
+  // If the subject is being deleted, what holds up its deletion comes before what kept it from
+  // starting, because it will not start any more.
   const auto rank = [&state](const Cause& cause) {
     return state.object.deleting() && cause.link == Link::kDeletion ? -1
                                                                     : static_cast<int>(cause.link);

@@ -1,8 +1,8 @@
 // Why a volume's way is blocked: one small function for each cause, over a gathered State. Pure.
 //
-// A rule looks for its cause and gives it with what proves it, or nothing. The causes of a state
-// come in the order of the chain, so the first one is what blocks; it is gone from the list as soon
-// as it is cured.
+// A rule looks for its cause, and returns it with its proof, or returns nothing. The causes of a
+// state are in the order of the chain, so the first one is what blocks. A cause is gone from the
+// list as soon as it is cured.
 #pragma once
 
 #include <optional>
@@ -17,16 +17,16 @@ namespace berth::cli::explain {
 
 // In the order in which a volume passes them.
 enum class Link {
-  kClaim,       // it is there, with a class that exists
+  kClaim,       // the claim exists, and so does its class
   kVolume,      // provisioned and bound
-  kSnapshot,    // of it: taken, and ready
-  kNode,        // the pod has one, and it lives
-  kAttachment,  // to that node
-  kDriver,      // registered on that node
+  kSnapshot,    // the snapshot is taken and ready
+  kNode,        // the pod has a node that is alive
+  kAttachment,  // the volume is attached to that node
+  kDriver,      // the driver is registered on that node
   kStage,       // NodeStageVolume
   kPublish,     // NodePublishVolume
   kContainers,  // sandbox, images, containers
-  kDeletion,    // of the subject, once that is asked for
+  kDeletion,    // the subject is gone, if its deletion was requested
 };
 std::string_view Name(Link link);
 
@@ -36,20 +36,21 @@ std::string_view Name(Owner owner);
 struct Cause {
   std::string_view id;  // "no-class"; stable, for programs
   Link link = Link::kClaim;
-  bool waiting = false;  // in the way of things: nothing is wrong yet
+  bool waiting = false;  // nothing is wrong yet: it only waits
   std::string summary;
   std::vector<std::string> proof;
   Owner owner = Owner::kPerson;
-  std::string step;     // what to do next that cannot harm
-  std::string command;  // to do it, if there is one
+  std::string step;     // what to do next; it can do no harm
+  std::string command;  // that does the step, if there is one
 };
 
 using Rule = std::optional<Cause> (*)(const State&);
 
-// All rules, by the chain.
+// All rules. Of those for the same link, the one that explains the others comes first.
 std::span<const Rule> AllRules();
 
-// The causes that hold, the first blocking one first.
+// The causes that hold, in the order of the chain; but if the subject is being deleted, what holds
+// up its deletion comes first.
 std::vector<Cause> CausesOf(const State& state);
 
 // rules_claim.cc

@@ -81,7 +81,7 @@ std::optional<Cause> WaitsForConsumer(const State& state) {
                .command = fmt::format("berth mount {} PATH", state.claim->name())};
 }
 
-// Nobody makes volumes of the class: no call was ever made for the claim.
+// The class's driver is absent, and no call for the claim has failed.
 std::optional<Cause> ProvisionerAbsent(const State& state) {
   if (!Pending(state) || !state.storage_class) return std::nullopt;
   const std::string driver = state.storage_class->provisioner();
@@ -124,7 +124,8 @@ std::optional<Cause> ProvisioningFails(const State& state) {
     }
     return cause;
   }
-  // Without records (another machine, or refused before any call) the event says it.
+  // If there is no record (it is on another machine, or the provisioner gave up before any call),
+  // the event says why.
   const api::Event* event = EventOf(state, "PersistentVolumeClaim", "ProvisioningFailed");
   if (event == nullptr) return std::nullopt;
   const bool of_cluster = state.storage_class->provisioner() == api::kBlockProvisioner;

@@ -115,7 +115,7 @@ class RulesTest : public RulesCase {
          {"status", {{"attached", attached}}}});
   }
 
-  // The claim waits for a volume still.
+  // The claim still waits for a volume.
   void Unbind() {
     state_.claim->Set({"status", "phase"}, "Pending");
     state_.claim->Set({"spec", "volumeName"}, "");

@@ -20,7 +20,7 @@ Link LinkOf(const FlightRecord& call) {
   return call.what.find("ublish") != std::string::npos ? Link::kPublish : Link::kDriver;
 }
 
-// The volume's own queue, the pod's other volumes', and the host mount's.
+// The keys of the volume's own queue, of the pod's other volumes, and of the host mount.
 std::vector<std::string> KeysOnNode(const State& state) {
   std::set<std::string> keys;
   if (!state.driver.empty()) keys.insert(NodeKey(state));
@@ -36,7 +36,7 @@ std::vector<std::string> KeysOnNode(const State& state) {
   return {keys.begin(), keys.end()};
 }
 
-// What the node agent may say, by a part of its words.
+// A known problem of the node agent, recognised by a part of its message.
 struct Trouble {
   std::string_view says, id;
   Owner owner;
@@ -67,8 +67,8 @@ bool Goes(const State& state) { return state.object.deleting(); }
 
 }  // namespace
 
-// A child process of the node agent itself (mount, umount, a look at a path) stands still. A call
-// of the driver that hangs is MountFails'.
+// A child process or thread of the node agent itself (mount, umount, a look at a path) is blocked
+// in the kernel. MountFails reports calls to the driver that hang.
 std::optional<Cause> MountHung(const State& state) {
   for (const std::string& key : KeysOnNode(state)) {
     for (const FlightRecord* record : RecordsOf(state, key)) {
@@ -100,12 +100,12 @@ std::optional<Cause> MountFails(const State& state) {
   return CauseOfCall(state, Goes(state) ? Link::kDeletion : LinkOf(*call), *call);
 }
 
-// Work that fails before or beside any call: the node agent says what it waits for.
+// Work of the node agent that fails without a failed call. The record of its retry says why.
 std::optional<Cause> WorkRetries(const State& state) {
   for (const std::string& key : KeysOnNode(state)) {
-    if (BadCall(state, key) != nullptr) continue;  // the same failure, better told
+    if (BadCall(state, key) != nullptr) continue;  // the call tells more about the failure
     const FlightRecord* retry = nullptr;
-    // The newest: what was wrong before may be cured.
+    // Only the newest retry counts, because an earlier problem may be cured.
     for (const FlightRecord* record : RecordsOf(state, key)) {
       if (record->kind == FlightKind::kRetry) retry = record;
     }
@@ -122,7 +122,7 @@ std::optional<Cause> WorkRetries(const State& state) {
   return std::nullopt;
 }
 
-// Of a node as a whole: what hangs on it, whatever the volume.
+// The subject is a node: a call for any volume hangs on it.
 std::optional<Cause> NodeHangs(const State& state) {
   if (state.object.kind() != "Node") return std::nullopt;
   for (const base::FlightLog& log : state.logs) {
@@ -143,7 +143,7 @@ std::optional<Cause> NodeHangs(const State& state) {
   return std::nullopt;
 }
 
-// The driver says that a volume which is set up does not do well.
+// The driver reports an abnormal condition of a volume that is published.
 std::optional<Cause> VolumeAbnormal(const State& state) {
   if (!state.pod || state.pod->terminated() || Goes(state)) return std::nullopt;
   const std::string prefix = fmt::format("Volume {}: ", state.volume_name);
@@ -168,8 +168,8 @@ std::optional<Cause> VolumeAbnormal(const State& state) {
                .step = "save what can still be read, and cure what the driver names"};
 }
 
-// The FUSE server behind the mount is gone. What uses it keeps the dead mount until its own end, so
-// that the event holds as long as the object that it is about.
+// The FUSE server behind the mount has ended. A pod or host mount keeps the dead mount until its
+// own end, so the event stays true as long as that object exists.
 std::optional<Cause> MountLost(const State& state) {
   if (Goes(state) || (state.pod && state.pod->terminated())) return std::nullopt;
   const bool of_host = !state.pod && state.host_mount;

@@ -138,7 +138,7 @@ std::optional<Cause> NoRuntime(const State& state) {
   if (state.node) {
     if (Lacks(*state.node, "ContainerRuntimeNotReady")) lacking = &*state.node;
   } else if (Unscheduled(state)) {
-    // Only if no wanted node has one.
+    // This is a cause only if no wanted node has a runtime.
     for (const api::Node* node : WantedNodes(state)) {
       if (!Lacks(*node, "ContainerRuntimeNotReady")) return std::nullopt;
       lacking = node;
@@ -194,7 +194,7 @@ std::optional<Cause> WrongTopology(const State& state) {
                                             state.storage_class->name())};
 }
 
-// A driver that can have no more volumes on the node: the scheduler finds none with room, or the
+// The driver can have no more volumes on the node: the scheduler finds none with room, or the
 // driver itself refuses to attach one more (gRPC's RESOURCE_EXHAUSTED).
 std::optional<Cause> AttachLimit(const State& state) {
   Cause cause{.id = "attach-limit",
@@ -261,7 +261,7 @@ std::optional<Cause> InUseElsewhere(const State& state) {
   const std::string own_uid = state.pod ? state.pod->uid() : "";
   for (const api::Pod& other : state.claim_pods) {
     if (!one_pod || other.uid() == own_uid || other.node_name().empty()) continue;
-    // Of two pods, the one that runs has it.
+    // Of two pods, the one that runs has the claim.
     if (state.pod && state.pod->phase() != "Pending") return std::nullopt;
     if (other.phase() == "Pending" && state.pod &&
         other.creation_timestamp() > state.pod->creation_timestamp()) {

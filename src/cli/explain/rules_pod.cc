@@ -1,4 +1,4 @@
-// Containers, and the end of things.
+// Rules for containers and for deletions.
 #include <algorithm>
 
 #include "cli/explain/evidence.h"
@@ -195,7 +195,7 @@ std::optional<Cause> ContainerFails(const State& state) {
                .command = "berth doctor"};
 }
 
-// The call that the subject's end waits for.
+// The deletion of the subject waits for a call that fails.
 std::optional<Cause> DeletionFails(const State& state) {
   const bool goes = state.object.deleting();
   if (state.object.kind() == "PersistentVolume" && (goes || state.volume->phase() == "Released")) {
@@ -218,7 +218,7 @@ std::optional<Cause> FinalizerLeft(const State& state) {
   if (!state.object.deleting()) return std::nullopt;
   const std::vector<std::string> finalizers = state.object.finalizers();
   if (finalizers.empty()) return std::nullopt;
-  // What no one here takes off blocks for ever: it is named first.
+  // A finalizer that no part of Berth takes off blocks for ever, so it is named first.
   std::string finalizer = finalizers.front();
   for (const std::string& candidate : finalizers) {
     if (HolderOf(state, candidate).waits_for.starts_with("whoever")) finalizer = candidate;

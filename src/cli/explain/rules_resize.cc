@@ -1,4 +1,5 @@
-// Of a bound claim that asks for another size or other attributes; its pods go on as before.
+// Rules for a bound claim that asks for another size or other attributes. They do not affect pods
+// that use it.
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -22,7 +23,8 @@ std::string Asks(const State& state) {
                      state.claim->requested_storage(), state.claim->capacity());
 }
 
-// Whether FAILED_PRECONDITION means what it says: the driver waits for the end of the claim's use.
+// Whether the driver does not grow the volume because it is in use: it answered
+// FAILED_PRECONDITION, and pods use the claim.
 bool WaitsForEndOfUse(const State& state, const base::FlightRecord* call,
                       const std::string& error) {
   if (state.claim_pods.empty()) return false;
@@ -76,7 +78,7 @@ std::optional<Cause> ExpansionFails(const State& state) {
                  .command = fmt::format("berth delete pod {} -n {}", pod.name(), pod.ns())};
   }
   if (call != nullptr) return CauseOfCall(state, Link::kVolume, *call);
-  // Without records: another machine's, or refused before any call.
+  // There is no record: it is on another machine, or the resizer gave up before any call.
   if (error.empty()) return std::nullopt;
   const bool secret = error.find("read secret") != std::string::npos;
   return Cause{.id = secret ? "secret-missing" : "expansion-fails",

@@ -1,5 +1,6 @@
-// The controllers of a driver, beside their calls of it: whether one of them leads, and what the
-// API says to them. Each role may be another process, and have candidates in several.
+// Rules for a driver's controllers, apart from their calls to the driver: whether a role has a
+// leader, and what the API answers it. Each role may run in another process, and have candidates in
+// several.
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
@@ -53,7 +54,7 @@ Turn OfResizer(const State& state, std::string key) {
   return {"resizer", state.driver, api::ResizerLease(state.driver), Link::kVolume, std::move(key)};
 }
 
-// A claim without a volume that nothing else has to come before.
+// A claim without a volume, for which nothing else has to happen first.
 std::optional<Turn> OfPendingClaim(const State& state) {
   if (!state.claim || state.claim->deleting() || state.claim->phase() == "Bound" ||
       !state.claim->volume_name().empty() || !state.storage_class ||
@@ -77,7 +78,7 @@ std::optional<Turn> OfBoundClaim(const State& state) {
   if (state.object.kind() != "PersistentVolumeClaim" || !state.bound() || state.driver.empty()) {
     return std::nullopt;
   }
-  // What is on the node's account is not on the resizer's.
+  // If the node has to finish the expansion, it is not the resizer's turn.
   const bool of_node = state.claim->resize_status().starts_with("Node");
   if (AsksForMore(*state.claim) && !of_node) return OfResizer(state, ResizeKey(state));
   const std::string wanted = state.claim->volume_attributes_class_name();
@@ -117,7 +118,7 @@ std::string NameOf(const Turn& turn) {
 
 std::string HolderOf(const api::Lease& lease) { return lease.String({"spec", "holderIdentity"}); }
 
-// How long the lease's holder has been silent beyond what it may; negative: it has time left.
+// How long ago the lease expired; negative: it has not expired yet.
 std::chrono::seconds Overdue(const State& state, const api::Lease& lease) {
   const auto renewed = api::ParseTime(lease.renew_time());
   const std::chrono::seconds lasts{lease.Int({"spec", "leaseDurationSeconds"})};
@@ -166,14 +167,15 @@ std::optional<Cause> NoLeader(const State& state) {
                                      leases.front()->ns())};
   for (const api::Lease* lease : leases) {
     cause.proof.push_back(Describe(state, *lease));
-    // Another candidate may be about to take it.
+    // Another candidate may be about to take an expired lease, so this is only a wait until another
+    // lease duration has passed.
     const std::chrono::seconds lasts{lease->Int({"spec", "leaseDurationSeconds"})};
     cause.waiting = cause.waiting && !HolderOf(*lease).empty() && Overdue(state, *lease) < lasts;
   }
   return cause;
 }
 
-// What the role tries beside its calls of the driver, which other rules tell of.
+// Work of the role that fails without a failed call to the driver. Other rules report failed calls.
 std::optional<Cause> RoleFails(const State& state) {
   const std::optional<Turn> turn = TurnOf(state);
   if (!turn.has_value() || BadCall(state, turn->key) != nullptr) return std::nullopt;

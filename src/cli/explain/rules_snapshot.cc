@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::string_view kDefaultClass = "snapshot.storage.kubernetes.io/is-default-class";
 
-// What keeps it from being taken is of no account once it is to go.
+// Whether the snapshot is to become ready. For one that is being deleted it no longer matters what
+// kept it from being taken.
 bool Unready(const State& state) {
   return state.snapshot.has_value() && !state.snapshot->ready() && !state.snapshot->deleting();
 }
@@ -57,7 +58,7 @@ std::optional<Cause> NoSnapshotClass(const State& state) {
   if (!Unready(state) || state.content.has_value() || state.snapshot_class.has_value()) {
     return std::nullopt;
   }
-  // One that exists already needs none, unless it names one.
+  // A snapshot that exists already in the storage needs no class, unless it names one.
   const std::string wanted = state.snapshot->class_name();
   if (wanted.empty() && (state.snapshot->source_claim().empty() || !state.bound())) {
     return std::nullopt;
@@ -127,7 +128,7 @@ std::optional<Cause> SnapshotFails(const State& state) {
   }
   const std::string error = ErrorOf(state);
   if (error.empty()) return std::nullopt;
-  // What another rule names is said by it.
+  // Another rule reports the reason for this error.
   if (NoSnapshotClass(state).has_value() || SnapshotSourceUnbound(state).has_value() ||
       SnapshotContentAbsent(state).has_value()) {
     return std::nullopt;
@@ -168,7 +169,7 @@ std::optional<Cause> SnapshotDeletionFails(const State& state) {
     return CauseOfCall(state, Link::kDeletion, *call);
   }
   if (state.content->error().empty()) return std::nullopt;
-  // As the snapshotter says it (snapshotter/delete.cc).
+  // These are the snapshotter's words (snapshotter/delete.cc).
   if (state.content->error().find("is not deleted with this one") != std::string::npos) {
     return Cause{.id = "snapshot-shared",
                  .link = Link::kDeletion,

@@ -26,7 +26,8 @@ std::string SourceName(const State& state) {
                      api::ObjectKey(ns, source.String({"name"})));
 }
 
-// What the provisioner said last of a claim that it could not even ask the driver for.
+// The provisioner's last event about a claim for which it could not even call the driver; null if
+// it does not contain `text`.
 const api::Event* Refusal(const State& state, std::string_view text) {
   if (!state.claim || state.claim->deleting() || state.claim->phase() == "Bound" ||
       BadCall(state, ProvisionKey(state)) != nullptr) {

@@ -15,7 +15,7 @@
 
 namespace berth::cli::explain {
 
-// Who serves a driver's socket, and what runs below it.
+// The process that serves a driver's socket, and its descendants.
 struct Server {
   base::Status listening;
   std::vector<platform::ProcessInfo> processes;  // the listener first
@@ -26,7 +26,7 @@ struct State {
   std::string subject;  // "pod/web"
   api::Object object;   // the subject itself
 
-  // Of the chain, what there is.
+  // The objects of the chain that exist.
   std::optional<api::Pod> pod;
   std::optional<api::HostMount> host_mount;
   std::string volume_name;  // the pod's name for it
@@ -46,7 +46,7 @@ struct State {
   std::optional<api::CsiNode> csi_node;
   std::optional<api::VolumeAttachment> attachment;  // to that node
 
-  // Of a snapshot's way.
+  // The objects of a snapshot, if the subject is a snapshot or its content.
   std::optional<api::VolumeSnapshot> snapshot;
   std::optional<api::VolumeSnapshotContent> content;
   std::optional<api::VolumeSnapshotClass> snapshot_class;  // that the snapshot names
@@ -55,7 +55,7 @@ struct State {
   // Claims that wait for a volume filled from the snapshot, or from the claim that is asked about.
   std::vector<std::string> restoring;
 
-  // Beside it.
+  // Objects that the rules compare the chain with.
   std::vector<api::StorageClass> classes;
   std::vector<api::Node> nodes;
   std::vector<api::CsiNode> csi_nodes;

@@ -11,7 +11,7 @@ namespace {
 using base::Json;
 using base::StatusCode;
 
-// The manifest with itself in the annotation.
+// The manifest, with a copy of itself in the last-applied annotation.
 Json WithLastApplied(const api::Object& object) {
   api::Object annotated = object;
   base::json::Remove(annotated.mutable_json(), {"metadata", "annotations", kLastAppliedAnnotation});
@@ -36,7 +36,8 @@ StatusOr<std::string_view> ApplyOne(kube::Client& client, const Manifest& manife
   const std::string text =
       base::json::String(*live, {"metadata", "annotations", kLastAppliedAnnotation});
   if (auto parsed = base::json::Parse(text); parsed.ok()) last = *std::move(parsed);
-  // The annotation's own difference counts only along with another.
+  // A difference of the annotation alone is no change: it is written only together with another
+  // one.
   if (ThreeWayPatch(last, object.json(), *live).empty()) return "unchanged";
   RETURN_IF_ERROR(client.Patch(*manifest.kind, object.ns(), object.name(), kube::PatchType::kMerge,
                                ThreeWayPatch(last, wanted, *live), ""));

@@ -1,4 +1,4 @@
-// `berth delete`: by name, by manifest, or all of a kind.
+// `berth delete`: deletes objects by name, by manifest, or all of a kind.
 #pragma once
 
 #include <chrono>

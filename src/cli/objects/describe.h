@@ -1,4 +1,4 @@
-// `berth describe`: an object for reading, with its events.
+// `berth describe`: shows objects to a person, with their events.
 #pragma once
 
 #include <string>

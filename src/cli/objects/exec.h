@@ -1,4 +1,4 @@
-// `berth exec`: a command in a pod's container, with the terminal if asked for.
+// `berth exec`: runs a command in a pod's container, with a terminal if asked for.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct ExecOptions {
   bool tty = false;
 };
 
-// The command's exit code.
+// Returns the command's exit code.
 StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const ExecOptions& options,
                    std::stop_token stop);
 

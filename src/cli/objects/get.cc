@@ -141,7 +141,7 @@ Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& option
     return base::Error(StatusCode::kInvalidArgument,
                        "-o '{}' is unknown; known are wide, json, yaml and name", options.output);
   }
-  // Not objects of the API, but what several of them say.
+  // Drivers are no objects of the API: their table is made from several kinds of objects.
   if (options.words == std::vector<std::string>{"drivers"} && !options.watch) {
     return ShowDrivers(client, options.output);
   }

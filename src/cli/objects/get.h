@@ -1,4 +1,4 @@
-// `berth get`: lists, single objects, and watching them.
+// `berth get`: shows lists and single objects, and watches them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `berth logs`: what a pod's container wrote.
+// `berth logs`: shows what a pod's container wrote.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// `berth get drivers`: the storage drivers of each node, those of CSI and those of Flexvolume, and
-// what is wrong with one.
+// `berth get drivers`: shows the CSI drivers and the Flexvolume drivers of each node, and what is
+// wrong with them.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace berth::cli {
 
-// From CSINodes, and from what node agents tell of Flexvolume drivers (api/kinds/flex_reports.h).
-// `output`: "", "wide" or "json".
+// Reads the CSINodes, and what node agents report about Flexvolume drivers
+// (api/kinds/flex_reports.h). `output`: "", "wide" or "json".
 base::Status ShowDrivers(kube::Client& client, const std::string& output);
 
-// The table that is shown, as a server renders one (table.h).
+// The table that ShowDrivers prints, in the form in which the API server renders tables (table.h).
 base::Json DriverTable(const std::vector<api::Node>& nodes,
                        const std::vector<api::CsiNode>& csi_nodes);
 

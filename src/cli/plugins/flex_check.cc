@@ -33,7 +33,7 @@ StatusOr<std::map<std::string, std::string>> ParsePairs(const std::vector<std::s
   for (const std::string& pair : pairs) {
     const size_t equals = pair.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      // A pair may be a secret: it is not repeated.
+      // The error does not repeat the pair, because it may be a secret.
       return Error(StatusCode::kInvalidArgument, "an option or a secret is given as NAME=VALUE");
     }
     parsed[pair.substr(0, equals)] = pair.substr(equals + 1);

@@ -1,4 +1,4 @@
-// `berth flex check`: what is wrong with a Flexvolume driver, before it is installed.
+// `berth flex check`: finds what is wrong with a Flexvolume driver, before it is installed.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace berth::cli {
 base::StatusOr<std::map<std::string, std::string>> ParsePairs(
     const std::vector<std::string>& pairs);
 
-// The findings, one a paragraph, and how it comes out.
+// The text of the findings, one after the other, and a last line that counts them.
 std::string FormatCheck(const std::string& driver, const volume::DriverCheckReport& report);
 
 // Prints the findings. FAILED_PRECONDITION: the driver has faults; remarks alone are OK.

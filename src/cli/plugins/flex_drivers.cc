@@ -57,7 +57,8 @@ class Installation {
     RETURN_IF_ERROR_WITH(driver, fmt::format("{} is no driver", Quote(source_)));
     RETURN_IF_ERROR_WITH(check(stage_->staged() + "/" + driver->executable().path, driver_),
                          "nothing was installed");
-    // The check ran it: what it wrote beside itself is no part of it.
+    // Places the files that were read before the check, because the check ran the driver, and files
+    // that it wrote beside itself are no part of it.
     RETURN_IF_ERROR(stage_->Place(*driver));
     return fmt::format("{} {} as {}\n", update ? "updated" : "installed", driver_,
                        stage_->target() + "/" + driver->executable().path);
@@ -87,7 +88,7 @@ class Installation {
     if (source_is_folder_) return Copy(source_, staged);
     RETURN_IF_ERROR(platform::MakeFolders(staged, 0755));
     std::error_code error;
-    // A link to the executable stands for it.
+    // If the source is a link to the executable, the executable itself is copied.
     const std::string source = fs::canonical(source_, error);
     RETURN_IF_ERROR(ToStatus(error, fmt::format("look at {}", Quote(source_))));
     RETURN_IF_ERROR(Copy(source, staged + "/" + driver_.substr(driver_.find('/') + 1)));
@@ -172,7 +173,7 @@ StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::st
                  Quote(path));
   }
   const std::string executable = path + "/" + folder.substr(folder.find('~') + 1);
-  // One that is a folder goes with the rest.
+  // If a folder is in the executable's place (EISDIR), it is removed with the rest.
   if (unlink(executable.c_str()) != 0 && errno != ENOENT && errno != EISDIR) {
     return ErrnoError(errno, fmt::format("remove {}", Quote(executable)));
   }

@@ -16,13 +16,13 @@ bool Controls(const api::DaemonSet& set, const api::Object& object) {
   return owner.has_value() && owner->uid == set.uid();
 }
 
-// A static pod: what the API shows of it is a picture, which nobody can evict.
+// A static pod: the API shows only a mirror of it, which cannot be evicted.
 bool IsMirror(const api::Pod& pod) {
   return !pod.annotation("kubernetes.io/config.mirror").empty();
 }
 
-// Volumes whose mounts the node makes outside of the pod's own folder contents: any that a mount
-// utility may serve. Contents of the API and empty folders are none.
+// Whether the pod has volumes that a mount utility may have mounted. No utility mounts contents of
+// the API, empty folders, folders of the host and images.
 bool HasMounts(const api::Pod& pod) {
   static constexpr std::string_view kNone[] = {"configMap", "secret",   "projected", "downwardAPI",
                                                "emptyDir",  "hostPath", "image",     ""};
@@ -38,7 +38,7 @@ base::Json UpgradeTaint() { return api::MakeTaint(kUpgradeTaint, "", "NoExecute"
 
 std::string NewestHash(const api::DaemonSet& set,
                        const std::vector<api::ControllerRevision>& revisions) {
-  // Until the controller has seen the template its revision is not there.
+  // The template's revision does not exist until the controller has seen the template.
   if (set.Int({"status", "observedGeneration"}) < set.generation()) return "";
   const api::ControllerRevision* newest = nullptr;
   for (const api::ControllerRevision& one : revisions) {

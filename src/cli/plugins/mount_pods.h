@@ -1,4 +1,4 @@
-// The mount pods of a node, as the API tells of them: what an upgrade has to do. Pure.
+// The mount pods of a node as the API shows them, and what an upgrade still has to do. Pure.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline constexpr char kMountPodLabel[] = "berth.dev/component";  // deploy/mount
 inline constexpr char kMountPodValue[] = "mount-pod";
 inline constexpr char kUpgradeTaint[] = "berth.dev/mount-pod-upgrade";
 
-// NoExecute: who does not tolerate it goes, and nobody new comes.
+// Its effect is NoExecute: pods that do not tolerate it are evicted, and no new ones come.
 base::Json UpgradeTaint();
 
 // What an upgrade knows of the API.
@@ -23,18 +23,18 @@ struct MountPodWorld {
   std::vector<api::Pod> pods;  // all on the node
 };
 
-// What is on the node, sorted by what becomes of it.
+// The pods of the node, sorted by what the upgrade does with them.
 struct MountPodState {
   // Pods of the sets.
   std::vector<api::Pod> old;         // of an earlier template
-  std::vector<api::Pod> leaving;     // deleted, and still there for their mounts
-  std::vector<api::Pod> fresh;       // of the newest
+  std::vector<api::Pod> leaving;     // deleted, but they stay while their mounts are in use
+  std::vector<api::Pod> fresh;       // of the newest template
   std::vector<std::string> without;  // sets that have no fresh pod that is ready, "NS/NAME"
-  // Others that have volumes of a node's kind and have not ended.
+  // Other pods that have not ended.
   std::vector<api::Pod> evicted;     // they do not tolerate the taint
-  std::vector<api::Pod> tolerating;  // they do: they stay
+  std::vector<api::Pod> tolerating;  // they do and stay, and have volumes that the node mounts
 
-  // Nothing is left to be done but to take the taint off.
+  // True if only the taint is left to be taken off.
   bool upgraded() const { return old.empty() && leaving.empty() && without.empty(); }
 };
 
@@ -44,7 +44,7 @@ std::string NewestHash(const api::DaemonSet& set,
 
 MountPodState StateOf(const MountPodWorld& world);
 
-// "a/x, b/y"; nothing for none.
+// "a/x, b/y"; empty if there are no pods.
 std::string NamesOf(const std::vector<api::Pod>& pods);
 
 }  // namespace berth::cli

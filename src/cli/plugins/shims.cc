@@ -47,7 +47,7 @@ const std::vector<Type>& Types() {
 // A utility that has, or is to have, a shim.
 struct Shim {
   std::string utility;
-  std::string plugin;  // empty: nobody said
+  std::string plugin;  // empty: it is not known
 };
 
 Status CheckName(const std::string& name) {
@@ -59,7 +59,7 @@ Status CheckName(const std::string& name) {
   return Error(StatusCode::kInvalidArgument, "{} is no name of a utility", Quote(name));
 }
 
-// The shims of the names; with `plugin`, each name is a utility.
+// The shims that options.names mean. With options.plugin, each name is the name of a utility.
 StatusOr<std::vector<Shim>> ShimsOf(const ShimOptions& options) {
   std::vector<Shim> shims;
   for (const std::string& name : options.names) {
@@ -93,7 +93,7 @@ class Shims {
     if (content_.empty()) {
       return Error(StatusCode::kNotFound, "there is no berth-shim at {}", Quote(program_));
     }
-    // All are looked at before the first is touched.
+    // All places are checked before the first one is changed.
     for (const Shim& shim : shims) RETURN_IF_ERROR(CheckFree(shim));
     RETURN_IF_ERROR(platform::MakeFolders(options_.records, 0755));
     for (const Shim& shim : shims) RETURN_IF_ERROR(InstallOne(shim));
@@ -116,7 +116,7 @@ class Shims {
 
   struct Record {
     std::string path;
-    std::vector<std::string> contents;  // SHA-256 of each that it may have
+    std::vector<std::string> contents;  // SHA-256 of each content that a shim may have
   };
 
   std::string RecordPath(const std::string& utility) const {
@@ -125,12 +125,13 @@ class Shims {
   std::string PathOf(const std::string& utility) const {
     return fmt::format("{}/{}", options_.sbin, utility);
   }
-  // Of a shim that is not in its place yet.
+  // Where a shim is before it is put in its place.
   std::string NewPathOf(const std::string& utility) const {
     return fmt::format("{}/.{}.berth-shim", options_.sbin, utility);
   }
 
-  // The content of berth-shim; none where it isn't installed, which removing does without.
+  // Reads the content of berth-shim. It stays empty if berth-shim is not installed, because a
+  // removal can do without it.
   Status ReadProgram() {
     std::error_code error;
     program_ = options_.program;
@@ -145,7 +146,8 @@ class Shims {
     return base::OkStatus();
   }
 
-  // None: there is none, or one that cannot be read, by which nothing is known as a shim.
+  // Nothing if the record is missing or cannot be read. Then only a file with the content of the
+  // present berth-shim counts as a shim.
   std::optional<Record> ReadRecord(const std::string& utility) const {
     const auto text = platform::ReadFile(RecordPath(utility));
     if (!text.ok()) return std::nullopt;
@@ -246,7 +248,7 @@ class Shims {
     return base::OkStatus();
   }
 
-  // Puts a shim where nothing is: link(2) replaces nothing, whoever comes meanwhile.
+  // Puts a shim where no file is. link(2) replaces no file, not even one that appears meanwhile.
   Status Place(const std::string& utility) const {
     const std::string path = PathOf(utility);
     const std::string fresh = NewPathOf(utility);
@@ -270,7 +272,7 @@ class Shims {
       tell_(fmt::format("{} is not there", path));
     }
     RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(utility)));
-    // The last, so that what is a shim is known as one until it is gone.
+    // The record is removed last, so that a shim is known as one until it is gone.
     return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));
   }
 

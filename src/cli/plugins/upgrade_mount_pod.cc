@@ -19,7 +19,7 @@ using base::StatusCode;
 using base::StatusOr;
 using std::chrono::steady_clock;
 
-// How often a write is tried again that another's write came before.
+// How often a write is tried that conflicts with another writer's.
 constexpr int kConflicts = 10;
 
 template <typename T>
@@ -138,7 +138,7 @@ class Upgrade {
                        fmt::join(now.without, ", "));
   }
 
-  // Which sets the command is about; fills sets_.
+  // Fills sets_ with the DaemonSets that the command is about.
   Status FindSets() {
     if (!options_.daemon_set.empty()) {
       const size_t slash = options_.daemon_set.find('/');
@@ -170,7 +170,8 @@ class Upgrade {
                  options_.node, kMountPodLabel, kMountPodValue);
   }
 
-  // A set that does not tolerate the taint would go first, and take the mounts of all others along.
+  // The mount pods must tolerate the taint, because otherwise they would be evicted together with
+  // the pods that use their mounts.
   Status CheckTolerance() {
     for (const api::DaemonSet& set : sets_) {
       const Json& tolerations = base::json::Array(set.pod_template(), {"spec", "tolerations"});
@@ -206,7 +207,8 @@ class Upgrade {
     return std::max(left, std::chrono::milliseconds(0));
   }
 
-  // Only when the controller has seen a set's template is it known which pods are old.
+  // Waits until the controller has seen each set's template, because only then it is known which
+  // pods are old.
   Status WaitForRevisions() {
     for (const api::DaemonSet& set : sets_) {
       RETURN_IF_ERROR(WaitFor(client_, api::DaemonSet::kInfo, set.ns(), set.name(), Left(), stop_,
@@ -228,7 +230,7 @@ class Upgrade {
           const StatusOr<MountPodState> now = Look();
           if (!now.ok()) {
             failed = now.status();
-            // An API that is away for a moment is waited for.
+            // The wait goes on while the API is away.
             return failed.code() != StatusCode::kUnavailable;
           }
           failed = base::OkStatus();
@@ -243,7 +245,8 @@ class Upgrade {
     return failed;
   }
 
-  // Taints belong to several writers: the list is written back only as it was read.
+  // Taints have several writers, so the list is written only if the node did not change since it
+  // was read.
   Status SetTaint(bool on) {
     Status result = base::OkStatus();
     for (int i = 0; i < kConflicts; ++i) {

@@ -1,12 +1,12 @@
-// `berth upgrade mount-pod`: replaces the mount pods of one node the way that is sure to lose
-// nothing, by emptying the node first:
+// `berth upgrade mount-pod`: replaces the mount pods of one node. It empties the node first,
+// because then no pod can lose a mount:
 //
 //   taint (NoExecute) ─▶ pods that do not tolerate it are gone, and with them their mounts
 //                     ─▶ old mount pods deleted ─▶ new ones ready ─▶ taint off
 //
-// Each step looks at what is and does what lacks, so that after an interruption the command is
-// simply given again. Where a rolling update with surge may take its time, none of this is needed
-// (docs/mount-pods.md).
+// Each step looks at the present state and does what is still missing, so that an interrupted
+// command can simply be given again. None of this is needed where a rolling update with surge may
+// take as long as it needs (docs/mount-pods.md).
 #pragma once
 
 #include <chrono>

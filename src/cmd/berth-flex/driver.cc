@@ -25,8 +25,8 @@ namespace {
 constexpr milliseconds kFirstPause{5};
 constexpr milliseconds kLongestPause{500};
 
-// JSON for the kubelet: the text of a failure may hold any bytes, and of its JSON readers not all
-// take what stands for those that are no UTF-8.
+// `text` with a '?' for each byte that is not UTF-8. An error may hold any bytes, and not every
+// JSON reader of a kubelet takes the lone surrogates that ipc::WriteJson writes for such bytes.
 std::string Clean(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
@@ -51,13 +51,14 @@ class SocketWatch {
  public:
   explicit SocketWatch(const std::string& socket) : fd_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
     const std::string folder(base::FolderOf(socket));
-    // Without it (the folder is not there yet) the pauses alone count.
+    // If the folder does not exist yet, there is no watch, and only the pauses count.
     if (fd_.valid()) inotify_add_watch(fd_.get(), folder.c_str(), IN_CREATE | IN_MOVED_TO);
   }
   void Wait(milliseconds pause) {
     pollfd entry{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     if (poll(&entry, 1, static_cast<int>(pause.count())) <= 0) return;
-    // Nobody answers between the agent's bind and its listen.
+    // Reads the events away. The agent may not answer yet, because its socket's file appears (bind)
+    // before it listens; then the next pause counts.
     alignas(inotify_event) char events[4096];
     while (read(fd_.get(), events, sizeof(events)) > 0) {
     }
@@ -118,7 +119,8 @@ std::string_view Flag(const ipc::Message& trailer, std::string_view name) {
   return value != nullptr && *value == "false" ? "false" : "true";
 }
 
-// Its capabilities are an object, which the agent's messages have not.
+// The reply to init. It is written here as text, because the capabilities are a JSON object, which
+// ipc::Message does not have.
 std::string Capabilities(const ipc::Message& trailer) {
   std::string text =
       R"({"status":"Success","capabilities":{"attach":false,"supportsMetrics":true,"fsGroup":)";

@@ -3,11 +3,12 @@
 //   init              the handshake with the agent, and the driver's capabilities
 //   mount DIR JSON    attaching is part of it
 //   unmount DIR
-//   all else          "Not supported": the kubelet does itself what Kubernetes does in its place
+//   all else          "Not supported": the kubelet then uses its own default for the call
 //
 // It prints one JSON object and nothing else (the kubelet reads standard error as well). While the
-// agent is away it waits, since an agent that is upgraded is back in a moment; so it does where the
-// agent ends in mid-call: all calls may be repeated.
+// agent is away, the driver waits, because an agent that is upgraded is back in a moment. If the
+// agent ends during a call, the driver waits and repeats the call, because all calls may be
+// repeated.
 #pragma once
 
 #include <chrono>
@@ -25,8 +26,8 @@ struct Reply {
   std::string text;  // one line of JSON
 };
 
-// What whoever installed the driver wrote behind its end (base/ipc/block_call.h). kBroken: there is
-// nothing, or no such thing.
+// Reads what the agent that installed the driver has appended to its file (base/ipc/block_call.h).
+// kBroken: nothing is appended, or something else.
 base::ipc::Result<base::ipc::Message> ReadTrailer(const std::string& executable);
 
 struct Patience {

@@ -23,14 +23,14 @@ Failure WriteSynced(int fd, const std::string& path, std::string_view content) {
   if (const int error = base::WriteAll(fd, content); error != 0) {
     return SystemFailure("write '" + path + "'", error);
   }
-  // Whatever the umask is, others may read it.
+  // Others may read the file, whatever the umask is.
   if (fchmod(fd, 0644) != 0) return SystemFailure("set the mode of '" + path + "'", errno);
   if (fsync(fd) != 0) return SystemFailure("sync '" + path + "'", errno);
   return Ok();
 }
 
 Failure WriteTemp(const std::string& path, std::string_view content) {
-  // Of an earlier start of this container that was cut short.
+  // Removes what an interrupted earlier start of this container left.
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return SystemFailure("remove '" + path + "'", errno);
   }

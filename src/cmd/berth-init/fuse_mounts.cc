@@ -13,7 +13,7 @@
 namespace berth::init {
 namespace {
 
-// The kernel's dev_t within itself: 12 bits of major, 20 of minor.
+// dev_t as the kernel has it internally: 12 bits of the major number, 20 of the minor number.
 constexpr unsigned kMinorBits = 20;
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -50,7 +50,7 @@ std::vector<std::string> Names(const std::string& folder) {
   return names;
 }
 
-// Where a link leads, without going there: what it leads to may hang.
+// Reads a link and does not follow it, because access to its target may hang.
 std::string LinkTarget(const std::string& path) {
   char target[256];
   const ssize_t size = readlink(path.c_str(), target, sizeof(target));
@@ -74,7 +74,7 @@ void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
   for (const std::string& fd : Names(process + "/fd")) {
     if (!LinkTarget(process + "/fd/" + fd).ends_with("/dev/fuse")) continue;
     const auto info = ReadWhole(process + "/fdinfo/" + fd);
-    // One that is closed by now.
+    // A descriptor that is closed by now is left out.
     if (info.ok()) server.connections.push_back(Connection(*info));
   }
   if (server.connections.empty()) return;
@@ -84,7 +84,8 @@ void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
   servers.push_back(std::move(server));
 }
 
-// What came into the namespace from outside has no parent in it.
+// Adds the process if it came into the PID namespace from outside. Such a process has no parent in
+// the namespace (0).
 void AddUtility(const std::string& process, const std::string& pid,
                 std::vector<Utility>& utilities) {
   const auto stat = ReadWhole(process + "/stat");
@@ -130,7 +131,7 @@ Processes FindProcesses(const std::string& proc) {
 
 std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vector<Mount>& host,
                           const std::vector<Mount>& own, const std::vector<Mount>& earlier) {
-  std::vector<std::string> devices;  // that are served for sure
+  std::vector<std::string> devices;  // that are certainly served
   const auto is_served = [&](const Mount& mount) {
     return std::find(devices.begin(), devices.end(), mount.device) != devices.end();
   };
@@ -143,7 +144,7 @@ std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vec
     return mount.fuse && HasDevice(own, mount.device) &&
            std::find(earlier.begin(), earlier.end(), mount) == earlier.end();
   };
-  bool any = false;  // of those that came may be served
+  bool any = false;  // each mount that may be served counts as served
   for (const FuseServer& server : servers) {
     if (std::find(server.connections.begin(), server.connections.end(), std::nullopt) ==
         server.connections.end()) {

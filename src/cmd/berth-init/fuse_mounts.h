@@ -1,10 +1,10 @@
 // Which file systems the FUSE daemons of this container serve, and which of those the host uses.
 //
-// A daemon has /dev/fuse open. A newer kernel (6.18) says of which file system
-// (`fuse_connection` in fdinfo is the number of its device). Of an older kernel's, it is one that
-// came while this container ran, and that is mounted at one of the daemon's arguments; for a daemon
-// whose arguments name none, every one that came is held to be its own: better to stay too long
-// than to leave too early.
+// A daemon has /dev/fuse open. A newer kernel (6.18) says for which file system: `fuse_connection`
+// in fdinfo is the number of its device. With an older kernel, the daemon's file system is one that
+// was mounted while this container ran, at a path among the daemon's arguments. If the arguments
+// name no such path, every file system that was mounted meanwhile counts as the daemon's, because
+// it is better to stay too long than to leave too early.
 #pragma once
 
 #include <sys/types.h>
@@ -48,8 +48,8 @@ struct Processes {
 // The processes of this PID namespace, by its /proc.
 Processes FindProcesses(const std::string& proc = "/proc");
 
-// Of the host's mounts, those that `servers` serve. `own` is this container's table, and `earlier`
-// the host's mounts that were there before the container ran.
+// The mounts of the host that `servers` serve. `own` is this container's table, and `earlier` the
+// host's mounts that were there before the container ran.
 std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vector<Mount>& host,
                           const std::vector<Mount>& own, const std::vector<Mount>& earlier);
 

@@ -26,11 +26,11 @@ using std::chrono::seconds;
 namespace {
 
 constexpr const char* kOwnTable = "/proc/self/mountinfo";
-// Repairs what a change of the tables did not tell: a kernel that does not, a daemon that closed
-// /dev/fuse.
+// How often use is looked at without an event, because some changes cause none: a daemon may close
+// /dev/fuse, and a kernel may not report changes of mount tables.
 constexpr milliseconds kResync{5000};
 constexpr milliseconds kForEver{-1};
-// What is left has that long to end by itself.
+// How long the remaining processes have to end after SIGTERM.
 constexpr milliseconds kLastGrace{5000};
 
 constexpr int kLeaveSignals[] = {SIGTERM, SIGINT, SIGQUIT};
@@ -77,7 +77,8 @@ Failure Init::Begin() {
   own_table_.Reset(open(kOwnTable, O_RDONLY | O_CLOEXEC));
   earlier_ = ParseMounts(*host);
 
-  // A command that cannot be run leaves no registration behind.
+  // The command is started before the registration, so that a command that cannot be run leaves no
+  // registration behind.
   if (!options_.command.empty()) {
     auto child = StartChild(options_.command);
     if (!child.ok()) return child.failure();
@@ -121,7 +122,8 @@ void Init::End() {
     kill(*child_, SIGTERM);
     while (child_) Wait(kForEver);
   }
-  // All in this PID namespace but this process: Main has seen that it is its first.
+  // Signals all processes of this PID namespace except this one. main() has checked that this is
+  // process 1.
   kill(-1, SIGTERM);
   const Clock::time_point end = Clock::now() + kLastGrace;
   while (!no_children_ && Clock::now() < end) {
@@ -174,8 +176,8 @@ void Init::Reap() {
   no_children_ = pid < 0 && errno == ECHILD;
 }
 
-// Of the mounts that were there before, those that are there still: another one may get the number
-// of one that went.
+// Forgets earlier mounts that are gone, because a new mount may get the device number of one that
+// is gone.
 void Init::NoteTables() {
   const auto host = Table(options_.host_mounts);
   if (!host.ok()) return;

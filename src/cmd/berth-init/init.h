@@ -6,10 +6,11 @@
 //
 // serving: reaps what is left behind, and passes SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH on to the
 // command.
-// leaving: first withdraws the registration, so that nothing new comes to a pod that goes (with one
-// of a newer pod nothing changes). Then it stays while the host has mounts that FUSE daemons of
-// this container serve, or utilities run here, and says which; what changes is told by the mount
-// tables themselves. Only the runtime's SIGKILL, at the end of the pod's grace period, is stronger.
+// leaving: first withdraws the registration, so that no new work comes to a pod that goes (a newer
+// pod's registration stays). Then it stays while the host has mounts that FUSE daemons of this
+// container serve, or utilities run here, and logs which. The kernel reports changes of the mount
+// tables by poll. Only the runtime's SIGKILL, at the end of the pod's grace period, ends it
+// earlier.
 // ending: SIGTERM to the command, then to all the rest, which have a few seconds.
 #pragma once
 
@@ -47,14 +48,16 @@ class Init {
   void TakeSignals();
   void Reap();
   void NoteTables();
-  // What is used, a line each. From then on Wait sees the end of utilities that run.
+  // What is in use, one line each. From then on Wait also returns when one of the utilities ends
+  // that run now.
   std::vector<std::string> InUse();
 
   const Options options_;
   sigset_t outer_signals_{};
   base::UniqueFd signals_, host_table_, own_table_;
-  std::vector<base::UniqueFd> utilities_;  // pidfds: nobody's children here, they send no SIGCHLD
-  std::vector<Mount> earlier_;             // mounts of the host that this container did not make
+  // pidfds, because utilities are no children of this process and so cause no SIGCHLD.
+  std::vector<base::UniqueFd> utilities_;
+  std::vector<Mount> earlier_;  // mounts of the host that this container did not make
   std::optional<pid_t> child_;
   int exit_code_ = 0;
   bool leaving_ = false;

@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
     const ssize_t written = write(STDOUT_FILENO, kUsage.data(), kUsage.size());
     return written < 0 ? 1 : 0;
   }
-  // Its daemons would not come to it, and others' processes would.
+  // berth-init must be process 1, because otherwise the orphaned daemons of its container would not
+  // become its children, and its signals at the end would reach processes of others.
   if (getpid() != 1) {
     Say("is to be process 1 of its container: without hostPID and shareProcessNamespace");
     return 2;

@@ -35,7 +35,8 @@ Failure CheckFolder(std::string_view flag, std::string_view path) {
 Failure CheckAll(const Options& options) {
   if (options.plugins.empty()) return Wrong("no plugin is named: --plugin kubernetes.io/glusterfs");
   for (const std::string& plugin : options.plugins) {
-    // '/' becomes '~' in the file's name; with a '~' of its own, two plugins would share one.
+    // '/' becomes '~' in the file's name. A plugin's name may have no '~', because two plugins
+    // could then share one file.
     Failure failure = CheckName("--plugin", plugin, "-._/");
     if (!failure.ok()) return failure;
   }

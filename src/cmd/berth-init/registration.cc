@@ -49,7 +49,7 @@ Failure MakeFolder(const Options& options) {
   return Ok();
 }
 
-// Empty if somebody else holds it on and on.
+// Empty if another process holds the lock for too long.
 UniqueFd LockFolder(const std::string& folder) {
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; fd.valid() && i < kLockTries; ++i) {

@@ -4,9 +4,9 @@
 //   <kubelet-dir>/plugin-containers/kubernetes.io~glusterfs.json
 //       {"podNamespace": ..., "podName": ..., "podUID": ..., "containerName": ...}
 //
-// A later pod overwrites it. It is withdrawn where it still is this pod's: looking whose it is and
-// removing it is one step for other pods' berth-init, by a lock on the folder, so that a pod that
-// comes never loses its registration to the one that goes.
+// A later pod overwrites it. A pod withdraws it only if it is still the pod's own. A lock on the
+// folder makes this check and the removal one step, so that a pod that goes never removes the
+// registration of a pod that comes.
 #pragma once
 
 #include "base/ipc/result.h"
@@ -14,11 +14,12 @@
 
 namespace berth::init {
 
-// Makes the folder if it is missing, but not the kubelet's own: where that is not there, it is not
-// mounted into the pod.
+// Makes the folder plugin-containers if it is missing, but not the kubelet's folder: if that one is
+// missing, it is not mounted into the pod.
 base::ipc::Failure Register(const Options& options);
 
-// What cannot be removed stays: a pod that no longer runs is not used (the design).
+// A registration that cannot be removed stays. This does no harm, because a pod that no longer runs
+// is not used (the design).
 void Withdraw(const Options& options);
 
 }  // namespace berth::init

@@ -16,7 +16,8 @@ class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
 
-  // False: what is there is no such thing; the reader is then of no more use.
+  // The functions return false if the text holds something else. The reader cannot be used after
+  // that.
   bool Take(char wanted) {
     SkipSpace();
     if (at_ >= text_.size() || text_[at_] != wanted) return false;
@@ -49,9 +50,9 @@ class Reader {
     return false;
   }
 
-  // Any value, however deep up to the bound.
+  // Skips any value, unless it is nested deeper than kDeepest.
   bool Skip() {
-    std::string closing;  // what the open brackets wait for, the innermost last
+    std::string closing;  // the closing bracket of each open one, the innermost last
     std::string text;
     do {
       const char next = Next();
@@ -90,7 +91,7 @@ class Reader {
     return at_ > begin;
   }
 
-  // The innermost bracket closes here, and with it a value of the next one.
+  // The innermost bracket closes here, which also ends a value inside the bracket around it.
   bool Close(std::string& closing) {
     ++at_;
     closing.pop_back();
@@ -126,7 +127,7 @@ class Reader {
       if (value == std::string_view::npos) return false;
       code = code * 16 + static_cast<unsigned>(value);
     }
-    // No name or id that is looked for has half of a pair.
+    // Halves of surrogate pairs are replaced, because no name or id that is looked for has them.
     base::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
     return true;
   }

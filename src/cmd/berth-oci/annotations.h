@@ -1,5 +1,5 @@
-// Reads a container's annotations out of its config.json, which is skipped otherwise: this program
-// is to stay small, and the handler reads it all where it matters.
+// Reads the annotations of a container from its config.json and skips the rest, because this
+// program is to stay small. The handler reads the whole file where that is needed.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace berth::oci {
 
 using Annotations = std::map<std::string, std::string, std::less<>>;
 
-// Of a name that is there twice the last one counts. kBroken: the text is no JSON object.
+// If a name occurs twice, the last one counts. kBroken: the text is no JSON object.
 base::ipc::Result<Annotations> ReadAnnotations(std::string_view config);
 
 }  // namespace berth::oci

@@ -7,13 +7,13 @@
 namespace berth::oci {
 namespace {
 
-// Flags whose value is the next argument, unless it stands behind a '='. The others have none.
+// Flags whose value is the next argument, unless it follows a '='. Other flags have no value.
 constexpr std::array<std::string_view, 6> kGlobal = {
     "root", "log", "log-format", "criu", "cgroup-manager", "rootless"};
 constexpr std::array<std::string_view, 6> kOfCreate = {"bundle",       "b",      "console-socket",
                                                        "preserve-fds", "config", "pid-file"};
 
-// Takes the flag at `at`, with its value, and moves on.
+// Reads the flag at `at` with its value, and moves `at` behind them.
 class Flag {
  public:
   Flag(const std::vector<std::string>& argv, size_t& at, auto& with_value) {

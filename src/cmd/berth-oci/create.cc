@@ -30,15 +30,15 @@ using ipc::Result;
 
 namespace {
 
-// The bundle's files. The config as it was given stays beside the one that names our mounts: should
-// a create be cut short between, the next one begins with what was given.
+// The bundle's files. The config as it was given is kept beside the one that names our mounts, so
+// that after an interrupted create the next one begins with what was given.
 struct Bundle {
   explicit Bundle(std::string folder)
       : folder(std::move(folder)),
         config(this->folder + "/config.json"),
         original(this->folder + "/config.json.berth-original"),
         fresh(this->folder + "/config.json.berth-new") {}
-  // What there is to read.
+  // The config as it was given: the copy that was kept, if there is one.
   const std::string& given() const {
     return access(original.c_str(), F_OK) == 0 ? original : config;
   }
@@ -79,8 +79,8 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
   return reply;
 }
 
-// A handler that is started anew is waited for, and asked again: a container that cannot be created
-// fails a pod whose restartPolicy is Never.
+// Asks the handler. While it is restarted, this waits and asks again, because a pod whose
+// restartPolicy is Never fails if a container cannot be created.
 Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
                          std::span<const int> descriptors, std::vector<UniqueFd>* received) {
   const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
@@ -109,7 +109,8 @@ ipc::Message CreateMessage(const std::string& kind, const std::string& sandbox,
       .Set(crust::kBundle, bundle);
 }
 
-// The mounts of the container's volumes; none, and no new config, if it has no deferred ones.
+// Gets the mounts of the container's volumes. If it has no deferred volumes, there are no mounts
+// and no new config.
 Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, const Bundle& bundle) {
   const UniqueFd given(open(bundle.given().c_str(), O_RDONLY | O_CLOEXEC));
   if (!given.valid()) return ipc::SystemFailure("open '" + bundle.given() + "'", errno);
@@ -137,13 +138,14 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
   }
 }
 
-// A namespace in which the mounts are at their places, and which is as the host's otherwise.
+// Enters a mount namespace in which the mounts are in their places, and which is otherwise like the
+// host's.
 Failure Graft(const Config& config, const Mounts& mounts) {
   const std::string folder = crust::GraftFolder(config.run_folder);
   if (unshare(CLONE_NEWNS) != 0) return ipc::SystemFailure("unshare the mount namespace", errno);
-  // This one alone: what is shared with the host otherwise stays so, or containers would miss what
-  // is mounted there later. It fails where the folder is no mount, in which case what is mounted in
-  // it could come to be seen on the host.
+  // Makes only this mount private. The others stay shared with the host, because containers would
+  // otherwise miss what is mounted there later. This fails if the folder is no mount point, which
+  // is right, because mounts in it could then appear on the host.
   if (mount(nullptr, folder.c_str(), nullptr, MS_PRIVATE, nullptr) != 0) {
     return ipc::SystemFailure("make '" + folder + "' private (Berth's CRUST handler mounts it)",
                               errno);
@@ -177,7 +179,7 @@ Failure ReplaceConfig(const Bundle& bundle) {
   return ipc::Ok();
 }
 
-// Absolute, since the handler is asked with it.
+// The bundle's folder, as an absolute path, because the handler is given it.
 std::string FolderOf(const Arguments& arguments) {
   char path[PATH_MAX];
   const std::string& given = arguments.bundle;
@@ -200,8 +202,8 @@ Failure Prepare(const Config& config, const Arguments& arguments) {
   const std::string kind = Value(*annotations, crust::kKindAnnotation);
   const std::string sandbox = Value(*annotations, crust::kSandboxAnnotation);
   const std::string uid = Value(*annotations, crust::kPodUidAnnotation);
-  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // of no pod
-  // Without them nobody can say that nothing was deferred.
+  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // the container of no pod
+  // Without them it is unknown whether volumes were deferred.
   if (!crust::IsId(uid) || !crust::IsId(sandbox)) {
     return Broken("the container's annotations name no pod and sandbox ('" +
                   std::string(crust::kPodUidAnnotation) + "')");

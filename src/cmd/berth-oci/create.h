@@ -1,4 +1,4 @@
-// What is done before the runtime creates a container of a pod.
+// Prepares the creation of a pod's container, before the runtime creates it.
 #pragma once
 
 #include "base/ipc/result.h"
@@ -7,9 +7,9 @@
 
 namespace berth::oci {
 
-// Makes the container's deferred volumes ready, if its pod has any: then this process is in a mount
-// namespace of its own, and the bundle's config.json names what is there. On failure the runtime is
-// not to be run.
+// Makes the container's deferred volumes ready, if its pod has any. Afterwards this process is in a
+// mount namespace of its own, and the bundle's config.json names the mounts there. After a failure
+// the caller must not run the runtime.
 base::ipc::Failure Prepare(const Config& config, const Arguments& arguments);
 
 }  // namespace berth::oci

@@ -1,4 +1,5 @@
-// Small files, without exceptions and other rooms.
+// Reads and writes small files, without exceptions and without src/platform, because this program
+// is to stay small.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace berth::oci {
 // kNobody: there is no such file; kTooLarge.
 base::ipc::Result<std::string> ReadFile(const std::string& path, size_t largest);
 
-// All of it; to a file or a terminal that nobody reads any more, as much as there is.
+// Writes all of `text`, or as much of it as can be written.
 void Write(int fd, std::string_view text);
 
 }  // namespace berth::oci

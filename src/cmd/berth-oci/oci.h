@@ -7,14 +7,15 @@
 //                  private mount in a mount namespace of its own, whose other mounts stay as they
 //                  are and go on to take part in propagation; writes config.json anew
 //   delete, of a sandbox that the handler knows: tells it afterwards
-//   all else   the runtime's alone
+//   all else   is left to the runtime
 //
-// It becomes the runtime (exec). A failure ends the create before the runtime began, is written to
-// the runtime's log, from where containerd reads it, and leaves nothing: what was mounted goes with
-// the process. Nothing is ever mounted on the host.
+// Then this program becomes the runtime (exec). A failure ends the create before the runtime
+// begins. It is written to the runtime's log, from where containerd reads it, and leaves nothing
+// behind, because the mounts go with the process. Nothing is ever mounted on the host.
 //
-// Which runtime, and where the handler is: <this program>.json or /etc/berth/oci.json, with the
-// members runtime, socket and run; the defaults are "runc" and those of base/ipc/crust_call.h.
+// The file <this program>.json, or else /etc/berth/oci.json, names the runtime and the handler,
+// with the members runtime, socket and run. The defaults are "runc" and those of
+// base/ipc/crust_call.h.
 #pragma once
 
 #include <string>
@@ -30,10 +31,10 @@ struct Config {
   std::string run_folder;
 };
 
-// Of the files at `paths` the first one that is there.
+// Reads the first of the files at `paths` that exists.
 base::ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths);
 
-// The exit code; does not come back where the runtime takes over.
+// Returns the exit code, or does not return because the runtime has replaced this process.
 int Run(const std::vector<std::string>& argv);
 
 }  // namespace berth::oci

@@ -12,7 +12,7 @@ namespace berth::oci {
 // A line of runc's log, in JSON or as text.
 std::string LogLine(std::string_view message, time_t when, bool json);
 
-// Says it to both; the exit code.
+// Writes `message` to both, and returns the exit code.
 int Fail(const Arguments& arguments, const std::string& message);
 
 }  // namespace berth::oci

@@ -21,7 +21,7 @@ namespace utility = base::ipc::utility;
 namespace {
 
 constexpr size_t kLargestConfig = 64 * 1024;
-// Of the agent, for what it does around the run.
+// More time for the agent, which has work before and after the run.
 constexpr std::chrono::seconds kAround{60};
 
 // Writes as much as the reader takes.
@@ -32,7 +32,7 @@ int Fail(const std::string& name, const std::string& why) {
   return CodeOfFailure(name);
 }
 
-// Whom to ask, by the shim's file.
+// The content of the shim's file: which agent to ask, for which plugin.
 struct Config {
   std::string plugin;
   std::string socket;
@@ -62,7 +62,7 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
   return Config{*plugin, *socket};
 }
 
-// Empty where it is gone.
+// Empty if the folder does not exist any more.
 std::string WorkingFolder() {
   char path[PATH_MAX];
   return getcwd(path, sizeof(path)) == nullptr ? "" : path;

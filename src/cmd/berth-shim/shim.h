@@ -12,18 +12,20 @@
 
 namespace berth::shim {
 
-// The exit code of a utility that could not be run, as its callers read it: 32 of mount and umount
-// (mount(8)), 8 of fsck (an operational error: 1 would say that it repaired), else 1.
+// The exit code for a utility that could not be run, as its callers understand it: 32 for mount and
+// umount (mount(8)); 8 for fsck, which is an operational error, because 1 would mean that it
+// repaired something; else 1.
 int CodeOfFailure(std::string_view utility);
 
-// Whether the arguments have the utility read its standard input, which it has not in the pod.
+// Whether the arguments make the utility read its standard input, which it does not have in the
+// pod.
 bool NamesStdin(const std::vector<std::string>& arguments);
 
-// Whether something waits to be read at `fd`: bytes in a pipe or socket, the rest of a file. A
-// terminal is not asked: what is typed there is the shell's.
+// Whether something waits to be read at `fd`: bytes in a pipe or socket, the rest of a file. False
+// for a terminal, because what is typed there is for the shell.
 bool HoldsInput(int fd);
 
-// Runs the utility that argv[0] names. The exit code.
+// Runs the utility that argv[0] names, and returns the exit code.
 int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
         const std::string& shim_folder);
 

@@ -40,7 +40,7 @@ StatusOr<kube::Config> ApiConfig(const std::string& kubeconfig) {
   return kube::LoadKubeconfig(kube::DefaultKubeconfigPath());
 }
 
-// Beside this program, else where the image has it.
+// berth-flex beside this program, else in the folders where an image has it.
 StatusOr<std::string> FindDriver(const std::string& given) {
   if (!given.empty()) return given;
   std::error_code error;

@@ -23,7 +23,7 @@ namespace {
 
 using base::Status;
 
-// What every client command takes.
+// The options that every client command has.
 struct Connection {
   cli::ApiOptions api;
   CLI::Option* data = nullptr;
@@ -113,7 +113,8 @@ void AddExplain(CLI::App& app, int& exit_code) {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::ConfigFor(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
-      // The records of a folder that the API is not known to belong to would be another's.
+      // Flight records are read only from a folder that is known to belong to this API, because
+      // others would be those of another Berth.
       if (!config.socket.empty() || connection->data->count() > 0) {
         options->flight_folder = cli::FlightFolder(connection->api.data_folder);
       }

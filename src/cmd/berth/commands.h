@@ -25,10 +25,11 @@ void AddIoProxyCommand(CLI::App& app, int& exit_code);
 void AddCrustHandlerCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
 
-// `berth node` with the arguments behind it, none of them --roles. The exit code.
+// Runs `berth node` with the arguments that follow it, none of which is --roles. Returns the exit
+// code.
 int RunNodeAgent(const std::vector<std::string>& arguments);
 
-// Runs what the Go program of that name does, with its flags. The exit code.
+// Does the work of the Go program of that name, with its flags. Returns the exit code.
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments);
 
 }  // namespace berth::cmd

@@ -1,5 +1,5 @@
-// `berth fence break --dangerous`: the last resort where a proof that cannot be given keeps a
-// volume from all (blockagent/fence_rules.h).
+// `berth fence break --dangerous`: the last resort if nobody can use a volume, because its fence
+// needs a proof that cannot be given (blockagent/fence_rules.h).
 
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ using base::StatusCode;
 struct BreakFlags {
   cli::ApiOptions api;
   std::string volume;
-  std::string typed;  // in place of the question
+  std::string typed;  // of --yes-i-lose-data; empty: ask the user
   bool dangerous = false;
 };
 

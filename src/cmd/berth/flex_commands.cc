@@ -25,7 +25,7 @@ base::Status Check(CheckFlags flags) {
   return cli::FlexCheck(flags.check);
 }
 
-// How a driver is to be checked.
+// The flags that say how to check a driver.
 void AddCheckFlags(CLI::App& command, CheckFlags& flags) {
   command
       .add_option("-o,--option", flags.options,
@@ -55,7 +55,7 @@ void AddCheck(CLI::App& flex, int& exit_code) {
   command->callback([flags, &exit_code] { exit_code = cli::ReportError(Check(*flags)); });
 }
 
-// Where drivers are.
+// The flags that say where the drivers are.
 struct DriversFlags {
   std::string data = LocalNodeOptions().data_folder;
   std::string drivers;  // empty: below `data`

@@ -14,7 +14,8 @@ using volume::FlexProber;
 
 namespace {
 
-// Of a folder that is no driver's; empty for none: its files may be on their way.
+// The warning about a folder that holds no driver. Empty if there is nothing to warn of, because
+// the driver's files may still be on their way.
 std::string LeftOutMessage(const std::string& folder, const Status& why) {
   const bool on_its_way =
       why.code() == StatusCode::kNotFound || why.code() == StatusCode::kUnavailable;
@@ -77,7 +78,7 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
       volume::PluginRegistry::Options{
           .on_state =
               [this](const std::string& driver, const Status& state) {
-                // A node agent tells the like of its own drivers by an event of its node.
+                // For its own drivers, a node agent records such a state as an event of its node.
                 if (!state.ok() && state.code() != StatusCode::kNotFound) {
                   LOG_WARNING("attaching: {}", base::Message(state));
                 }

@@ -1,5 +1,5 @@
-// Flexvolume drivers as a process has them: on its node, and where its controllers attach. Each
-// side has a prober of its own, with its own copies of the drivers.
+// The Flexvolume drivers of a process: those of its node agent, and those with which its
+// controllers attach. Each of the two has its own prober, with its own copies of the drivers.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,23 @@
 
 namespace berth::cmd {
 
-// Finds the drivers in `folder` for a node agent. What is wrong with one is an event of its node.
+// Finds the drivers in `folder` for a node agent. A fault of a driver is recorded as an event of
+// the node.
 std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folder,
                                                         volume::Host& host);
 
 // The drivers of `folder` that attach, for controllers.
 class FlexAttachers {
  public:
-  // `store` is a folder of this alone.
+  // Only this object may use the folder `store`.
   FlexAttachers(const std::string& folder, const std::string& store, const volume::Paths& paths);
   ~FlexAttachers() { Stop(); }
 
   volume::PluginRegistry& registry() { return *registry_; }
-  // Whom to tell that a driver came, changed or went; before Start.
+  // Sets the function that is called when a driver came, changed or went. Call it before Start.
   void OnChange(std::function<void(const std::string& driver)> tell) { tell_ = std::move(tell); }
   base::Status Start() { return registry_->Init(); }
-  // Calls that run are ended. Idempotent.
+  // Ends running calls. Idempotent.
   void Stop();
 
  private:

@@ -29,8 +29,8 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// How long a node waits before it tries to take a claim that binds at once: there are few nodes,
-// and a conflict costs one write.
+// How long a node waits before it tries to take a claim that binds at once. The time is short,
+// because there are few nodes, and a conflict costs only one write.
 constexpr std::chrono::milliseconds kElectionDelay{200};
 constexpr std::chrono::milliseconds kLongestElectionDelay{5000};
 
@@ -108,7 +108,7 @@ class LocalNodeImpl : public LocalNode {
     settings.resizer.node_name = options_.node_name;
     settings.snapshotter.node_name = options_.node_name;
     settings.snapshotter.takes_unassigned = around_.first_of_cluster;
-    // No pod owns the objects: they live as long as the node does.
+    // The capacity objects belong to the Node, not to a pod, so they live as long as the node does.
     settings.enable_capacity = true;
     settings.capacity.ns = "kube-system";
     settings.capacity.owner_level = -1;
@@ -163,7 +163,7 @@ class LocalNodeImpl : public LocalNode {
   const volume::Paths paths_;
   csidriver::DriverOptions driver_;
 
-  // In the order of their making; the end goes the other way round.
+  // In the order in which they are made. They are destroyed in reverse order.
   base::Metrics metrics_;
   std::vector<std::unique_ptr<roles::HttpEndpoint>> endpoints_;
   std::optional<platform::SupervisedProcess> driver_process_;
@@ -213,7 +213,7 @@ StatusOr<base::UniqueFd> TakeDataFolder(const std::string& data_folder) {
                        data_folder);
   }
   RETURN_IF_ERROR(lock);
-  // Of a kubeconfig, with its key.
+  // A torn write may be a part of a kubeconfig, with its key.
   RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
   for (const char* name : {"kubelet", "run", "run/nodes"}) {
     RETURN_IF_ERROR(platform::MakeFolders(fmt::format("{}/{}", data_folder, name), 0755));
@@ -227,7 +227,7 @@ StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(kube::Config config,
                                                     const base::Clock& clock) {
   auto api = std::make_unique<ApiAccess>();
   ASSIGN_OR_RETURN(api->client, kube::NewHttpClient(config));
-  // The node agent has no more rights than its node: it may do what one on another machine could.
+  // The node agent has only the rights of its node, as a node agent on another machine has.
   config.impersonate_user = "system:node:" + node_name;
   config.impersonate_groups = {"system:nodes"};
   ASSIGN_OR_RETURN(api->node_client, kube::NewHttpClient(config));

@@ -7,7 +7,8 @@
 
 int main(int argc, char** argv) {
   berth::platform::TuneAllocator();
-  // A sidecar's name, as the program's own or before its flags.
+  // The sidecar by whose name the program is called, or whose name is its first argument; null if
+  // there is none.
   const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;
   int flags = 1;
   if (sidecar == nullptr && argc > 1) {

@@ -18,7 +18,7 @@ using base::Status;
 
 constexpr std::chrono::milliseconds kSyncPause{500};
 
-// The node until a signal. An API that is away delays what needs it.
+// Runs the node until a signal comes. While the API is away, only what needs it has to wait.
 Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
   ASSIGN_OR_RETURN(const LocalNodeOptions options, Completed(given));
   ASSIGN_OR_RETURN(kube::Config config,

@@ -9,7 +9,7 @@ namespace {
 
 using ShimAction = base::Status (*)(const cli::ShimOptions&, const cli::Tell&);
 
-// What both commands take.
+// Adds a command with the options that both commands have.
 std::shared_ptr<cli::ShimOptions> AddShimCommand(CLI::App& app, int& exit_code, const char* name,
                                                  const char* help, ShimAction run,
                                                  CLI::App*& command) {

@@ -22,7 +22,7 @@ sigset_t StopSet() {
 StopSignals::StopSignals() {
   const sigset_t set = StopSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  // A peer that goes away shows as EPIPE where it is written to.
+  // SIGPIPE is ignored, because a write to a peer that is gone then fails with EPIPE.
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::jthread([this](const std::stop_token& done) {
     pthread_setname_np(pthread_self(), "signals");

@@ -6,7 +6,7 @@
 
 namespace berth::cmd {
 
-// Made first thing in main, before other threads start, so that they inherit the blocked signals.
+// Must be made before other threads start, so that they inherit the blocked signals.
 class StopSignals {
  public:
   StopSignals();

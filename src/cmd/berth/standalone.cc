@@ -117,11 +117,11 @@ class StandaloneImpl : public Standalone {
       roles::RunningRoles::Options options{.socket = socket,
                                            .connection = {.flight = flight_.get()},
                                            .context = [&](const roles::Role&) { return context; }};
-      // No pod owns the objects: they live as long as this API does.
+      // No pod owns the capacity objects, so they live as long as this API does.
       options.settings.enable_capacity = true;
       options.settings.capacity.ns = "kube-system";
       options.settings.capacity.owner_level = -1;
-      // A snapshot of the shipped driver's is taken on the volume's node.
+      // The shipped driver takes a snapshot on the node of the volume.
       options.settings.snapshot_controller.distributed_snapshotting = true;
       options.settings.block_operator.agents = BlockAgents();
       for (const roles::Role& role : roles::AllRoles()) {
@@ -133,23 +133,24 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
-  // Agents may be processes of the machine's, or pods.
+  // Block agents may be processes of the machine, or pods.
   controllers::blockoperator::AgentOptions BlockAgents() const {
-    // Where deploy/block-agent/agent.yaml has the machine's file system.
+    // Where deploy/block-agent/agent.yaml mounts the machine's file system.
     static constexpr char kHost[] = "/host";
     return {.install = false,  // the kinds are there already
             .deploy = !options_.block_agent_image.empty(),
             .ns = "kube-system",
             .image = options_.block_agent_image,
             .kubelet_folder = Below("kubelet"),
-            // Pods get no account's token here, and this API is at the machine's own address.
+            // Pods get no service account token here, and this API listens at an address of the
+            // machine, so the agents use a kubeconfig.
             .service_account = "default",
             .agent_flags = {"--kubeconfig=" + (kHost + Below("kubeconfig")),
                             "--volume-plugin-dir=" + options_.node.volume_plugin_folder}};
   }
 
-  // What decides where volumes are attached, and what attaches and grows those of Flexvolume
-  // drivers.
+  // Makes the controller that decides where volumes are attached, and those that attach and grow
+  // the volumes of Flexvolume drivers.
   void MakeAttachers(const controllers::Context& context) {
     flex_ = std::make_unique<FlexAttachers>(options_.node.volume_plugin_folder,
                                             Below("api/flexvolume-drivers"),
@@ -174,7 +175,7 @@ class StandaloneImpl : public Standalone {
   UpOptions options_;
   const base::SystemClock clock_;
 
-  // In the order of their making; the end goes the other way round.
+  // In the order in which they are made. They are destroyed in reverse order.
   base::UniqueFd folder_lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<store::Store> store_;

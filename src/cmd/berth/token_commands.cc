@@ -1,6 +1,6 @@
 // `berth token create|list|delete`: the tokens by which people and tools without a client
-// certificate reach a standalone Berth (apiserver/access/static_tokens.h). They change the file; a
-// running server takes it up at once.
+// certificate reach a standalone Berth (apiserver/access/static_tokens.h). The commands change the
+// file with the tokens, and a running server reads it again at once.
 
 #include <filesystem>
 #include <memory>

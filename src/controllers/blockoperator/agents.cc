@@ -15,12 +15,12 @@ using base::Error;
 namespace {
 
 constexpr char kKey[] = "agents";
-// As long as the operator's end may wait for it.
+// How long to wait until the API serves the kinds. Stop() may have to wait as long.
 constexpr std::chrono::seconds kServedTimeout{5};
 
 constexpr std::string_view kManifestsKubeletFolder = "/var/lib/kubelet";
 
-// Gives the pod another kubelet's folder, by the same path inside and outside.
+// Gives the pod another kubelet folder, with the same path in the containers and on the node.
 void MoveKubeletFolder(Json& pod, const std::string& folder) {
   if (folder == kManifestsKubeletFolder || !pod.contains("volumes")) return;
   for (Json& volume : pod["volumes"]) {
@@ -115,7 +115,7 @@ void Agents::Start() {
 Agents::Outcome Agents::Sync() {
   if (options_.install && !installed_) {
     const Status installed = Install();
-    // An administrator who installs them may not want the operator to be able to.
+    // An administrator may install the definitions by hand and not permit the operator to do so.
     if (installed.code() == StatusCode::kPermissionDenied) {
       LOG_WARNING("{}; they are to be applied by hand (deploy/crds)", base::ToString(installed));
     } else if (!installed.ok()) {
@@ -156,7 +156,7 @@ StatusOr<AgentSettings> Agents::Settings() const {
     settings.node_selector[requirement.key] = requirement.values.front();
   }
   if (!settings.image.empty()) return settings;
-  // One image has all that is needed: the one that the operator runs from.
+  // The image of the operator's own pod has all that the agents need.
   const auto own = kube::Get<api::Pod>(context_.client, options_.ns, options_.own_pod);
   RETURN_IF_ERROR_WITH(
       own, fmt::format("image of the operator's own pod '{}/{}'", options_.ns, options_.own_pod));

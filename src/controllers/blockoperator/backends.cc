@@ -34,7 +34,8 @@ StatusOr<Backends::Ptr> Backends::Open(const api::StorageCluster& cluster) {
                        fmt::format("open the back end of StorageCluster '{}'", cluster.name()));
   base::MutexLock lock(mutex_);
   Opened& slot = opened_[cluster.name()];
-  // Another worker was faster: calls for one image exclude each other in one back end alone.
+  // If another worker was faster, its back end is kept, because calls for one image exclude each
+  // other only within one back end.
   if (slot.backend == nullptr || slot.settings != settings) {
     slot = {.settings = std::move(settings), .backend = *std::move(opened)};
   }

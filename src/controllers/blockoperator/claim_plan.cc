@@ -64,7 +64,7 @@ Status CheckClaim(const api::PersistentVolumeClaim& claim) {
   return base::OkStatus();
 }
 
-// The nodes that the class allows and that use the cluster: both have to hold.
+// Selects the nodes that the class allows and that use the cluster, too.
 StatusOr<Json> Affinity(const api::StorageClass& storage_class,
                         const api::StorageCluster& cluster) {
   Json of_cluster = Json::array();

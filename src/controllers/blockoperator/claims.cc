@@ -1,4 +1,4 @@
-// From a claim to a PersistentVolume (provisioner.h).
+// Makes PersistentVolumes for claims (provisioner.h).
 #include "controllers/claims.h"
 
 #include "base/log.h"
@@ -21,7 +21,8 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
   const bool unwanted = claim->deleting() || !claim->volume_name().empty();
   const auto object = volumes_.Get(VolumeName(*claim));
   if (object != nullptr && RefersTo(*object, *claim)) {
-    // Named by an object. Berth's binder lets the claim go when it binds it; others do not.
+    // The claim has its PersistentVolume. Berth's binder removes the finalizer when it binds the
+    // claim; other binders do not, so it is removed here.
     return held && unwanted ? Release(*claim) : Outcome::Done();
   }
   if (unwanted) return held ? GiveUp(*claim) : Outcome::Done();
@@ -82,7 +83,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
                                          const Plan& plan) {
-  // The class was made anew for another cluster in between.
+  // If the class was recreated for another cluster since, the image that was begun in the old one
+  // is given up first.
   const std::string begun_in = claim.annotation(kBegunIn);
   if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
     return GiveUp(claim);
@@ -126,7 +128,8 @@ StatusOr<Provisioner::Claim> Provisioner::Begin(const Claim& claim, const Plan& 
 Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& volume) {
   StatusOr<Volume> created = kube::Create(context_.client, volume);
   if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run's, whose answer was lost or whose object the informer has not seen yet.
+    // An earlier run made it: that run's answer was lost, or the informer has not seen the object
+    // yet.
     created = kube::Get<Volume>(context_.client, "", volume.name());
     if (created.ok() && created->claim_uid() != claim.uid()) {
       return Failed(
@@ -135,7 +138,7 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
                       "PersistentVolume '{}' exists and belongs to another claim", volume.name()));
     }
   }
-  // The next run finds the image made.
+  // The image stays, and the next run finds it.
   if (!created.ok()) return AfterApi(base::Annotate(created.status(), "create PersistentVolume"));
   volumes_.Observe(created->json());
   LOG_INFO("image {} in StorageCluster {} is made for claim {}", base::Quote(volume.name()),
@@ -150,7 +153,8 @@ Provisioner::Outcome Provisioner::GiveUp(const Claim& claim) {
   const std::string name = VolumeName(claim);
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
   if (live.ok()) {
-    // An object that the copy has not seen names the image, which is its affair from now on.
+    // A PersistentVolume that the informer had not seen names the image, so the image now belongs
+    // to that object.
     volumes_.Observe(live->json());
     return Release(claim);
   }
@@ -188,7 +192,7 @@ Provisioner::Outcome Provisioner::Release(const Claim& claim) {
   return AfterApi(PatchAt(context_.client, claims_, claim, std::move(patch)).status());
 }
 
-// The scheduler chooses anew.
+// Removes the selected node, so that the scheduler chooses again.
 Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::string& class_name,
                                              const Status& why) {
   const Outcome failed = Failed(claim, class_name, why);
@@ -201,7 +205,8 @@ Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::stri
 
 Provisioner::Outcome Provisioner::Failed(const Claim& claim, const std::string& class_name,
                                          const Status& why) {
-  // Something else has the image at the moment, or what this run knew is old: nothing to tell.
+  // ABORTED means that another call has the image at the moment, or that this run's copy was old.
+  // That is not worth an event.
   if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
                          fmt::format("failed to provision volume with StorageClass \"{}\": {}",

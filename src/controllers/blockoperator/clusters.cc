@@ -22,7 +22,7 @@ constexpr char kFailed[] = "Failed";
 constexpr char kDeleting[] = "Deleting";
 constexpr char kClean[] = "Clean";
 constexpr char kGone[] = "Gone";
-// While nodes are waited for; their answers come sooner.
+// The pause between two checks while nodes are waited for. Their answers queue the cluster sooner.
 constexpr std::chrono::seconds kLookAgain{10};
 constexpr size_t kNamesTold = 10;
 
@@ -30,7 +30,7 @@ std::string StateOf(const api::StorageCluster& cluster, const std::string& node)
   return cluster.String({"status", "nodes", node, "state"});
 }
 
-// What a node could not do, for people.
+// Says for people what a node could not do.
 std::string TroubleOf(const api::StorageCluster& cluster, const std::string& node) {
   std::string out;
   for (const Json& volume :
@@ -96,7 +96,7 @@ Clusters::Outcome Clusters::Sync(const std::string& name) {
 Status Clusters::Ask(const Cluster& cluster) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Open(cluster));
   const Status listed = backend->List().status();
-  // Then it answers, at least.
+  // A back end that cannot list images does at least answer.
   return listed.code() == StatusCode::kUnimplemented ? base::OkStatus() : listed;
 }
 
@@ -125,7 +125,7 @@ Status Clusters::Say(const Cluster& cluster, std::string_view phase, const std::
 }
 
 Clusters::Outcome Clusters::Clean(const Cluster& cluster) {
-  // Agents begin at the deletionTimestamp, and wait for nobody here.
+  // The agents begin when they see the deletionTimestamp; they do not wait for this.
   if (const Status deleted = DeleteClaims(cluster); !deleted.ok()) return AfterApi(deleted);
   const auto nodes = Nodes(cluster);
   if (!nodes.ok()) return AfterApi(nodes.status());
@@ -171,18 +171,19 @@ Status Clusters::DeleteClaims(const Cluster& cluster) {
   return base::OkStatus();
 }
 
-// On the API's own word: what is not listed is not there.
+// The API itself is asked, because what is missing in a list counts as gone.
 StatusOr<std::map<std::string, std::string>> Clusters::Nodes(const Cluster& cluster) {
   std::map<std::string, std::string> nodes;
   for (const auto& [node, said] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
     nodes[node] = StateOf(cluster, node);
   }
   const auto list = [&](const api::KindInfo& kind) { return context_.client.List(kind, "", {}); };
-  // An entry moves from a fence to a NodeCleanup: these are read second, and miss none.
+  // NodeCleanups are listed second, so that an entry that moves to one from a fence is not missed.
   ASSIGN_OR_RETURN(const kube::ListResult fences, list(api::kinds::kVolumeFence));
   ASSIGN_OR_RETURN(const kube::ListResult cleanups, list(api::kinds::kNodeCleanup));
   const auto add = [&](const std::string& node) {
-    // One that is clean has nothing in a fence any more: it takes it off before it says so.
+    // An agent removes its node's entries before it reports Clean. So a node with an entry is not
+    // clean.
     std::string& state = nodes[node];
     if (state == kClean) state = "Cleaning";
   };

@@ -1,4 +1,4 @@
-// Volumes that begin as a copy of another claim's (provisioner.h).
+// Makes volumes that begin as a copy of another claim's volume (provisioner.h).
 #include "api/quantity.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
@@ -59,7 +59,7 @@ base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& back
   }
   const auto block = BlockVolumeOf(volume);
   const StatusOr<bool> locked = backend.HasLock(block->image);
-  // Then the fence alone tells.
+  // If the back end knows no locks, the fence alone shows whether the image is in use.
   if (locked.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
   RETURN_IF_ERROR(locked);
   if (*locked) {
@@ -82,8 +82,8 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
   if (volume == nullptr) {
     return Error(StatusCode::kFailedPrecondition, "the claim to be copied is gone");
   }
-  // One that an earlier run made may have been written under since: it is made anew, unless an
-  // object names it already.
+  // A copy that an earlier run made is deleted and made again, because the source may have been
+  // written during that run. It is kept if a PersistentVolume names it already.
   const StatusOr<Volume> made = kube::Get<Volume>(context_.client, "", wanted.name);
   if (made.ok()) {
     volumes_.Observe(made->json());
@@ -92,7 +92,7 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
   if (made.status().code() != StatusCode::kNotFound) return made.status();
   RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
   const int64_t before = UsesSeen(volume->name());
-  // Looked at after the count began: a use that comes later is counted.
+  // The check comes after the count was read, so that a use that begins later changes the count.
   RETURN_IF_ERROR(CheckUnused(*volume, backend));
   ASSIGN_OR_RETURN(const block::ImageInfo image,
                    Passing<"blockoperator.copy">([&] { return backend.Create(wanted); }));

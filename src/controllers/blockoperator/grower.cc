@@ -33,7 +33,7 @@ Grower::Outcome Grower::SyncClaim(const std::string& key) {
 }
 
 Grower::Outcome Grower::GrowImage(const Claim& claim, const Volume& volume, int64_t wanted) {
-  // The API sees to that for claims; the class may have changed since.
+  // The API checks this when the claim is changed, but the class may have changed since.
   const auto storage_class = classes_.Get(volume.storage_class_name());
   if (storage_class != nullptr && !storage_class->allow_volume_expansion()) {
     return growth_.ReportFailure(

@@ -60,7 +60,7 @@ void Provisioner::AddIndexes() {
 
 void Provisioner::Watch() {
   claims_.AddHandler([this](const auto& change) {
-    // Volumes are not deleted while a copy of them is begun.
+    // The source's volume is queued, because its deletion waits while a copy of it is under way.
     if (change.before != nullptr && IsOpen(*change.before)) {
       if (const std::string source = CloneSourceName(*change.before); !source.empty()) {
         const std::string source_key = api::ObjectKey(change.before->ns(), source);
@@ -114,7 +114,7 @@ void Provisioner::Watch() {
   });
 }
 
-// The end of a use is what a deletion or a copy may wait for.
+// Watches for the end of uses, because a deletion or a copy may wait for it.
 void Provisioner::WatchUses() {
   fences_.AddHandler([this](const auto& change) {
     {

@@ -18,7 +18,7 @@ using base::EventType;
 
 namespace {
 
-// Of the CustomResourceDefinition.
+// The limit in the CustomResourceDefinition.
 constexpr size_t kMaxEntries = 4096;
 constexpr char kScanKey[] = "all";
 
@@ -118,7 +118,7 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   for (const FenceEntry& entry : live->entries()) {
     const auto node = nodes_.Get(entry.node);
     if (node == nullptr) {
-      // A copy may be late.
+      // The informer's copy may be late, so the API is asked.
       const StatusOr<bool> absent = proofs_.IsAbsent(entry.node);
       if (!absent.ok()) return AfterApi(absent.status());
       if (!*absent) return Outcome::After(std::chrono::seconds(1));
@@ -195,7 +195,7 @@ Status StaleUses::ProvePodGone(const FenceEntry& entry) {
 }
 
 StatusOr<std::string> StaleUses::ProveUnused(const CleanupEntry& entry) {
-  // The node first: its time of silence is measured from when it is first asked about.
+  // The node is asked about first, because its silence is measured from the first question.
   const StatusOr<NodeProofs::Proof> node = proofs_.ProveGone(entry.attachment.node);
   RETURN_IF_ERROR(ProvePodGone(entry.attachment));
   RETURN_IF_ERROR(node);
@@ -204,7 +204,8 @@ StatusOr<std::string> StaleUses::ProveUnused(const CleanupEntry& entry) {
   return fmt::format("its pod is gone, {}, and {}", node->text, shut_out);
 }
 
-// The Lease tells of the kubelet, not of the kernel.
+// Proves that the node's kernel cannot write any more. A silent Lease shows only that the kubelet
+// has stopped.
 StatusOr<std::string> StaleUses::ProveShutOut(const CleanupEntry& entry) {
   const auto unproven = [&](std::string_view why) {
     return Error(StatusCode::kFailedPrecondition,
@@ -263,7 +264,7 @@ Status StaleUses::Remember(const std::string& node, const std::vector<CleanupEnt
 StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
   const auto copy = cleanups_.Get(node);
   if (copy == nullptr) return Outcome::Done();
-  // Where the node is, its agent works.
+  // While the node exists, its agent works on the entries.
   if (nodes_.Get(node) != nullptr && !copy->entries().empty()) return Outcome::Done();
   const StatusOr<Cleanup> live = kube::Get<Cleanup>(context_.client, "", node);
   if (!live.ok()) return AfterApi(live.status());
@@ -280,7 +281,7 @@ StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
   std::vector<CleanupEntry> left;
   for (const CleanupEntry& entry : entries) {
     const StatusOr<bool> moot = IsMoot(entry);
-    // The scan asks again.
+    // An entry whose check failed stays; the next scan checks it again.
     if (!moot.ok() || !*moot) left.push_back(entry);
   }
   if (left.size() == entries.size()) return Outcome::Done();
@@ -292,7 +293,7 @@ StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
 }
 
 StaleUses::Outcome StaleUses::DeleteEmpty(const Cleanup& cleanup) {
-  // What the agent confirmed is a proof that somebody may need.
+  // What the agent has confirmed stays, because somebody may need it as a proof.
   if (!base::json::Array(cleanup.json(), {"status", "entries"}).empty()) return Outcome::Done();
   const StatusOr<bool> absent = proofs_.IsAbsent(cleanup.name());
   if (!absent.ok()) return AfterApi(absent.status());

@@ -8,7 +8,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 StatusOr<std::string> Uses::Of(const std::string& volume) const {
-  // A kind that is not there has no objects, which says nothing.
+  // If the API does not serve a kind, the absence of its objects says nothing.
   RETURN_IF_ERROR(fences_.CheckListed());
   RETURN_IF_ERROR(cleanups_.CheckListed());
   const auto fence = kube::Get<api::VolumeFence>(client_, "", volume);
@@ -20,7 +20,8 @@ StatusOr<std::string> Uses::Of(const std::string& volume) const {
                        volume);
   }
   if (fence.status().code() != StatusCode::kNotFound) return fence.status();
-  // What leaves a fence is in a NodeCleanup before: read after it, these miss nothing.
+  // An entry is written to a NodeCleanup before it leaves its fence. So no entry is missed if
+  // NodeCleanups are listed after the fence was read.
   const auto list = client_.List(api::kinds::kNodeCleanup, "", {});
   RETURN_IF_ERROR(list);
   for (const base::Json& item : list->items) {
@@ -30,7 +31,7 @@ StatusOr<std::string> Uses::Of(const std::string& volume) const {
                      [&](const api::CleanupEntry& entry) { return entry.volume == volume; })) {
       continue;
     }
-    // One that never returns takes nothing off; the entry goes when the volume has.
+    // A node that never returns removes no entry. The entry is removed after the volume is gone.
     const auto gone = proofs_.ProveGone(cleanup.name());
     if (gone.ok()) continue;
     if (gone.status().code() != StatusCode::kFailedPrecondition) return gone.status();

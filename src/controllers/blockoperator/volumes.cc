@@ -1,4 +1,4 @@
-// From a released PersistentVolume to nothing (provisioner.h).
+// Deletes released PersistentVolumes and their images (provisioner.h).
 #include "base/log.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
@@ -21,13 +21,15 @@ bool WantsFinalizer(const api::PersistentVolume& volume) {
          (!volume.deleting() || volume.has_finalizer(kImageFinalizer));
 }
 
-// One that is deleted and has lost the finalizer has no image any more; others hold the object.
+// A volume that is being deleted without our finalizer has no image any more; others keep the
+// object.
 bool WantsDeletion(const api::PersistentVolume& volume) {
   return IsUnwanted(volume) && (!volume.deleting() || volume.has_finalizer(kImageFinalizer));
 }
 
-// Though nobody could tell whether the image has a lock: it is gone, or its file is, or it is
-// another, which Delete tells apart and leaves alone; or the back end knows no locks.
+// Whether the image may be deleted although its lock could not be checked: the image or its file is
+// gone, or the back end knows no locks. If the name now belongs to another image, Delete notices
+// this and leaves that image alone.
 bool MayBeDeleted(const base::Status& untold) {
   return untold.code() == StatusCode::kUnimplemented || untold.code() == StatusCode::kNotFound ||
          untold.code() == StatusCode::kDataLoss;
@@ -43,7 +45,8 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
   }
   if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
 
-  // Data is destroyed on the API's own word, not on a copy's.
+  // The volume is read from the API before data is destroyed, because the informer's copy may be
+  // old.
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
   if (!live.ok()) return AfterApi(live.status());
   const auto block = BlockVolumeOf(*live);
@@ -75,7 +78,8 @@ base::Status Provisioner::SyncFinalizer(const Volume& volume) {
       .status();
 }
 
-// While another object that shows the image is wanted, or a copy of it is begun, its data is, too.
+// Checks that no other wanted PersistentVolume shows the image, and that no copy of it is under
+// way, because both still need its data.
 base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& block) const {
   for (const auto& other : volumes_.ByIndex(kVolumesByImage, ImageKey(block))) {
     if (other->name() == volume.name() || IsUnwanted(*other)) continue;

@@ -17,8 +17,9 @@ Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json obj
                         fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
 }
 
-// What the shipped driver can do: inline volumes, too, which it knows by podInfoOnMount. Its room
-// is published, so that pods go where there is some; until it is known they wait.
+// The CSIDriver object of the shipped driver. The driver supports inline volumes, too, which it
+// recognizes by podInfoOnMount. Its capacity is published, so that pods are placed where there is
+// room; they wait until it is known.
 Json DriverObject(const std::string& driver) {
   return {{"metadata", {{"name", driver}}},
           {"spec",
@@ -29,8 +30,8 @@ Json DriverObject(const std::string& driver) {
             {"volumeLifecycleModes", {"Persistent", "Ephemeral"}}}}};
 }
 
-// The lifecycle modes cannot be changed: an object of an earlier version is made anew, with all
-// else that a person may have set in it.
+// volumeLifecycleModes is immutable, so an object of an earlier version is deleted and created
+// again. It keeps the other fields of its spec, which a person may have changed.
 Status RenewDriver(kube::Client& client, const std::string& driver) {
   const auto present = kube::Get<api::CsiDriver>(client, "", driver);
   if (present.status().code() == base::StatusCode::kNotFound) return base::OkStatus();

@@ -1,4 +1,5 @@
-// The objects that a standalone Berth starts with: what makes its own CSI driver usable at once.
+// Creates the objects with which a standalone Berth starts, so that its own CSI driver is usable at
+// once.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Adoption and release (daemon_sets.h).
+// Adopts and releases pods and revisions (daemon_sets.h).
 #include "controllers/daemonset/claiming.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Json References(const api::Object& object) {
   return base::json::Array(object.json(), {"metadata", "ownerReferences"});
 }
 
-// A list that is replaced whole: for PatchAt.
+// The patch replaces the whole list, so it must be written with PatchAt.
 Json ReferencesPatch(const api::Object& object, Json references) {
   return {{"metadata", {{"uid", object.uid()}, {"ownerReferences", std::move(references)}}}};
 }

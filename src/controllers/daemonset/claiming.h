@@ -1,4 +1,4 @@
-// Finding what a controller owns, and what nobody does.
+// Finds the objects that a controller owns, and those that have no controller.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace berth::controllers::daemonset {
 
-// Index: a controller's uid → what it controls; OrphansOf(namespace) → what nobody controls there.
+// The index: objects by their controller's uid, or by OrphansOf(namespace) if they have no
+// controller.
 inline constexpr char kByController[] = "controller";
 inline std::string OrphansOf(std::string_view ns) { return fmt::format("orphans/{}", ns); }
 

@@ -20,10 +20,10 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// How many pods are made and deleted in one go, before the set is looked at again.
+// How many pods one sync creates at most, and how many it deletes at most.
 constexpr size_t kBurst = 250;
 
-// Whether a node's change cannot matter to where pods belong: heartbeats and the like.
+// Whether the change of a node does not affect where pods belong; heartbeats, for example.
 bool SameForUs(const api::Node& a, const api::Node& b) {
   return a.labels() == b.labels() && a.taints() == b.taints();
 }
@@ -59,7 +59,7 @@ void DaemonSets::AddOwner(const api::Object& object) {
     if (owner->kind == Set::kInfo.kind) workers_.Add(api::ObjectKey(object.ns(), owner->name));
     return;
   }
-  // Whoever matches it may adopt it.
+  // Each set whose selector matches the object may adopt it.
   for (const auto& set : sets_.List()) {
     if (set->ns() != object.ns()) continue;
     const auto selector = api::LabelSelector::FromJson(set->selector());
@@ -95,7 +95,8 @@ void DaemonSets::Stop() { workers_.Stop(); }
 
 DaemonSets::Outcome DaemonSets::Sync(const std::string& key) {
   const auto set = sets_.Get(key);
-  // A set that is being deleted keeps its pods as they are: the garbage collector has them.
+  // A set that is being deleted keeps its pods as they are, because the garbage collector deletes
+  // them.
   if (set == nullptr || set->deleting()) return Outcome::Done();
   if (SelectsEverything(*set)) {
     context_.events.Record(
@@ -118,17 +119,17 @@ StatusOr<milliseconds> DaemonSets::Reconcile(const Set& set) {
   const Rules rules = RulesOf(set, hash, desired);
   Plan plan = Manage(nodes, rules);
   for (const PodPtr& pod : pods) {
-    // Pinned to a node that is no more: it would wait for ever.
+    // The pod is pinned to a node that no longer exists, so it would wait for ever.
     if (pod->node_name().empty() && !pod->deleting() && !nodes.contains(TargetNode(*pod))) {
       plan.remove.push_back(pod);
     }
   }
-  // Only when each node has what it should have is one more change begun.
+  // The rollout goes on only when each node has what it should have.
   if (plan.empty()) plan = Roll(nodes, rules);
   milliseconds again(0);
   const Status carried = Carry(set, plan, hash, again);
   if (carried.ok()) RETURN_IF_ERROR(CutHistory(set, history, pods));
-  // The status tells what is, also where something could not be done.
+  // The status is written after a failure, too, because it must show the present state.
   const Status written = WriteStatus(set, NodesOf(set, pods), hash);
   RETURN_IF_ERROR(carried);
   RETURN_IF_ERROR(written);
@@ -222,7 +223,8 @@ Status DaemonSets::DeletePod(const Set& set, const api::Pod& pod) {
     return deleted;
   }
   {
-    // Until the informer has heard of it; if it has already, there is nothing to remember.
+    // The deletion is remembered until the informer has seen it. If it has already, there is
+    // nothing to remember.
     MutexLock lock(mutex_);
     const auto now = pods_.Get(pod.key());
     if (now != nullptr && now->uid() == pod.uid() && !now->deleting()) leaving_.insert(pod.uid());

@@ -6,11 +6,11 @@
 //        what it does not match any more is released                           (claiming.cc)
 //   its template as a ControllerRevision, named and labelled by a hash          (history.cc)
 //   a pod on each node where one belongs, none elsewhere, the newest revision   (rollout.h)
-//   revisions beyond the history limit deleted; what is, in its status          (status.cc)
+//   revisions beyond the history limit are deleted, and the status is written   (status.cc)
 //
-// Pods are pinned to their node and placed by the scheduler. A pod that failed is replaced, after a
-// pause that doubles while its successors on the node fail too. What this controller wrote is in
-// its informers before it looks again; pods that it deleted count as leaving.
+// Pods are pinned to their node, and the scheduler places them. A failed pod is replaced after a
+// pause that doubles while its successors on the node fail, too. What this controller writes goes
+// into its informers at once, so that the next sync sees it; pods that it deleted count as leaving.
 #pragma once
 
 #include <chrono>
@@ -71,7 +71,7 @@ class DaemonSets : public Controller {
                      std::chrono::milliseconds& again);
   base::Status CreatePod(const Set& set, const std::string& node, const std::string& hash);
   base::Status DeletePod(const Set& set, const api::Pod& pod);
-  // How long a failed pod is to stay before it is replaced; zero: not any more.
+  // How long a failed pod stays before it is replaced; zero: it is replaced now.
   std::chrono::milliseconds FailedPause(const Set& set, const std::string& node);
 
   // claiming.cc
@@ -80,14 +80,14 @@ class DaemonSets : public Controller {
   template <typename T>
   base::StatusOr<std::vector<std::shared_ptr<const T>>> Claim(const Set& set,
                                                               kube::Informer<T>& informer);
-  // The set as the API has it is this one, and stays.
+  // OK if the API still has this very set, and the set is not being deleted.
   base::Status CheckMayAdopt(const Set& set);
 
   // history.cc
   base::StatusOr<History> FindHistory(const Set& set);
   base::StatusOr<RevisionPtr> CreateRevision(const Set& set, const base::Json& data,
                                              int64_t revision);
-  // Pods of the twins are labelled as those of `kept`, and the twins deleted.
+  // Labels the pods of the twins like those of `kept`, and deletes the twins.
   base::Status MergeTwins(const Set& set, const Revision& kept,
                           const std::vector<RevisionPtr>& twins);
   base::Status CutHistory(const Set& set, const History& history, const std::vector<PodPtr>& pods);

@@ -1,4 +1,4 @@
-// The templates that a set has had, as ControllerRevisions (daemon_sets.h).
+// Records the templates that a set has had, as ControllerRevisions (daemon_sets.h).
 #include <algorithm>
 #include <set>
 
@@ -19,14 +19,14 @@ namespace {
 
 constexpr size_t kMaxNamePrefix = 223;
 
-// What is kept of a set: its template, as a patch that brings it back.
+// What a revision keeps of a set: its template, as a patch that restores it.
 Json DataOf(const api::DaemonSet& set) {
   Json pod_template = set.pod_template();
   pod_template["$patch"] = "replace";
   return {{"spec", {{"template", std::move(pod_template)}}}};
 }
 
-// FNV-1a of the template and of how many names were taken, in the letters of generated names.
+// The FNV-1a hash of the template and of the collision count, in the letters of generated names.
 std::string HashOf(const api::DaemonSet& set) {
   uint32_t hash = base::Fnv1a32(base::json::Dump(set.pod_template()));
   if (set.collision_count() > 0) hash = base::Fnv1a32(std::to_string(set.collision_count()), hash);
@@ -64,7 +64,7 @@ StatusOr<DaemonSets::History> DaemonSets::FindHistory(const Set& set) {
   }
   RETURN_IF_ERROR(MergeTwins(set, *history.current, twins));
   if (history.current->revision() > latest) return history;
-  // The set went back to it.
+  // The set went back to an earlier template, so the revision of that template becomes the newest.
   ASSIGN_OR_RETURN(Revision newest, PatchAt(context_.client, revisions_, *history.current,
                                             {{"revision", latest + 1}}));
   history.current = std::make_shared<const Revision>(std::move(newest));
@@ -96,7 +96,8 @@ StatusOr<DaemonSets::RevisionPtr> DaemonSets::CreateRevision(const Set& set, con
   if (owner && owner->uid == set.uid() && present.data() == data) {
     return std::make_shared<const Revision>(present);
   }
-  // Another template has this hash, or another's revision this name.
+  // Another template has this hash, or another owner's revision has this name. A new collision
+  // count leads to another name.
   LOG_WARNING("daemon set {}: the revision name {} is taken", base::Quote(set.key()),
               base::Quote(present.name()));
   const StatusOr<Set> counted =

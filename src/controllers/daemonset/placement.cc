@@ -25,7 +25,7 @@ struct Tolerated {
   std::string_view key;
   std::string_view effect;
 };
-// A node's trouble is no reason for a daemon to leave it.
+// Every daemon pod tolerates these taints, because a daemon must not leave a node that has trouble.
 constexpr std::array<Tolerated, 6> kAlways = {{
     {kNotReadyTaint, "NoExecute"},
     {kUnreachableTaint, "NoExecute"},
@@ -40,7 +40,7 @@ void AddToleration(Json& tolerations, const Tolerated& tolerated) {
                  {"operator", "Exists"},
                  {"effect", std::string(tolerated.effect)}};
   for (Json& present : tolerations) {
-    // One for the same taint, perhaps for a time only, gives way.
+    // A toleration of the same taint is replaced, because it may hold for a limited time only.
     if (String(present, {"key"}) == tolerated.key &&
         String(present, {"effect"}) == tolerated.effect &&
         String(present, {"operator"}, "Equal") == "Exists") {
@@ -109,7 +109,8 @@ Json MakeDaemonPod(const api::DaemonSet& set, const std::string& node, const std
 
   Json spec = Map(pod_template, {"spec"});
   spec["tolerations"] = TolerationsOf(spec);
-  // What else the template requires of a node has been looked at: this one has it.
+  // The template's own requirements are replaced, because FitOf has checked that this node meets
+  // them.
   base::json::Set(
       spec, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"},
       {{"nodeSelectorTerms",

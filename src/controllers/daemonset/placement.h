@@ -1,4 +1,4 @@
-// Which nodes a DaemonSet's pods belong on, and what such a pod is. Pure.
+// Decides which nodes a DaemonSet's pods belong on, and makes such a pod. Pure.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct Fit {
   bool stay = false;  // one that is there may stay
 };
 
-// By the template's node name, node selector, required node affinity, and tolerations with those
-// that every daemon pod has. Taints that it does not tolerate keep a new pod away, and a running
-// one only with the effect NoExecute.
+// Decides by the template's node name, node selector and required node affinity, and by its
+// tolerations with those that every daemon pod has. A taint that these do not tolerate keeps a new
+// pod away, and a running one only if the effect is NoExecute.
 Fit FitOf(const api::DaemonSet& set, const api::Node& node);
 
 // The pod for a node: the template, pinned by node affinity on metadata.name, with the automatic

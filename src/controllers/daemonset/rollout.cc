@@ -31,7 +31,7 @@ bool IsNew(const DaemonPod& one, const std::string& hash) {
   return one.pod->label(kRevisionHash) == hash;
 }
 
-// The pods of a node by revision, those that leave aside.
+// The pods of a node by revision, without those that are leaving.
 struct Pair {
   const DaemonPod* fresh = nullptr;
   const DaemonPod* old = nullptr;
@@ -49,7 +49,7 @@ Pair PairOf(const NodePods& node, const std::string& hash) {
   return pair;
 }
 
-// With surge a node may have two pods: one that leaves by and by, and its successor.
+// With surge a node may have two pods: an old one that will leave, and its successor.
 void ManageSurging(const std::vector<const DaemonPod*>& running, const std::string& hash,
                    Plan& plan) {
   const DaemonPod* fresh = nullptr;
@@ -154,7 +154,7 @@ Rules RulesOf(const api::DaemonSet& set, const std::string& hash, size_t desired
   Rules rules{.hash = hash, .on_delete = set.on_delete()};
   rules.max_surge = rules.on_delete ? 0 : Scaled(set.max_surge(), desired, 0);
   rules.max_unavailable = Scaled(set.max_unavailable(), desired, 1);
-  // Nothing could ever change.
+  // If both were zero, no pod could ever be replaced.
   if (rules.max_surge == 0 && rules.max_unavailable == 0) rules.max_unavailable = 1;
   return rules;
 }

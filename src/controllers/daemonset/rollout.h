@@ -1,7 +1,7 @@
-// What is to change for each node to have the pod that it should have. Pure.
+// Plans the changes that give each node the pod that it should have. Pure.
 //
-// First every node gets one pod, and no node more than it should (Manage). Once that holds, pods of
-// earlier revisions give way (Roll):
+// First every node gets its pod, and pods that it should not have are removed (Manage). After that,
+// pods of earlier revisions are replaced (Roll):
 //
 //   without surge   an old pod that is not available goes at once; available ones go as long as no
 //                   more than maxUnavailable nodes are without an available pod
@@ -23,7 +23,7 @@ using PodPtr = std::shared_ptr<const api::Pod>;
 
 struct DaemonPod {
   PodPtr pod;
-  bool leaving = false;    // is being deleted, as far as anybody knows
+  bool leaving = false;    // is being deleted, or was deleted by this controller
   bool available = false;  // has been ready for minReadySeconds
 };
 
@@ -43,17 +43,18 @@ struct Rules {
 struct Plan {
   std::vector<std::string> create_on;  // nodes
   std::vector<PodPtr> remove;
-  // Ended by themselves, on a node where one should run: to be replaced, failed ones after a pause.
+  // Pods that ended by themselves on a node where one should run. They are replaced, failed ones
+  // after a pause.
   std::vector<PodPtr> failed, succeeded;
   bool empty() const {
     return create_on.empty() && remove.empty() && failed.empty() && succeeded.empty();
   }
 };
 
-// The rules of a set's strategy for so many nodes; a percentage is of them, rounded up.
+// The rules of a set's strategy for `desired` nodes. A percentage is of that number, rounded up.
 Rules RulesOf(const api::DaemonSet& set, const std::string& hash, size_t desired);
 
-// Ready, and for `min_ready_seconds` without a break.
+// Whether the pod has been ready for `min_ready_seconds` without a break.
 bool IsAvailable(const api::Pod& pod, int64_t min_ready_seconds, base::WallTime now);
 
 Plan Manage(const Nodes& nodes, const Rules& rules);

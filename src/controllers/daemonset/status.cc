@@ -1,4 +1,4 @@
-// What a set's status says (daemon_sets.h).
+// Writes a set's status (daemon_sets.h).
 #include "controllers/daemonset/daemon_sets.h"
 #include "controllers/writes.h"
 
@@ -22,7 +22,7 @@ Status DaemonSets::WriteStatus(const Set& set, const Nodes& nodes, const std::st
     ++desired;
     if (node.pods.empty()) continue;
     ++current;
-    // With two of them, the older one serves.
+    // If a node has two pods, the older one counts.
     const DaemonPod& one = node.pods.front();
     if (one.pod->ready()) ++ready;
     if (one.available) ++available;

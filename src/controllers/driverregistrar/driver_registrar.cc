@@ -40,7 +40,8 @@ Json LifecycleModes(std::string_view text) {
   }
 }
 
-// The value of spec.FIELD that the manifest's text stands for; null: there is no such thing.
+// The value of spec.FIELD that the manifest's text stands for; null if the field or the text is
+// invalid.
 Json FieldValue(std::string_view field, const std::string& text) {
   if (OneOf(kSwitches, field)) {
     if (text == "true" || text == "false") return text == "true";
@@ -109,7 +110,7 @@ DriverRegistrar::Outcome DriverRegistrar::Sync(const std::string& name) {
       MakeCsiDriver(*driver, {plugin->manifest().begin(), plugin->manifest().end()});
   if (!wanted.ok()) {
     LOG_ERROR("{}", base::ToString(wanted.status()));
-    return Outcome::Done();  // the driver's next version brings it here again
+    return Outcome::Done();  // the driver's next version is queued again
   }
   const auto present = objects_.Get(name);
   if (present == nullptr) {
@@ -128,7 +129,7 @@ DriverRegistrar::Outcome DriverRegistrar::Sync(const std::string& name) {
   if (merged == present->json()) return Outcome::Done();
   const Status written = PatchAt(context_.client, objects_, *present, patch).status();
   if (written.code() == StatusCode::kInvalidArgument) {
-    // Some fields stay as they were made.
+    // Some fields of a CSIDriver are immutable.
     context_.events.Record(present->reference(), EventType::kWarning, "CSIDriverUpdateFailed",
                            fmt::format("the driver's manifest says otherwise, and the API refuses "
                                        "it: {}; delete this object to have it made anew",

@@ -10,11 +10,11 @@
 //   storageCapacity, seLinuxMount: "true" or "false"
 //   fsGroupPolicy: "None", "File" or "ReadWriteOnceWithFSType"
 //   volumeLifecycleModes: "Persistent", "Ephemeral", or both with a ',' between them
-// Without attachRequired it is whether the driver has PUBLISH_UNPUBLISH_VOLUME; the other fields
-// take the API's defaults. A manifest with another field or value makes no object, and the log says
-// why.
+// If the manifest does not say attachRequired, it is true if the driver has
+// PUBLISH_UNPUBLISH_VOLUME. The other fields take the API's defaults. If the manifest has another
+// field or value, no object is made, and the log says why.
 //
-// The object stays when the driver goes: volumes of it may still be mounted.
+// The object stays when the driver is gone, because volumes of it may still be mounted.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@
 
 namespace berth::controllers::driverregistrar {
 
-// On objects that were made here: the driver's version that they were made from.
+// An annotation of objects that were made here: the driver's version from which they were made.
 inline constexpr std::string_view kMadeFrom = "storage.berth.dev/made-from-driver-version";
 inline constexpr std::string_view kManifestPrefix = "csidriver.storage.berth.dev/";
 
@@ -63,7 +63,8 @@ class DriverRegistrar : public Controller {
 
 using Manifest = std::map<std::string, std::string>;
 
-// The object for `driver`. INVALID_ARGUMENT names what of its manifest is no field or value.
+// The object for `driver`. INVALID_ARGUMENT names the part of the manifest that is no field or
+// value.
 base::StatusOr<api::CsiDriver> MakeCsiDriver(const DriverInfo& driver, const Manifest& manifest);
 
 }  // namespace berth::controllers::driverregistrar

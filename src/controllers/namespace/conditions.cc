@@ -88,7 +88,7 @@ Json DeletionConditions(const Json& present, const Content& content,
                         const std::string& discovery_failure, const std::string& now) {
   Json conditions = present;
   Put(conditions, Discovery(discovery_failure), now);
-  // Of old, names of groups could be malformed; discovery reads them itself now.
+  // This condition is always False, because discovery itself reads the names of groups.
   Put(conditions,
       {"NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions",
        "All legacy kube types successfully parsed"},

@@ -14,12 +14,12 @@ namespace {
 
 constexpr int64_t kPageSize = 500;
 
-// A kind that is served no more, or does not know the verb.
+// The kind is not served any more, or it does not know the verb.
 bool NotServed(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kUnimplemented;
 }
 
-// Calls `each` with what there is of the kind, by its metadata.
+// Calls `each` with every object of the kind in the namespace; only the metadata is read.
 template <typename Each>
 Status List(kube::Client& client, const api::KindInfo& kind, const std::string& ns, Each each) {
   kube::ListOptions options;
@@ -34,7 +34,8 @@ Status List(kube::Client& client, const api::KindInfo& kind, const std::string& 
 }
 
 Status DeleteAll(kube::Client& client, const kube::ServedKind& kind, const std::string& ns) {
-  // Nothing is orphaned: dependents are in the namespace too, or do not hold it.
+  // Nothing needs to be orphaned, because dependents are in the namespace, too, or do not keep it
+  // from ending.
   const kube::DeleteOptions options{.propagation = "Background"};
   if (kind.HasVerb("deletecollection")) {
     return client.DeleteCollection(kind.info(), ns, options);
@@ -48,7 +49,8 @@ Status DeleteAll(kube::Client& client, const kube::ServedKind& kind, const std::
 Status DeleteKind(kube::Client& client, const kube::ServedKind& kind, const std::string& ns,
                   Content& content) {
   const api::KindInfo& info = kind.info();
-  // A first look spares a write for each of the many kinds that have nothing here.
+  // The kind is listed first, because that saves a write for each of the many kinds that have no
+  // object here.
   bool any = false;
   bool undeleted = false;
   const auto look = [&](const api::Object& object) {

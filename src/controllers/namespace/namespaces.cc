@@ -90,7 +90,7 @@ Status Namespaces::EnsureServiceAccount(const std::string& ns) {
   account.set_ns(ns);
   const auto created = kube::Create(context_.client, account);
   if (created.ok()) accounts_.Observe(created->json());
-  // The informer has not heard of it yet.
+  // The account exists, but the informer has not seen it yet.
   if (created.status().code() == base::StatusCode::kAlreadyExists) return base::OkStatus();
   return created.status();
 }
@@ -113,7 +113,8 @@ Status Namespaces::EnsureRootCa(const std::string& ns) {
                      "Contains the CA bundle by which pods verify the API server of this cluster");
   const auto created = kube::Create(context_.client, map);
   if (created.ok()) root_cas_->Observe(created->json());
-  // Another one is there: what it holds is looked at when the informer has heard of it.
+  // ALREADY_EXISTS: the informer has not seen the map yet. The map's data is checked when the
+  // informer has seen it.
   return created.status();
 }
 

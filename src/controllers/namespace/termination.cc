@@ -45,7 +45,7 @@ Namespaces::Outcome Namespaces::Terminate(const api::Namespace& ns) {
 }
 
 milliseconds Namespaces::LookAgainAfter(const api::Namespace& ns) const {
-  // The longer it takes, the longer it will.
+  // The pause grows with the time that the deletion has already taken.
   const auto since = api::ParseTime(ns.String({"metadata", "deletionTimestamp"}));
   if (!since.ok()) return options_.look_again_max;
   const auto age = std::chrono::duration_cast<milliseconds>(context_.clock.Now() - *since) / 4;
@@ -56,7 +56,7 @@ StatusOr<api::Namespace> Namespaces::WriteConditions(const api::Namespace& ns,
                                                      const Content& content,
                                                      const std::string& discovery_failure) {
   const Json& present = base::json::Array(ns.json(), {"status", "conditions"});
-  // One that goes at the first pass needs to explain nothing.
+  // A namespace that is empty at the first pass ends at once and needs no conditions.
   if (present.empty() && content.empty() && discovery_failure.empty()) return ns;
   Json conditions = DeletionConditions(present, content, discovery_failure,
                                        api::FormatTime(context_.clock.Now()));

@@ -5,7 +5,7 @@ namespace berth::controllers::nodelifecycle {
 namespace {
 
 constexpr double kUnhealthyShare = 0.55;
-constexpr size_t kLargeZone = 50;  // a smaller one that is partly down evicts nothing
+constexpr size_t kLargeZone = 50;  // in a smaller zone that is partly down, nothing is evicted
 constexpr double kRate = 0.1;
 constexpr double kSlowRate = 0.01;
 

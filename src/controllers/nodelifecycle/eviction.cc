@@ -71,7 +71,8 @@ NodeLifecycle::Outcome NodeLifecycle::SyncPod(const std::string& key) {
 }
 
 NodeLifecycle::Outcome NodeLifecycle::Evict(const api::Pod& pod) {
-  // The informer may be behind, or this process may have stood still while the node came back.
+  // The node is read from the API, because the informer may be behind, or this process may have
+  // been stopped while the node came back.
   const StatusOr<api::Node> node = kube::Get<api::Node>(context_.client, "", pod.node_name());
   if (node.status().code() == StatusCode::kNotFound) return Outcome::Done();
   if (!node.ok()) return AfterApi(node.status());

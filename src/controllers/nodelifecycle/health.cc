@@ -93,7 +93,7 @@ bool NodeLifecycle::Silent(const std::string& node) const {
 }
 
 Status NodeLifecycle::MarkUnknown(const std::string& name) {
-  // The informers may be behind, or their connection dead.
+  // The API itself is asked, because the informers may be behind or have lost their connection.
   const StatusOr<api::Lease> lease =
       kube::Get<api::Lease>(context_.client, api::kNodeLeaseNamespace, name);
   if (!lease.ok() && lease.status().code() != StatusCode::kNotFound) return lease.status();
@@ -124,7 +124,7 @@ Status NodeLifecycle::MarkUnknown(const std::string& name) {
   }
   if (conditions.empty()) return OkStatus();
   LOG_WARNING("node {} gives no sign of life: it counts as unreachable", base::Quote(name));
-  // The patch carries the version that was read, so that a status from the node meanwhile wins.
+  // The patch has the version that was read, so that a status that the node writes meanwhile wins.
   const StatusOr<Json> written =
       context_.client.Patch(api::Node::kInfo, "", name, kube::PatchType::kStrategicMerge,
                             {{"metadata", {{"resourceVersion", node.resource_version()}}},

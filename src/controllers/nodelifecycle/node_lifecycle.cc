@@ -25,7 +25,7 @@ KeyedWorkers::Options QueueOptions(const char* name) {
   return {.name = name,
           .workers = 1,
           .retry_start = milliseconds(500),
-          // Less than what would count as late.
+          // This is shorter than a delay that would count as late (Options::late).
           .retry_max = std::chrono::seconds(5)};
 }
 
@@ -70,7 +70,7 @@ void NodeLifecycle::Watch() {
     const bool was_ready = change.before != nullptr && change.before->ready();
     const bool is_ready = change.after != nullptr && change.after->ready();
     if (was_ready != is_ready) {
-      // How fast others are evicted depends on how many are ready.
+      // All nodes are queued, because the rate of evictions depends on how many nodes are ready.
       for (const auto& node : nodes_.List()) node_workers_.AddNow(node->name());
     }
     if (change.before == nullptr || change.after == nullptr ||

@@ -53,7 +53,7 @@ PluginExpander::Outcome PluginExpander::ExpandVolume(const Claim& claim, const V
   const volume::VolumeSpec spec{.claim = std::make_shared<const Claim>(claim),
                                 .pv = std::make_shared<const Volume>(volume)};
   const auto plugin = plugins_.Find(spec);
-  // PluginChanged tells when there is one.
+  // PluginChanged queues the claim when the plugin is ready.
   if (plugin.status().code() == StatusCode::kFailedPrecondition) return Outcome::Done();
   if (!plugin.ok()) return growth_.ReportFailure(claim, plugin.status());
   volume::VolumeAttacher* const attacher = (*plugin)->attacher();

@@ -2,9 +2,9 @@
 // takes over: in Kubernetes the controller manager's expand controller. The steps are those of
 // claim_growth.h; ExpandVolume of the plugin makes the volume larger.
 //
-// Thread-safe. A failure is told in an event and tried again after the backoff, or as soon as the
-// plugin is ready. A driver is asked again, for the same sizes, when it is not known whether it
-// was.
+// Thread-safe. A failure is reported by an event, and the growth is tried again after the backoff,
+// or as soon as the plugin is ready. If the outcome of a call is unknown, the driver is called
+// again with the same sizes.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class PluginExpander : public Controller {
   std::string_view name() const override { return "plugin-expander"; }
   void Start() override { workers_.Start(); }
   void Stop() override { workers_.Stop(); }
-  // A plugin of the registry is ready, or failed, or is gone.
+  // Called when a plugin of the registry is ready, has failed or is gone.
   void PluginChanged(const std::string& plugin);
 
  private:

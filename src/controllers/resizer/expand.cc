@@ -23,7 +23,7 @@ using base::StatusOr;
 namespace {
 
 constexpr char kPreResizeCapacity[] = "volume.alpha.kubernetes.io/pre-resize-capacity";
-// On a claim: nodes have nothing to do for the size that its status names.
+// This annotation of a claim says that nodes have nothing to do for the size in its status.
 constexpr char kNodeExpansionNotRequired[] = "volume.kubernetes.io/node-expansion-not-required";
 
 constexpr std::array kOfNodes = {kFileSystemResizePending, kNodeResizeError};
@@ -43,7 +43,7 @@ StatusOr<bool> Resizer::NeedsCall(const DriverInfo& driver) {
   if (!driver.expansions.empty()) return false;
   const StatusOr<csi::v1::NodeGetCapabilitiesResponse> node =
       driver_.Call(&rpc::CsiClient::NodeGetCapabilities, {}, options_.timeout);
-  // A driver's controller part need not have a node part beside it.
+  // A driver's controller part may run without a node part beside it, so UNIMPLEMENTED is no error.
   if (!node.ok() && node.status().code() != StatusCode::kUnimplemented) {
     return OfDriver(node.status());
   }
@@ -80,7 +80,7 @@ StatusOr<Resizer::Claim> Resizer::Begin(const Claim& claim, const Volume& volume
       Bytes(claim.allocated_storage()) == target) {
     return claim;
   }
-  // The error of an earlier attempt stays until this one is through.
+  // The error condition of an earlier attempt stays until this attempt has ended.
   ASSIGN_OR_RETURN(
       Claim begun,
       PatchAt(context_.client, claims_, claim,
@@ -126,7 +126,7 @@ StatusOr<Resizer::Expanded> Resizer::Call(const csi::v1::ControllerExpandVolumeR
   const StatusOr<csi::v1::ControllerExpandVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout);
   if (!response.ok()) return OfDriver(response.status());
-  // An answer that names less than what was asked for is no growth to rely on.
+  // An answer with less than the requested size counts as a failure.
   if (response->capacity_bytes() != 0 && response->capacity_bytes() < target) {
     return OfDriver(Error(StatusCode::kInternal,
                           "the driver says that the volume has {} bytes, not {}",
@@ -179,7 +179,8 @@ Status Resizer::WriteFailure(const Claim& claim, const std::string& message, boo
 Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded) {
   if (Bytes(volume.capacity()) >= expanded.bytes) return base::OkStatus();
   Json patch = {{"spec", {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}}}}};
-  // What a claim that is bound to the volume anew really has; the node takes it off.
+  // The annotation tells a claim that is bound to the volume later which size the file system
+  // really has. The node removes it.
   if (expanded.node_part && !claim.capacity().empty() &&
       !volume.has_annotation(kPreResizeCapacity)) {
     patch["metadata"]["annotations"][kPreResizeCapacity] = claim.capacity();

@@ -26,7 +26,8 @@ constexpr std::string_view kInProgress = "InProgress";
 constexpr std::string_view kInfeasible = "Infeasible";
 
 constexpr std::array kOurs = {kModifyingVolume, kModifyVolumeError};
-// The claims that MayNeedModification, and the index by the class that they ask for.
+// The subset of claims for which MayNeedModification is true, and the index of claims by the class
+// that they ask for.
 constexpr char kClaimsToModify[] = "toModify";
 constexpr char kClaimsByAttributesClass[] = "attributesClass";
 
@@ -130,7 +131,8 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   }
   const bool perhaps_begun = in_progress && !memory.failed_finally;
   const std::string target = perhaps_begun ? TargetClass(*claim) : wish;
-  // The old class again: nothing to do, unless the driver may have changed a part of the volume.
+  // If the claim asks for its old class again, nothing is done, unless the driver may have changed
+  // a part of the volume.
   if (target.empty() || (target == current && !in_progress)) {
     return ModifyStatus(*claim).empty() ? Outcome::Done() : Cancel(*claim);
   }
@@ -179,7 +181,8 @@ StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::ModifyRequest(
     parameters["csi.storage.k8s.io/pvc/namespace"] = claim.ns();
     parameters["csi.storage.k8s.io/pv/name"] = volume.name();
   }
-  // The provisioner's record of the class's secret: a PersistentVolume has no field for it.
+  // The provisioner records the class's secret in annotations, because a PersistentVolume has no
+  // field for it.
   ASSIGN_OR_RETURN(
       const auto secrets,
       ReadSecret(
@@ -263,7 +266,8 @@ Modifier::Outcome Modifier::Cancel(const Claim& claim) {
 
 Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& name) {
   WatchClasses();
-  // Perhaps begun with a class that somebody removed since: its outcome stays unknown on record.
+  // The modification may have begun before somebody deleted the class. The record stays InProgress,
+  // because the outcome is unknown.
   if (ModifyStatus(claim) == kInProgress) {
     return ModifyFailed(
         claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
@@ -281,8 +285,9 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
 
 Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
-  // Of the driver: nothing was changed. Before the first call: nothing will be until somebody
-  // edits. What an earlier call may have changed is not told by our own checks.
+  // INVALID_ARGUMENT from the driver means that it changed nothing. From our own checks before the
+  // first call it means that nothing will change until somebody edits an object. After a call, our
+  // own checks do not tell what that call may have changed.
   const bool infeasible = status.code() == StatusCode::kInvalidArgument &&
                           (IsOfDriver(status) || ModifyStatus(claim) != kInProgress);
   const std::string text = FailureText(status);

@@ -17,7 +17,7 @@ namespace {
 
 // No claim has this key.
 constexpr char kResync[] = "resync";
-// The claims that MayNeedExpansion: few of many thousands.
+// The subset of claims for which MayNeedExpansion is true: few of many thousands.
 constexpr char kClaimsToResize[] = "toResize";
 
 // Whether SyncClaim could have something to do.
@@ -136,7 +136,7 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   // The node could not do it: the controller's part is done again before the node may try again.
   if (status == kNodeInfeasible) return begun ? allocated : requested;
   if (has >= requested && status.empty()) {
-    // Of a resizer that did not yet write what it does: the node goes on.
+    // An older resizer set this condition without a status. The node finishes the expansion.
     if (HasCondition(claim, kFileSystemResizePending)) return std::nullopt;
     return begun && allocated <= has ? allocated : requested;
   }

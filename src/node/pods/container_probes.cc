@@ -129,7 +129,8 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
   const Status result =
       RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1), stop_.get_token());
   if (result.code() == StatusCode::kCancelled) return Outcome::Done();  // the agent stops
-  // A handler that nobody can run says nothing about the container.
+  // INVALID_ARGUMENT means that the probe's handler cannot be run, so it says nothing about the
+  // container.
   const bool known = result.code() != StatusCode::kInvalidArgument;
   bool changed = false, started = false;
   Followed rest;

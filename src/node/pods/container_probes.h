@@ -36,13 +36,13 @@ class ContainerProbes {
     workers_.Stop();
   }
 
-  // A running container; one that is followed already is left alone.
+  // Starts to probe a running container. A container that is already followed is left alone.
   void Follow(const api::Pod& pod, const api::Container& container, const std::string& container_id,
               const std::string& pod_ip);
   // Forgets the containers of a pod that are not in `running`.
   void Retain(const std::string& pod_uid, const std::set<std::string>& running);
 
-  // A container that is not followed, or has no probes, is started and ready.
+  // A container that is not followed, or has no probes, counts as started and ready.
   ContainerHealth Health(const std::string& container_id) const;
 
  private:
@@ -52,7 +52,7 @@ class ContainerProbes {
     int successes = 0;
     int failures = 0;
     bool passed = false;
-    bool failed = false;  // more often than failureThreshold
+    bool failed = false;  // failureThreshold times in a row
   };
   struct Followed {
     base::ObjectReference pod;

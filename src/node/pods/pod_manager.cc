@@ -14,14 +14,14 @@ using base::StatusOr;
 using std::chrono::milliseconds;
 using Outcome = base::KeyedWorkers::Outcome;
 
-// The key under which orphans are looked for; no uid is empty.
+// The work queue's key for the search for orphans. No pod has it, because no uid is empty.
 constexpr char kOrphans[] = "";
 constexpr milliseconds kSyncCheck{100};
 constexpr milliseconds kFailedStopRetry{2000};
 constexpr int kMaxTasks = 128;
 constexpr int kMaxPulls = 8;
 
-// True if the change is more than a status that somebody (most often this agent) wrote.
+// True if the change is more than a write of the status, which mostly comes from this agent.
 bool Matters(const api::Pod* before, const api::Pod& after) {
   if (before == nullptr) return true;
   for (const base::json::Path path : {base::json::Path{"spec"},
@@ -111,7 +111,7 @@ void PodManager::Start() {
   runtime_.OnReachable([this] {
     const auto [name, version] = runtime_.Version();
     options_.on_runtime(runtime_.Reachable(), fmt::format("{}://{}", name, version));
-    // Every pod: those that waited for the runtime, and those whose runtime is lost.
+    // Every pod is queued: some waited for the runtime, the others must report that it is lost.
     base::MutexLock lock(mutex_);
     for (const auto& [uid, input] : inputs_) workers_.AddNow(uid);
     workers_.AddNow(kOrphans);
@@ -196,7 +196,7 @@ bool PodManager::IsOrphan(const std::string& uid) const {
 }
 
 Outcome PodManager::FindOrphans() {
-  // Until its list is there, nobody knows which pods the API has.
+  // Until the informer has its first list, the agent does not know which pods the API has.
   if (!pods_.synced()) return Outcome::After(kSyncCheck);
   std::set<std::string> orphans;
   for (const std::string& uid : runtime_.Pods()) {
@@ -218,7 +218,8 @@ Outcome PodManager::FindOrphans() {
 }
 
 Outcome PodManager::Work(const std::string& key) {
-  if (stopping_) return Outcome::Done();  // the calls that fail now say nothing about the pod
+  // While the manager stops, its calls are cancelled; their failures say nothing about the pod.
+  if (stopping_) return Outcome::Done();
   if (key == kOrphans) return FindOrphans();
   PodEntry* entry = nullptr;
   {

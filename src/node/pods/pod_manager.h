@@ -1,14 +1,14 @@
-// Runs this node's pods: sees them in the API, has one serial queue for each, and finds those that
-// the API has forgotten.
+// Runs this node's pods: watches them in the API, has one serial queue for each pod, and tears down
+// the pods that the API no longer has.
 //
 //   API (watch) ────────────┐
 //   runtime (cri_state.h) ──┼──▶ one key per pod uid ──▶ PodWorker
 //   volumes, image pulls ───┤
 //   probes, stops ──────────┘
 //
-// After a restart: pods of the API are taken on with the sandboxes and containers that run; what
-// only the records, the volumes or the runtime know is torn down, once the API's list and the
-// runtime's are there. Sandboxes of another agent are left alone. Thread-safe.
+// After a restart, the manager takes over the API's pods together with their running sandboxes and
+// containers. Pods that only the records, the volumes or the runtime know are torn down, once the
+// API and the runtime have been listed. Sandboxes of another agent are left alone. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,8 @@ struct PodManagerOptions {
   PodSettings settings;
   std::string record_folder;  // <data>/node/pods
   std::string cri_endpoint;
-  // Called when the runtime becomes reachable or unreachable: OK or the reason, and
-  // "containerd://1.6.20".
+  // Called when the runtime becomes reachable or unreachable, with OK or the reason, and with the
+  // runtime's name and version: "containerd://1.6.20".
   std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
       [](const base::Status&, const std::string&) {};
   int workers = 16;
@@ -46,8 +46,8 @@ struct PodManagerOptions {
 
 class PodManager {
  public:
-  // All borrowed. `pods` holds at least the pods of this node; it is stopped before the manager
-  // goes.
+  // All borrowed. `pods` holds at least the pods of this node; the caller stops it before it
+  // destroys the manager.
   static base::StatusOr<std::unique_ptr<PodManager>> New(
       PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
       kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
@@ -55,7 +55,7 @@ class PodManager {
       ObjectReader reader);
   ~PodManager();
 
-  // The informer may start before or after.
+  // The informer may be started before or after this call.
   void Start();
   // Ends running calls to the runtime; containers stay as they are.
   void Stop();
@@ -63,7 +63,8 @@ class PodManager {
   // The volumes of a pod changed (VolumeManager::Start).
   void OnVolumesChanged(const std::string& pod_uid) { Requeue(pod_uid); }
 
-  // For logs and exec: the pod and what runs of it. NOT_FOUND.
+  // For logs and exec: the pod, and what the runtime has of it. NOT_FOUND: no such pod is on this
+  // node.
   base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const std::string& uid) const;
   PodRuntime Runtime(const std::string& uid) const { return runtime_.Pod(uid); }
   base::Status RuntimeReachable() const { return runtime_.Reachable(); }
@@ -86,9 +87,9 @@ class PodManager {
   void OnPodChange(const kube::Informer<api::Pod>::TypedChange& change);
   void Requeue(const std::string& uid);
   base::KeyedWorkers::Outcome Work(const std::string& key);
-  // Takes on what only the node knows. Outcome::After until the API's list is there.
+  // Queues the tear-down of pods that only the node knows. Outcome::After until the API is listed.
   base::KeyedWorkers::Outcome FindOrphans();
-  // True if the pod is unknown to the API, and this agent made what there is of it.
+  // True if the runtime has a sandbox of the pod that this agent made.
   bool IsOrphan(const std::string& uid) const;
   PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -116,7 +117,7 @@ class PodManager {
   mutable base::Mutex mutex_;
   std::map<std::string, Input> inputs_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::unique_ptr<PodEntry>> entries_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, PodRecord> remembered_ ABSL_GUARDED_BY(mutex_);  // not yet taken on
+  std::map<std::string, PodRecord> remembered_ ABSL_GUARDED_BY(mutex_);  // not yet in entries_
   base::KeyedWorkers workers_;
 };
 

@@ -27,10 +27,11 @@
 
 namespace berth::node {
 
-// For a call of the container runtime that ends a container or a sandbox.
+// The timeout of a call that stops or removes a container or a sandbox.
 inline constexpr std::chrono::milliseconds kRuntimeCallTimeout{120'000};
 
-// Whether a call that removes something left it removed: NOT_FOUND says that it was so before.
+// Whether the object of a call that stops or removes it is gone now. NOT_FOUND means that it was
+// gone before the call.
 inline bool IsGone(const base::Status& status) {
   return status.ok() || status.code() == base::StatusCode::kNotFound;
 }
@@ -68,12 +69,12 @@ struct PodParts {
 // The state of one pod between its syncs. Touched only by the worker that runs the pod's key.
 struct PodEntry {
   std::string uid;
-  // As the API has it, or the record of a pod that the API has forgotten; null: only its uid is
-  // known.
+  // The pod as the API has it, or as recorded if the API no longer has it. Null while only its uid
+  // is known.
   std::shared_ptr<const api::Pod> pod;
-  bool gone = false;  // from the API
+  bool gone = false;  // the API no longer has the pod
 
-  PodRecord record;  // record.pod is null: none was written
+  PodRecord record;  // record.pod is null until a record is written
   CrashBackoff backoff;
   std::map<std::string, WaitingReason> waiting;  // of the last sync
   std::map<std::string, std::string> messages;   // by container id
@@ -82,9 +83,9 @@ struct PodEntry {
   // The volume manager calls back after every request, so each change is passed to it only once.
   std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
   bool released = false;
-  bool prefetched = false;  // image pulls were begun before the volumes are there
-  base::Json final_status;  // of a pod that goes, taken before its containers are removed
-  bool finished = false;    // nothing of it is left on the node
+  bool prefetched = false;  // image pulls were started before the volumes are ready
+  base::Json final_status;  // of a deleted pod, computed before its containers are removed
+  bool finished = false;    // nothing of the pod is left on the node
 };
 
 // The facts of a pod for its environment and status.
@@ -95,7 +96,7 @@ void PublishStatus(const PodParts& parts, PodEntry& entry);
 base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
                          bool terminating);
 
-// What probes and hooks say of a container.
+// What the probes and hooks say about a container.
 ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
 
 // VolumeManager::Want and Release, once for each change.

@@ -12,7 +12,7 @@ namespace {
 
 using Phase = ContainerState::Phase;
 
-// The restart count of a container's status in the API, if it was ever made.
+// The restart count of a container's status in the API; nullopt if it was never created.
 std::optional<uint32_t> ReportedRestarts(const api::Pod& pod, bool init, const std::string& name) {
   for (const base::Json& status : base::json::Array(
            pod.json(), {"status", init ? "initContainerStatuses" : "containerStatuses"})) {
@@ -32,7 +32,7 @@ class Planner {
     ChooseSandbox();
     if (plan_.sandbox_id.empty()) {
       if (!MayStartAnew()) return std::move(plan_);
-      // What still runs in a dead sandbox goes first.
+      // Containers that still run in a dead sandbox are stopped first.
       for (const ContainerState& container : runtime_.containers) {
         if (container.running()) Stop(container, "its sandbox died");
       }
@@ -57,10 +57,11 @@ class Planner {
     }
   }
 
-  // Whether a pod whose sandbox is gone is to get a new one.
+  // Whether a pod whose sandbox is gone may get a new one. If not, sets the plan's ended_phase.
   bool MayStartAnew() {
     const auto containers = pod_.containers();
-    // Ephemeral containers tell nothing of whether the pod's own have run.
+    // Ephemeral containers do not count, because they do not show whether the pod's own containers
+    // have run.
     const bool any = std::ranges::any_of(
         runtime_.containers, [&](const ContainerState& state) { return !IsEphemeral(state.name); });
     if (policy_ == "Always" || !any) return true;
@@ -97,7 +98,8 @@ class Planner {
     return nullptr;
   }
 
-  // Plans a start after what was there of the container before; what was made and never ran goes.
+  // Plans a start of the container that continues the restart count of its earlier runs. Its
+  // instances that never ran, or whose state is unknown, are removed.
   void Start(const api::Container& container, bool init) {
     ContainerStart start{.container = container, .init = init};
     const ContainerState* before = nullptr;
@@ -126,7 +128,8 @@ class Planner {
     plan_.stops.push_back({.id = container.id, .name = container.name, .why = std::move(why)});
   }
 
-  // Stops a running container that is to be another; true if it stays.
+  // Plans a stop of a running container whose definition changed or whose probes failed. True if
+  // the container keeps running.
   bool KeepRunning(const ContainerState& state, const api::Container& container) {
     if (!state.hash.empty() && state.hash != ContainerHash(container)) {
       Stop(state, fmt::format("Container {} definition changed, will be restarted", state.name));
@@ -139,7 +142,7 @@ class Planner {
     return true;
   }
 
-  // True: the containers proper may run.
+  // True if the pod's regular containers may run.
   bool PlanInit() {
     const auto containers = pod_.containers();
     const bool past_init = std::any_of(
@@ -179,7 +182,7 @@ class Planner {
         all_done = false;
         continue;
       }
-      // An earlier sandbox's success counts too.
+      // A container that is not in the present sandbox may have ended in an earlier one.
       const ContainerState* last = state != nullptr ? state : runtime_.Newest(container.name());
       const bool exited = last != nullptr && last->phase == Phase::kExited;
       const bool done =
@@ -194,7 +197,8 @@ class Planner {
     if (all_done) plan_.ended_phase = any_failed ? "Failed" : "Succeeded";
   }
 
-  // Each once, in whichever sandbox that was: none is made for them.
+  // Each ephemeral container runs once, in whichever sandbox the pod has. No sandbox is made for
+  // ephemeral containers alone.
   void PlanEphemeral() {
     if (plan_.sandbox_id.empty() && plan_.starts.empty()) return;
     for (const api::Container& container : pod_.ephemeral_containers()) {
@@ -212,7 +216,7 @@ class Planner {
     }
   }
 
-  // Whether the API knows that the ephemeral container was made.
+  // Whether the pod's status in the API says that the ephemeral container was created.
   bool WasReported(const std::string& name) const {
     return std::ranges::any_of(
         base::json::Array(pod_.json(), {"status", "ephemeralContainerStatuses"}),

@@ -1,11 +1,12 @@
-// What is to be done next for a pod, from what it should be and what the runtime has. Pure.
+// Computes the next steps for a pod from its spec and from what the runtime has. Pure.
 //
 //   no sandbox ─▶ init 1 ─▶ … ─▶ init n ─▶ containers ─▶ all ended (restartPolicy) ─▶ ended
 //        ▲                                     │
 //        └──────────── sandbox died ◀──────────┘   (not with restartPolicy Never)
 //
-// Init containers with restartPolicy Always (sidecars) count as done once started, and are kept
-// running. Ephemeral containers run beside all that, each once, and count for nothing.
+// Init containers with restartPolicy Always (sidecars) count as done once they have started, and
+// are kept running. Ephemeral containers run beside the others, each once; they do not influence
+// how the pod ends.
 #pragma once
 
 #include <functional>
@@ -29,7 +30,7 @@ struct ContainerStart {
   api::Container container;
   bool init = false;
   uint32_t restart_count = 0;
-  // The exit before this start (ns since the epoch), for the crash back-off; 0: there was none.
+  // When the container last exited (ns since the epoch), for the crash back-off; 0: it never did.
   int64_t last_exit = 0;
 };
 
@@ -40,30 +41,30 @@ struct ContainerStop {
 };
 
 struct PodPlan {
-  // The sandbox to use; empty: a new one, of this attempt.
+  // The sandbox to use. Empty: there is none, and a new one would have the number sandbox_attempt.
   std::string sandbox_id;
   uint32_t sandbox_attempt = 0;
   bool needs_sandbox = false;
-  std::vector<ContainerStop> stops;            // first of all
-  std::vector<std::string> stop_sandboxes;     // dead ones that still run something, duplicates
+  std::vector<ContainerStop> stops;            // done before all else
+  std::vector<std::string> stop_sandboxes;     // ready ones besides the one to use
   std::vector<std::string> remove_containers;  // created and never started, or in an unknown state
   std::vector<ContainerStart> starts;
-  // "Succeeded" or "Failed": nothing will run any more.
+  // "Succeeded" or "Failed" if no container will run any more; otherwise empty.
   std::string ended_phase;
   std::string ended_message;
 };
 
 PodPlan MakePlan(const api::Pod& pod, const PodRuntime& runtime, const HealthOf& health);
 
-// Exited containers beyond the newest of each name, and sandboxes that hold nothing of use; the
-// pod's newest sandbox and ready ones stay.
+// What may be removed from the runtime: exited containers except the newest of each name, and
+// sandboxes that are not ready and hold no other container. The pod's newest sandbox stays.
 struct PodGarbage {
   std::vector<std::string> containers;
   std::vector<std::string> sandboxes;
 };
 PodGarbage FindGarbage(const PodRuntime& runtime);
 
-// A container with restartPolicy Always among the init containers.
+// Whether an init container has restartPolicy Always.
 bool IsSidecar(const api::Container& init_container);
 
 }  // namespace berth::node

@@ -14,7 +14,8 @@ namespace json = base::json;
 
 constexpr std::string_view kSuffix = ".json";
 
-// The pod as far as tear-down and a later look at it need it.
+// The part of the pod that is recorded: tear-down needs it. `env` is left out, because it may hold
+// secrets.
 Json Remembered(const api::Pod& pod) {
   Json out = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   for (const char* member : {"name", "namespace", "uid", "labels"}) {

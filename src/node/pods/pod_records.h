@@ -1,8 +1,9 @@
-// What the node agent must remember of a pod that it took on: <data>/node/pods/<uid>.json.
+// What the node agent must remember of a pod that it has accepted: <data>/node/pods/<uid>.json.
 //
-// A record is durable before the first thing of the pod exists on the node, and goes after the last
-// is gone. It holds the pod without the values of its environment, which may be secret; what
-// tear-down needs is there: names, grace period, preStop hooks. Thread-safe for different pods.
+// A record is durable before anything of the pod exists on the node, and is removed after
+// everything of it is gone. It holds the pod without its containers' `env`, which may hold secrets;
+// it keeps what tear-down needs: names, grace period, preStop hooks. Thread-safe for different
+// pods.
 #pragma once
 
 #include <map>
@@ -16,10 +17,10 @@ namespace berth::node {
 
 struct PodRecord {
   std::shared_ptr<const api::Pod> pod;
-  // A sandbox may exist in the runtime: written before the first RunPodSandbox.
+  // True if a sandbox may exist in the runtime; written before the first RunPodSandbox.
   bool sandbox_possible = false;
-  // The phase in which the pod ended for good ("Succeeded", "Failed"), empty before; with the
-  // reason and message of its status. It never starts again.
+  // The phase in which the pod ended for good ("Succeeded" or "Failed"), with the reason and
+  // message of its status; empty before. A pod that has ended never starts again.
   std::string ended_phase;
   std::string ended_reason;
   std::string ended_message;

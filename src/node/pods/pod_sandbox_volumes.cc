@@ -20,8 +20,8 @@ using base::Status;
 using base::StatusCode;
 using std::chrono::milliseconds;
 
-// A walk over a large volume's files goes on in the handler after this; the pod is told, and asks
-// again.
+// If the handler must walk over a large volume's files, it goes on after this timeout. The pod then
+// gets an event, and the call is repeated.
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
@@ -57,8 +57,8 @@ Status UnpublishOne(const std::string& sandbox_id, const DeferredVolume& volume)
   request.set_host_target_path(volume.target);
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
   const Status gone = client->RuntimeUnpublishVolume(request, kUnpublish).status();
-  // A handler without that call, or without one for any sandbox, takes volumes out when the sandbox
-  // ends.
+  // A handler that lacks the call, or does not take an empty sandbox id, takes the volumes out when
+  // the sandbox ends.
   const bool unknown = gone.code() == StatusCode::kUnimplemented ||
                        (sandbox_id.empty() && gone.code() == StatusCode::kInvalidArgument);
   if (unknown || gone.code() == StatusCode::kNotFound) return OkStatus();

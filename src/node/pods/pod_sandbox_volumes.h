@@ -1,12 +1,13 @@
-// A pod's volumes that its runtime handler mounts in the sandbox (KEP-2857): when they are put in
-// and taken out.
+// Mounts a pod's deferred volumes in its sandbox through its runtime handler (KEP-2857), and takes
+// them out again.
 //
 //   start ─▶ volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume ─▶ containers
 //   end ───▶ StopPodSandbox ─▶ RuntimeUnpublishVolume ─▶ volumes released ─▶ plan file gone
 //
-// The plan (base/ipc/crust_call.h) is what berth-oci goes by: it is there before the sandbox is
-// asked for, since the pod's own queue is busy with that. Every call is idempotent and repeated
-// after a restart. Thread-safe for different pods; blocks, with deadlines.
+// berth-oci reads in the plan file (base/ipc/crust_call.h) which volumes are deferred. The file is
+// written before RunPodSandbox, because berth-oci needs it during that call, while the pod's queue
+// is busy. Every call is idempotent and repeated after a restart. Thread-safe for different pods;
+// blocks, with deadlines.
 #pragma once
 
 #include <string>
@@ -20,19 +21,21 @@ namespace berth::node {
 
 class PodSandboxVolumes {
  public:
-  // `run_folder`: of the plans (crust_call.h). Everything is borrowed.
+  // `run_folder` holds the plan files (crust_call.h). The others are borrowed.
   PodSandboxVolumes(std::string run_folder, VolumeManager& volumes, base::EventSink& events)
       : run_folder_(std::move(run_folder)), volumes_(volumes), events_(events) {}
 
-  // Before RunPodSandbox. A pod that may have deferred volumes must have all of them ready.
+  // Called before RunPodSandbox. If the pod may have deferred volumes, all its volumes must be
+  // ready.
   base::Status WritePlan(const api::Pod& pod) const;
-  // Nothing of the pod is left on the node.
+  // Called when the pod's sandboxes and volumes are gone from the node.
   base::Status RemovePlan(const api::Pod& pod) const;
 
   // Asks the handler to mount the volumes in that sandbox, and tells the volume manager.
   base::Status Publish(const api::Pod& pod, const std::string& sandbox_id) const;
-  // Asks the handler to take the volumes out of a stopped sandbox; "": out of any, because the
-  // runtime knows none. It is OK if the handler does not know the sandbox.
+  // Asks the handler to take the volumes out of a stopped sandbox. An empty id means any sandbox of
+  // the pod, and is passed if the runtime knows none. OK also if the handler does not know the
+  // sandbox.
   base::Status Unpublish(const api::Pod& pod, const std::string& sandbox_id) const;
 
  private:

@@ -44,7 +44,7 @@ StatusOr<std::string> PodStarter::RuntimeHandler(const api::Pod& pod) const {
   const std::string name = pod.String({"spec", "runtimeClassName"});
   if (name.empty()) return std::string();
   const api::KindInfo* kind = api::FindKind("node.k8s.io/v1", "RuntimeClass");
-  // An API without runtime classes: the name is the handler's.
+  // If the kind RuntimeClass is unknown, the name is taken as the handler's name.
   if (kind == nullptr) return name;
   auto runtime_class = parts_.reader(*kind, "", name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass \"{}\"", name));
@@ -72,7 +72,7 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
     status.set_pod_sandbox_id(sandbox.id);
     const auto answer = parts_.cri.PodSandboxStatus(status, kCallTimeout);
     if (!answer.ok()) {
-      parts_.runtime.Expect();  // the sandbox is there: the next list finds it
+      parts_.runtime.Expect();  // the sandbox exists, so the next list finds it
       return answer.status();
     }
     sandbox.ips = SandboxIps(answer->status());
@@ -125,7 +125,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
   const api::Pod& pod = *entry.pod;
   const std::string name = start.container.name();
   const auto fail = [&](const char* reason, const Status& why) {
-    // CANCELLED: this process stops, which is no news of the pod.
+    // CANCELLED means that this process is stopping, which says nothing about the pod.
     if (why.code() == StatusCode::kCancelled) return Result{.status = why};
     entry.waiting[name] = {reason, std::string(base::Message(why))};
     parts_.events.Record(pod.reference(), EventType::kWarning, "Failed",
@@ -191,7 +191,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
   request.set_container_id(state.id);
   const auto started = parts_.cri.StartContainer(request, kCallTimeout);
   if (!started.ok()) {
-    // The runtime keeps it as an ended container, which the crash back-off then covers.
+    // The runtime keeps the container as an ended one, so the crash back-off delays its next start.
     if (const Status read = parts_.runtime.Refresh(entry.uid); !read.ok()) {
       LOG_WARNING("read pod {} from the container runtime: {}", base::Quote(pod.key()),
                   base::ToString(read));

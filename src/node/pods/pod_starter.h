@@ -3,8 +3,9 @@
 //   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer
 //          ─▶ StartContainer
 //
-// Only what a start by hand needs stands between the steps: ids and states come from the runtime's
-// own answers, statuses and events are written in the background. Not thread-safe for one pod.
+// The steps follow each other as fast as in a start by hand, because ids and states come from the
+// runtime's own answers, and statuses and events are written in the background. Not thread-safe for
+// one pod.
 #pragma once
 
 #include <chrono>
@@ -19,12 +20,13 @@ class PodStarter {
  public:
   explicit PodStarter(const PodParts& parts) : parts_(parts) {}
 
-  // A new sandbox of this attempt; its id. The pod's record already says that one is possible.
+  // Starts a new sandbox with that attempt number and returns its id. The pod's record must already
+  // say that a sandbox may exist.
   base::StatusOr<std::string> StartSandbox(PodEntry& entry, uint32_t attempt);
 
-  // What became of a start: `status` a failure to be retried with backoff; `wait` the time until
-  // which there is nothing to do (back-off); both empty: it runs, or its image is being pulled. The
-  // reason is in entry.waiting.
+  // The outcome of a start. `status` is a failure, which is retried with backoff. `wait` is the
+  // time for which a back-off delays the start. If neither is set, the container runs or its image
+  // is being pulled. The reason is in entry.waiting.
   struct Result {
     base::Status status;
     std::chrono::milliseconds wait{0};

@@ -14,7 +14,8 @@ using base::Json;
 namespace json = base::json;
 using Phase = ContainerState::Phase;
 
-// What this file writes at the top of the status; a member that it no longer gives is removed.
+// The top-level members of the status that this file writes. A member that it no longer sets is
+// removed.
 constexpr const char* kOwned[] = {"phase",
                                   "hostIP",
                                   "hostIPs",
@@ -80,8 +81,7 @@ class StatusMaker {
     return {{"terminated", std::move(out)}};
   }
 
-  // The reason for which a container does not run; `own` only: one that was given for this
-  // container.
+  // Why a container does not run. With `own`, only a reason that was given for this container.
   std::optional<WaitingReason> Waiting(const std::string& name, bool own) const {
     if (const auto it = in_.waiting.find(name); it != in_.waiting.end()) return it->second;
     if (own) return std::nullopt;
@@ -96,7 +96,7 @@ class StatusMaker {
     return {{"waiting", std::move(out)}};
   }
 
-  // The container's status as the API has it: what the runtime has forgotten.
+  // The container's status in the API, for what the runtime no longer knows.
   Json Reported(const std::string& name, std::string_view list) const {
     for (const Json& status : json::Array(in_.pod.json(), {"status", list})) {
       if (json::String(status, {"name"}) == name) return status;
@@ -104,7 +104,7 @@ class StatusMaker {
     return Json::object();
   }
 
-  // `list`: the member of the status that it is for.
+  // `list` is the member of the pod's status to which the result goes.
   Json StatusOf(const api::Container& container, std::string_view list) const {
     const std::string name = container.name();
     const ContainerState* state = in_.runtime.Newest(name);
@@ -133,10 +133,12 @@ class StatusMaker {
     }
     out["restartCount"] = state->restart_count;
     out["imageID"] = state->image_id;
-    // With it, an ephemeral container counts as one that ran, and is not made again.
+    // An ephemeral container with a containerID counts as one that ran, and is not created again.
+    // So one that was only created has none.
     const bool ran = state->phase != Phase::kCreated;
     if (list != kEphemeral || ran) out["containerID"] = ContainerId(*state);
-    // The runtime may know the image by its id alone; the pod's word for it says more.
+    // A container of the pod's present spec gets the image's name from there, because the runtime
+    // may know only the image's id.
     const bool same_spec = state->hash.empty() || state->hash == ContainerHash(container);
     if (!same_spec && !state->image.empty()) out["image"] = state->image;
     if (const ContainerState* previous = in_.runtime.Previous(name);
@@ -173,7 +175,7 @@ class StatusMaker {
   // The names of init containers that have not done their work.
   std::vector<std::string> Initialized(const Json& status) const {
     std::vector<std::string> missing;
-    // Init containers do not run again once a container proper did.
+    // Init containers do not run again after a regular container has run.
     for (const Json& item : status["containerStatuses"]) {
       if (json::Find(item, {"state", "waiting"}) == nullptr || !item["lastState"].empty())
         return {};
@@ -282,7 +284,7 @@ class StatusMaker {
     return out;
   }
 
-  // What a readiness gate that is not passed says; empty: none.
+  // The message about the first readiness gate that is not passed; empty if all are passed.
   std::string OpenGate() const {
     for (const Json& gate : json::Array(in_.pod.json(), {"spec", "readinessGates"})) {
       const std::string type = json::String(gate, {"conditionType"});
@@ -323,8 +325,7 @@ Json MergePodStatus(const Json& present, const Json& wanted, base::WallTime now)
     const std::string_view name = member;
     if (name == "conditions" || name == "startTime") continue;
     const auto value = wanted.find(member);
-    // Addresses are not unlearned when the sandbox goes: the last ones stay, as in the kubelet's
-    // status.
+    // The last addresses stay after the sandbox is gone, as in the kubelet's status.
     const bool address =
         name == "podIP" || name == "podIPs" || name == "hostIP" || name == "hostIPs";
     if (value != wanted.end()) {
@@ -341,7 +342,7 @@ Json MergePodStatus(const Json& present, const Json& wanted, base::WallTime now)
     const Json* old = FindCondition(before, json::String(condition, {"type"}));
     const bool same =
         old != nullptr && json::String(*old, {"status"}) == json::String(condition, {"status"});
-    // The scheduler's own words about PodScheduled stay.
+    // The scheduler's own PodScheduled condition stays as it is.
     if (same && json::String(condition, {"type"}) == "PodScheduled") {
       conditions.push_back(*old);
       continue;

@@ -22,27 +22,27 @@ struct PodStatusInput {
   const PodRuntime& runtime;
   const PodFacts& facts;
   const HealthOf& health;
-  // By container; "" is for every container that has no own.
+  // By container name. The reason under "" is for every container that has none of its own.
   const std::map<std::string, WaitingReason>& waiting;
   // The messages that exited containers left, by container id.
   const std::map<std::string, std::string>& messages;
-  std::string ended_phase;  // set: the pod ended so, for good
+  std::string ended_phase;  // if set, the pod has ended for good in this phase
   std::string ended_reason;
   std::string ended_message;
-  // No container will run again: phase from the exit codes even with restartPolicy Always.
+  // True if no container will run again. The phase then comes from the exit codes, even with
+  // restartPolicy Always.
   bool terminating = false;
 };
 
-// The members that the node agent owns. Conditions carry no times: MergePodStatus gives them.
+// The members that the node agent owns. Conditions have no times yet; MergePodStatus adds them.
 base::Json MakePodStatus(const PodStatusInput& input);
 
-// `present` (pod.status as the API has it) with `wanted` (of MakePodStatus) laid over it: a
-// condition keeps its lastTransitionTime while its status stays, conditions of others stay,
-// startTime stays.
+// Lays `wanted` (from MakePodStatus) over `present` (pod.status in the API). startTime and the
+// conditions of others stay; a condition whose status is the same keeps its lastTransitionTime.
 base::Json MergePodStatus(const base::Json& present, const base::Json& wanted, base::WallTime now);
 
-// The merge patch that makes `present` into `merged`: top-level members that differ. Empty: nothing
-// to write.
+// The merge patch that turns `present` into `merged`: the top-level members that differ. Empty if
+// there is nothing to write.
 base::Json StatusPatch(const base::Json& present, const base::Json& merged);
 
 }  // namespace berth::node

@@ -12,8 +12,8 @@ using base::StatusCode;
 using std::chrono::milliseconds;
 
 constexpr int kConflictRetries = 5;
-// What a starting pod waits for changes every few milliseconds; writing each reason would only slow
-// the start. A person reads the one that stays.
+// A Pending pod's status is written after this delay, because its waiting reasons change every few
+// milliseconds and a write of each would slow the start.
 constexpr milliseconds kWaitingSettles{200};
 
 }  // namespace
@@ -88,7 +88,8 @@ Status PodStatusWriter::WriteWanted(const Wanted& wanted) {
     const Json& present = base::json::Map(pod->json(), {"status"});
     Json status = StatusPatch(present, MergePodStatus(present, wanted.status, clock_.Now()));
     if (status.empty()) return base::OkStatus();
-    // With its resourceVersion: conditions are a list, which a merge patch replaces whole.
+    // The patch has the resourceVersion, because a merge patch replaces the whole list of
+    // conditions.
     const Json patch = {{"metadata", {{"resourceVersion", pod->resource_version()}}},
                         {"status", std::move(status)}};
     auto written = kube::MergePatch(client_, *pod, patch, "status");

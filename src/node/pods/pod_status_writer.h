@@ -1,8 +1,8 @@
-// Writes pod.status in the background: the newest state of a pod, once what is there differs.
+// Writes pod.status in the background: each pod's newest status, if the API has another.
 //
-// Only the end of a pod waits for these writes. After a conflict the pod is read again and the
-// write retried; a write for a pod that is gone, or replaced by another of its name, is dropped;
-// while the API is away, writes are retried with backoff. Thread-safe.
+// Only the removal of a deleted pod waits for its write. After a conflict the pod is read again and
+// the write is retried. A write for a pod that is gone, or was replaced by another of its name, is
+// dropped. While the API is unreachable, writes are retried with backoff. Thread-safe.
 #pragma once
 
 #include <map>
@@ -27,8 +27,8 @@ class PodStatusWriter {
   void Start();
   void Stop();
 
-  // `status` of MakePodStatus is to be written; it replaces one that waits. A Pending pod's is
-  // written once it has settled for a fifth of a second.
+  // Queues `status` (from MakePodStatus); it replaces a status that still waits. The status of a
+  // Pending pod waits for a fifth of a second, so that several changes become one write.
   void Put(const api::Pod& pod, base::Json status);
   // Writes it now, on this thread. OK also if the pod is gone.
   base::Status Write(const api::Pod& pod, base::Json status);

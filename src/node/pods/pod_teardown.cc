@@ -15,12 +15,12 @@ using base::Status;
 using base::StatusCode;
 using std::chrono::milliseconds;
 
-// How long the containers of a pod that goes may take to end.
+// How long the containers of a deleted pod may take to end.
 int64_t GraceSeconds(const api::Pod& pod) {
   return pod.Int({"metadata", "deletionGracePeriodSeconds"}, pod.termination_grace_seconds());
 }
 
-// A pod of which only the runtime knows: enough to stop it.
+// A pod object for a pod that only the runtime knows, with just enough to stop it.
 std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
   api::Pod pod(base::Json{{"apiVersion", "v1"}, {"kind", "Pod"}});
   pod.set_name(runtime.name);
@@ -79,14 +79,14 @@ Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
     parts_.runtime.RemoveSandbox(entry.uid, sandbox.id);
   }
   for (const ContainerState& container : parts_.runtime.Pod(entry.uid).containers) {
-    cri::RemoveContainerRequest request;  // of a sandbox that is gone
+    cri::RemoveContainerRequest request;  // its sandbox is gone
     request.set_container_id(container.id);
     const auto removed = parts_.cri.RemoveContainer(request, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
     parts_.runtime.RemoveContainer(entry.uid, container.id);
   }
-  // The runtime's own word before the volumes go: a sandbox whose start had an unknown outcome
-  // shows here.
+  // The runtime is read again before the volumes are released, because a sandbox whose start had an
+  // unknown outcome may have appeared.
   RETURN_IF_ERROR(parts_.runtime.Refresh(entry.uid));
   if (!parts_.runtime.Pod(entry.uid).empty()) {
     return base::Error(StatusCode::kUnavailable,
@@ -125,9 +125,10 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   if (entry.pod == nullptr) entry.pod = PodOfRuntime(runtime);
   const bool may_run = MayRun(entry, runtime);
   if (may_run) {
-    if (!parts_.runtime.Known()) return Outcome::Done();  // in a moment
+    if (!parts_.runtime.Known()) return Outcome::Done();  // OnReachable queues the pod again
     if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
-      // Its containers may run: the volumes stay. Goes on when the runtime is back.
+      // The pod's containers may still run, so its volumes stay. The tear-down goes on when the
+      // runtime is reachable again.
       entry.waiting = {{"", {"RuntimeUnreachable", std::string(base::Message(reachable))}}};
       PublishStatus(parts_, entry);
       return Outcome::Done();
@@ -147,9 +148,11 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
       return Outcome::Retry(removed);
   }
   ReleaseVolumes(parts_, entry);
-  if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();  // its on_change comes
+  // on_change queues the pod again when its volumes are released.
+  if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();
   Status status = RemoveFiles(entry);
-  // The API object goes last: who sees that the pod is gone finds nothing of it on the node.
+  // The API object is deleted last. So whoever sees that the pod is gone from the API finds nothing
+  // of it on the node.
   if (status.ok()) status = parts_.records.Remove(entry.uid);
   if (status.ok()) status = DeleteFromApi(entry);
   if (!status.ok()) return Outcome::Retry(status);
@@ -164,7 +167,8 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
   entry.waiting.clear();
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   if (MayRun(entry, runtime)) {
-    // While the runtime is away its containers may run: goes on when it is back.
+    // The pod's containers may run while the runtime is unreachable. The work goes on when it is
+    // back.
     if (!parts_.runtime.Reachable().ok()) return Outcome::Done();
     if (!StopContainers(entry, runtime, entry.pod->termination_grace_seconds())) {
       PublishStatus(parts_, entry);
@@ -176,7 +180,8 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
   }
   parts_.probes.Retain(entry.uid, {});
   ReleaseVolumes(parts_, entry);
-  // A pod that ended before this agent's time has its status already, and perhaps no containers.
+  // A pod that ended before this agent took it over has its status already, and perhaps no
+  // containers.
   if (!entry.record.ended_phase.empty()) PublishStatus(parts_, entry);
   return Outcome::Done();
 }

@@ -26,10 +26,11 @@ class PodTeardown {
  private:
   // Whether the runtime may have parts of the pod.
   bool MayRun(const PodEntry& entry, const PodRuntime& runtime) const;
-  // True when no container runs any more; else stops are under way.
+  // True if no container runs any more; otherwise the stops have been started.
   bool StopContainers(PodEntry& entry, const PodRuntime& runtime, int64_t grace_seconds);
-  // OK when the runtime has nothing left of the pod (`remove`), or nothing that runs.
+  // OK if no sandbox of the pod runs any more, and its deferred volumes are out of them.
   base::Status StopSandboxes(const PodEntry& entry, const PodRuntime& runtime);
+  // OK if the runtime has nothing of the pod any more.
   base::Status RemoveFromRuntime(PodEntry& entry);
   base::Status RemoveFiles(const PodEntry& entry);
   base::Status DeleteFromApi(PodEntry& entry);

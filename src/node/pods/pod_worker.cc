@@ -29,7 +29,7 @@ PodWorker::Outcome PodWorker::Sync(PodEntry& entry) {
 Status PodWorker::Accept(PodEntry& entry, bool runtime_reachable) {
   PodRecord record = entry.record;
   record.pod = entry.pod;
-  // Writes the record once for both, if the sandbox can follow at once.
+  // If the runtime is reachable, the sandbox follows at once, so one write records both.
   record.sandbox_possible = record.sandbox_possible || runtime_reachable;
   return Remember(parts_, entry, record);
 }
@@ -69,7 +69,8 @@ PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::strin
 
 PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   const api::Pod& pod = *entry.pod;
-  const bool known = parts_.runtime.Known();  // before Reachable, which it makes sense of
+  // Known is read before Reachable, because it tells whether there is an answer.
+  const bool known = parts_.runtime.Known();
   const Status reachable = parts_.runtime.Reachable();
   entry.waiting.clear();
   if (const Status accepted = Accept(entry, reachable.ok()); !accepted.ok()) {
@@ -78,7 +79,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
     return Outcome::Retry(accepted);
   }
   WantVolumes(parts_, entry);
-  if (!known) return Outcome::Done();  // in a moment
+  if (!known) return Outcome::Done();  // OnReachable queues the pod again
   if (!reachable.ok()) return WaitForRuntime(entry, reachable);
 
   const auto deadline = DeadlineLeft(pod);
@@ -97,7 +98,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   } else if (!plan.starts.empty()) {
     outcome = StartAll(entry, plan);
   } else if (!plan.sandbox_id.empty()) {
-    // This agent may be new, and the handler, too.
+    // This agent may have restarted, and then does not know whether the volumes are in the sandbox.
     const Status placed = Place(entry, plan.sandbox_id);
     if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
@@ -144,7 +145,7 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
   entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
 }
 
-// Its deferred volumes are mounted in that sandbox, and in no other of its.
+// Takes the pod's deferred volumes out of its dead sandboxes and mounts them in `sandbox_id`.
 Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
   for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
@@ -164,14 +165,14 @@ Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
 PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   PodVolumes volumes = parts_.volumes.State(entry.uid);
   if (volumes.no_room) {
-    // Its controller makes another, which the scheduler places where there is room.
+    // The pod's controller makes another pod, which the scheduler places on a node with room.
     return End(entry, "Failed", "VolumeAttachmentLimitExceeded", volumes.reason);
   }
   if (!volumes.ready) {
     starter_.Prefetch(entry);
     WaitForVolumes(entry, volumes);
-    // The volume manager calls when they are. The sandbox needn't wait for the last mount, unless
-    // it may be the one to mount.
+    // The volume manager calls on_change when the volumes are ready. The sandbox need not wait for
+    // the last mount, unless the sandbox itself may mount volumes.
     if (!volumes.begun || !plan.needs_sandbox || MayDefer(*entry.pod)) return Outcome::Done();
   }
   std::string sandbox_id = plan.sandbox_id;
@@ -200,7 +201,7 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   for (const SandboxState& candidate : parts_.runtime.Pod(entry.uid).sandboxes) {
     if (candidate.id == sandbox_id) sandbox = candidate;
   }
-  if (sandbox.id.empty()) {  // it died within the last milliseconds
+  if (sandbox.id.empty()) {  // the sandbox died within the last milliseconds
     return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
   }
   if (const Status placed = Place(entry, sandbox.id); !placed.ok()) {

@@ -1,11 +1,12 @@
-// Brings one pod from what is to what should be; called again after every change.
+// Brings one pod from its present state to the wanted one; called again after every change.
 //
 //   accept [record] ─▶ volumes wanted ─▶ begun ─▶ sandbox ─▶ volumes ready ─▶ init containers
 //                   ─▶ containers, which are kept running
 //   ended or deleted ─▶ pod_teardown.h
 //
-// Level-triggered: it reads the present state of API, runtime and volumes, does what can be done at
-// once, and returns; long work runs beside it and calls back. Not thread-safe for one pod.
+// Level-triggered: each call reads the present state of the API, the runtime and the volumes, does
+// what can be done at once, and returns. Long work runs in the background and calls back. Not
+// thread-safe for one pod.
 #pragma once
 
 #include <vector>
@@ -32,7 +33,7 @@ class PodWorker {
   Outcome WaitForRuntime(PodEntry& entry, const base::Status& why);
   // Time left of spec.activeDeadlineSeconds; nullopt: it has none.
   std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
-  // Stops and removes what the plan says is in the way.
+  // Stops and removes the containers and sandboxes that the plan names.
   base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
   static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
   base::Status Place(PodEntry& entry, const std::string& sandbox_id);

@@ -58,7 +58,7 @@ StatusOr<StreamBackend::Log> PodStreamBackend::FindLog(const StreamTarget& targe
   const PodRuntime runtime = pods_.Runtime(target.uid);
   const ContainerState* container = runtime.Newest(target.container);
   if (previous && container != nullptr) {
-    // While it waits for its restart, the container that ended is the previous one.
+    // While a container waits for its restart, the instance that ended is the previous one.
     const bool waits = container->exited() && RestartsAfter(*pod, *container);
     if (!waits) container = runtime.Previous(target.container);
     if (container == nullptr) {

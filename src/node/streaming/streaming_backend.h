@@ -23,7 +23,7 @@ class PodStreamBackend : public StreamBackend {
  private:
   base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const StreamTarget& target) const;
   base::StatusOr<std::shared_ptr<const api::Pod>> Find(const StreamTarget& target) const;
-  // The id of the container as it runs now.
+  // The id of the container's running instance.
   base::StatusOr<std::string> RunningId(const StreamTarget& target) const;
 
   PodManager& pods_;

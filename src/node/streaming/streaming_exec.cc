@@ -74,15 +74,15 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
     if (poll(&item, 1, kConnectMs) > 0) getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return platform::ErrnoError(error, what);
   }
-  // Keystrokes go out one by one.
+  // Each keystroke is sent at once.
   const int on = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   return fd;
 }
 
 std::string ForwardedRequest(const http::Request& request, const StreamUrl& url) {
-  // A caller's credentials are the API server's; a browser's Origin would be refused by the
-  // runtime. The body has been read, so that its framing is said anew.
+  // The caller's credentials are for the API server only. The runtime would refuse a browser's
+  // Origin. The body has been read, so its framing headers are written anew.
   constexpr std::string_view kDropped[] = {"Host",           "Authorization",     "Origin",
                                            "Content-Length", "Transfer-Encoding", "Expect"};
   std::string out = fmt::format(

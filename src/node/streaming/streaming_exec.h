@@ -1,4 +1,4 @@
-// The way on to a runtime's streaming server.
+// Connects to a container runtime's streaming server and prepares requests for it.
 #pragma once
 
 #include <string>
@@ -18,10 +18,11 @@ struct StreamUrl {
 // "http://127.0.0.1:4321/exec/TOKEN". UNIMPLEMENTED for https.
 base::StatusOr<StreamUrl> ParseStreamUrl(const std::string& url);
 
-// A TCP connection to it, within ten seconds.
+// Opens a TCP connection to the URL's server, within ten seconds.
 base::StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url);
 
-// The request as it goes to the stream: with its target and host, and the body that was read.
+// The request in the form that is sent to the stream: with the URL's target and host, and with the
+// body that was read.
 std::string ForwardedRequest(const http::Request& request, const StreamUrl& url);
 
 }  // namespace berth::node

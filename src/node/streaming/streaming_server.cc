@@ -25,7 +25,8 @@ using base::StatusOr;
 using std::chrono::milliseconds;
 
 constexpr int kMaxStreams = 64;
-// Those that say nothing, or are told that there are too many streams, take no stream's place.
+// Connections may outnumber streams, so that silent ones, and those that are refused because there
+// are too many streams, do not take the place of a stream.
 constexpr http::Limits kStreamLimits{.max_head = 32 * 1024,
                                      .max_connections = 2 * kMaxStreams,
                                      .request = milliseconds(10'000),
@@ -57,7 +58,7 @@ StatusOr<LogOptions> ParseLogOptions(const http::Query& query, base::WallTime no
   return out;
 }
 
-// /VERB/NS/POD/UID/CONTAINER; a port is the whole pod's.
+// /VERB/NS/POD/UID/CONTAINER. portForward names no container, because ports are those of the pod.
 bool IsStreamPath(const std::vector<std::string>& path) {
   if (path.size() == 4) return path[0] == "portForward";
   return path.size() == 5 &&
@@ -116,7 +117,8 @@ http::Response ErrorResponse(const Status& status) {
           .cache_control = ""};
 }
 
-// A socket that somebody listens on is another agent's; one that nobody listens on is a crash's.
+// A socket on which a process listens belongs to another agent. Any other socket is left over from
+// a crash.
 Status RemoveStale(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -143,7 +145,7 @@ Status RemoveStale(const std::string& path) {
 
 struct StreamingServer::Call {
   std::shared_ptr<http::Exchange> exchange;
-  std::shared_ptr<void> place;  // among the streams; free when its last copy goes
+  std::shared_ptr<void> place;  // counts as a stream until the last copy is gone
   std::string verb;             // the path's first part
   StreamTarget target;
   http::Query query;
@@ -210,7 +212,7 @@ void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,
     }
     ASSIGN_OR_RETURN(http::Query query, http::Query::Parse(request.raw_query()));
     if (!IsStreamPath(*path)) return base::Error(StatusCode::kNotFound, "no such path");
-    path->resize(5);  // the whole pod is no container
+    path->resize(5);  // portForward gets an empty container
     std::vector<std::string>& parts = *path;
     return Call{.exchange = exchange,
                 .place = place,
@@ -249,7 +251,7 @@ Status StreamingServer::ServeLogs(const Call& call) {
       [&] { return !backend_.Running(call.target, log.container_id); },
       [&] { return call.exchange->over(); });
   if (!done.ok() && !stream.started()) return done;
-  // A body that broke off has no end chunk, so that the reader knows.
+  // After a failure the body has no end chunk, so that the reader knows that it is incomplete.
   if (done.ok()) {
     begin();
     stream.End();
@@ -275,7 +277,7 @@ StatusOr<std::string> StreamingServer::StreamFor(const Call& call) {
     return base::Error(StatusCode::kInvalidArgument,
                        "you must specify at least one of stdin, stdout, stderr");
   }
-  // With a terminal there is one output stream; the runtime refuses both.
+  // A terminal has one output stream, and the runtime refuses a separate stderr with it.
   if (options.tty) options.err = false;
   return exec ? backend_.Exec(call.target, options) : backend_.Attach(call.target, options);
 }

@@ -7,10 +7,10 @@
 //   any  /attach/NS/POD/UID/CONTAINER?stdin&stdout&stderr&tty
 //   any  /portForward/NS/POD/UID?ports=..&ports=..
 //
-// The last three ask the runtime for a stream (CRI Exec, Attach, PortForward), send the request on
-// to it, with its upgrade headers as they are (SPDY or WebSocket), and then the HTTP server carries
-// bytes both ways. A log has a thread of its own, a stream until it is connected. At most 64 of
-// both.
+// The last three ask the runtime for a stream (CRI Exec, Attach, PortForward) and send the request
+// on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server carries
+// bytes both ways. A log has a thread of its own; a stream has one until it is connected. At most
+// 64 logs and streams run at a time.
 #pragma once
 
 #include <atomic>
@@ -51,10 +51,11 @@ class StreamBackend {
   // NOT_FOUND: no such pod or container, or it has no previous one; INVALID_ARGUMENT: it has not
   // started.
   virtual base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) = 0;
-  // False: the container writes no more.
+  // False if the container writes no more.
   virtual bool Running(const StreamTarget& target, const std::string& container_id) = 0;
-  // The URL of a stream that runs the command, is the container's own input and output, or carries
-  // connections to the pod's ports (which one of SPDY names itself: `ports` may be empty).
+  // Each of these returns the runtime's URL of a stream. Exec's stream runs the command, Attach's
+  // is the container's own input and output, and PortForward's carries connections to the pod's
+  // ports. `ports` may be empty, because a SPDY stream itself names the port.
   virtual base::StatusOr<std::string> Exec(const StreamTarget& target,
                                            const ExecOptions& options) = 0;
   virtual base::StatusOr<std::string> Attach(const StreamTarget& target,
@@ -77,12 +78,12 @@ class StreamingServer : private http::Service {
 
   StreamingServer(StreamBackend& backend, const base::Clock& clock);
 
-  // http::Service: on the event loop.
+  // http::Service, called on the event loop.
   std::shared_ptr<const http::User> FindProcessUser(uid_t uid) const override;
   std::optional<http::Response> RenderRefusal(const http::Refusal& refusal) const override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
 
-  // On a thread of its own.
+  // Runs on a thread of its own.
   void Serve(const std::shared_ptr<http::Exchange>& exchange, const std::shared_ptr<void>& place);
   base::Status ServeCall(const Call& call);
   base::Status ServeLogs(const Call& call);
@@ -93,7 +94,7 @@ class StreamingServer : private http::Service {
   StreamBackend& backend_;
   const base::Clock& clock_;
   std::atomic<int> streams_{0};
-  uint64_t number_ = 0;  // of the next task; the event loop's
+  uint64_t number_ = 0;  // of the next task; used by the event loop only
   PodTasks tasks_;
   std::unique_ptr<http::Server> http_;
 };

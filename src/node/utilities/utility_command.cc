@@ -18,7 +18,7 @@ using base::StatusOr;
 constexpr size_t kMostBytes = 128 * 1024;  // of argv, and of env
 constexpr size_t kMaxOutput = 512 * 1024;  // of each stream
 
-// What tells of the host, or of the shell that reads the file below, rather than of the call.
+// Variables that describe the host, or the shell that reads the file below, and not the call.
 constexpr std::array<std::string_view, 20> kHosts = {
     "PATH",     "HOME",   "SHELL",  "PWD", "OLDPWD",   "SHLVL",    "_",
     "TERM",     "TMPDIR", "IFS",    "ENV", "UID",      "EUID",     "PPID",
@@ -58,18 +58,18 @@ Status CheckWords(std::string_view what, const std::vector<std::string>& words) 
                bytes, kMostBytes);
 }
 
-// If `path` is below `folder`, by its text.
+// Whether `path` is below `folder`, judged by its text alone.
 bool IsBelow(std::string_view path, std::string_view folder) {
   if (path.find("/../") != std::string_view::npos || path.ends_with("/..")) return false;
   return path.size() > folder.size() + 1 && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
-// A program that mounts by itself.
+// Whether the program is a FUSE file system, which mounts by itself.
 bool IsFuse(std::string_view name) {
   return !utility::Mounts(name) && name.find("fuse") != std::string_view::npos;
 }
 
-// The second argument that is no option; empty where nothing is mounted.
+// The second argument that is not an option; empty if the call mounts nothing.
 std::string TargetOfMount(const std::vector<std::string>& argv) {
   std::vector<std::string> places;  // source and target
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -112,7 +112,7 @@ StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message) {
 }
 
 platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_folder) {
-  // What no argument holds by chance.
+  // The name is one that no argument contains by chance.
   constexpr const char* kFile = "berth-utility-environment";
   std::string script;
   if (IsBelow(call.folder, kubelet_folder)) {

@@ -18,20 +18,21 @@ struct UtilityCall {
   std::string folder;  // the caller's working directory; empty: none
 };
 
-// INVALID_ARGUMENT for what no shim sends: no plugin, a name with a '/', a NUL, too much of it.
+// INVALID_ARGUMENT for what no shim sends: no plugin, a name with a '/', a NUL, or too many bytes.
 base::StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message);
 
-// The same arguments, environment and working directory, as far as the pod can have them.
+// A command with the call's arguments, environment and working directory, as far as they apply in
+// the pod.
 platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_folder);
 
 // The exit code of CommandOf's own command if the pod has no such utility; the command then prints
 // nothing.
 inline constexpr int kNoUtility = 127;
 
-// Where the utility may mount: the target of mount.<type>, and of a FUSE program (ceph-fuse) all of
-// its arguments that may be one, since only it knows which is. Empty for others, and where nothing
-// is mounted (-f, --help). INVALID_ARGUMENT: elsewhere than below the kubelet's folder, the only
-// one that the pod shares with the host.
+// Where the utility may mount. For mount.<type> this is its target. For a FUSE program (ceph-fuse)
+// it is each argument that may be the target, because only the program knows which one is. Empty
+// for other utilities, and if nothing is mounted (-f, --help). INVALID_ARGUMENT: no target is below
+// the kubelet's folder, the only folder that the pod shares with the host.
 base::StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
                                                       std::string_view kubelet_folder);
 

@@ -68,7 +68,7 @@ class UtilityServiceImpl : public UtilityService {
         .Set(ipc::utility::kErr, std::move(result.err));
   }
 
-  // That the host sees a mount at one of `targets`.
+  // Checks that the host sees a mount at one of `targets`; if not, unmounts them in the pod.
   Status CheckMounted(const UtilityCall& call, const std::vector<std::string>& targets,
                       platform::Exec& exec) {
     ASSIGN_OR_RETURN(const auto table, mounter_.List());

@@ -1,14 +1,14 @@
 // The agent's side of berth-shim: runs a utility of the host in the pod that is registered for its
-// plugin, and nowhere else: on the host it would find the shim again.
+// plugin. It never runs the utility on the host, because there it would find the shim again.
 //
 //   shim ── argv, env, cwd ──▶ socket, root only ──▶ the plugin's pod ──▶ exit code, output
 //
-// The environment travels by a file (Command::secrets), since it may hold what argv must not. The
-// variables that are the host's own (PATH, LD_*) are left out; the working directory goes along
-// where the pod has it, below the kubelet's folder.
+// The environment travels in a file (Command::secrets), because it may hold secrets that must not
+// be in argv. The host's own variables (PATH, LD_*) are left out. The working directory is kept if
+// it is below the kubelet's folder, because the pod has no other folder of the host.
 //
-// What mount.<type> mounts must come to be seen on the host: a target elsewhere than below the
-// kubelet's folder is refused, and a mount that stays in the pod is taken away again.
+// The host must see the mounts of mount.<type>. So a target that is not below the kubelet's folder
+// is refused, and a mount that only the pod sees is unmounted again.
 #pragma once
 
 #include <functional>
@@ -25,11 +25,12 @@ namespace berth::node {
 struct UtilityServiceOptions {
   std::string socket;  // its folder is made if it is missing
   std::string kubelet_folder;
-  // The way of `plugin` into its pod, which never leads to the host; lives as long as the service.
+  // Runs commands in the pod of `plugin`, and never on the host. The result must outlive the
+  // service.
   std::function<platform::Exec&(std::string_view plugin)> in_pod;
-  // Ends the runs that go on, so that the service can end.
+  // Cancels the utilities that run, so that the service can end.
   std::function<void()> cancel;
-  uid_t peer = 0;  // who alone is answered
+  uid_t peer = 0;  // the only user whose requests are answered
 };
 
 class UtilityService {
