@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 
+#include "base/ids.h"
+
 namespace berth::base {
 namespace {
 
@@ -92,13 +94,6 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a: unlike std::hash it gives the same result everywhere.
-uint64_t Hash(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 }  // namespace
 
 bool FaultSpec::Names(std::string_view point) const {
@@ -107,7 +102,7 @@ bool FaultSpec::Names(std::string_view point) const {
 
 bool FaultSpec::ActsAt(std::string_view point, uint64_t passage) const {
   if (at_passage != 0) return passage == at_passage;
-  return percent == 100 || Mix(Mix(seed) ^ Mix(Hash(point) + passage)) % 100 < percent;
+  return percent == 100 || Mix(Mix(seed) ^ Mix(Fnv1a64(point) + passage)) % 100 < percent;
 }
 
 StatusOr<std::vector<FaultSpec>> ParseFaults(std::string_view text) {

@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "base/files/process_stat.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/utf8.h"
 
@@ -62,9 +62,8 @@ struct Header {
 
 template <typename T>
 uint32_t SumOf(const T& record) {
-  const auto* at = reinterpret_cast<const unsigned char*>(&record) + sizeof(record.sum);
-  uint32_t sum = 2166136261u;
-  for (size_t i = 0; i < sizeof(T) - sizeof(record.sum); ++i) sum = (sum ^ at[i]) * 16777619u;
+  const auto* at = reinterpret_cast<const char*>(&record) + sizeof(record.sum);
+  const uint32_t sum = Fnv1a32({at, sizeof(T) - sizeof(record.sum)});
   return sum == 0 ? 1 : sum;  // so that zeros are never a record
 }
 
@@ -93,27 +92,6 @@ std::string Fitting(std::string_view key) {
   if (key.size() <= kMaxKey) return std::string(key);
   return fmt::format("{}#{:016x}", key.substr(0, kMaxKey - 17), std::hash<std::string_view>()(key));
 }
-
-std::string ReadLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// 0 if there is no such process.
-uint64_t ProcessStart(pid_t pid) {
-  const std::string stat = ReadLine(fmt::format("/proc/{}/stat", pid));
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string field;
-  for (int i = 3; i <= 22 && fields >> field; ++i) {
-  }
-  return std::strtoull(field.c_str(), nullptr, 10);
-}
-
-std::string BootId() { return ReadLine("/proc/sys/kernel/random/boot_id"); }
 
 template <typename T>
 bool ReadAt(int fd, uint64_t offset, T& record) {
@@ -355,8 +333,8 @@ Status FlightRecorder::WriteHeader(std::string_view role) {
   header.pid = getpid();
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.epoch = epoch_;
-  header.process_start = ProcessStart(getpid());
-  Put(header.boot_id, BootId());
+  header.process_start = ReadStartTicks(getpid());
+  Put(header.boot_id, ReadBootId());
   Put(header.role, role);
   header.sum = SumOf(header);
   if (pwrite(fd_.get(), &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {
@@ -451,8 +429,8 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
     return Error(StatusCode::kInvalidArgument, "'{}' is no flight record", path);
   }
   FlightLog log{.role = Text(header.role), .pid = header.pid};
-  log.alive = Text(header.boot_id) == BootId() && header.process_start != 0 &&
-              ProcessStart(header.pid) == header.process_start;
+  log.alive = Text(header.boot_id) == ReadBootId() && header.process_start != 0 &&
+              ReadStartTicks(header.pid) == header.process_start;
   for (size_t ring = 0; ring < RingsIn(fd.get()); ++ring) {
     KeySlot name;
     if (!ReadAt(fd.get(), RingOffset(ring), name)) continue;

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace berth::base::json {
 
 template <typename Handler>
@@ -148,7 +150,7 @@ class Scanner {
         } else if (code >= 0xd800 && code <= 0xdfff) {
           return false;
         }
-        AppendUtf8(code);
+        base::AppendUtf8(text_, code);
         return true;
       }
       default:
@@ -165,25 +167,6 @@ class Scanner {
     std::from_chars(at_, at_ + 4, code, 16);
     at_ += 4;
     return true;
-  }
-
-  void AppendUtf8(uint32_t code) {
-    if (code < 0x80) {
-      text_ += static_cast<char>(code);
-      return;
-    }
-    if (code < 0x800) {
-      text_ += static_cast<char>(0xc0 | code >> 6);
-    } else {
-      if (code < 0x10000) {
-        text_ += static_cast<char>(0xe0 | code >> 12);
-      } else {
-        text_ += static_cast<char>(0xf0 | code >> 18);
-        text_ += static_cast<char>(0x80 | (code >> 12 & 0x3f));
-      }
-      text_ += static_cast<char>(0x80 | (code >> 6 & 0x3f));
-    }
-    text_ += static_cast<char>(0x80 | (code & 0x3f));
   }
 
   const char* at_;

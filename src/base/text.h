@@ -1,4 +1,4 @@
-// Small helpers for text.
+// Small helpers for text, and for paths as text. Also for the static programs.
 #pragma once
 
 #include <string_view>
@@ -11,6 +11,24 @@ inline std::string_view Trim(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Returns `path` without slashes at its end; "/" stays "/".
+inline std::string_view TrimSlashes(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+// Returns the text after the last slash: "c" for "/a/b/c" and for "c".
+inline std::string_view FileNameOf(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// Returns the text before the last slash: "/a/b" for "/a/b/c", "/" for "/a", "." for "a".
+inline std::string_view FolderOf(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return path.substr(0, slash == 0 ? 1 : slash);
 }
 
 }  // namespace berth::base

@@ -1,6 +1,7 @@
 #include "block/backend.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "block/images/images_backend.h"
 #include "block/nbd/nbd_backend.h"
 
@@ -14,8 +15,8 @@ namespace {
 
 base::StatusOr<std::unique_ptr<Backend>> OpenImages(const Json& settings,
                                                     const BackendParts& parts) {
-  ImagesOptions options{.folder = base::json::String(settings, {"folder"})};
-  while (options.folder.size() > 1 && options.folder.ends_with('/')) options.folder.pop_back();
+  const std::string folder = base::json::String(settings, {"folder"});
+  ImagesOptions options{.folder = std::string(base::TrimSlashes(folder))};
   if (!options.folder.starts_with('/')) {
     return Error(StatusCode::kInvalidArgument, "images.folder is not an absolute path: {}",
                  base::Quote(options.folder));
@@ -31,9 +32,9 @@ base::StatusOr<std::unique_ptr<Backend>> OpenImages(const Json& settings,
 }
 
 base::StatusOr<std::unique_ptr<Backend>> OpenNbd(const Json& settings, const BackendParts& parts) {
+  const std::string folder = base::json::String(settings, {"folder"});
   NbdOptions options{.server = base::json::String(settings, {"server"}),
-                     .folder = base::json::String(settings, {"folder"})};
-  while (options.folder.size() > 1 && options.folder.ends_with('/')) options.folder.pop_back();
+                     .folder = std::string(base::TrimSlashes(folder))};
   if (!options.folder.empty() && !options.folder.starts_with('/')) {
     return Error(StatusCode::kInvalidArgument, "nbd.folder is not an absolute path: {}",
                  base::Quote(options.folder));

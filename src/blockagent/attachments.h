@@ -32,6 +32,7 @@
 #include "api/kinds/kinds.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/backend.h"
@@ -39,7 +40,6 @@
 #include "blockagent/fence.h"
 #include "blockagent/mount_call.h"
 #include "blockagent/records.h"
-#include "blockagent/volume_locks.h"
 #include "kube/client.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -180,6 +180,8 @@ class Attachments {
                                                     const platform::MountEntry* mounted);
   base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
   base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
+  // Gives the settings of a cluster's back end. Null: the cluster has none, or does not exist.
+  base::StatusOr<base::Json> BackendOf(const std::string& cluster_name);
   // Makes a record of an image that is mapped here but has no record yet. nullopt: it is not mapped
   // here.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
@@ -197,8 +199,8 @@ class Attachments {
   const std::string boot_id_;
   Consumers consumers_;
   Fences fences_;
-  VolumeLocks locks_;
-  VolumeLocks image_locks_;  // by image; taken after the volume's lock
+  base::KeyLocks locks_{"volume"};
+  base::KeyLocks image_locks_{"image"};  // by image; taken after the volume's lock
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
 };

@@ -20,7 +20,7 @@ StatusOr<bool> Attachments::IsFenced(const std::string& volume, const FenceEntry
 }
 
 Status Attachments::Clear(const CleanupEntry& entry, const Force& force, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(entry.volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(entry.volume, deadline));
   return base::Annotate(ClearLocked(entry, force),
                         fmt::format("take volume {} off", Quote(entry.volume)));
 }
@@ -59,18 +59,24 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
   return fences_.Release(entry.volume, use);
 }
 
+StatusOr<base::Json> Attachments::BackendOf(const std::string& cluster_name) {
+  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
+  if (cluster.status().code() == StatusCode::kNotFound) return base::Json();
+  RETURN_IF_ERROR(cluster);
+  const base::Json* settings = cluster->backend();
+  return settings == nullptr ? base::Json() : *settings;
+}
+
 // Uses the entry's image name, because the PersistentVolume may be gone while the image is still
 // mapped.
 StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
   if (entry.image.empty()) return std::nullopt;
-  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", entry.cluster_name);
-  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
-  RETURN_IF_ERROR(cluster);
-  if (cluster->backend() == nullptr) return std::nullopt;
+  ASSIGN_OR_RETURN(base::Json settings, BackendOf(entry.cluster_name));
+  if (settings.is_null()) return std::nullopt;
   Record record{.volume = entry.volume,
                 .cluster = entry.cluster_name,
                 .image = entry.image,
-                .backend = *cluster->backend(),
+                .backend = std::move(settings),
                 .boot_id = boot_id_,
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
@@ -98,7 +104,7 @@ StatusOr<std::set<std::string>> Attachments::VolumesOf(const std::string& cluste
 }
 
 Status Attachments::TakeAllOff(const std::string& volume, const Force& force, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   return base::Annotate(TakeAllOffLocked(volume, force),
                         fmt::format("take volume {} off", Quote(volume)));
 }

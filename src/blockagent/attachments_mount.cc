@@ -137,10 +137,10 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
 
 Status Attachments::Mount(const MountCall& call, Deadline deadline) {
   ASSIGN_OR_RETURN(const Subject subject, FindSubject(call));
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(call.volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(call.volume, deadline));
   // Two volumes may name one image. The lock makes sure that one of them is on record before the
   // other call looks.
-  ASSIGN_OR_RETURN(const auto image_hold, image_locks_.Take(subject.image, deadline));
+  ASSIGN_OR_RETURN(const auto image_hold, image_locks_.WaitExclusive(subject.image, deadline));
   return base::Annotate(MountLocked(call, subject),
                         fmt::format("mount volume {}", Quote(call.volume)));
 }

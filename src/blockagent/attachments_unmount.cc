@@ -129,7 +129,7 @@ Status Attachments::UnmountAll(const Record& record, const FenceEntry& entry, bo
 
 Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, const Force& force,
                             Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   const auto record = records_->Get(volume);
   if (!record.has_value()) return base::OkStatus();
   return base::Annotate(TakeOffLocked(*record, use, force),
@@ -151,15 +151,13 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
   RETURN_IF_ERROR(pv);
   const std::string cluster_name =
       pv->String({"spec", "flexVolume", "options", api::kClusterOption});
-  const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
-  if (cluster.status().code() == StatusCode::kNotFound) return std::nullopt;
-  RETURN_IF_ERROR(cluster);
-  if (cluster->backend() == nullptr) return std::nullopt;
+  ASSIGN_OR_RETURN(base::Json settings, BackendOf(cluster_name));
+  if (settings.is_null()) return std::nullopt;
   Record record{.volume = volume,
                 .volume_uid = pv->uid(),
                 .cluster = cluster_name,
                 .image = pv->String({"spec", "flexVolume", "options", api::kImageOption}),
-                .backend = *cluster->backend(),
+                .backend = std::move(settings),
                 .boot_id = boot_id_,
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
@@ -217,7 +215,7 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   if (const auto folder = ParseVolumeFolder(mount_dir); volume.empty() && folder.has_value()) {
     volume = folder->volume;
   }
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   // The table is read again, because the call that held the lock may have unmounted the volume:
   // this call may be a retry of it.
   ASSIGN_OR_RETURN(table, parts_.mounter.List());
@@ -311,7 +309,7 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
 }
 
 StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Take(volume, deadline));
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   std::optional<Record> record = records_->Get(volume);
   if (!record.has_value()) return false;
   bool again = false;

@@ -1,12 +1,12 @@
 #include "blockagent/driver_service.h"
 
-#include <filesystem>
 #include <optional>
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/server.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 #include "rpc/unix_socket.h"
 
@@ -41,8 +41,7 @@ class DriverServiceImpl : public DriverService {
 
   Status Listen() {
     ASSIGN_OR_RETURN(const std::string path, rpc::SocketPath(options_.socket));
-    RETURN_IF_ERROR(
-        platform::MakeFolders(std::filesystem::path(path).parent_path().string(), 0755));
+    RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(path)), 0755));
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(path));
     const auto method = [this](Status (DriverServiceImpl::*answer)(const ipc::Message&, Deadline)) {
       return [this, answer](const ipc::Request& request) -> StatusOr<ipc::Message> {

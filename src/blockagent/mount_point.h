@@ -1,18 +1,16 @@
 // Gives the path that a folder has in the mount table, which contains no symlinks.
 #pragma once
 
-#include <filesystem>
 #include <string>
+
+#include "platform/mounts/mounter.h"
 
 namespace berth::blockagent {
 
 // The last part of the path is not resolved, because a file system that is mounted there could
-// hang.
+// hang. A path whose folder cannot be resolved is returned as it is.
 inline std::string MountPointOf(const std::string& folder) {
-  const std::filesystem::path path(folder);
-  std::error_code error;
-  const auto parent = std::filesystem::canonical(path.parent_path(), error);
-  return error ? folder : (parent / path.filename()).string();
+  return platform::ResolveMountPoint(folder).value_or(folder);
 }
 
 }  // namespace berth::blockagent

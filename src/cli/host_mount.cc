@@ -6,6 +6,7 @@
 
 #include "api/kinds/kinds.h"
 #include "base/ids.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/wait.h"
 
@@ -20,9 +21,7 @@ StatusOr<std::string> CleanPath(const std::string& path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
   if (error) return Error(StatusCode::kInvalidArgument, "path '{}': {}", path, error.message());
-  std::string clean = absolute.lexically_normal();
-  if (clean.size() > 1 && clean.ends_with('/')) clean.pop_back();
-  return clean;
+  return std::string(base::TrimSlashes(absolute.lexically_normal().native()));
 }
 
 StatusOr<std::string> ThisNode(kube::Client& client) {

@@ -1,14 +1,15 @@
 #include "cli/manifests.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <sstream>
 
 #include "api/codecs/yaml.h"
+#include "base/files/whole_file.h"
 #include "base/json.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
 
 namespace berth::cli {
 namespace {
@@ -21,15 +22,13 @@ using base::StatusOr;
 
 constexpr size_t kMaxManifest = 16 * 1024 * 1024;
 
-StatusOr<std::string> ReadAll(std::istream& in, const std::string& name) {
-  std::string text(kMaxManifest + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxManifest) {
-    return Error(StatusCode::kResourceExhausted, "'{}' is larger than {} MiB", name,
-                 kMaxManifest / 1024 / 1024);
-  }
-  return text;
+StatusOr<std::string> ReadManifest(int fd, const std::string& name) {
+  std::string text;
+  const int error = base::ReadAll(fd, kMaxManifest, text);
+  if (error == 0) return text;
+  if (error != EFBIG) return platform::ErrnoError(error, fmt::format("read '{}'", name));
+  return Error(StatusCode::kResourceExhausted, "'{}' is larger than {} MiB", name,
+               kMaxManifest / 1024 / 1024);
 }
 
 StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
@@ -89,11 +88,12 @@ StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& pa
       std::string text;
       const std::string name = file == "-" ? "standard input" : file;
       if (file == "-") {
-        ASSIGN_OR_RETURN(text, ReadAll(std::cin, name));
+        ASSIGN_OR_RETURN(text, ReadManifest(STDIN_FILENO, name));
       } else {
-        std::ifstream in(file, std::ios::binary);
-        if (!in) return Error(StatusCode::kNotFound, "open '{}': no such file", file);
-        ASSIGN_OR_RETURN(text, ReadAll(in, name));
+        // The file may be a pipe, which a shell makes for <(command).
+        const base::UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+        if (!fd.valid()) return Error(StatusCode::kNotFound, "open '{}': no such file", file);
+        ASSIGN_OR_RETURN(text, ReadManifest(fd.get(), name));
       }
       auto documents = api::ParseYaml(text);
       if (!documents.ok()) return base::Annotate(documents.status(), name);

@@ -2,6 +2,8 @@
 
 #include <cctype>
 
+#include "base/utf8.h"
+
 namespace berth::cli {
 namespace {
 
@@ -17,10 +19,7 @@ std::string UpperCase(std::string text) {
 }
 
 // Terminal columns of UTF-8 text, counting a code point as one.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
+size_t Width(const std::string& text) { return base::CountCharacters(text); }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/text.h"
 #include "cmd/flag_setters.h"
 #include "cmd/role_flags.h"
 
@@ -232,7 +233,7 @@ void AppendLed(std::vector<GoFlag>& flags, std::string_view role) {
 std::span<const Sidecar> AllSidecars() { return kSidecars; }
 
 const Sidecar* FindSidecar(std::string_view program) {
-  const std::string_view name = program.substr(program.rfind('/') + 1);
+  const std::string_view name = base::FileNameOf(program);
   for (const Sidecar& sidecar : kSidecars) {
     if (sidecar.name == name) return &sidecar;
   }

@@ -1,12 +1,12 @@
 #include "crust/crust_handler.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "base/ipc/crust_call.h"
 #include "base/ipc/server.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "crust/handler.h"
 #include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
@@ -121,8 +121,7 @@ class CrustHandlerImpl final : public CrustHandler {
  private:
   Status Listen(const CrustHandlerOptions& options) {
     for (const std::string& socket : {options.socket, options.oci_socket}) {
-      RETURN_IF_ERROR(
-          platform::MakeFolders(std::filesystem::path(socket).parent_path().string(), 0755));
+      RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(socket)), 0755));
     }
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.oci_socket));
     oci_server_.emplace(ipc::Server::Options{.name = "crust-oci",

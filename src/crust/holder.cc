@@ -15,6 +15,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "crust/mount_namespace.h"
 #include "platform/errno.h"
 #include "platform/mounts/safe_path.h"
@@ -69,7 +70,7 @@ std::string PathOf(const std::string& name) { return "/" + name; }
 
 StatusOr<Holder> Holder::Open(platform::Mounter& mounter, const std::string& pin) {
   if (UniqueFd space = OpenPin(pin); space.valid()) return Holder(std::move(space));
-  const std::string folder = pin.substr(0, pin.rfind('/'));
+  const std::string folder(base::FolderOf(pin));
   RETURN_IF_ERROR(base::FaultPoint<"crust.holder.make">());
   ASSIGN_OR_RETURN(platform::OpenedInChild made,
                    platform::OpenInChild("make a mount namespace", kHolderTimeout,

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 
+#include "base/text.h"
+
 namespace berth::crust {
 
 std::string PlainPath(std::string_view path) {
-  std::string plain = std::filesystem::path(path).lexically_normal().string();
-  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
-  return plain;
+  return std::string(base::TrimSlashes(std::filesystem::path(path).lexically_normal().native()));
 }
 
 bool IsBelow(std::string_view source, std::string_view target, std::string_view& sub_path) {

@@ -1,10 +1,9 @@
 #include "csidriver/driver.h"
 
-#include <filesystem>
-
 #include "api/kinds/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "csidriver/services.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
@@ -89,7 +88,7 @@ class DriverImpl final : public Driver {
     services_.push_back(NewNodeService(*node_, *node_workers_, flight_.get()));
     std::vector<grpc::Service*> services;
     for (const auto& service : services_) services.push_back(service.get());
-    RETURN_IF_ERROR(platform::MakeFolders(std::filesystem::path(options.endpoint).parent_path()));
+    RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(options.endpoint))));
     ASSIGN_OR_RETURN(server_, rpc::UnixServer::Start(options.endpoint, services));
     if (options.registration_folder.empty()) return base::OkStatus();
     RETURN_IF_ERROR(platform::MakeFolders(options.registration_folder));

@@ -80,7 +80,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
   ASSIGN_OR_RETURN(const std::string id, PoolId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
@@ -142,7 +142,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     }
   }
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));

@@ -2,10 +2,10 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "csidriver/node.h"
 
 namespace berth::csidriver {
@@ -16,7 +16,7 @@ using base::StatusCode;
 
 // Whether the folder is gone that the CO makes for a target and removes after the unpublish.
 bool PodFolderIsGone(const std::string& target) {
-  const std::string folder = std::filesystem::path(target).parent_path();
+  const std::string folder(base::FolderOf(target));
   struct stat info;
   return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
 }
@@ -46,7 +46,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
   ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
-  ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
+  ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   wanted.inline_target = path;
   // If the volume existed before, this call must not undo what an earlier call did.
   const bool was_there = pool_.FindVolume(wanted.name).has_value();
@@ -115,7 +115,7 @@ base::Status Node::RemoveInline(const block::Record& volume) {
 base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
     const csi::v1::NodeUnpublishVolumeRequest& request) {
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   const std::optional<block::Record> volume = pool_.FindVolume(request.volume_id());
   if (volume.has_value() && volume->inline_target == path) {
     RETURN_IF_ERROR_WITH(RemoveInline(*volume),

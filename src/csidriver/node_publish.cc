@@ -103,8 +103,9 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   RETURN_IF_ERROR(CheckUse(volume, capability));
   // If somebody replaced the image file meanwhile, a pod must not get that file.
   RETURN_IF_ERROR(pool_.CheckImage(volume));
-  ASSIGN_OR_RETURN(path, ResolveMountPoint(path));
-  if (const auto resolved = ResolveMountPoint(staging); resolved.ok()) staging = *resolved;
+  ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
+  if (const auto resolved = platform::ResolveMountPoint(staging); resolved.ok())
+    staging = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
   if (!IsStaged(volume, presence) || presence.recorded()->staging_path != staging) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
@@ -236,7 +237,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // An unknown volume gives NOT_FOUND. A volume that is only not in use may have left an empty

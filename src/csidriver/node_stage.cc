@@ -62,7 +62,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
   const bool staged = IsStaged(volume, presence);
   const bool is_block = volume.access == block::AccessType::kBlock;
@@ -196,7 +196,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   ASSIGN_OR_RETURN(std::string path,
                    CheckPath("staging_target_path", request.staging_target_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
-  if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, Look(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // Nothing is staged: OK if the volume exists, else NOT_FOUND.

@@ -1,14 +1,11 @@
 #include "csidriver/presence.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 
 #include "base/log.h"
 #include "block/mounts.h"
-#include "platform/errno.h"
 
 namespace berth::csidriver {
 namespace {
@@ -76,17 +73,6 @@ std::string Presence::AnyMountPoint() const {
     if (device_.has_value() && block::ShowsFileSystemOf(mount, *device_)) return mount.mount_point;
   }
   return "";
-}
-
-base::StatusOr<std::string> ResolveMountPoint(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
-  char* resolved = realpath(parent.c_str(), nullptr);
-  if (resolved == nullptr) return platform::ErrnoError(errno, "resolve " + base::Quote(parent));
-  std::string result = resolved;
-  free(resolved);
-  if (result == "/") result.clear();
-  return result + path.substr(slash);
 }
 
 }  // namespace berth::csidriver

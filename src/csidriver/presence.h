@@ -52,8 +52,4 @@ class Presence {
   std::vector<platform::MountEntry> table_;
 };
 
-// `path` as the mount table has it: without symlinks in all but its last part. NOT_FOUND: its
-// folder does not exist.
-base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
-
 }  // namespace berth::csidriver

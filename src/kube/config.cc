@@ -2,13 +2,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "api/codecs/yaml.h"
 #include "base/base64.h"
+#include "base/files/whole_file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace berth::kube {
 namespace {
@@ -26,25 +27,19 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = 3 * 1024 * 1024;
 
+// Follows symlinks, because the kubelet switches a pod's files by them.
 StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const int error = errno;
-    return Error(error == ENOENT   ? StatusCode::kNotFound
-                 : error == EACCES ? StatusCode::kPermissionDenied
-                                   : StatusCode::kUnavailable,
-                 "read {}: {}", Quote(path), std::generic_category().message(error));
-  }
-  std::string content(kMaxFileBytes + 1, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (file.bad())
-    return Error(StatusCode::kUnavailable, "read {}: input or output error", Quote(path));
-  content.resize(static_cast<size_t>(file.gcount()));
-  if (content.size() > kMaxFileBytes) {
+  std::string content;
+  const int error = base::ReadWholeFile(path, kMaxFileBytes, content);
+  if (error == 0) return content;
+  if (error == EFBIG) {
     return Error(StatusCode::kInvalidArgument, "read {}: larger than {} bytes", Quote(path),
                  kMaxFileBytes);
   }
-  return content;
+  return Error(error == ENOENT   ? StatusCode::kNotFound
+               : error == EACCES ? StatusCode::kPermissionDenied
+                                 : StatusCode::kUnavailable,
+               "read {}: {}", Quote(path), std::generic_category().message(error));
 }
 
 // Finds the entry of `list` with that name: {name: ..., <member>: {...}}.
@@ -178,6 +173,12 @@ std::string DefaultKubeconfigPath(std::string_view explicit_path) {
   }
   const char* home = std::getenv("HOME");
   return fmt::format("{}/.kube/config", home == nullptr ? "" : home);
+}
+
+std::string ReadTokenFile(const std::string& path) {
+  std::string content;
+  if (base::ReadWholeFile(path, kMaxFileBytes, content) != 0) return "";
+  return std::string(base::Trim(content));
 }
 
 StatusOr<Config> InClusterConfig(const std::string& folder) {

@@ -39,6 +39,10 @@ base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view 
 // ~/.kube/config.
 std::string DefaultKubeconfigPath(std::string_view explicit_path = "");
 
+// Reads a file of `Config::token_file`, without white space around the token; empty if it cannot be
+// read.
+std::string ReadTokenFile(const std::string& path);
+
 // Reads /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
 // FAILED_PRECONDITION outside a pod. Tests set `folder`.
 base::StatusOr<Config> InClusterConfig(

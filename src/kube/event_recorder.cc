@@ -6,6 +6,7 @@
 #include "base/ids.h"
 #include "base/keyed_workers.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace berth::kube {
 
@@ -25,13 +26,6 @@ constexpr std::chrono::seconds kFlushTime{2};
 // Events wait a little before they are written, because the writes that they report go first, and
 // repetitions are merged.
 constexpr std::chrono::milliseconds kGatherTime{100};
-
-// At most `limit` bytes of `text`, without a torn UTF-8 sequence.
-std::string Cut(std::string_view text, size_t limit) {
-  if (text.size() <= limit) return std::string(text);
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
-  return std::string(text.substr(0, limit));
-}
 
 std::string_view TypeName(base::EventType type) {
   return type == base::EventType::kNormal ? "Normal" : "Warning";
@@ -74,7 +68,7 @@ class EventRecorder::Impl {
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) {
-    const std::string text = Cut(message, kMaxMessageBytes);
+    const std::string text(message.substr(0, base::CharacterEnd(message, kMaxMessageBytes)));
     // The key begins with the text that a log line should show.
     const std::string key =
         fmt::format("{} of {} {} {}", reason, object.kind, object.name,

@@ -15,7 +15,6 @@
 #include <boost/beast/websocket/ssl.hpp>
 #include <csignal>
 #include <deque>
-#include <fstream>
 
 #include "base/json.h"
 #include "http/url.h"
@@ -289,10 +288,7 @@ Status LoadCredentials(asio::ssl::context& tls, const Config& config, const std:
 
 std::string TokenOf(const Config& config) {
   if (config.token_file.empty()) return config.token;
-  std::ifstream file(config.token_file);
-  std::string token;
-  std::getline(file, token);
-  return token;
+  return ReadTokenFile(config.token_file);
 }
 
 StatusOr<int> OverTls(const Config& config, const ExecRequest& request, const ExecStreams& streams,

@@ -4,8 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "base/log.h"
@@ -227,11 +225,7 @@ std::string HttpTransport::Token() {
   if (config_.token_file.empty()) return token_;
   const auto now = std::chrono::steady_clock::now();
   if (token_read_ != Time() && now - token_read_ < kTokenTime) return token_;
-  std::ifstream file(config_.token_file);
-  std::string token(std::istreambuf_iterator<char>(file), {});
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) {
-    token.pop_back();
-  }
+  std::string token = ReadTokenFile(config_.token_file);
   if (token.empty()) {
     // The old token may still be good; if there is none the server will report it.
     LOG_WARNING("token file {} cannot be read or is empty", base::Quote(config_.token_file));

@@ -1,10 +1,12 @@
 #include "volume/host_way.h"
 
+#include "base/text.h"
+
 namespace berth::volume {
 namespace {
 
 bool IsMountProgram(std::string_view program) {
-  program.remove_prefix(program.rfind('/') + 1);
+  program = base::FileNameOf(program);
   for (const std::string_view name : {"mount", "umount"}) {
     if (program == name || (program.starts_with(name) && program[name.size()] == '.')) return true;
   }

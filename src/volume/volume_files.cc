@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
@@ -20,9 +20,7 @@ using base::OkStatus;
 using base::Quote;
 using base::StatusCode;
 
-std::string ParentOf(const std::string& path) {
-  return std::filesystem::path(path).parent_path().string();
-}
+std::string ParentOf(const std::string& path) { return std::string(base::FolderOf(path)); }
 
 Status PointLink(const std::string& link, const std::string& to) {
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(link), 0750));

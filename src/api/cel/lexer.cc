@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "api/cel/syntax.h"
+#include "base/utf8.h"
 
 namespace berth::api::cel {
 
@@ -19,24 +20,6 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 constexpr std::array<std::string_view, 16> kReserved = {
     "as",     "break", "const", "continue", "else",      "for",    "function", "if",
     "import", "let",   "loop",  "package",  "namespace", "return", "var",      "void"};
-
-void AppendUtf8(std::string& out, uint32_t code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (code >> 18));
-    out += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
 
 class Lexer {
  public:
@@ -213,7 +196,7 @@ class Lexer {
         (code >= 0xD800 && code < 0xE000)) {
       return Fail("Syntax error: bad escape in a string");
     }
-    AppendUtf8(out, code);
+    base::AppendUtf8(out, code);
     at_ = start + digits;
     return base::OkStatus();
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace berth::api::cel {
 
 using base::StatusOr;
@@ -147,7 +149,7 @@ StatusOr<Value> Substring(CallContext&, Args args) {
   // By character, which is not by byte.
   std::vector<size_t> starts;
   for (size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts.push_back(i);
+    if (!base::ContinuesCharacter(text[i])) starts.push_back(i);
   }
   starts.push_back(text.size());
   const int64_t length = static_cast<int64_t>(starts.size()) - 1;

@@ -5,17 +5,11 @@
 
 #include "api/time.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace berth::api::cel {
 
 namespace {
-
-// Counts the characters of valid UTF-8; each invalid byte counts as one.
-size_t Characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
 
 const Schema* MemberSchema(const Schema* schema, std::string_view name) {
   if (schema == nullptr) return nullptr;
@@ -116,7 +110,7 @@ Kind Value::kind() const {
 }
 
 size_t Value::size() const {
-  if (const auto* text = std::get_if<std::string>(&rep_)) return Characters(*text);
+  if (const auto* text = std::get_if<std::string>(&rep_)) return base::CountCharacters(*text);
   if (const auto* reference = std::get_if<Reference>(&rep_)) return reference->json->size();
   if (const auto* list = std::get_if<std::shared_ptr<const List>>(&rep_)) return (*list)->size();
   if (const auto* map = std::get_if<std::shared_ptr<const Entries>>(&rep_)) return (*map)->size();

@@ -7,6 +7,7 @@
 #include "api/codecs/protobuf.h"
 #include "api/time.h"
 #include "base/base64.h"
+#include "base/utf8.h"
 
 namespace berth::api {
 namespace {
@@ -30,29 +31,6 @@ Status Malformed(std::string_view what) {
 Status WrongType(std::string_view field, WireType type) {
   return Error(StatusCode::kInvalidArgument, "proto: wrong wireType = {} for field {}",
                static_cast<int>(type), field);
-}
-
-// True for UTF-8 without surrogates and overlong forms.
-bool IsUtf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    const size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (lead < 0xc2 || lead > 0xf4 || text.size() - i < length) return false;
-    const auto second = static_cast<unsigned char>(text[i + 1]);
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
-      return false;
-    }
-    for (size_t j = 1; j < length; ++j) {
-      if ((static_cast<unsigned char>(text[i + j]) & 0xc0) != 0x80) return false;
-    }
-    i += length;
-  }
-  return true;
 }
 
 // Whether `value` is the value that a scalar has if it is never set.
@@ -136,7 +114,7 @@ Status ForEachField(std::string_view message, const Read& read) {
 }
 
 StatusOr<std::string> Text(std::string_view bytes) {
-  if (!IsUtf8(bytes)) return Malformed("a string is not UTF-8");
+  if (!base::IsUtf8(bytes)) return Malformed("a string is not UTF-8");
   return std::string(bytes);
 }
 
@@ -421,7 +399,7 @@ StatusOr<Envelope> OpenEnvelope(std::string_view body) {
     ASSIGN_OR_RETURN(envelope.message, bytes(fields));
     return true;
   }));
-  if (!IsUtf8(envelope.api_version) || !IsUtf8(envelope.kind)) {
+  if (!base::IsUtf8(envelope.api_version) || !base::IsUtf8(envelope.kind)) {
     return Malformed("a string is not UTF-8");
   }
   return envelope;

@@ -5,6 +5,7 @@
 
 #include "apiserver/custom/correlate.h"
 #include "apiserver/custom/formats.h"
+#include "base/utf8.h"
 
 namespace berth::apiserver {
 
@@ -36,12 +37,6 @@ bool Fits(const StructuralSchema& schema, const Json& value) {
   if (schema.int_or_string) return type == "integer" || type == "string";
   return schema.type.empty() || schema.type == type ||
          (schema.type == "number" && type == "integer");
-}
-
-size_t Characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
 }
 
 std::string Number(double value) { return fmt::format("{}", value); }
@@ -108,7 +103,7 @@ class Checker {
   static void CheckString(const StructuralSchema& schema, const Json& value,
                           const std::string& field, FieldErrors& errors) {
     const auto& text = value.get_ref<const std::string&>();
-    const auto length = static_cast<int64_t>(Characters(text));
+    const auto length = static_cast<int64_t>(base::CountCharacters(text));
     if (schema.max_length && length > *schema.max_length) {
       errors.TooLong(field, static_cast<size_t>(*schema.max_length));
     }

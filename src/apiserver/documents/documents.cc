@@ -6,6 +6,7 @@
 #include "apiserver/documents/server_version.h"
 #include "apiserver/formats/kube_status.h"
 #include "apiserver/health.h"
+#include "base/text.h"
 
 namespace berth::apiserver {
 namespace {
@@ -33,7 +34,7 @@ std::string Documents::address() {
 }
 
 bool Documents::MayServe(std::string_view path) {
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  path = base::TrimSlashes(path);
   if (path.starts_with("/api/") || path.starts_with("/apis/")) {
     // A resource's path is longer: /api/v1/pods, /apis/GROUP/VERSION/pods.
     const auto slashes = std::count(path.begin(), path.end(), '/');
@@ -69,7 +70,7 @@ http::Response Documents::Index() {
 void Documents::Answer(http::Exchange& exchange) {
   const http::Request& request = exchange.request();
   std::string_view path = request.raw_path();
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  path = base::TrimSlashes(path);
   auto document = Find(path, request);
   if (!document) {
     return ReplyError(

@@ -4,11 +4,13 @@
 
 #include <charconv>
 
-#include "base/ipc/utf8.h"
+#include "base/utf8.h"
 
 namespace berth::base::ipc {
 namespace {
 
+// A byte that is not UTF-8 is written as this lone surrogate plus the byte.
+constexpr unsigned kLoneByte = 0xdc00;
 constexpr std::string_view kHex = "0123456789abcdef";
 
 void WriteUnit(std::string& out, unsigned unit) {

@@ -4,9 +4,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 
@@ -14,7 +13,7 @@ namespace berth::block {
 namespace {
 
 base::Status SyncFolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path();
+  const std::string folder(base::FolderOf(path));
   const base::UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid() || fsync(fd.get()) != 0) {
     return platform::ErrnoError(errno, "sync folder " + base::Quote(folder));

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "block/sizes.h"
 #include "platform/devices/loop_table.h"
 #include "platform/errno.h"
@@ -276,7 +277,7 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
 // the holder of the lock writes such files.
 base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
   const std::string record = Beside(image, kRecordSuffix);
-  const std::string prefix = "." + record.substr(record.rfind('/') + 1) + ".";
+  const std::string prefix = fmt::format(".{}.", base::FileNameOf(record));
   const std::string folder = folder_ + "/.berth/";
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
   for (const std::string& name : names) {

@@ -3,11 +3,11 @@
 #include <fcntl.h>
 
 #include "base/fault.h"
+#include "base/key_locks.h"
 #include "base/log.h"
 #include "block/images/image_folder.h"
 #include "block/images/loop_mappings.h"
 #include "block/images/proxy_mappings.h"
-#include "block/key_locks.h"
 
 namespace berth::block {
 
@@ -65,7 +65,7 @@ class Images : public Backend {
   }
 
   ImageFolder folder_;
-  KeyLocks keys_;
+  base::KeyLocks keys_;
 };
 
 class LoopImages : public Images {

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "block/device.h"
 #include "block/mount_shutdown.h"
 #include "block/sizes.h"
@@ -38,7 +39,7 @@ constexpr uint32_t kSectorSize = 4096;
 std::string_view FileNameOf(std::string_view path) {
   constexpr std::string_view kDeleted = " (deleted)";
   if (path.ends_with(kDeleted)) path.remove_suffix(kDeleted.size());
-  return path.substr(path.rfind('/') + 1);
+  return base::FileNameOf(path);
 }
 
 LoopDevice LoopOf(const Mapping& mapping) {

@@ -9,11 +9,11 @@
 
 #include "base/fault.h"
 #include "base/ids.h"
+#include "base/key_locks.h"
 #include "base/log.h"
 #include "block/images/image_folder.h"
 #include "block/images/image_record.h"
 #include "block/images/proxy_mappings.h"
-#include "block/key_locks.h"
 #include "block/mount_shutdown.h"
 #include "block/nbd/nbd_kernel.h"
 #include "platform/devices/loop_table.h"
@@ -306,7 +306,7 @@ class NbdBackend : public Backend {
   const std::string prefix_;
   const ProxyMappings proxied_;
   std::optional<ImageFolder> folder_;
-  KeyLocks keys_;
+  base::KeyLocks keys_;
 };
 
 }  // namespace

@@ -105,11 +105,11 @@ base::Status Pool::CheckImage(const Record& record) const {
   return OpenChecked(record, O_RDONLY).status();
 }
 
-base::StatusOr<KeyLocks::Hold> Pool::Lock(const std::string& volume_id) {
+base::StatusOr<base::KeyLocks::Hold> Pool::Lock(const std::string& volume_id) {
   return locks_.Exclusive(LockKey(Kind::kVolume, volume_id));
 }
 
-base::StatusOr<KeyLocks::Hold> Pool::LockSource(const Source& source) {
+base::StatusOr<base::KeyLocks::Hold> Pool::LockSource(const Source& source) {
   const std::string key = LockKey(source.kind, source.id);
   return source.kind == Kind::kSnapshot ? locks_.Shared(key) : locks_.Exclusive(key);
 }
@@ -225,7 +225,7 @@ base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
     RETURN_IF_ERROR(Delete(Kind::kVolume, existing->id));
   }
   std::optional<Record> source;
-  KeyLocks::Hold source_hold;
+  base::KeyLocks::Hold source_hold;
   if (!wanted.source.id.empty()) {
     ASSIGN_OR_RETURN(source_hold, LockSource(wanted.source));
     ASSIGN_OR_RETURN(source, Get(wanted.source.kind, wanted.source.id));

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "block/images/image.h"
-#include "block/key_locks.h"
 #include "block/pools/pool_paths.h"
 #include "block/record.h"
 #include "block/sizes.h"
@@ -105,7 +105,7 @@ class Pool {
 
   // --- For the node, which works on one volume under its lock ---
 
-  base::StatusOr<KeyLocks::Hold> Lock(const std::string& volume_id);
+  base::StatusOr<base::KeyLocks::Hold> Lock(const std::string& volume_id);
 
   // Writes changed members of a volume's record; the caller holds its lock.
   base::Status Update(const Record& record);
@@ -168,7 +168,7 @@ class Pool {
   base::StatusOr<Record> PlanVolume(const NewVolume& wanted, const std::optional<Record>& source);
   base::StatusOr<base::UniqueFd> OpenChecked(const Record& record, int flags) const;
   void Remember(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::StatusOr<KeyLocks::Hold> LockSource(const Source& source);
+  base::StatusOr<base::KeyLocks::Hold> LockSource(const Source& source);
   int64_t CommittedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // pool_copy.cc
@@ -198,7 +198,7 @@ class Pool {
   bool reflink_ = false;  // set at open: images can share extents
   std::function<bool(const std::string&)> is_deferred_;
   base::UniqueFd lock_;
-  KeyLocks locks_;
+  base::KeyLocks locks_;
 
   mutable base::Mutex mutex_;
   std::array<Shelf, 2> shelves_ ABSL_GUARDED_BY(mutex_);

@@ -11,6 +11,7 @@
 #include "base/ipc/message.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "block/proxy/exports.h"
 
 namespace berth::block::proxy {
@@ -29,7 +30,7 @@ class Client {
   base::StatusOr<std::vector<base::Json>> List(const std::string& image = "") const;
 
   // The folder of the proxy.
-  std::string run_folder() const { return socket_.substr(0, socket_.rfind('/')); }
+  std::string run_folder() const { return std::string(base::FolderOf(socket_)); }
   // Where the proxy shows the volumes of this store.
   std::string Folder() const;
 

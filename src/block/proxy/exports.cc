@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "block/images/image_record.h"
 #include "block/proxy/export_daemon.h"
 #include "block/proxy/fuse_control.h"
@@ -205,7 +206,7 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
   RETURN_IF_ERROR(WriteRecord(record));
   auto shown = [&]() -> base::StatusOr<Shown> {
     const std::string file = FileOf(record);
-    RETURN_IF_ERROR(platform::MakeFolders(file.substr(0, file.rfind('/')), 0700));
+    RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(file)), 0700));
     const base::UniqueFd made(
         open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));

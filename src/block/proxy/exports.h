@@ -30,10 +30,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "block/key_locks.h"
 #include "block/proxy/export_file.h"
 #include "block/proxy/export_record.h"
 
@@ -98,7 +98,7 @@ class Exports {
   std::string boot_id_;
   base::UniqueFd lock_;
   base::UniqueFd wake_;
-  KeyLocks keys_;
+  base::KeyLocks keys_;
   mutable base::Mutex mutex_;
   std::map<std::string, Export> exports_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, DaemonId> unused_;  // at its last round; used by the watching thread only

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 
 #include "base/fault.h"
+#include "base/files/process_stat.h"
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -28,19 +28,6 @@ using base::StatusCode;
 // request; to get it from the kernel each time costs more than the request, because of page faults.
 constexpr const char* kKeepBuffers[] = {"MALLOC_MMAP_THRESHOLD_=33554432",
                                         "MALLOC_TRIM_THRESHOLD_=67108864"};
-
-// The start time is the 22nd word of the line. The search begins after the last bracket, because
-// the second word, in brackets, may hold anything.
-uint64_t StartTime(pid_t pid) {
-  const auto line = platform::ReadFile(fmt::format("/proc/{}/stat", pid), 4096);
-  if (!line.ok()) return 0;
-  size_t at = line->rfind(')');
-  for (int word = 2; word < 22 && at != std::string::npos; ++word) at = line->find(' ', at + 1);
-  if (at == std::string::npos) return 0;
-  uint64_t time = 0;
-  std::from_chars(line->data() + at + 1, line->data() + line->size(), time);
-  return time;
-}
 
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
@@ -119,13 +106,13 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
-  return DaemonId{.pid = pid, .start_time = StartTime(pid)};
+  return DaemonId{.pid = pid, .start_time = base::ReadStartTicks(pid)};
 }
 
 base::UniqueFd OpenDaemon(const DaemonId& id) {
   if (id.pid <= 0) return {};
   base::UniqueFd fd = platform::OpenPid(id.pid);
-  if (!fd.valid() || StartTime(id.pid) != id.start_time) return {};
+  if (!fd.valid() || base::ReadStartTicks(id.pid) != id.start_time) return {};
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, 0) > 0) return {};
   return fd;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "api/time.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/connect.h"
 #include "cli/doctor/check.h"
@@ -23,7 +24,7 @@ constexpr int kWarnDays = 14;
 std::string Existing(std::string folder) {
   struct stat st;
   while (folder.size() > 1 && lstat(folder.c_str(), &st) != 0) {
-    folder = std::filesystem::path(folder).parent_path();
+    folder = std::string(base::FolderOf(folder));
   }
   return folder;
 }

@@ -4,27 +4,27 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <set>
 #include <sstream>
 
+#include "base/files/whole_file.h"
 #include "cli/doctor/check.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::cli::doctor {
 namespace {
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+// Reads a file; empty if it cannot be read.
+std::string ReadText(const std::string& path) {
+  std::string text;
+  base::ReadWholeFile(path, platform::kMaxMountTable, text);
+  return text;
 }
 
 // Where the kernel has the file system: registered, or as a module that the kernel loads at the
 // first mount. Empty: it has none.
 std::string FileSystem(const Machine& machine, const std::string& name) {
-  std::istringstream known(ReadAll(machine.root + "/proc/filesystems"));
+  std::istringstream known(ReadText(machine.root + "/proc/filesystems"));
   for (std::string word; known >> word;) {
     if (word == name) return "built in or loaded";
   }
@@ -32,7 +32,7 @@ std::string FileSystem(const Machine& machine, const std::string& name) {
   uname(&system);
   for (const char* list : {"modules.builtin", "modules.dep"}) {
     const std::string text =
-        ReadAll(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
+        ReadText(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
     if (text.find(fmt::format("/{}.ko", name == "overlay" ? "overlay" : name)) !=
         std::string::npos) {
       return "a module that is there";
@@ -124,7 +124,7 @@ void CheckKernel(const Machine& machine, Findings& out) {
 }
 
 void CheckCapabilities(const Machine& machine, Findings& out) {
-  std::istringstream status(ReadAll(machine.root + "/proc/self/status"));
+  std::istringstream status(ReadText(machine.root + "/proc/self/status"));
   uint64_t effective = 0;
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("CapEff:")) effective = std::strtoull(line.c_str() + 7, nullptr, 16);
@@ -161,7 +161,7 @@ void CheckCapabilities(const Machine& machine, Findings& out) {
 }
 
 void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out) {
-  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  const auto table = platform::ParseMountInfo(ReadText(machine.root + "/proc/self/mountinfo"));
   if (!table.ok()) {
     out.push_back({"mounts", "mount table", Verdict::kBad,
                    std::string(base::Message(table.status())), "mount /proc"});
@@ -183,7 +183,7 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
 }
 
 bool IsShared(const Machine& machine, const std::string& folder) {
-  const auto table = platform::ParseMountInfo(ReadAll(machine.root + "/proc/self/mountinfo"));
+  const auto table = platform::ParseMountInfo(ReadText(machine.root + "/proc/self/mountinfo"));
   if (!table.ok()) return false;
   const platform::MountEntry* holder = HolderOf(*table, folder);
   return holder != nullptr && IsShared(*holder);

@@ -251,6 +251,34 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
   return cause;
 }
 
+std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver& awaited) {
+  std::vector<std::string> proof;
+  for (const base::FlightLog& log : state.logs) {
+    for (const base::FlightRecord& record : log.records) {
+      if (record.key != "driver " + record.target) continue;
+      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
+    }
+  }
+  const bool registered = std::ranges::any_of(state.csi_nodes, [&](const api::CsiNode& node) {
+    return node.driver(awaited.driver).has_value();
+  });
+  if (registered && proof.empty()) return std::nullopt;
+  if (!registered) {
+    proof.insert(proof.begin(),
+                 fmt::format("no node's CSINode lists the driver '{}', which {} names",
+                             awaited.driver, awaited.named_by));
+  }
+  return Cause{.id = "driver-absent",
+               .link = awaited.link,
+               .summary = awaited.summary,
+               .proof = std::move(proof),
+               .owner = Owner::kDriver,
+               .step = fmt::format("start the driver; {}. A driver beside the shipped one needs "
+                                   "'berth up --csi-driver SOCKET' for its controllers",
+                                   awaited.then),
+               .command = "berth get csinodes -o yaml"};
+}
+
 bool IsRefusalOfApi(std::string_view error) {
   return error.find(" is forbidden") != std::string_view::npos ||
          error.find("admission webhook") != std::string_view::npos;

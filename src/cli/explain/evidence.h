@@ -46,6 +46,18 @@ Cause CauseOfCall(const State& state, Link link, const base::FlightRecord& call)
 Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
                         const std::string& what, const std::string& error);
 
+// A driver that an object needs.
+struct AwaitedDriver {
+  std::string driver;
+  Link link;
+  std::string named_by;  // the object that names the driver: "class 'x'"
+  std::string summary;
+  std::string_view then;  // what happens once the driver runs
+};
+// The cause if no CSINode lists the driver, or if a call of its registration failed; otherwise
+// nullopt.
+std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver& awaited);
+
 // Whether an error is the API's refusal of a write: by RBAC, or by an admission webhook.
 bool IsRefusalOfApi(std::string_view error);
 // What a person should do about such a refusal.

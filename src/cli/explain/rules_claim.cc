@@ -14,13 +14,6 @@ std::string EventText(const api::Event& event) {
   return fmt::format("event {}: {}", event.String({"reason"}), event.String({"message"}));
 }
 
-bool Registered(const State& state, const std::string& driver) {
-  for (const api::CsiNode& node : state.csi_nodes) {
-    if (node.driver(driver).has_value()) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::optional<Cause> ClaimMissing(const State& state) {
@@ -97,29 +90,12 @@ std::optional<Cause> ProvisionerAbsent(const State& state) {
       BadCall(state, ProvisionKey(state)) != nullptr) {
     return std::nullopt;
   }
-  std::vector<std::string> proof;
-  for (const base::FlightLog& log : state.logs) {
-    for (const base::FlightRecord& record : log.records) {
-      if (record.key != "driver " + record.target) continue;
-      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
-    }
-  }
-  const bool registered = Registered(state, driver);
-  if (registered && proof.empty()) return std::nullopt;
-  if (!registered) {
-    proof.insert(proof.begin(),
-                 fmt::format("no node's CSINode lists the driver '{}', which class '{}' names",
-                             driver, state.storage_class->name()));
-  }
-  return Cause{.id = "driver-absent",
-               .link = Link::kVolume,
-               .summary = fmt::format("the driver '{}' is not there to make a volume", driver),
-               .proof = std::move(proof),
-               .owner = Owner::kDriver,
-               .step =
-                   "start the driver; the claim is then served at once. A driver beside the "
-                   "shipped one needs 'berth up --csi-driver SOCKET' for its controllers",
-               .command = "berth get csinodes -o yaml"};
+  return CauseOfAbsentDriver(
+      state, {.driver = driver,
+              .link = Link::kVolume,
+              .named_by = fmt::format("class '{}'", state.storage_class->name()),
+              .summary = fmt::format("the driver '{}' is not there to make a volume", driver),
+              .then = "the claim is then served at once"});
 }
 
 std::optional<Cause> NoCapacity(const State& state) {

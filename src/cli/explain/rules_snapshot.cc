@@ -100,30 +100,12 @@ std::optional<Cause> SnapshotterAbsent(const State& state) {
   if (!Unready(state) || !state.content.has_value()) return std::nullopt;
   if (BadCall(state, SnapshotKey(state)) != nullptr) return std::nullopt;
   const std::string driver = state.content->driver();
-  std::vector<std::string> proof;
-  for (const base::FlightLog& log : state.logs) {
-    for (const base::FlightRecord& record : log.records) {
-      if (record.key != "driver " + record.target) continue;
-      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
-    }
-  }
-  bool registered = false;
-  for (const api::CsiNode& node : state.csi_nodes) registered |= node.driver(driver).has_value();
-  if (registered && proof.empty()) return std::nullopt;
-  if (!registered) {
-    proof.insert(proof.begin(),
-                 fmt::format("no node's CSINode lists the driver '{}', which content '{}' names",
-                             driver, state.content->name()));
-  }
-  return Cause{.id = "driver-absent",
-               .link = Link::kSnapshot,
-               .summary = fmt::format("the driver '{}' is not there to take a snapshot", driver),
-               .proof = std::move(proof),
-               .owner = Owner::kDriver,
-               .step =
-                   "start the driver; the snapshot is then taken at once. A driver beside the "
-                   "shipped one needs 'berth up --csi-driver SOCKET' for its controllers",
-               .command = "berth get csinodes -o yaml"};
+  return CauseOfAbsentDriver(
+      state, {.driver = driver,
+              .link = Link::kSnapshot,
+              .named_by = fmt::format("content '{}'", state.content->name()),
+              .summary = fmt::format("the driver '{}' is not there to take a snapshot", driver),
+              .then = "the snapshot is then taken at once"});
 }
 
 std::optional<Cause> SnapshotFails(const State& state) {

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/table.h"
 #include "platform/errno.h"
@@ -35,9 +36,7 @@ Status ToStatus(const std::error_code& error, std::string_view context) {
 
 std::string WithoutSlash(const std::string& path) {
   std::error_code error;
-  std::string full = fs::absolute(path, error).lexically_normal();
-  while (full.size() > 1 && full.ends_with('/')) full.pop_back();
-  return full;
+  return std::string(base::TrimSlashes(fs::absolute(path, error).lexically_normal().native()));
 }
 
 // An installation on its way from the source to the driver folder.

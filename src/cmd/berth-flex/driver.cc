@@ -11,7 +11,8 @@
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/connection.h"
-#include "base/ipc/utf8.h"
+#include "base/text.h"
+#include "base/utf8.h"
 
 namespace berth::flex {
 
@@ -29,7 +30,7 @@ constexpr milliseconds kLongestPause{500};
 std::string Clean(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
-    const size_t length = ipc::Utf8Length(text);
+    const size_t length = base::Utf8Length(text);
     clean.append(length == 0 ? "?" : text.substr(0, length));
     text.remove_prefix(std::max<size_t>(length, 1));
   }
@@ -49,7 +50,7 @@ Reply Fail(const std::string& why) { return Say("Failure", why); }
 class SocketWatch {
  public:
   explicit SocketWatch(const std::string& socket) : fd_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
-    const std::string folder = socket.substr(0, std::max<size_t>(socket.rfind('/'), 1));
+    const std::string folder(base::FolderOf(socket));
     // If the folder does not exist yet, there is no watch, and only the pauses count.
     if (fd_.valid()) inotify_add_watch(fd_.get(), folder.c_str(), IN_CREATE | IN_MOVED_TO);
   }

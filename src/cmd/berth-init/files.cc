@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files/whole_file.h"
 #include "base/unique_fd.h"
 
 namespace berth::init {
@@ -18,11 +19,9 @@ using base::ipc::SystemFailure;
 
 namespace {
 
-Failure WriteAll(int fd, const std::string& path, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = write(fd, content.data(), content.size());
-    if (count < 0 && errno != EINTR) return SystemFailure("write '" + path + "'", errno);
-    if (count > 0) content.remove_prefix(static_cast<size_t>(count));
+Failure WriteSynced(int fd, const std::string& path, std::string_view content) {
+  if (const int error = base::WriteAll(fd, content); error != 0) {
+    return SystemFailure("write '" + path + "'", error);
   }
   // Others may read the file, whatever the umask is.
   if (fchmod(fd, 0644) != 0) return SystemFailure("set the mode of '" + path + "'", errno);
@@ -37,22 +36,17 @@ Failure WriteTemp(const std::string& path, std::string_view content) {
   }
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd.valid()) return SystemFailure("make '" + path + "'", errno);
-  return WriteAll(fd.get(), path, content);
+  return WriteSynced(fd.get(), path, content);
 }
 
 }  // namespace
 
 Result<std::string> ReadWhole(const std::string& path) {
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return SystemFailure("open '" + path + "'", errno);
+  constexpr size_t kMost = 64 << 20;  // the host's mount table is the largest
   std::string content;
-  char part[16384];
-  while (true) {
-    const ssize_t count = read(fd.get(), part, sizeof(part));
-    if (count == 0) return content;
-    if (count > 0) content.append(part, static_cast<size_t>(count));
-    if (count < 0 && errno != EINTR) return SystemFailure("read '" + path + "'", errno);
-  }
+  const int error = base::ReadWholeFile(path, kMost, content);
+  if (error != 0) return SystemFailure("read '" + path + "'", error);
+  return content;
 }
 
 Failure WriteAtomically(const std::string& folder, const std::string& name, const std::string& temp,

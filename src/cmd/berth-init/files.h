@@ -9,7 +9,7 @@
 
 namespace berth::init {
 
-// The whole content. Reads to the end, since files of /proc have no size.
+// Reads the whole file, which may have at most 64 MiB.
 base::ipc::Result<std::string> ReadWhole(const std::string& path);
 
 // Replaces `folder`/`name` whole, mode 0644: written to `folder`/`temp`, synced, renamed, and the

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/files/process_stat.h"
 #include "cmd/berth-init/files.h"
 
 namespace berth::init {
@@ -89,14 +90,10 @@ void AddUtility(const std::string& process, const std::string& pid,
                 std::vector<Utility>& utilities) {
   const auto stat = ReadWhole(process + "/stat");
   if (!stat.ok() || pid == "1") return;
-  // PID (NAME) STATE PARENT ..., and the name may hold anything.
-  const size_t open = stat->find('(');
-  const size_t close = stat->rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return;
-  const auto fields = Split(std::string_view(*stat).substr(close + 1), ' ');
-  if (fields.size() < 2 || fields[0] == "Z" || fields[1] != "0") return;
-  utilities.push_back({.pid = static_cast<pid_t>(strtol(pid.c_str(), nullptr, 10)),
-                       .name = stat->substr(open + 1, close - open - 1)});
+  const auto known = base::ParseProcessStat(*stat);
+  if (!known.has_value() || known->state == 'Z' || known->parent != 0) return;
+  utilities.push_back(
+      {.pid = static_cast<pid_t>(strtol(pid.c_str(), nullptr, 10)), .name = known->name});
 }
 
 bool HasDevice(const std::vector<Mount>& table, const std::string& device) {

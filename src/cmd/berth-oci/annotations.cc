@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/ipc/utf8.h"
+#include "base/utf8.h"
 
 namespace berth::oci {
 
@@ -128,7 +128,7 @@ class Reader {
       code = code * 16 + static_cast<unsigned>(value);
     }
     // Halves of surrogate pairs are replaced, because no name or id that is looked for has them.
-    ipc::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
+    base::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
     return true;
   }
 

@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files/whole_file.h"
 #include "base/ipc/connection.h"
 #include "base/ipc/utility_call.h"
+#include "base/text.h"
 
 namespace berth::shim {
 
@@ -22,13 +24,8 @@ constexpr size_t kLargestConfig = 64 * 1024;
 // More time for the agent, which has work before and after the run.
 constexpr std::chrono::seconds kAround{60};
 
-void Write(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(fd, text.data(), text.size());
-    if (count < 0 && errno != EINTR) return;  // nobody reads it
-    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
-  }
-}
+// Writes as much as the reader takes.
+void Write(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
 
 int Fail(const std::string& name, const std::string& why) {
   Write(STDERR_FILENO, name + ": " + why + "\n");
@@ -51,10 +48,10 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
     failure.text += hint;
     return failure;
   }
-  std::string text(kLargestConfig, '\0');
-  const ssize_t size = read(fd.get(), text.data(), text.size());
-  if (size < 0) return ipc::SystemFailure("read '" + path + "'", errno);
-  text.resize(static_cast<size_t>(size));
+  std::string text;
+  if (const int error = base::ReadAll(fd.get(), kLargestConfig, text); error != 0) {
+    return ipc::SystemFailure("read '" + path + "'", error);
+  }
   const auto message = ipc::ReadJson(text);
   const std::string* plugin = message.ok() ? message->Text(utility::kPlugin) : nullptr;
   const std::string* socket = message.ok() ? message->Text(utility::kShimSocket) : nullptr;
@@ -114,7 +111,7 @@ bool HoldsInput(int fd) {
 
 int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
         const std::string& shim_folder) {
-  const std::string name = argv.empty() ? "" : argv[0].substr(argv[0].rfind('/') + 1);
+  const std::string name(argv.empty() ? "" : base::FileNameOf(argv[0]));
   if (name.empty() || name == "berth-shim") {
     return Fail("berth-shim", "this stands in for mount utilities: see 'berth install-shims'");
   }

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "block/proxy/calls.h"
 #include "block/proxy/service.h"
 #include "cmd/berth/commands.h"
@@ -44,9 +45,7 @@ void AddIoProxyCommand(CLI::App& app, int& exit_code) {
     StopSignals signals;
     base::InitLogging("io-proxy", *verbosity);
     options->reconnect = std::chrono::seconds(*reconnect);
-    while (options->folder.size() > 1 && options->folder.ends_with('/')) {
-      options->folder.pop_back();
-    }
+    options->folder = std::string(base::TrimSlashes(options->folder));
     const base::Status ended = ServeIoProxy(*options, signals);
     if (!ended.ok()) {
       LOG_ERROR("{}", base::ToString(ended));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/ids.h"
 #include "base/log.h"
 #include "controllers/daemonset/claiming.h"
 #include "controllers/daemonset/daemon_sets.h"
@@ -27,12 +28,8 @@ Json DataOf(const api::DaemonSet& set) {
 
 // The FNV-1a hash of the template and of the collision count, in the letters of generated names.
 std::string HashOf(const api::DaemonSet& set) {
-  uint32_t hash = 2166136261U;
-  const auto add = [&hash](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  };
-  add(base::json::Dump(set.pod_template()));
-  if (set.collision_count() > 0) add(std::to_string(set.collision_count()));
+  uint32_t hash = base::Fnv1a32(base::json::Dump(set.pod_template()));
+  if (set.collision_count() > 0) hash = base::Fnv1a32(std::to_string(set.collision_count()), hash);
   constexpr std::string_view kLetters = "bcdfghjklmnpqrstvwxz2456789";
   std::string out;
   for (const char digit : std::to_string(hash)) {

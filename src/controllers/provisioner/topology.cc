@@ -4,6 +4,8 @@
 #include <charconv>
 #include <set>
 
+#include "base/ids.h"
+
 namespace berth::controllers::provisioner {
 
 using base::Error;
@@ -160,12 +162,7 @@ uint32_t SpreadIndex(std::string_view claim_name) {
       index = 0;
     }
   }
-  uint32_t hash = 2166136261u;
-  for (const char c : hashed) {
-    hash *= 16777619u;
-    hash ^= static_cast<unsigned char>(c);
-  }
-  return hash + index;
+  return base::Fnv1_32(hashed) + index;
 }
 
 StatusOr<std::optional<TopologyRequirement>> RequireTopology(const TopologyQuestion& question) {

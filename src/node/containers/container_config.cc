@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "base/files/whole_file.h"
 #include "base/ids.h"
 #include "base/unique_fd.h"
 #include "node/containers/container_resources.h"
@@ -37,12 +38,9 @@ Status WriteInPlace(const std::string& path, std::string_view content, mode_t mo
   if (fchmod(fd.get(), mode) != 0) {  // the umask
     return platform::ErrnoError(errno, fmt::format("set the mode of '{}'", path));
   }
-  while (!content.empty()) {
-    const ssize_t written = write(fd.get(), content.data(), content.size());
-    if (written < 0) return platform::ErrnoError(errno, fmt::format("write '{}'", path));
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-  return base::OkStatus();
+  const int error = base::WriteAll(fd.get(), content);
+  return error == 0 ? base::OkStatus()
+                    : platform::ErrnoError(error, fmt::format("write '{}'", path));
 }
 
 // Ids under which a container's log is found by tools that know the kubelet's layout.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/time.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 
@@ -117,7 +118,7 @@ class FolderWait {
     FolderWait out;
     out.fd_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (!out.fd_.valid()) return platform::ErrnoError(errno, "follow a log: inotify_init1");
-    const std::string folder = path.substr(0, path.rfind('/'));
+    const std::string folder(base::FolderOf(path));
     if (inotify_add_watch(out.fd_.get(), folder.c_str(),
                           IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE) < 0) {
       return platform::ErrnoError(errno, fmt::format("follow the logs in '{}'", folder));

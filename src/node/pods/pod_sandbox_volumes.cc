@@ -4,6 +4,7 @@
 
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 #include "rpc/crust_client.h"
 
@@ -73,7 +74,7 @@ Status PodSandboxVolumes::WritePlan(const api::Pod& pod) const {
   base::ipc::Strings targets;
   for (const DeferredVolume& volume : volumes) targets.push_back(volume.target);
   const std::string path = wire::PlanPath(run_folder_, pod.uid());
-  RETURN_IF_ERROR(platform::MakeFolders(path.substr(0, path.rfind('/')), 0700));
+  RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(path)), 0700));
   return base::Annotate(
       platform::WriteDurably<"node.crust.plan">(path, wire::WritePlan(std::move(targets))),
       "write the plan of the sandbox's volumes");

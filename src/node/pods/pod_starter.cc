@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "node/containers/cri_listing.h"
 #include "node/containers/pod_sandbox_config.h"
 #include "platform/files/durable_file.h"
@@ -165,7 +166,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
   *create.mutable_sandbox_config() = SandboxConfig(pod, sandbox.attempt);
   const std::string log_path =
       fmt::format("{}/{}", create.sandbox_config().log_directory(), create.config().log_path());
-  const Status folder = platform::MakeFolders(log_path.substr(0, log_path.rfind('/')), 0755);
+  const Status folder = platform::MakeFolders(std::string(base::FolderOf(log_path)), 0755);
   if (!folder.ok()) return fail("CreateContainerConfigError", folder);
   const auto created = parts_.cri.CreateContainer(create, kCallTimeout);
   if (!created.ok()) return fail("CreateContainerError", created.status());

@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/mounts/probe_folder.h"
@@ -56,7 +57,7 @@ StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
 // files.
 Status MakeTarget(const std::string& target, bool folder) {
   if (folder) return platform::MakeFolders(target, 0750);
-  RETURN_IF_ERROR(platform::MakeFolders(target.substr(0, target.rfind('/')), 0750));
+  RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(target)), 0750));
   const UniqueFd file(open(target.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
   if (!file.valid()) return platform::ErrnoError(errno, fmt::format("make {}", Quote(target)));
   return OkStatus();

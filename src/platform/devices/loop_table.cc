@@ -156,7 +156,7 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
 }
 
 uint64_t DiskSequence(std::string_view device) {
-  return NumberAttribute(device.substr(device.rfind('/') + 1), "diskseq");
+  return NumberAttribute(base::FileNameOf(device), "diskseq");
 }
 
 }  // namespace berth::platform

@@ -154,6 +154,19 @@ base::Status FileSystem::IsSupported(Exec& exec) const {
   return version.status();
 }
 
+base::Status RunChecker(Exec& exec, std::vector<std::string> checker, std::string_view type,
+                        const std::string& device) {
+  const std::string name = fmt::format("{}", fmt::join(checker, " "));
+  checker.push_back(device);
+  ASSIGN_OR_RETURN(const CommandResult result,
+                   exec.Run({.argv = std::move(checker), .timeout = std::chrono::minutes(30)}));
+  if (result.exit_code == 0) return base::OkStatus();
+  const std::string text = result.err + result.out;
+  return base::Error(result.exit_code < 128 ? StatusCode::kDataLoss : StatusCode::kInternal,
+                     "check {} on {}: {} exited with {}: {}", type, Quote(device), name,
+                     result.exit_code, text.substr(0, 1024));
+}
+
 const FileSystem* FindFileSystem(std::string_view type) {
   for (const FileSystem* fs : {&Ext4(), &Xfs(), &Btrfs()}) {
     if (fs->type() == type) return fs;

@@ -6,6 +6,9 @@
 // devices. DEADLINE_EXCEEDED from any function: the outcome is unknown.
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -34,8 +37,12 @@ struct FormatOptions {
   std::string label;               // cut by the file system to what it can hold
   std::string uuid;                // empty: random
   std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
+  bool force = false;              // mkfs overwrites a file system that it finds there
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
 };
+
+// The bytes of a device that begin at its file system's superblock_offset().
+using SuperblockBytes = std::array<char, 4096>;
 
 enum class CheckDepth {
   kQuick,  // cheap enough for every mount: replays a journal, repairs what is safe
@@ -59,6 +66,11 @@ class FileSystem {
   // Checks an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the
   // checker.
   virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
+
+  // The offset on the device at which the superblock's bytes are read, and how many bytes of the
+  // device the file system uses according to them.
+  virtual off_t superblock_offset() const = 0;
+  virtual uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const = 0;
 
   // The mount options that a read-only device needs besides the user's, because its journal cannot
   // be replayed.

@@ -1,6 +1,7 @@
 // The file systems by name, for file_system.cc; others use FindFileSystem.
 #pragma once
 
+#include <cstring>
 #include <functional>
 
 #include "platform/file_systems/file_system.h"
@@ -19,9 +20,27 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
                                std::chrono::milliseconds timeout,
                                std::function<int(int root)> body);
 
+// Opens the root of a file system that is mounted at `mount_point` and calls `grow` with it, in a
+// child process: `grow` must keep the rules of RunInChild.
+base::Status GrowByPath(std::string_view what, const std::string& mount_point,
+                        std::chrono::milliseconds timeout, std::function<int(int root)> grow);
+
 // Reopens the root of a file system from an O_PATH descriptor and calls `grow` with it, in a child
 // process: `grow` must keep the rules of RunInChild.
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
                               std::function<int(int opened)> grow);
+
+// Runs a checker that changes nothing on `device`. DATA_LOSS: it found damage; the message quotes
+// it.
+base::Status RunChecker(Exec& exec, std::vector<std::string> checker, std::string_view type,
+                        const std::string& device);
+
+// Returns the number at `offset`, in the byte order of the file system.
+template <typename Number>
+Number NumberAt(const SuperblockBytes& superblock, size_t offset) {
+  Number number;
+  std::memcpy(&number, superblock.data() + offset, sizeof(number));
+  return number;
+}
 
 }  // namespace berth::platform

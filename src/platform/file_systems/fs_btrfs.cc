@@ -1,3 +1,4 @@
+#include <endian.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <sys/ioctl.h>
@@ -15,9 +16,9 @@ namespace berth::platform {
 namespace {
 
 using base::Quote;
-using base::StatusCode;
 
 constexpr std::chrono::minutes kGrowTimeout(2);
+constexpr off_t kSuperblock = 64 * 1024;
 
 int Grow(int root) {
   btrfs_ioctl_vol_args args = {};
@@ -28,11 +29,10 @@ int Grow(int root) {
 }
 
 base::StatusOr<bool> HasLogTree(const std::string& device) {
-  constexpr off_t kSuperBlock = 64 * 1024;
   constexpr off_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
   const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC));
   uint64_t root = 0;
-  if (!fd.valid() || pread(fd.get(), &root, sizeof root, kSuperBlock + kLogRoot) != sizeof root) {
+  if (!fd.valid() || pread(fd.get(), &root, sizeof root, kSuperblock + kLogRoot) != sizeof root) {
     return ErrnoError(errno, "read the superblock of " + Quote(device));
   }
   return root != 0;
@@ -48,6 +48,7 @@ class BtrfsFileSystem : public FileSystem {
     std::vector<std::string> argv = {"mkfs.btrfs", "-q", "-K"};
     if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 255)});
     if (!options.uuid.empty()) argv.insert(argv.end(), {"-U", options.uuid});
+    if (options.force) argv.push_back("-f");
     argv.insert(argv.end(), options.extra.begin(), options.extra.end());
     argv.push_back(device);
     return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
@@ -56,14 +57,13 @@ class BtrfsFileSystem : public FileSystem {
   // The kernel verifies checksums as it reads and replays its log tree at each mount.
   base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
     if (depth == CheckDepth::kQuick) return base::OkStatus();
-    ASSIGN_OR_RETURN(const CommandResult result,
-                     exec.Run({.argv = {"btrfs", "check", "--readonly", device},
-                               .timeout = std::chrono::minutes(30)}));
-    if (result.exit_code == 0) return base::OkStatus();
-    const std::string text = result.err + result.out;
-    return base::Error(result.exit_code < 128 ? StatusCode::kDataLoss : StatusCode::kInternal,
-                       "check btrfs on {}: btrfs check exited with {}: {}", Quote(device),
-                       result.exit_code, text.substr(0, 1024));
+    return RunChecker(exec, {"btrfs", "check", "--readonly"}, type(), device);
+  }
+
+  off_t superblock_offset() const override { return kSuperblock; }
+  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+    constexpr size_t kTotalBytes = 0x70;
+    return le64toh(NumberAt<uint64_t>(superblock, kTotalBytes));
   }
 
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"rescue=nologreplay"}; }
@@ -76,10 +76,7 @@ class BtrfsFileSystem : public FileSystem {
                                               [](int root) { return Grow(root); }),
                             what);
     }
-    return RunInChild(what, kGrowTimeout, [mount_point] {
-      const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      return root < 0 ? errno : Grow(root);
-    });
+    return GrowByPath(what, mount_point, kGrowTimeout, [](int root) { return Grow(root); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {

@@ -1,3 +1,4 @@
+#include <endian.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -70,6 +71,7 @@ class Ext4FileSystem : public FileSystem {
         "-e",        "remount-ro"};
     if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 16)});
     if (!options.uuid.empty()) argv.insert(argv.end(), {"-U", options.uuid});
+    if (options.force) argv.push_back("-F");
     argv.insert(argv.end(), options.extra.begin(), options.extra.end());
     argv.push_back(device);
     return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
@@ -81,6 +83,17 @@ class Ext4FileSystem : public FileSystem {
                                                ? std::vector<std::string>{"-p"}
                                                : std::vector<std::string>{"-f", "-n"};
     return Fsck(exec, device, flags);
+  }
+
+  off_t superblock_offset() const override { return kExt4SuperblockOffset; }
+  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+    constexpr size_t kBlocksLow = 0x4, kLogBlockSize = 0x18, kBlocksHigh = 0x150;
+    constexpr uint32_t k64Bit = 0x80;
+    uint64_t blocks = le32toh(NumberAt<uint32_t>(superblock, kBlocksLow));
+    if ((le32toh(NumberAt<uint32_t>(superblock, ext4::kIncompatible)) & k64Bit) != 0) {
+      blocks |= static_cast<uint64_t>(le32toh(NumberAt<uint32_t>(superblock, kBlocksHigh))) << 32;
+    }
+    return blocks << (10 + (le32toh(NumberAt<uint32_t>(superblock, kLogBlockSize)) & 0x1f));
   }
 
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"noload"}; }

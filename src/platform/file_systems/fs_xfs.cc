@@ -1,3 +1,4 @@
+#include <endian.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -15,7 +16,6 @@ namespace berth::platform {
 namespace {
 
 using base::Quote;
-using base::StatusCode;
 
 constexpr std::chrono::minutes kMountTimeout(2);  // a mount may replay a long log
 constexpr std::chrono::minutes kXfsGrowTimeout(2);
@@ -66,6 +66,7 @@ class XfsFileSystem : public FileSystem {
     std::vector<std::string> argv = {"mkfs.xfs", "-q", "-K"};
     if (!options.label.empty()) argv.insert(argv.end(), {"-L", options.label.substr(0, 12)});
     if (!options.uuid.empty()) argv.insert(argv.end(), {"-m", "uuid=" + options.uuid});
+    if (options.force) argv.push_back("-f");
     argv.insert(argv.end(), options.extra.begin(), options.extra.end());
     argv.push_back(device);
     return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
@@ -75,13 +76,14 @@ class XfsFileSystem : public FileSystem {
   // nothing.
   base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
     if (depth == CheckDepth::kQuick) return base::OkStatus();
-    ASSIGN_OR_RETURN(const CommandResult result, exec.Run({.argv = {"xfs_repair", "-n", device},
-                                                           .timeout = std::chrono::minutes(30)}));
-    if (result.exit_code == 0) return base::OkStatus();
-    const std::string text = result.err + result.out;
-    return base::Error(result.exit_code < 128 ? StatusCode::kDataLoss : StatusCode::kInternal,
-                       "check xfs on {}: xfs_repair -n exited with {}: {}", Quote(device),
-                       result.exit_code, text.substr(0, 1024));
+    return RunChecker(exec, {"xfs_repair", "-n"}, type(), device);
+  }
+
+  off_t superblock_offset() const override { return 0; }
+  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+    constexpr size_t kBlockSize = 4, kDataBlocks = 8;
+    return be64toh(NumberAt<uint64_t>(superblock, kDataBlocks)) *
+           be32toh(NumberAt<uint32_t>(superblock, kBlockSize));
   }
 
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"norecovery"}; }
@@ -96,10 +98,8 @@ class XfsFileSystem : public FileSystem {
                             [device](int root) { return Grow(root, device); }),
           what);
     }
-    return RunInChild(what, kXfsGrowTimeout, [device, mount_point] {
-      const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      return root < 0 ? errno : Grow(root, device);
-    });
+    return GrowByPath(what, mount_point, kXfsGrowTimeout,
+                      [device](int root) { return Grow(root, device); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {

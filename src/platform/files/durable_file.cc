@@ -10,7 +10,10 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/files/process_stat.h"
+#include "base/files/whole_file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 
 namespace berth::platform {
@@ -20,15 +23,8 @@ using base::Quote;
 
 constexpr std::string_view kTempMark = ".tmp-";
 
-// The folder that holds `path`.
-std::string Parent(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
-  const std::string parent = Parent(path);
+  const std::string parent(base::FolderOf(path));
   base::UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, fmt::format("open folder {}", Quote(parent)));
   return fd;
@@ -48,13 +44,8 @@ base::Status Replace(const internal::WritePoints& points, int fd, const std::str
 }  // namespace
 
 base::Status WriteAll(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, "write");
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return base::OkStatus();
+  const int error = base::WriteAll(fd, content);
+  return error == 0 ? base::OkStatus() : ErrnoError(error, "write");
 }
 
 namespace internal {
@@ -65,8 +56,8 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
   // The name is cut, so that it fits into NAME_MAX with the suffix.
-  const std::string name = path.substr(path.rfind('/') + 1).substr(0, 200);
-  std::string temp = fmt::format("{}/.{}{}XXXXXX", Parent(path), name, kTempMark);
+  const std::string_view name = base::FileNameOf(path).substr(0, 200);
+  std::string temp = fmt::format("{}/.{}{}XXXXXX", base::FolderOf(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, context);
   if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {
@@ -120,23 +111,12 @@ base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
   if (!S_ISREG(st.st_mode)) {
     return base::Error(base::StatusCode::kFailedPrecondition, "{}: not a regular file", context);
   }
-  // Files of /proc say size 0, so the size is only a hint.
   std::string content;
-  size_t chunk = std::min(max_bytes, static_cast<size_t>(st.st_size)) + 1;
-  chunk = std::max<size_t>(chunk, 4096);
-  for (;;) {
-    const size_t done = content.size();
-    content.resize(done + chunk);
-    const ssize_t n = read(fd.get(), content.data() + done, chunk);
-    content.resize(done + static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoError(errno, context);
-    if (content.size() > max_bytes) {
-      return base::Error(base::StatusCode::kResourceExhausted, "{}: larger than {} bytes", context,
-                         max_bytes);
-    }
-    if (n == 0) return content;
-  }
+  const int error = base::ReadAll(fd.get(), max_bytes, content);
+  if (error == 0) return content;
+  if (error != EFBIG) return ErrnoError(error, context);
+  return base::Error(base::StatusCode::kResourceExhausted, "{}: larger than {} bytes", context,
+                     max_bytes);
 }
 
 base::Status MakeFolders(const std::string& path, mode_t mode) {
@@ -190,9 +170,10 @@ base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
 }
 
 base::StatusOr<std::string> BootId() {
-  ASSIGN_OR_RETURN(std::string id, ReadFile("/proc/sys/kernel/random/boot_id", 128));
-  while (!id.empty() && id.back() == '\n') id.pop_back();
-  return id;
+  std::string id = base::ReadBootId();
+  if (!id.empty()) return id;
+  return base::Error(base::StatusCode::kNotFound,
+                     "the kernel's boot id cannot be read: is /proc mounted?");
 }
 
 }  // namespace berth::platform

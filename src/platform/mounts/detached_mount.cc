@@ -57,6 +57,14 @@ base::Status WithDetachedMount(const std::string& device, std::string_view fs_ty
   return base::FaultPoint<"platform.detached_mount.after">();
 }
 
+base::Status GrowByPath(std::string_view what, const std::string& mount_point,
+                        std::chrono::milliseconds timeout, std::function<int(int root)> grow) {
+  return RunInChild(what, timeout, [mount_point, grow = std::move(grow)] {
+    const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? errno : grow(root);
+  });
+}
+
 base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::milliseconds timeout,
                               std::function<int(int opened)> grow) {
   const auto body = [root, grow = std::move(grow)] {

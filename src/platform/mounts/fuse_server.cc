@@ -7,12 +7,13 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "base/log.h"
+#include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
 #include "platform/processes/process_info.h"
 
@@ -28,7 +29,7 @@ bool IsFuseDevice(const std::string& link) {
 }
 
 std::optional<uint64_t> ConnectionOf(const std::string& fdinfo) {
-  std::ifstream file(fdinfo);
+  std::istringstream file(ReadFile(fdinfo).value_or(""));
   constexpr std::string_view kKey = "fuse_connection:";
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(kKey)) continue;
@@ -109,9 +110,9 @@ FuseServers FindFuseServers(const std::string& proc) {
 
 FuseServer DescribeFuseServer(pid_t pid, const std::string& proc) {
   FuseServer server{.pid = pid};
-  std::ifstream name(fmt::format("{}/{}/comm", proc, pid));
-  std::getline(name, server.name);
-  std::ifstream cgroups(fmt::format("{}/{}/cgroup", proc, pid));
+  const std::string name = ReadFile(fmt::format("{}/{}/comm", proc, pid)).value_or("");
+  server.name = name.substr(0, name.find('\n'));
+  std::istringstream cgroups(ReadFile(fmt::format("{}/{}/cgroup", proc, pid)).value_or(""));
   for (std::string line; std::getline(cgroups, line);) {
     if (server.container.empty()) server.container = ContainerIn(line);
     if (server.pod_uid.empty()) server.pod_uid = PodIn(line);

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <map>
 #include <set>
 #include <thread>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
@@ -178,17 +178,10 @@ void Watch::Look(bool everything) {
 // True if the table holds something that no look has seen.
 bool Watch::ReadTable() {
   std::string text;
-  std::array<char, 64 * 1024> buffer;
   if (lseek(table_.get(), 0, SEEK_SET) != 0) return false;
-  for (;;) {
-    const ssize_t n = read(table_.get(), buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      LOG_WARNING("the FUSE watch cannot read the mount table: errno {}", errno);
-      return false;
-    }
-    if (n == 0) break;
-    text.append(buffer.data(), static_cast<size_t>(n));
+  if (const int error = base::ReadAll(table_.get(), kMaxMountTable, text); error != 0) {
+    LOG_WARNING("the FUSE watch cannot read the mount table: errno {}", error);
+    return false;
   }
   // Most mounts are not FUSE, so only the lines that may be are parsed.
   std::string lines;

@@ -3,11 +3,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/log.h"
+#include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/process_info.h"
 
@@ -21,13 +20,6 @@ std::string NamespaceOf(const std::string& process) {
   return size > 0 ? std::string(name, static_cast<size_t>(size)) : "";
 }
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
 std::vector<MountHolder> FindMountHolders(dev_t device) {
@@ -38,12 +30,12 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
     const std::string process = fmt::format("/proc/{}", pid);
     const std::string space = NamespaceOf(process);
     if (space.empty() || !seen.insert(space).second) continue;
-    const auto table = ParseMountInfo(ReadAll(process + "/mountinfo"));
+    const auto table = ReadMountTable(process + "/mountinfo");
     if (!table.ok()) continue;
     for (const MountEntry& mount : *table) {
       if (makedev(mount.major, mount.minor) != device) continue;
-      std::string command = ReadAll(process + "/comm");
-      if (!command.empty() && command.back() == '\n') command.pop_back();
+      std::string command = ReadFile(process + "/comm").value_or("");
+      if (command.ends_with('\n')) command.pop_back();
       out.push_back({.pid = pid,
                      .name = std::move(command),
                      .where = mount.mount_point,

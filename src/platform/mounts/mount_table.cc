@@ -7,9 +7,14 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::platform {
@@ -178,8 +183,22 @@ base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text) {
   return table;
 }
 
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path) {
+  const std::string folder(base::FolderOf(path));
+  const std::unique_ptr<char, decltype(&free)> resolved(realpath(folder.c_str(), nullptr), free);
+  if (resolved == nullptr) return ErrnoError(errno, "resolve " + base::Quote(folder));
+  std::string result = resolved.get();
+  if (result == "/") result.clear();
+  return fmt::format("{}/{}", result, base::FileNameOf(path));
+}
+
+base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxMountTable));
+  return ParseMountInfo(text);
+}
+
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target) {
-  while (target.size() > 1 && target.back() == '/') target.remove_suffix(1);
+  target = base::TrimSlashes(target);
   // Mounts at one point are stacked: each but the topmost is the parent of another one there.
   const MountEntry* top = nullptr;
   for (const MountEntry& entry : table) {

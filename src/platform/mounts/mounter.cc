@@ -28,7 +28,6 @@ using base::Quote;
 constexpr std::chrono::seconds kMountTimeout(30);
 constexpr std::chrono::seconds kUnmountTimeout(10);
 constexpr std::chrono::seconds kAskTimeout(2);
-constexpr size_t kMaxMountInfo = 64 << 20;  // a hundred times a node's hundred thousand mounts
 
 // The data of a child, prepared before it starts, because the child may not allocate.
 struct Plan {
@@ -197,21 +196,7 @@ base::Status CheckAbsolute(std::string_view target) {
 class KernelMounter : public Mounter {
  public:
   base::StatusOr<std::vector<MountEntry>> List() override {
-    const base::UniqueFd fd(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
-    if (!fd.valid()) return ErrnoError(errno, "open /proc/self/mountinfo");
-    std::string text;
-    std::vector<char> buffer(256 * 1024);
-    for (;;) {
-      const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoError(errno, "read /proc/self/mountinfo");
-      if (n == 0) return ParseMountInfo(text);
-      text.append(buffer.data(), static_cast<size_t>(n));
-      if (text.size() > kMaxMountInfo) {
-        return base::Error(base::StatusCode::kResourceExhausted,
-                           "/proc/self/mountinfo is larger than {} bytes", kMaxMountInfo);
-      }
-    }
+    return ReadMountTable("/proc/self/mountinfo");
   }
 
   base::Status Mount(const MountRequest& request) override {

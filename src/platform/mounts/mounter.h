@@ -33,6 +33,17 @@ struct MountEntry {
 
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
+// Larger mount tables are not read: it is a hundred times a node's hundred thousand mounts.
+inline constexpr size_t kMaxMountTable = 64 << 20;
+
+// Returns `path` as the mount table has it: without symlinks in all but its last part. The last
+// part is not resolved, because a file system that is mounted there could hang. NOT_FOUND: its
+// folder does not exist.
+base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
+
+// Reads the mount table at `path`, which is a /proc/PID/mountinfo.
+base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path);
+
 struct MountRequest {
   std::string source;
   std::string target;   // must exist; resolved without following a symlink in its last part

@@ -14,6 +14,7 @@
 #include <climits>
 #include <vector>
 
+#include "base/files/whole_file.h"
 #include "base/flight.h"
 #include "base/mutex.h"
 #include "platform/errno.h"
@@ -123,18 +124,6 @@ bool WaitReadable(int fd, Deadline deadline) {
   }
 }
 
-bool WriteAll(int fd, const void* data, size_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = write(fd, at, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    size -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
 // Returns the number of bytes that came before end of file or `deadline`.
 size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
   char* at = static_cast<char*>(data);
@@ -148,13 +137,17 @@ size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
   return done;
 }
 
+bool WriteBytes(int fd, const void* data, size_t size) {
+  return base::WriteAll(fd, {static_cast<const char*>(data), size}) == 0;
+}
+
 int ChildMain(void* argument) {
   const Call& call = *static_cast<const Call*>(argument);
   CloseAllBut(call.keeps);
   const int result = call.body();
-  bool sent = WriteAll(call.out, &result, sizeof(result));
+  bool sent = WriteBytes(call.out, &result, sizeof(result));
   if (!kSharesMemory && sent && result == 0) {
-    sent = WriteAll(call.out, call.reply.data(), call.reply.size());
+    sent = WriteBytes(call.out, call.reply.data(), call.reply.size());
   }
   _exit(sent ? 0 : 1);
 }

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
@@ -60,11 +61,8 @@ base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& d
   base::UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "memfd_create");
   if (fchmod(fd.get(), 0600) != 0) return ErrnoError(errno, "fchmod");
-  for (size_t done = 0; done < data.size();) {
-    const ssize_t n = write(fd.get(), data.data() + done, data.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(errno, fmt::format("write {}", name));
-    done += static_cast<size_t>(n);
+  if (const int error = base::WriteAll(fd.get(), data); error != 0) {
+    return ErrnoError(error, fmt::format("write {}", name));
   }
   if (lseek(fd.get(), 0, SEEK_SET) != 0) return ErrnoError(errno, fmt::format("seek {}", name));
   return fd;

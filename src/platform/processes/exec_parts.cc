@@ -1,12 +1,14 @@
 #include "platform/processes/exec_parts.h"
 
+#include "base/text.h"
+
 namespace berth::platform {
 namespace {
 
 constexpr size_t kMaxSecret = 1 << 20;
 
 std::string NameOf(const Command& command) {
-  return command.argv[0].substr(command.argv[0].rfind('/') + 1);
+  return std::string(base::FileNameOf(command.argv[0]));
 }
 
 std::string LastPath(const Command& command) {

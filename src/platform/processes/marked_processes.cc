@@ -7,14 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/files/process_stat.h"
+#include "base/files/whole_file.h"
 #include "base/unique_fd.h"
 #include "platform/processes/child.h"
 #include "platform/processes/process_info.h"
@@ -24,46 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string ReadProc(pid_t pid, std::string_view name) {
-  constexpr size_t kMost = 1 << 20;
-  const base::UniqueFd fd(
-      open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 16384> buffer;
-  while (fd.valid() && text.size() < kMost) {
-    const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    text.append(buffer.data(), static_cast<size_t>(n));
-  }
-  return text;
-}
-
-// Looks at the environment that a process began with; a zombie's is empty.
-bool IsMarked(pid_t pid, std::string_view variable) {
-  const std::string environment = ReadProc(pid, "environ");
-  for (size_t at = environment.find(variable); at != std::string::npos;
-       at = environment.find(variable, at + 1)) {
-    const size_t end = at + variable.size();
-    const bool whole = end == environment.size() || environment[end] == '\0';
-    if (whole && (at == 0 || environment[at - 1] == '\0')) return true;
-  }
-  return false;
-}
-
-// Parent and state from /proc/PID/stat. The name in it may hold any character, even ')'.
-struct Stat {
-  pid_t parent = 0;
-  char state = 'Z';
-};
-Stat ReadStat(pid_t pid) {
-  const std::string text = ReadProc(pid, "stat");
-  const size_t end = text.rfind(')');
-  Stat stat;
-  if (end == std::string::npos || end + 4 >= text.size()) return stat;
-  stat.state = text[end + 2];
-  std::from_chars(text.data() + end + 4, text.data() + text.size(), stat.parent);
-  return stat;
+std::optional<pid_t> ParentOfLiving(pid_t pid) {
+  const auto stat = base::ReadProcessStat(pid);
+  if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+  return stat->parent;
 }
 
 struct Found {
@@ -72,21 +36,21 @@ struct Found {
 };
 
 std::vector<Found> FindAlive(std::string_view variable) {
-  std::map<pid_t, Stat> processes;
+  std::map<pid_t, pid_t> processes;  // with their parents
   std::set<pid_t> marked;
   for (const pid_t pid : NumbersIn("/proc")) {
     if (pid == getpid()) continue;
-    const Stat stat = ReadStat(pid);
-    if (stat.state == 'Z' || stat.state == 'X') continue;
-    processes[pid] = stat;
+    const std::optional<pid_t> parent = ParentOfLiving(pid);
+    if (!parent.has_value()) continue;
+    processes[pid] = *parent;
     if (IsMarked(pid, variable)) marked.insert(pid);
   }
   if (marked.empty()) return {};
   // A child that cleared its environment is recognised by its parent.
   for (bool grew = true; grew;) {
     grew = false;
-    for (const auto& [pid, stat] : processes) {
-      if (marked.contains(stat.parent) && marked.insert(pid).second) grew = true;
+    for (const auto& [pid, parent] : processes) {
+      if (marked.contains(parent) && marked.insert(pid).second) grew = true;
     }
   }
   std::vector<Found> found;
@@ -95,10 +59,8 @@ std::vector<Found> FindAlive(std::string_view variable) {
     if (!fd.valid()) continue;
     // Another process may have the number now, so the process that the descriptor holds is checked
     // again.
-    const Stat now = ReadStat(pid);
-    if (now.state == 'Z' || (now.parent != processes[pid].parent && !IsMarked(pid, variable))) {
-      continue;
-    }
+    const std::optional<pid_t> parent = ParentOfLiving(pid);
+    if (!parent.has_value() || (*parent != processes[pid] && !IsMarked(pid, variable))) continue;
     found.push_back({pid, std::move(fd)});
   }
   return found;
@@ -113,6 +75,19 @@ void WaitForEnd(const std::vector<Found>& found, Clock::time_point deadline) {
 }
 
 }  // namespace
+
+bool IsMarked(pid_t pid, std::string_view variable) {
+  constexpr size_t kMost = 1 << 20;
+  std::string environment;
+  base::ReadWholeFile(fmt::format("/proc/{}/environ", pid), kMost, environment);
+  for (size_t at = environment.find(variable); at != std::string::npos;
+       at = environment.find(variable, at + 1)) {
+    const size_t end = at + variable.size();
+    const bool whole = end == environment.size() || environment[end] == '\0';
+    if (whole && (at == 0 || environment[at - 1] == '\0')) return true;
+  }
+  return false;
+}
 
 size_t KillMarked(std::string_view variable, std::chrono::milliseconds within) {
   const auto deadline = Clock::now() + within;

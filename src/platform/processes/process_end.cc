@@ -7,9 +7,8 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "base/files/process_stat.h"
 #include "base/log.h"
 
 namespace berth::platform {
@@ -26,29 +25,14 @@ static_assert(sizeof(PidfdInfo) == 64);
 constexpr uint64_t kExit = 1 << 3;
 constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 
-// Reads the status of a process that its parent has not reaped: the last field of /proc/PID/stat.
-std::optional<int> FromZombie(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string field, state;
-  fields >> state;
-  if (state != "Z" && state != "X") return std::nullopt;
-  constexpr int kState = 3, kExitCode = 52;
-  for (int i = kState + 1; i < kExitCode; ++i) fields >> field;
-  int status = 0;
-  return fields >> status ? std::optional(status) : std::nullopt;
-}
-
 }  // namespace
 
 std::optional<int> EndOfProcess(pid_t pid, int pidfd) {
   PidfdInfo info{.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
-  if (const auto status = FromZombie(pid); status.has_value()) return status;
+  // /proc/PID/stat has the status of a process that its parent has not reaped.
+  const auto stat = base::ReadProcessStat(pid);
+  if (stat.has_value() && stat->exit_code.has_value()) return stat->exit_code;
   // The parent may have reaped it between the two reads.
   info = {.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;

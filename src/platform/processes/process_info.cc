@@ -7,10 +7,11 @@
 
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <map>
-#include <sstream>
 
+#include "base/files/process_stat.h"
+#include "base/files/whole_file.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 
@@ -19,38 +20,16 @@ namespace {
 
 using base::StatusCode;
 
+constexpr size_t kLongestText = 64 * 1024;
+
 std::string ReadLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+  std::string text;
+  base::ReadWholeFile(path, kLongestText, text);
+  return text.substr(0, text.find('\n'));
 }
 
 std::chrono::seconds Uptime() {
   return std::chrono::seconds(static_cast<int64_t>(std::atof(ReadLine("/proc/uptime").c_str())));
-}
-
-struct ProcessStat {
-  std::string name;
-  char state = '?';
-  pid_t parent = 0;
-  uint64_t start_ticks = 0;
-};
-
-// Reads /proc/PID/stat or /proc/PID/task/TID/stat. The name may hold any character, even ')'.
-bool ReadProcessStat(const std::string& path, ProcessStat& stat) {
-  const std::string line = ReadLine(path);
-  const size_t begin = line.find('(');
-  const size_t end = line.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos || end < begin) return false;
-  stat.name = line.substr(begin + 1, end - begin - 1);
-  std::istringstream fields(line.substr(end + 1));
-  fields >> stat.state >> stat.parent;
-  std::string field;
-  for (int i = 5; i <= 22 && fields >> field; ++i) {
-  }
-  stat.start_ticks = std::strtoull(field.c_str(), nullptr, 10);
-  return true;
 }
 
 std::string WaitChannel(const std::string& folder) {
@@ -80,25 +59,24 @@ std::vector<int> NumbersIn(const std::string& folder) {
 
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
   const std::string folder = fmt::format("/proc/{}", tid);
-  ProcessStat stat;
-  if (!ReadProcessStat(folder + "/stat", stat)) {
+  const auto stat = base::ReadProcessStat(tid);
+  if (!stat.has_value()) {
     return base::Error(StatusCode::kNotFound, "there is no process {}", tid);
   }
   ProcessInfo info{.pid = tid,
                    .thread = true,
-                   .parent = stat.parent,
-                   .name = stat.name,
-                   .state = stat.state,
+                   .parent = stat->parent,
+                   .name = stat->name,
+                   .state = stat->state,
                    .wait_channel = WaitChannel(folder)};
   char program[4096];
   const ssize_t length = readlink((folder + "/exe").c_str(), program, sizeof(program));
   if (length > 0) {
-    const std::string_view path(program, static_cast<size_t>(length));
-    info.program = path.substr(path.rfind('/') + 1);
+    info.program = base::FileNameOf({program, static_cast<size_t>(length)});
   }
   const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
   info.age =
-      std::max(std::chrono::seconds(0), Uptime() - std::chrono::seconds(stat.start_ticks / ticks));
+      std::max(std::chrono::seconds(0), Uptime() - std::chrono::seconds(stat->start_ticks / ticks));
   return info;
 }
 
@@ -119,9 +97,7 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
 std::vector<ProcessInfo> ProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
   for (const pid_t pid : NumbersIn("/proc")) {
-    ProcessStat stat;
-    if (ReadProcessStat(fmt::format("/proc/{}/stat", pid), stat))
-      children.emplace(stat.parent, pid);
+    if (const auto stat = base::ReadProcessStat(pid)) children.emplace(stat->parent, pid);
   }
   std::vector<pid_t> pids = {root};
   for (size_t i = 0; i < pids.size(); ++i) {

@@ -11,14 +11,15 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <fstream>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::platform {
 namespace {
@@ -40,7 +41,9 @@ Status NotARoot() {
 
 // The node of a block device in this process's /dev.
 StatusOr<UniqueFd> OpenDevice(dev_t number) {
-  std::ifstream events(fmt::format("/sys/dev/block/{}:{}/uevent", major(number), minor(number)));
+  std::istringstream events(
+      ReadFile(fmt::format("/sys/dev/block/{}:{}/uevent", major(number), minor(number)))
+          .value_or(""));
   constexpr std::string_view kName = "DEVNAME=";
   for (std::string line; std::getline(events, line);) {
     if (!line.starts_with(kName)) continue;

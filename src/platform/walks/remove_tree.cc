@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/folder_walk.h"
@@ -103,15 +104,14 @@ base::Status RemoveTree(const std::string& path) {
       return MountInside(path);
     }
   }
-  const std::string whole = path.substr(0, path.find_last_not_of('/') + 1);
-  const size_t slash = whole.rfind('/');
-  const std::string parent_path = slash == 0 ? "/" : whole.substr(0, slash);
+  const std::string whole(base::TrimSlashes(path));
+  const std::string parent_path(base::FolderOf(whole));
   const base::UniqueFd parent(open(parent_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.valid()) {
     if (errno == ENOENT) return base::OkStatus();
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }
-  const std::string name = whole.substr(slash + 1);
+  const std::string name = std::string(base::FileNameOf(whole));
   const base::UniqueFd top = OpenWithinMount(parent.get(), name.c_str(), kFolder);
   if (!top.valid()) {
     if (errno == ENOENT) return base::OkStatus();

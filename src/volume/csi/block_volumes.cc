@@ -31,13 +31,9 @@ Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_cont
   const std::string target = host_.paths().CsiBlockStaging(volume.name);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), data, target, volume.driver, volume.handle));
-  csi::v1::NodeStageVolumeRequest request;
-  request.set_volume_id(volume.handle);
-  request.set_staging_target_path(target);
-  Assign(publish_context, *request.mutable_publish_context());
-  Assign(volume.attributes, *request.mutable_volume_context());
-  *request.mutable_volume_capability() = Capability(volume, capabilities, std::nullopt);
-  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.stage_secret));
+  ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
+                   StageRequest(host_, volume, target, publish_context,
+                                Capability(volume, capabilities, std::nullopt)));
 
   // It is written even for a driver without stages, because publish and tear-down must know which
   // volume the device belongs to.
@@ -73,10 +69,8 @@ Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
     if (capabilities.stage_unstage) {
-      csi::v1::NodeUnstageVolumeRequest request;
-      request.set_volume_id(record.handle);
-      request.set_staging_target_path(target);
-      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(request, kCsiTimeout));
+      RETURN_IF_ERROR(
+          client->rpc().NodeUnstageVolume(UnstageRequest(record.handle, target), kCsiTimeout));
     }
   }
   return Forget(pv);

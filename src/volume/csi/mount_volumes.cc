@@ -16,14 +16,6 @@ using base::OkStatus;
 using base::Quote;
 using base::StatusCode;
 
-csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
-                                                 const std::string& target) {
-  csi::v1::NodeUnstageVolumeRequest request;
-  request.set_volume_id(handle);
-  request.set_staging_target_path(target);
-  return request;
-}
-
 // FAILED_PRECONDITION: the host has the file system on the device mounted. OK for a share.
 Status CheckDeviceNotMounted(Host& host, const std::vector<platform::MountEntry>& table,
                              const std::string& source) {
@@ -72,13 +64,9 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
   // The mount keeps the label that it was made with, whatever the record says.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
-  csi::v1::NodeStageVolumeRequest request;
-  request.set_volume_id(volume.handle);
-  request.set_staging_target_path(target);
-  Assign(publish_context, *request.mutable_publish_context());
-  Assign(volume.attributes, *request.mutable_volume_context());
-  *request.mutable_volume_capability() = Capability(volume, capabilities, pod.fs_group());
-  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.stage_secret));
+  ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
+                   StageRequest(host_, volume, target, publish_context,
+                                Capability(volume, capabilities, pod.fs_group())));
 
   RETURN_IF_ERROR(WriteVolData(folder, DeviceVolData(volume)));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));

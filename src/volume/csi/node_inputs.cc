@@ -1,6 +1,7 @@
 #include "volume/csi/node_inputs.h"
 
 #include "base/base64.h"
+#include "base/utf8.h"
 
 namespace berth::volume::csi_volume {
 namespace {
@@ -25,6 +26,27 @@ StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
 }
 
 }  // namespace
+
+StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(
+    Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
+    const csi::v1::VolumeCapability& capability) {
+  csi::v1::NodeStageVolumeRequest request;
+  request.set_volume_id(volume.handle);
+  request.set_staging_target_path(target);
+  Assign(publish_context, *request.mutable_publish_context());
+  Assign(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = capability;
+  ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host, volume.stage_secret));
+  return request;
+}
+
+csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
+                                                 const std::string& target) {
+  csi::v1::NodeUnstageVolumeRequest request;
+  request.set_volume_id(handle);
+  request.set_staging_target_path(target);
+  return request;
+}
 
 csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
                                                      const std::string& target) {
@@ -51,8 +73,7 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
   for (const auto& [key, encoded] : base::json::Map(*object, {"data"}).items()) {
     const auto value =
         encoded.is_string() ? base::DecodeBase64(encoded.get<std::string>()) : std::nullopt;
-    if (!value.has_value() || !google::protobuf::internal::IsStructurallyValidUTF8(
-                                  value->data(), static_cast<int>(value->size()))) {
+    if (!value.has_value() || !base::IsUtf8(*value)) {
       return Error(StatusCode::kInvalidArgument,
                    "secret '{}/{}': the value of '{}' is not text, which CSI asks for",
                    reference.ns, reference.name, key);

@@ -18,6 +18,13 @@ using StringMap = google::protobuf::Map<std::string, std::string>;
 
 void Assign(const api::Labels& from, StringMap& to);
 
+// The request holds the values of the volume's secret for this call.
+StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(Host& host, const Volume& volume,
+                                                       const std::string& target,
+                                                       const api::Labels& publish_context,
+                                                       const csi::v1::VolumeCapability& capability);
+csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
+                                                 const std::string& target);
 csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
                                                      const std::string& target);
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "api/names.h"
+#include "base/files/whole_file.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
@@ -60,18 +61,11 @@ Status CheckOwner(int fd, mode_t type, uid_t owner) {
   return base::OkStatus();
 }
 
-StatusOr<std::string> ReadAll(int fd) {
-  std::string text(kMaxBytes + 1, '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = read(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return platform::ErrnoError(errno, "read");
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  if (done > kMaxBytes) return Fault("it is longer than 64 KiB");
-  text.resize(done);
+StatusOr<std::string> ReadRegistrationFile(int fd) {
+  std::string text;
+  const int error = base::ReadAll(fd, kMaxBytes, text);
+  if (error == EFBIG) return Fault("it is longer than 64 KiB");
+  if (error != 0) return platform::ErrnoError(error, "read");
   return text;
 }
 
@@ -148,7 +142,7 @@ StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths, std::
   if (const Status safe = CheckOwner(file->get(), S_IFREG, owner); !safe.ok()) {
     return Of(path, safe);
   }
-  const auto text = ReadAll(file->get());
+  const auto text = ReadRegistrationFile(file->get());
   if (!text.ok()) return Of(path, text.status());
   auto registration = Parse(*text);
   if (!registration.ok()) return Of(path, registration.status());

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 #include "volume/exec/container_choice.h"
 #include "volume/exec/container_exec.h"
@@ -23,7 +24,7 @@ using platform::CommandResult;
 bool IsOfDeviceManager(const Command& command) {
   if (command.argv.empty()) return false;
   std::string_view program = command.argv[0];
-  program.remove_prefix(program.rfind('/') + 1);
+  program = base::FileNameOf(program);
   return program == "udevadm" || program == "udevsettle" || program == "udevtrigger" ||
          program == "mdev";
 }

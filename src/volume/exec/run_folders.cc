@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "base/files/whole_file.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
@@ -63,29 +64,18 @@ Status RunFolder::Write(std::string_view name, std::string_view content) const {
   const base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return platform::ErrnoError(errno, what);
-  while (!content.empty()) {
-    const ssize_t n = write(fd.get(), content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return platform::ErrnoError(errno, what);
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return base::OkStatus();
+  const int error = base::WriteAll(fd.get(), content);
+  return error == 0 ? base::OkStatus() : platform::ErrnoError(error, what);
 }
 
 std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
   const base::UniqueFd fd(
       open(PathOf(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  // The container may have put a FIFO or a device there.
   struct stat stat = {};
-  if (!fd.valid() || fstat(fd.get(), &stat) != 0) return "";
-  std::string text(std::min<size_t>(max_bytes, static_cast<size_t>(stat.st_size)), '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = read(fd.get(), text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  text.resize(done);
+  if (!fd.valid() || fstat(fd.get(), &stat) != 0 || !S_ISREG(stat.st_mode)) return "";
+  std::string text;
+  base::ReadAll(fd.get(), max_bytes, text);
   return text;
 }
 

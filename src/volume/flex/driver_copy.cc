@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/files/whole_file.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -79,12 +80,8 @@ StatusOr<std::string> CopyContent(int from, int to) {
     if (n < 0) return ErrnoError(errno, "read");
     if (n == 0) return digest.Hex();
     digest.Add({buffer.data(), static_cast<size_t>(n)});
-    for (ssize_t done = 0; done < n;) {
-      const ssize_t written = write(to, buffer.data() + done, static_cast<size_t>(n - done));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return ErrnoError(written < 0 ? errno : EIO, "write the copy");
-      done += written;
-    }
+    const int error = base::WriteAll(to, {buffer.data(), static_cast<size_t>(n)});
+    if (error != 0) return ErrnoError(error, "write the copy");
   }
 }
 

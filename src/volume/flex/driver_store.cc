@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/folder_walk.h"
@@ -149,10 +150,9 @@ Status DriverStore::LoadVersion(const Key& key) {
 bool DriverStore::IsThere(const std::string& user) const {
   if (options_.users.empty()) return true;
   const std::string path = fmt::format("{}/{}", options_.users, user);
-  const size_t slash = path.rfind('/');
-  const auto names = platform::ListFolder(path.substr(0, slash));
+  const auto names = platform::ListFolder(std::string(base::FolderOf(path)));
   if (!names.ok()) return names.status().code() != StatusCode::kNotFound;
-  return std::ranges::binary_search(*names, path.substr(slash + 1));
+  return std::ranges::binary_search(*names, base::FileNameOf(path));
 }
 
 std::string DriverStore::FolderOf(const Key& key) const {
@@ -206,7 +206,7 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
 }
 
 Status DriverStore::Place(const std::string& fresh, const std::string& path) {
-  const std::string driver = path.substr(0, path.rfind('/'));
+  const std::string driver(base::FolderOf(path));
   if (mkdir(driver.c_str(), 0755) != 0 && errno != EEXIST) {
     return ErrnoError(errno, fmt::format("make folder {}", Quote(driver)));
   }
@@ -274,7 +274,7 @@ Status DriverStore::Remove(const std::vector<Key>& keys) {
     if (rename(path.c_str(), fmt::format("{}/{}", gone, i).c_str()) != 0 && errno != ENOENT) {
       return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
     }
-    rmdir(path.substr(0, path.rfind('/')).c_str());  // the driver's last version
+    rmdir(std::string(base::FolderOf(path)).c_str());  // the driver's last version
   }
   RETURN_IF_ERROR(base::FaultPoint<"flex.version.gone">());
   return platform::RemoveTree(gone);
@@ -296,7 +296,7 @@ Status DriverStore::Sync(const Key& key, Version& version) {
   const std::string folder = FolderOf(key);
   RETURN_IF_ERROR(platform::MakeFolders(HoldsOf(key), 0700));
   RETURN_IF_ERROR(SyncFolder(folder, true));
-  RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/')), false));
+  RETURN_IF_ERROR(SyncFolder(std::string(base::FolderOf(folder)), false));
   RETURN_IF_ERROR(SyncFolder(options_.folder, false));
   version.synced = true;
   return base::OkStatus();

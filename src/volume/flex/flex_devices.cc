@@ -8,8 +8,8 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
-#include "volume/device_file_system.h"
 #include "volume/flex/driver_options.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
@@ -98,9 +98,9 @@ Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& so
                                  const std::string& folder) {
   if (device.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const bool in_use, IsInUse(device));
-  ASSIGN_OR_RETURN(const std::string type, FileSystemTypeFor(device, source.fs_type));
+  ASSIGN_OR_RETURN(const std::string type, platform::FileSystemTypeFor(device, source.fs_type));
   if (!source.read_only && !in_use) {
-    RETURN_IF_ERROR(PrepareFileSystem(host_.exec(versions_.driver()), device, type));
+    RETURN_IF_ERROR(platform::PrepareFileSystem(host_.exec(versions_.driver()), device, type));
   }
   return host_.mounter().Mount({.source = device,
                                 .target = folder,

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::volume {
@@ -71,8 +72,7 @@ std::optional<std::string> ValueOf(std::string_view text, std::string_view name)
     if (begin == 0 || begin == value.npos || value[begin] != '/') continue;
     value = value.substr(begin);
     value = value.substr(0, value.find_first_of(" \t\"'\r,\\"));
-    while (value.size() > 1 && value.ends_with('/')) value.remove_suffix(1);
-    return std::string(value);
+    return std::string(base::TrimSlashes(value));
   }
   return std::nullopt;
 }

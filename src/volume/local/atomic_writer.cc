@@ -10,6 +10,7 @@
 #include <ctime>
 #include <set>
 
+#include "base/files/whole_file.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
@@ -138,13 +139,8 @@ class Writer {
     const UniqueFd fd(openat(version_.get(), path.c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!fd.valid()) return Failure("make", path);
-    std::string_view rest = file.data;
-    while (!rest.empty()) {
-      const ssize_t n = write(fd.get(), rest.data(), rest.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return Failure("write", path);
-      rest.remove_prefix(static_cast<size_t>(n));
-    }
+    errno = base::WriteAll(fd.get(), file.data);
+    if (errno != 0) return Failure("write", path);
     if (file.owner && fchown(fd.get(), *file.owner, static_cast<gid_t>(-1)) != 0) {
       return Failure("chown", path);
     }

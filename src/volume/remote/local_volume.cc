@@ -13,12 +13,12 @@
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
+#include "platform/file_systems/device_file_system.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/mounts/probe_folder.h"
 #include "platform/processes/child.h"
 #include "platform/walks/usage.h"
-#include "volume/device_file_system.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
 
@@ -150,12 +150,12 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
                  "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
                  Quote(entry->source), Quote(target));
   }
-  const auto type =
-      FileSystemTypeFor(source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
+  const auto type = platform::FileSystemTypeFor(
+      source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
   RETURN_IF_ERROR_WITH(type, what);
   // A mounted device must not be checked.
   if (!*bound)
-    RETURN_IF_ERROR_WITH(PrepareFileSystem(host_.exec(name()), source.path, *type), what);
+    RETURN_IF_ERROR_WITH(platform::PrepareFileSystem(host_.exec(name()), source.path, *type), what);
   RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   const Status mounted = host_.mounter().Mount({.source = source.path,
                                                 .target = target,

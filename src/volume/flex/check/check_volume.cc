@@ -4,13 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
-#include "volume/device_file_system.h"
 #include "volume/flex/check/check_run.h"
 
 namespace berth::volume {
@@ -27,9 +27,8 @@ constexpr int64_t kNewBytes = 128LL << 20;
 int WriteFile(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return errno;
-  const auto size = static_cast<ssize_t>(std::strlen(kContent));
-  return write(fd.get(), kContent, std::strlen(kContent)) == size && fsync(fd.get()) == 0 ? 0
-                                                                                          : errno;
+  if (const int error = base::WriteAll(fd.get(), kContent); error != 0) return error;
+  return fsync(fd.get()) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -61,9 +60,9 @@ bool CheckRun::CheckMounted(const std::string& command, const std::string& folde
 
 bool CheckRun::MountDevicePlainly(Use& use) {
   if (use.device.empty()) return true;
-  const auto type = FileSystemTypeFor(use.device, options_.fs_type);
+  const auto type = platform::FileSystemTypeFor(use.device, options_.fs_type);
   base::Status done = type.status();
-  if (done.ok()) done = PrepareFileSystem(exec_, use.device, *type);
+  if (done.ok()) done = platform::PrepareFileSystem(exec_, use.device, *type);
   if (done.ok()) {
     done = scratch_.mounter().Mount({.source = use.device,
                                      .target = use.device_folder,

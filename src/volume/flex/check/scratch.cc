@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "base/ids.h"
@@ -29,21 +27,10 @@ constexpr std::chrono::seconds kLoopGrace(5);
 constexpr std::chrono::milliseconds kLook(50);
 constexpr int kTries = 50;
 
-bool IsMarked(pid_t pid, const std::string& mark) {
-  std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
-  const std::string environment{std::istreambuf_iterator<char>(file), {}};
-  for (size_t at = 0; at < environment.size();) {
-    const size_t end = std::min(environment.find('\0', at), environment.size());
-    if (std::string_view(environment).substr(at, end - at) == mark) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
 std::vector<std::string> MarkedNow(const std::string& mark) {
   std::vector<std::string> found;
   for (const pid_t pid : platform::NumbersIn("/proc")) {
-    if (!IsMarked(pid, mark)) continue;
+    if (!platform::IsMarked(pid, mark)) continue;
     const auto process = platform::ReadProcess(pid);
     if (!process.ok() || process->state == 'Z') continue;
     found.push_back(fmt::format("process {} ({})", pid, process->name));
@@ -61,9 +48,10 @@ std::vector<BackedLoop> BackedLoops() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
     const std::string name = entry.path().filename();
-    std::ifstream file(fmt::format("/sys/block/{}/loop/backing_file", name));
-    BackedLoop loop{.name = name, .file = ""};
-    if (name.starts_with("loop") && std::getline(file, loop.file)) loops.push_back(loop);
+    if (!name.starts_with("loop")) continue;
+    const auto file = platform::ReadFile(fmt::format("/sys/block/{}/loop/backing_file", name));
+    if (!file.ok() || file->empty()) continue;
+    loops.push_back({.name = name, .file = file->substr(0, file->find('\n'))});
   }
   return loops;
 }

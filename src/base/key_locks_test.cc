@@ -1,11 +1,11 @@
-#include "block/key_locks.h"
+#include "base/key_locks.h"
 
 #include <gtest/gtest.h>
 
-namespace berth::block {
-namespace {
+#include <future>
 
-using base::StatusCode;
+namespace berth::base {
+namespace {
 
 TEST(KeyLocksTest, TheSecondCallIsAborted) {
   KeyLocks locks;
@@ -41,5 +41,27 @@ TEST(KeyLocksTest, AMovedHoldStillHolds) {
   EXPECT_TRUE(locks.Exclusive("a").ok());
 }
 
+TEST(KeyLocksTest, AWaitingCallGetsTheKeyOnceItIsReleased) {
+  KeyLocks locks;
+  auto first = locks.Exclusive("a");
+  ASSERT_TRUE(first.ok());
+  auto second = std::async(std::launch::async, [&] {
+    return locks.WaitExclusive("a", std::chrono::steady_clock::now() + std::chrono::minutes(1));
+  });
+  first->Release();
+  const auto hold = second.get();
+  ASSERT_TRUE(hold.ok()) << hold.status();
+  EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
+}
+
+TEST(KeyLocksTest, ACallThatWaitedInVainSaysWhichKeyIsHeld) {
+  KeyLocks locks("volume");
+  const auto shared = locks.Shared("a");
+  const auto refused = locks.WaitExclusive("a", std::chrono::steady_clock::now());
+  EXPECT_EQ(refused.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Message(refused.status()), "volume 'a' is still worked on by an earlier request");
+  EXPECT_TRUE(locks.WaitExclusive("b", std::chrono::steady_clock::now()).ok());
+}
+
 }  // namespace
-}  // namespace berth::block
+}  // namespace berth::base

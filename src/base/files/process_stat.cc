@@ -1,0 +1,68 @@
+#include "base/files/process_stat.h"
+
+#include <charconv>
+
+#include "base/files/whole_file.h"
+
+namespace berth::base {
+namespace {
+
+constexpr size_t kLongestLine = 4096;
+
+// Removes the first word from `line` and returns it.
+std::string_view CutWord(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(" \n"), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(" \n"));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+template <typename Number>
+bool ReadNumber(std::string_view word, Number& number) {
+  return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc();
+}
+
+}  // namespace
+
+std::optional<ProcessStat> ParseProcessStat(std::string_view line) {
+  constexpr int kState = 3, kParent = 4, kStart = 22, kExitCode = 52;
+  const size_t begin = line.find('(');
+  const size_t end = line.rfind(')');
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) {
+    return std::nullopt;
+  }
+  ProcessStat stat;
+  stat.name = line.substr(begin + 1, end - begin - 1);
+  line.remove_prefix(end + 1);
+  for (int field = kState; field <= kExitCode; ++field) {
+    const std::string_view word = CutWord(line);
+    if (field == kState && !word.empty()) stat.state = word.front();
+    if (field == kParent && !ReadNumber(word, stat.parent)) return std::nullopt;
+    if (field == kStart) ReadNumber(word, stat.start_ticks);
+    int code = 0;
+    const bool ended = stat.state == 'Z' || stat.state == 'X';
+    if (field == kExitCode && ended && ReadNumber(word, code)) stat.exit_code = code;
+  }
+  return stat;
+}
+
+std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
+  std::string line;
+  if (ReadWholeFile("/proc/" + std::to_string(pid) + "/stat", kLongestLine, line) != 0) {
+    return std::nullopt;
+  }
+  return ParseProcessStat(line);
+}
+
+uint64_t ReadStartTicks(pid_t pid) {
+  const auto stat = ReadProcessStat(pid);
+  return stat.has_value() ? stat->start_ticks : 0;
+}
+
+std::string ReadBootId() {
+  std::string id;
+  ReadWholeFile("/proc/sys/kernel/random/boot_id", 128, id);
+  return id.substr(0, id.find('\n'));
+}
+
+}  // namespace berth::base

@@ -1,0 +1,59 @@
+// Locks by key. One call holds a key alone, or several calls share it. Exclusive and Shared never
+// wait: while a call for a volume or name runs, a second call gets ABORTED, as CSI asks ("Operation
+// pending for volume"), instead of blocking a worker. WaitExclusive waits until a deadline.
+// Thread-safe; outlives its holds.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace berth::base {
+
+class KeyLocks {
+ public:
+  // Releases its key when destroyed.
+  class Hold {
+   public:
+    Hold() = default;
+    Hold(Hold&& other) noexcept
+        : locks_(std::exchange(other.locks_, nullptr)), key_(std::move(other.key_)) {}
+    Hold& operator=(Hold&& other) noexcept;
+    ~Hold() { Release(); }
+    void Release();
+
+   private:
+    friend class KeyLocks;
+    Hold(KeyLocks* locks, std::string key) : locks_(locks), key_(std::move(key)) {}
+    KeyLocks* locks_ = nullptr;
+    std::string key_;
+  };
+
+  // `subject` is the word that errors put before the key, such as "volume".
+  explicit KeyLocks(std::string_view subject = "");
+
+  // ABORTED, naming `key`, while another holds it.
+  StatusOr<Hold> Exclusive(const std::string& key) { return Lock(key, /*shared=*/false); }
+  // As above, but any number may hold it this way at once.
+  StatusOr<Hold> Shared(const std::string& key) { return Lock(key, /*shared=*/true); }
+  // Waits until no other call holds `key`. DEADLINE_EXCEEDED, naming `key`: another call still
+  // holds it at the deadline.
+  StatusOr<Hold> WaitExclusive(const std::string& key,
+                               std::chrono::steady_clock::time_point deadline);
+
+ private:
+  StatusOr<Hold> Lock(const std::string& key, bool shared);
+  void Release(const std::string& key);
+
+  const std::string subject_;  // empty, or ends with a space
+  Mutex mutex_;
+  CondVar released_;
+  // Number of shared holds, or -1 for an exclusive one.
+  std::map<std::string, int> held_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::base
