@@ -269,7 +269,7 @@ bool Connection::WriteSome() {
     case State::kWantRead:
     case State::kWantWrite:
       if (deadline_ == Time::max()) {
-        deadline_ = std::chrono::steady_clock::now() + server_.limits().stall;
+        deadline_ = std::chrono::steady_clock::now() + UnreadLimit();
       }
       WaitWrite();
       return false;
@@ -277,6 +277,12 @@ bool Connection::WriteSome() {
       Close();
       return false;
   }
+}
+
+// For how long the client may read nothing of what it is sent now.
+std::chrono::milliseconds Connection::UnreadLimit() {
+  const bool pause = phase_ == Phase::kProxying || (exchange_ && exchange_->may_pause());
+  return pause ? server_.limits().pause : server_.limits().stall;
 }
 
 void Connection::DropSent(size_t bytes) {

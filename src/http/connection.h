@@ -69,6 +69,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   bool Hold(size_t bytes);
   void Flush();
   bool WriteSome();
+  std::chrono::milliseconds UnreadLimit();
   void DropSent(size_t bytes);
   void Answered();
   void Linger();

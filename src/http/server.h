@@ -42,6 +42,10 @@ struct Limits {
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
   std::chrono::milliseconds stall{30'000};    // while the client reads nothing of its answer
+  // In place of `stall` where the answer's source waits for the client (a proxied exchange, a
+  // BlockingStream), because a person may pause such a stream. The default is that of the kubelet's
+  // --streaming-connection-idle-timeout.
+  std::chrono::milliseconds pause = std::chrono::hours(4);
   // For the client to read a whole answer; nullopt: no bound while the client keeps reading.
   std::optional<std::chrono::milliseconds> answer = std::nullopt;
   std::chrono::milliseconds linger{2'000};  // for a client to read the answer before the close

@@ -192,5 +192,76 @@ TEST_F(ServiceTest, ABlockingStreamEndsWithItsClient) {
   EXPECT_EQ(refused.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
 }
 
+TEST_F(ServiceTest, APersonMayPauseAStream) {
+  constexpr size_t kSize = 4 << 20;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  auto far = std::make_shared<base::UniqueFd>(ends[0]);
+  auto near = std::make_shared<base::UniqueFd>(ends[1]);
+  std::promise<void> cut;
+  Listen(std::make_unique<FakeService>([&, near](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/proxied") {
+             return exchange->Proxy({.stream = std::move(*near), .head = "x"});
+           }
+           if (exchange->request().target == "/answer") {
+             exchange->OnOver([&] { cut.set_value(); });
+             return exchange->Reply({.body = std::string(kSize, 'x')});
+           }
+           threads_.emplace_back([exchange = std::move(exchange)] {
+             BlockingStream stream(exchange);
+             stream.Start({});
+             for (size_t i = 0; i < kSize; i += 65536) stream.Send(std::string(65536, 'x'));
+             stream.End();
+           });
+         }),
+         {.stall = milliseconds(100)});
+  threads_.emplace_back([far] {
+    const std::string bytes(kSize, 'x');
+    for (size_t sent = 0; sent < kSize;) {
+      const ssize_t size = send(far->get(), bytes.data(), kSize - sent, MSG_NOSIGNAL);
+      if (size <= 0) break;
+      sent += static_cast<size_t>(size);
+    }
+    shutdown(far->get(), SHUT_WR);
+  });
+  TestConnection stream(socket());
+  stream.Send(RequestText("GET", "/stream", "", ""));
+  const std::string head = stream.ReadUntil("\r\n\r\n");
+  TestConnection proxied(socket());
+  proxied.Send(RequestText("GET", "/proxied", "", ""));
+  EXPECT_EQ(proxied.ReadExactly(1), "x");
+  // An answer that nobody reads is cut, but not the two streams, which stalled before it.
+  TestConnection answer(socket());
+  answer.Send(RequestText("GET", "/answer", "", ""));
+  EXPECT_EQ(cut.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(proxied.ReadToEnd().size(), kSize - 1);
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 "));
+  size_t size = 0;
+  for (std::string chunk; !(chunk = stream.ReadChunk()).empty();) size += chunk.size();
+  EXPECT_EQ(size, kSize);
+}
+
+TEST_F(ServiceTest, APausedStreamIsCutInTheEndAndByAStop) {
+  for (const bool stopped : {false, true}) {
+    auto cut = std::make_shared<std::promise<void>>();
+    Listen(std::make_unique<FakeService>([this, cut](std::shared_ptr<Exchange> exchange) {
+             threads_.emplace_back([cut, exchange = std::move(exchange)] {
+               BlockingStream stream(exchange);
+               stream.Start({});
+               while (stream.Send(std::string(65536, 'x'))) {
+               }
+               cut->set_value();
+             });
+           }),
+           {.pause = stopped ? std::chrono::hours(1) : milliseconds(100)});
+    TestConnection paused(socket());
+    paused.Send(RequestText("GET", "/", "", ""));
+    EXPECT_THAT(paused.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    if (stopped) server_->Stop();
+    EXPECT_EQ(cut->get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    server_.reset();
+  }
+}
+
 }  // namespace
 }  // namespace berth::http
