@@ -59,6 +59,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Handshake();
   void WaitRead();
   void WaitWrite();
+  void WaitHangup();
   void Read();
   void OnBytes(std::string_view bytes);
   void OnEof();

@@ -56,6 +56,9 @@ struct Limits {
   // connection.
   bool one_request = false;
   bool http_1_0 = false;  // accepts HTTP/1.0 requests as well
+  // A client that shuts down its sending side keeps its stream or proxied exchange; a proxied one
+  // passes the end on. Only for UNIX sockets: with TCP a client that is gone looks the same.
+  bool half_close = false;
 };
 
 class Server {

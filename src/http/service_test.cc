@@ -154,6 +154,56 @@ TEST_F(ServiceTest, HandsARequestOnToAConnectedSocket) {
   EXPECT_EQ(client.ReadToEnd(), "");
 }
 
+TEST_F(ServiceTest, AClientThatEndsItsSendingKeepsItsStreams) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const base::UniqueFd far(ends[0]);
+  auto near = std::make_shared<base::UniqueFd>(ends[1]);
+  auto proxied_over = std::make_shared<std::promise<void>>();
+  auto stream_over = std::make_shared<std::promise<void>>();
+  std::promise<std::shared_ptr<Exchange>> streaming;
+  Listen(std::make_unique<FakeService>([=, &streaming](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/proxied") {
+             exchange->OnOver([proxied_over] { proxied_over->set_value(); });
+             return exchange->Proxy({.stream = std::move(*near), .head = "the head,"});
+           }
+           exchange->OnOver([stream_over] { stream_over->set_value(); });
+           exchange->StartStream({});
+           streaming.set_value(std::move(exchange));
+         }),
+         {.half_close = true});
+  const auto happens = [](std::promise<void>& event) {
+    return event.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  {
+    TestConnection client(socket());
+    client.Send(RequestText("GET", "/proxied", "", "") + "last words");
+    client.ShutdownWrite();
+    std::string got(19, ' ');
+    ASSERT_EQ(recv(far.get(), got.data(), got.size(), MSG_WAITALL), 19);
+    EXPECT_EQ(got, "the head,last words");
+    char byte;
+    EXPECT_EQ(recv(far.get(), &byte, 1, 0), 0) << "the client's end is passed on";
+    ASSERT_EQ(send(far.get(), "an answer", 9, MSG_NOSIGNAL), 9);
+    EXPECT_EQ(client.ReadExactly(9), "an answer");
+  }
+  EXPECT_TRUE(happens(*proxied_over)) << "a client that is gone ends it";
+  std::shared_ptr<Exchange> exchange;
+  {
+    TestConnection client(socket());
+    client.Send(RequestText("GET", "/stream", "", ""));
+    exchange = streaming.get_future().get();
+    client.ShutdownWrite();
+    TestConnection probe(socket());  // by its end the first one's has been read
+    probe.Send("nonsense\r\n\r\n");
+    probe.ReadToEnd();
+    EXPECT_TRUE(exchange->Push(MakeFrame(EncodeChunk("more"))));
+    EXPECT_THAT(client.ReadUntil("more"), HasSubstr("more"));
+    EXPECT_FALSE(exchange->over());
+  }
+  EXPECT_TRUE(happens(*stream_over));
+}
+
 TEST_F(ServiceTest, ABlockingStreamSendsPieceByPiece) {
   Listen(std::make_unique<FakeService>([this](std::shared_ptr<Exchange> exchange) {
     threads_.emplace_back([exchange = std::move(exchange)] {
