@@ -333,7 +333,8 @@ void Connection::Linger() {
   if (eof_) return Close();
   phase_ = Phase::kLingering;
   deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
-  if (!waiting_read_) Read();
+  if (!waiting_read_ || retired_) Read();
+  if (retired_) Close();  // what has come was discarded, so that the close resets nothing
 }
 
 void Connection::EndExchange() {
@@ -343,7 +344,9 @@ void Connection::EndExchange() {
 
 void Connection::Retire() {
   retired_ = true;
-  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading) Close();
+  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading || phase_ == Phase::kLingering) {
+    Close();
+  }
 }
 
 void Connection::CloseIfLate(Time now) {

@@ -83,7 +83,7 @@ class Server {
   // Replaces the certificates of new connections.
   void UseContext(SslContextPtr context);
   // Accepts no more connections and reads no new requests. Returns when all answers have been sent,
-  // at the latest after `grace`.
+  // at the latest after `grace`. Does not wait for clients to close after they have their answers.
   void Drain(std::chrono::milliseconds grace);
   // Closes everything and joins the loop. Idempotent.
   void Stop();

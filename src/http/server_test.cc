@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "http/client_fixture.h"
@@ -258,6 +259,28 @@ TEST_F(HttpServerTest, BodiesOfAllClientsTogetherAreBounded) {
     third.Send(head + std::string(800'000, 'x'));
     EXPECT_EQ(ReadResponse(third).body, "/x");
   }
+}
+
+TEST_F(HttpServerTest, AnOrderlyEndWaitsForAnswersAndNotForClientsThatHaveTheirs) {
+  std::promise<std::shared_ptr<Exchange>> asked;
+  Listen({.linger = std::chrono::hours(1), .one_request = true},
+         [&](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/now") return Echo(std::move(exchange));
+           asked.set_value(std::move(exchange));
+         });
+  TestConnection answered(socket());
+  answered.Send(RequestText("GET", "/now", "", ""));
+  EXPECT_EQ(ReadResponse(answered).body, "/now");
+  TestConnection waiting(socket());
+  waiting.Send(RequestText("GET", "/later", "", ""));
+  std::shared_ptr<Exchange> exchange = asked.get_future().get();
+  auto drained = std::async(std::launch::async, [&] { server_->Drain(std::chrono::hours(1)); });
+  EXPECT_EQ(answered.ReadToEnd(), "");
+  Echo(std::move(exchange));
+  EXPECT_EQ(ReadResponse(waiting).body, "/later");
+  // Both clients keep their connections.
+  EXPECT_EQ(drained.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  server_->Stop();  // ends the wait in any case
 }
 
 TEST_F(HttpServerTest, AClientThatAsksAndAsksAndNeverReadsIsDropped) {
