@@ -18,6 +18,7 @@ BlockingStream::~BlockingStream() {
 void BlockingStream::Start(const Response& head) {
   if (started_) return;
   started_ = true;
+  exchange_->AllowPauses();  // the source is the caller's thread, which waits in Send
   exchange_->StartStream(head);
 }
 

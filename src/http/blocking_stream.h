@@ -21,7 +21,7 @@ class BlockingStream {
   void Start(const Response& head);
   bool started() const { return started_; }
   // Sends `bytes` as one chunk and returns when the kernel has them. Returns false if the client is
-  // gone, or if it read nothing for longer than Limits::stall.
+  // gone, or if it read nothing for longer than Limits::pause.
   bool Send(std::string_view bytes);
   // Ends the answer. If End was not called, the destructor breaks the connection, so that the
   // client sees that the answer is incomplete.

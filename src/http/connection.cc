@@ -106,6 +106,13 @@ void Connection::WaitWrite() {
                      });
 }
 
+// Closes the connection when the client has closed both directions, which a read no longer shows
+// once it has met the end of the first.
+void Connection::WaitHangup() {
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](
+                                             const boost::system::error_code&) { self->Close(); });
+}
+
 // Reads until the socket has no more bytes. While a request is being answered, at most
 // kMaxPipelined bytes of the next one are read.
 void Connection::Read() {
@@ -151,6 +158,10 @@ void Connection::OnBytes(std::string_view bytes) {
 
 void Connection::OnEof() {
   eof_ = true;
+  if (server_.limits().half_close && (phase_ == Phase::kBusy || phase_ == Phase::kProxying)) {
+    if (phase_ == Phase::kProxying) upstream_->EndSending();
+    return WaitHangup();
+  }
   // A client that sent a whole request and then its FIN still gets a plain answer. A stream or a
   // proxied exchange is closed, because it would run on without a reader.
   if (phase_ == Phase::kBusy && end_after_out_) return;
@@ -220,7 +231,8 @@ void Connection::Serve() {
   if (pending.on_drained) on_drained_ = std::move(pending.on_drained);
   end_after_out_ |= pending.end;
   close_after_out_ |= pending.end_by_close;
-  if (eof_ && !end_after_out_) return Close();  // the stream would have no reader
+  if (eof_ && !end_after_out_ && !server_.limits().half_close)
+    return Close();  // the stream would have no reader
   Flush();
 }
 
@@ -269,7 +281,7 @@ bool Connection::WriteSome() {
     case State::kWantRead:
     case State::kWantWrite:
       if (deadline_ == Time::max()) {
-        deadline_ = std::chrono::steady_clock::now() + server_.limits().stall;
+        deadline_ = std::chrono::steady_clock::now() + UnreadLimit();
       }
       WaitWrite();
       return false;
@@ -277,6 +289,12 @@ bool Connection::WriteSome() {
       Close();
       return false;
   }
+}
+
+// For how long the client may read nothing of what it is sent now.
+std::chrono::milliseconds Connection::UnreadLimit() {
+  const bool pause = phase_ == Phase::kProxying || (exchange_ && exchange_->may_pause());
+  return pause ? server_.limits().pause : server_.limits().stall;
 }
 
 void Connection::DropSent(size_t bytes) {
@@ -315,7 +333,8 @@ void Connection::Linger() {
   if (eof_) return Close();
   phase_ = Phase::kLingering;
   deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
-  if (!waiting_read_) Read();
+  if (!waiting_read_ || retired_) Read();
+  if (retired_) Close();  // what has come was discarded, so that the close resets nothing
 }
 
 void Connection::EndExchange() {
@@ -325,7 +344,9 @@ void Connection::EndExchange() {
 
 void Connection::Retire() {
   retired_ = true;
-  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading) Close();
+  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading || phase_ == Phase::kLingering) {
+    Close();
+  }
 }
 
 void Connection::CloseIfLate(Time now) {
@@ -372,6 +393,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
   phase_ = Phase::kProxying;
   upstream_->Send(target->head);
   if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
+  if (eof_ && server_.limits().half_close) upstream_->EndSending();
   upstream_->Read();
   if (phase_ == Phase::kProxying && !waiting_read_) Read();
 }

@@ -45,7 +45,8 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
   void Serve();  // runs on the event loop after Wake: takes over what the exchange has queued
   void CloseIfLate(Time now);
-  // Reads no new request. The current answer is still sent.
+  // Reads no new request. The current answer is still sent, and then the connection is closed
+  // without lingering.
   void Retire();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
@@ -59,6 +60,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Handshake();
   void WaitRead();
   void WaitWrite();
+  void WaitHangup();
   void Read();
   void OnBytes(std::string_view bytes);
   void OnEof();
@@ -69,6 +71,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   bool Hold(size_t bytes);
   void Flush();
   bool WriteSome();
+  std::chrono::milliseconds UnreadLimit();
   void DropSent(size_t bytes);
   void Answered();
   void Linger();

@@ -92,6 +92,11 @@ void Exchange::StartStream(const Response& head) {
   Wake();
 }
 
+void Exchange::AllowPauses() {
+  base::MutexLock lock(mutex_);
+  may_pause_ = true;
+}
+
 bool Exchange::Push(const Frame& frame) {
   {
     base::MutexLock lock(mutex_);
@@ -185,6 +190,11 @@ Exchange::Pending Exchange::Take() {
 bool Exchange::streaming() {
   base::MutexLock lock(mutex_);
   return streaming_;
+}
+
+bool Exchange::may_pause() {
+  base::MutexLock lock(mutex_);
+  return may_pause_;
 }
 
 void Exchange::Sent(size_t frames, size_t bytes) {

@@ -61,6 +61,9 @@ class Exchange {
 
   void Reply(const Response& response);
   void StartStream(const Response& head);
+  // Lets the client read nothing for Limits::pause in place of Limits::stall. For a stream whose
+  // source waits for the client. A proxied exchange has this right without a call.
+  void AllowPauses() ABSL_LOCKS_EXCLUDED(mutex_);
   // Queues a frame, which EncodeChunk has made. Returns false if the stream has ended, because the
   // client is gone or because the queue is full. When the queue is full, the frames that are queued
   // are still sent and then the stream is closed.
@@ -97,6 +100,7 @@ class Exchange {
 
   // For the connection, on the event loop.
   bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
+  bool may_pause() ABSL_LOCKS_EXCLUDED(mutex_);  // AllowPauses was called
   Pending Take() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sent(size_t frames, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Over() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -113,6 +117,7 @@ class Exchange {
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
   bool streaming_ ABSL_GUARDED_BY(mutex_) = false;
+  bool may_pause_ ABSL_GUARDED_BY(mutex_) = false;
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "http/server.h"
 
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,6 +24,9 @@ namespace {
 
 // How long to wait after accept failed, mostly because no descriptor was free.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// A client that answers no probe for two minutes is gone.
+constexpr int kKeepaliveSeconds = 30;
+constexpr int kKeepaliveProbes = 3;
 
 Status NetError(const boost::system::error_code& error, std::string_view context) {
   return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
@@ -34,6 +38,20 @@ std::optional<uid_t> ReadPeerUid(int fd) {
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return peer.uid;
+}
+
+void SetTcpOptions(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A client that vanished is found: by keepalive while nothing waits for it, otherwise by the
+  // kernel's bound on retries (tcp_retries2), which counts probes that stay without an answer.
+  // TCP_USER_TIMEOUT is not set because it also cuts a client that answers probes and pauses.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
 // Lowers max_connections so that a quarter of the descriptors is left for files, the database and
@@ -185,8 +203,7 @@ void Server::Admit(asio::generic::stream_protocol::socket socket, Transport tran
       return;
     }
   } else {
-    const int on = 1;
-    setsockopt(socket.native_handle(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
+    SetTcpOptions(socket.native_handle());
   }
   if (transport == Transport::kTls) {
     ssl.reset(SSL_new(context_.get()));

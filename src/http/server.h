@@ -42,6 +42,10 @@ struct Limits {
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
   std::chrono::milliseconds stall{30'000};    // while the client reads nothing of its answer
+  // In place of `stall` where the answer's source waits for the client (a proxied exchange, a
+  // BlockingStream), because a person may pause such a stream. The default is that of the kubelet's
+  // --streaming-connection-idle-timeout.
+  std::chrono::milliseconds pause = std::chrono::hours(4);
   // For the client to read a whole answer; nullopt: no bound while the client keeps reading.
   std::optional<std::chrono::milliseconds> answer = std::nullopt;
   std::chrono::milliseconds linger{2'000};  // for a client to read the answer before the close
@@ -52,6 +56,9 @@ struct Limits {
   // connection.
   bool one_request = false;
   bool http_1_0 = false;  // accepts HTTP/1.0 requests as well
+  // A client that shuts down its sending side keeps its stream or proxied exchange; a proxied one
+  // passes the end on. Only for UNIX sockets: with TCP a client that is gone looks the same.
+  bool half_close = false;
 };
 
 class Server {
@@ -76,7 +83,7 @@ class Server {
   // Replaces the certificates of new connections.
   void UseContext(SslContextPtr context);
   // Accepts no more connections and reads no new requests. Returns when all answers have been sent,
-  // at the latest after `grace`.
+  // at the latest after `grace`. Does not wait for clients to close after they have their answers.
   void Drain(std::chrono::milliseconds grace);
   // Closes everything and joins the loop. Idempotent.
   void Stop();

@@ -5,11 +5,13 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "http/client_fixture.h"
@@ -258,6 +260,62 @@ TEST_F(HttpServerTest, BodiesOfAllClientsTogetherAreBounded) {
     third.Send(head + std::string(800'000, 'x'));
     EXPECT_EQ(ReadResponse(third).body, "/x");
   }
+}
+
+TEST_F(HttpServerTest, AnOrderlyEndWaitsForAnswersAndNotForClientsThatHaveTheirs) {
+  std::promise<std::shared_ptr<Exchange>> asked;
+  Listen({.linger = std::chrono::hours(1), .one_request = true},
+         [&](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/now") return Echo(std::move(exchange));
+           asked.set_value(std::move(exchange));
+         });
+  TestConnection answered(socket());
+  answered.Send(RequestText("GET", "/now", "", ""));
+  EXPECT_EQ(ReadResponse(answered).body, "/now");
+  TestConnection waiting(socket());
+  waiting.Send(RequestText("GET", "/later", "", ""));
+  std::shared_ptr<Exchange> exchange = asked.get_future().get();
+  auto drained = std::async(std::launch::async, [&] { server_->Drain(std::chrono::hours(1)); });
+  EXPECT_EQ(answered.ReadToEnd(), "");
+  Echo(std::move(exchange));
+  EXPECT_EQ(ReadResponse(waiting).body, "/later");
+  // Both clients keep their connections.
+  EXPECT_EQ(drained.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  server_->Stop();  // ends the wait in any case
+}
+
+TEST_F(HttpServerTest, FindsTcpClientsThatVanish) {
+  service_ = std::make_unique<FakeService>(Echo);
+  auto server = Server::Listen({.listen_address = "127.0.0.1"}, nullptr, *service_);
+  ASSERT_TRUE(server.ok()) << base::ToString(server.status());
+  server_ = *std::move(server);
+  const base::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(server_->port())};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = RequestText("GET", "/x", "", "");
+  ASSERT_EQ(send(client.get(), request.data(), request.size(), 0),
+            static_cast<ssize_t>(request.size()));
+  char byte;
+  ASSERT_EQ(recv(client.get(), &byte, 1, 0), 1);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  // The server's end is in this process as well: the one whose peer is the client.
+  int keepalive = 0;
+  int user_timeout = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+        peer.sin_family != AF_INET || peer.sin_port != address.sin_port) {
+      continue;
+    }
+    size = sizeof(int);
+    EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &keepalive, &size), 0);
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, &size), 0);
+  }
+  EXPECT_EQ(keepalive, 1);
+  EXPECT_EQ(user_timeout, 0) << "it would cut a client that pauses";
 }
 
 TEST_F(HttpServerTest, AClientThatAsksAndAsksAndNeverReadsIsDropped) {

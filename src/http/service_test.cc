@@ -154,6 +154,56 @@ TEST_F(ServiceTest, HandsARequestOnToAConnectedSocket) {
   EXPECT_EQ(client.ReadToEnd(), "");
 }
 
+TEST_F(ServiceTest, AClientThatEndsItsSendingKeepsItsStreams) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const base::UniqueFd far(ends[0]);
+  auto near = std::make_shared<base::UniqueFd>(ends[1]);
+  auto proxied_over = std::make_shared<std::promise<void>>();
+  auto stream_over = std::make_shared<std::promise<void>>();
+  std::promise<std::shared_ptr<Exchange>> streaming;
+  Listen(std::make_unique<FakeService>([=, &streaming](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/proxied") {
+             exchange->OnOver([proxied_over] { proxied_over->set_value(); });
+             return exchange->Proxy({.stream = std::move(*near), .head = "the head,"});
+           }
+           exchange->OnOver([stream_over] { stream_over->set_value(); });
+           exchange->StartStream({});
+           streaming.set_value(std::move(exchange));
+         }),
+         {.half_close = true});
+  const auto happens = [](std::promise<void>& event) {
+    return event.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  {
+    TestConnection client(socket());
+    client.Send(RequestText("GET", "/proxied", "", "") + "last words");
+    client.ShutdownWrite();
+    std::string got(19, ' ');
+    ASSERT_EQ(recv(far.get(), got.data(), got.size(), MSG_WAITALL), 19);
+    EXPECT_EQ(got, "the head,last words");
+    char byte;
+    EXPECT_EQ(recv(far.get(), &byte, 1, 0), 0) << "the client's end is passed on";
+    ASSERT_EQ(send(far.get(), "an answer", 9, MSG_NOSIGNAL), 9);
+    EXPECT_EQ(client.ReadExactly(9), "an answer");
+  }
+  EXPECT_TRUE(happens(*proxied_over)) << "a client that is gone ends it";
+  std::shared_ptr<Exchange> exchange;
+  {
+    TestConnection client(socket());
+    client.Send(RequestText("GET", "/stream", "", ""));
+    exchange = streaming.get_future().get();
+    client.ShutdownWrite();
+    TestConnection probe(socket());  // by its end the first one's has been read
+    probe.Send("nonsense\r\n\r\n");
+    probe.ReadToEnd();
+    EXPECT_TRUE(exchange->Push(MakeFrame(EncodeChunk("more"))));
+    EXPECT_THAT(client.ReadUntil("more"), HasSubstr("more"));
+    EXPECT_FALSE(exchange->over());
+  }
+  EXPECT_TRUE(happens(*stream_over));
+}
+
 TEST_F(ServiceTest, ABlockingStreamSendsPieceByPiece) {
   Listen(std::make_unique<FakeService>([this](std::shared_ptr<Exchange> exchange) {
     threads_.emplace_back([exchange = std::move(exchange)] {
@@ -190,6 +240,77 @@ TEST_F(ServiceTest, ABlockingStreamEndsWithItsClient) {
     EXPECT_EQ(connection.ReadExactly(1'000'000).size(), 1'000'000u);
   }
   EXPECT_EQ(refused.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
+TEST_F(ServiceTest, APersonMayPauseAStream) {
+  constexpr size_t kSize = 4 << 20;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  auto far = std::make_shared<base::UniqueFd>(ends[0]);
+  auto near = std::make_shared<base::UniqueFd>(ends[1]);
+  std::promise<void> cut;
+  Listen(std::make_unique<FakeService>([&, near](std::shared_ptr<Exchange> exchange) {
+           if (exchange->request().target == "/proxied") {
+             return exchange->Proxy({.stream = std::move(*near), .head = "x"});
+           }
+           if (exchange->request().target == "/answer") {
+             exchange->OnOver([&] { cut.set_value(); });
+             return exchange->Reply({.body = std::string(kSize, 'x')});
+           }
+           threads_.emplace_back([exchange = std::move(exchange)] {
+             BlockingStream stream(exchange);
+             stream.Start({});
+             for (size_t i = 0; i < kSize; i += 65536) stream.Send(std::string(65536, 'x'));
+             stream.End();
+           });
+         }),
+         {.stall = milliseconds(100)});
+  threads_.emplace_back([far] {
+    const std::string bytes(kSize, 'x');
+    for (size_t sent = 0; sent < kSize;) {
+      const ssize_t size = send(far->get(), bytes.data(), kSize - sent, MSG_NOSIGNAL);
+      if (size <= 0) break;
+      sent += static_cast<size_t>(size);
+    }
+    shutdown(far->get(), SHUT_WR);
+  });
+  TestConnection stream(socket());
+  stream.Send(RequestText("GET", "/stream", "", ""));
+  const std::string head = stream.ReadUntil("\r\n\r\n");
+  TestConnection proxied(socket());
+  proxied.Send(RequestText("GET", "/proxied", "", ""));
+  EXPECT_EQ(proxied.ReadExactly(1), "x");
+  // An answer that nobody reads is cut, but not the two streams, which stalled before it.
+  TestConnection answer(socket());
+  answer.Send(RequestText("GET", "/answer", "", ""));
+  EXPECT_EQ(cut.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(proxied.ReadToEnd().size(), kSize - 1);
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 200 "));
+  size_t size = 0;
+  for (std::string chunk; !(chunk = stream.ReadChunk()).empty();) size += chunk.size();
+  EXPECT_EQ(size, kSize);
+}
+
+TEST_F(ServiceTest, APausedStreamIsCutInTheEndAndByAStop) {
+  for (const bool stopped : {false, true}) {
+    auto cut = std::make_shared<std::promise<void>>();
+    Listen(std::make_unique<FakeService>([this, cut](std::shared_ptr<Exchange> exchange) {
+             threads_.emplace_back([cut, exchange = std::move(exchange)] {
+               BlockingStream stream(exchange);
+               stream.Start({});
+               while (stream.Send(std::string(65536, 'x'))) {
+               }
+               cut->set_value();
+             });
+           }),
+           {.pause = stopped ? std::chrono::hours(1) : milliseconds(100)});
+    TestConnection paused(socket());
+    paused.Send(RequestText("GET", "/", "", ""));
+    EXPECT_THAT(paused.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+    if (stopped) server_->Stop();
+    EXPECT_EQ(cut->get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    server_.reset();
+  }
 }
 
 }  // namespace

@@ -44,6 +44,12 @@ void Upstream::Send(std::string_view bytes) {
   if (!waiting_write_) Flush();
 }
 
+void Upstream::EndSending() {
+  if (closed_ || ended_) return;
+  sending_ended_ = true;
+  if (!waiting_write_) Flush();
+}
+
 void Upstream::Flush() {
   const bool was_full = full();
   while (!out_.empty()) {
@@ -66,6 +72,7 @@ void Upstream::Flush() {
     }
   }
   if (out_.empty()) out_ = std::string();
+  if (out_.empty() && sending_ended_) shutdown(socket_.native_handle(), SHUT_WR);
   if (was_full && !full()) callbacks_.on_writable();
 }
 

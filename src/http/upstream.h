@@ -27,6 +27,8 @@ class Upstream {
   bool Connect(const std::string& path);    // to a UNIX socket; false: cannot connect
   bool AdoptStream(base::UniqueFd stream);  // a connected one; false: it is not a socket
   void Send(std::string_view bytes);
+  // Shuts down this direction when all that was sent is written. Nothing may be sent after it.
+  void EndSending();
   bool full() const { return out_.size() >= kMaxQueued; }
   void Read();
   void Drained() { Read(); }
@@ -42,6 +44,7 @@ class Upstream {
   const std::weak_ptr<void> owner_;
   const Callbacks callbacks_;
   std::string out_;
+  bool sending_ended_ = false;
   bool waiting_read_ = false;
   bool waiting_write_ = false;
   bool reading_ = false;

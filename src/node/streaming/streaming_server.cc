@@ -32,7 +32,8 @@ constexpr http::Limits kStreamLimits{.max_head = 32 * 1024,
                                      .max_connections = 2 * kMaxStreams,
                                      .request = milliseconds(10'000),
                                      .stall = milliseconds(60'000),
-                                     .one_request = true};
+                                     .one_request = true,
+                                     .half_close = true};
 
 StatusOr<std::optional<int64_t>> Number(const http::Query& query, const std::string& name,
                                         int64_t least) {

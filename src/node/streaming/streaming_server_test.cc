@@ -101,6 +101,19 @@ class StreamingTest : public ::testing::Test {
     }
     return out;
   }
+  // The runtime's streaming server; the backend gives its address.
+  base::UniqueFd ListenAsRuntime() {
+    base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(listener.get(), 1), 0);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    backend_.url = fmt::format("http://127.0.0.1:{}/exec/TOKEN", ntohs(address.sin_port));
+    return listener;
+  }
   std::string Get(const std::string& target) {
     const base::UniqueFd fd = Connect();
     Send(fd.get(), "GET " + target + " HTTP/1.1\r\nHost: node\r\n\r\n");
@@ -196,16 +209,7 @@ TEST_F(StreamingTest, EndsItsStreamsWhenItStops) {
 }
 
 TEST_F(StreamingTest, CarriesAnExecOnToTheRuntime) {
-  base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  ASSERT_EQ(listen(listener.get(), 1), 0);
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  backend_.url = fmt::format("http://127.0.0.1:{}/exec/TOKEN", ntohs(address.sin_port));
-
+  const base::UniqueFd listener = ListenAsRuntime();
   const base::UniqueFd fd = Connect();
   Send(fd.get(),
        "POST /exec/default/web/uid/main?command=cat&command=a%20b&stdin=1&stdout=1 HTTP/1.1\r\n"
@@ -223,6 +227,31 @@ TEST_F(StreamingTest, CarriesAnExecOnToTheRuntime) {
   EXPECT_EQ(ReceiveUntil(runtime.get(), "keys"), "keys");
   shutdown(runtime.get(), SHUT_WR);
   EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
+}
+
+TEST_F(StreamingTest, AnEndOfInputEndsNoStream) {
+  const base::UniqueFd log = Connect();
+  Send(log.get(), std::string("GET ") + kLogs + "?follow=true HTTP/1.1\r\nHost: node\r\n\r\n");
+  EXPECT_THAT(ReceiveUntil(log.get(), "three\n"), HasSubstr("three\n"));
+  shutdown(log.get(), SHUT_WR);
+
+  const base::UniqueFd listener = ListenAsRuntime();
+  const base::UniqueFd fd = Connect();
+  Send(fd.get(),
+       "POST /exec/default/web/uid/main?command=cat&stdin=1&stdout=1 HTTP/1.1\r\n\r\nkeys");
+  const base::UniqueFd runtime(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(runtime.valid());
+  EXPECT_THAT(ReceiveUntil(runtime.get(), "keys"), HasSubstr("keys"));
+  shutdown(fd.get(), SHUT_WR);
+  EXPECT_EQ(ReceiveUntil(runtime.get(), ""), "");  // the runtime sees the end of the input
+  Send(runtime.get(), "late");
+  EXPECT_EQ(ReceiveUntil(fd.get(), "late"), "late");
+  shutdown(runtime.get(), SHUT_WR);
+  EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
+
+  // By now the end of the log's client has been read as well.
+  Append("2026-01-01T00:00:03.000000000Z stdout F four\n");
+  EXPECT_THAT(ReceiveUntil(log.get(), "four\n"), HasSubstr("four\n"));
 }
 
 TEST_F(StreamingTest, AttachAndPortForwardAskTheRuntimeForTheirStreams) {
