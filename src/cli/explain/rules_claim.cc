@@ -64,7 +64,7 @@ std::optional<Cause> NoClass(const State& state) {
     }
   } else {
     cause.summary = fmt::format("storage class '{}' does not exist", state.class_name);
-    cause.step = "create the class, or make the claim anew with one that exists";
+    cause.step = "create the class, or create the claim again with one that exists";
     cause.command = "berth get storageclasses";
   }
   return cause;
@@ -113,11 +113,11 @@ std::optional<Cause> ProvisionerAbsent(const State& state) {
   }
   return Cause{.id = "driver-absent",
                .link = Link::kVolume,
-               .summary = fmt::format("the driver '{}' is not there to make a volume", driver),
+               .summary = fmt::format("the driver '{}' is not available to make a volume", driver),
                .proof = std::move(proof),
                .owner = Owner::kDriver,
                .step =
-                   "start the driver; the claim is then served at once. A driver beside the "
+                   "start the driver; the claim is then served at once. A driver other than the "
                    "shipped one needs 'berth up --csi-driver SOCKET' for its controllers",
                .command = "berth get csinodes -o yaml"};
 }
@@ -158,7 +158,7 @@ std::optional<Cause> ProvisioningFails(const State& state) {
                .summary = event->String({"message"}),
                .proof = {EventText(*event)},
                .owner = of_cluster ? Owner::kPerson : Owner::kDriver,
-               .step = "cure what the message names; provisioning is tried again by itself",
+               .step = "correct the problem that the message names; Berth tries again by itself",
                .command = of_cluster ? "berth get storageclusters" : ""};
 }
 
@@ -173,8 +173,8 @@ std::optional<Cause> VolumeLost(const State& state) {
                .proof = {fmt::format("the claim's phase is {}", state.claim->phase())},
                .owner = Owner::kPerson,
                .step =
-                   "bring the PersistentVolume object back from a backup ('berth restore'); "
-                   "the data behind it may still be there"};
+                   "restore the PersistentVolume object from a backup ('berth restore'); "
+                   "the data behind it may still exist"};
 }
 
 }  // namespace berth::cli::explain
