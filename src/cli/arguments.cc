@@ -35,8 +35,9 @@ StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words
   for (const std::string& word : words) {
     const size_t slash = word.find('/');
     if (slash == std::string::npos || slash + 1 == word.size()) {
-      return base::Error(base::StatusCode::kInvalidArgument,
-                         "'{}' is not KIND/NAME, as the words before it are", word);
+      return base::Error(
+          base::StatusCode::kInvalidArgument,
+          "'{}' is not KIND/NAME: if the first word is KIND/NAME, the others must be, too", word);
     }
     ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.ByWord(word.substr(0, slash)));
     targets.push_back({kind, {word.substr(slash + 1)}});

@@ -35,8 +35,8 @@ StatusOr<std::string> ThisNode(kube::Client& client) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", node.name());
   }
   return Error(StatusCode::kFailedPrecondition,
-               "no node is called '{}' as this host is; say --node-name with one of: {}", host,
-               names);
+               "no node has this host's name '{}': name one of these nodes with --node-name: {}",
+               host, names);
 }
 
 // A name that is the same for the same node and path, so that a second mount there is refused.
@@ -82,8 +82,8 @@ Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& op
                                 });
   if (waited.code() == StatusCode::kDeadlineExceeded) {
     return Error(StatusCode::kDeadlineExceeded,
-                 "claim '{}' is not mounted at '{}' yet: {}. It will be when that is cured; "
-                 "'berth umount {}' gives up",
+                 "claim '{}' is not mounted at '{}' yet: {}. Berth tries again by itself; "
+                 "'berth umount {}' makes it give up",
                  options.claim, path, message, path);
   }
   RETURN_IF_ERROR(waited);

@@ -54,14 +54,14 @@ std::vector<GoFlag> ProvisionerFlags() {
       RetryMax(BERTH_OPTION(settings.provisioner.retry_max)),
       CountFlag("worker-threads", "100", "Claims and volumes worked on at a time",
                 BERTH_OPTION(settings.provisioner.workers)),
-      CountFlag("cloning-protection-threads", "1", "Sources of clones looked after at a time",
+      CountFlag("cloning-protection-threads", "1", "Sources of clones protected at a time",
                 BERTH_OPTION(settings.provisioner.cloning_protection_workers)),
       Flag("snapshot-orphan-sweep-interval", "5m",
-           "How often snapshots are looked through for one that is held for nothing; 0: never",
+           "How often snapshots are checked for a finalizer that no claim needs any more; 0: never",
            BERTH_OPTION(settings.provisioner.snapshot_orphan_sweep_interval)),
       CountFlag("capacity-threads", "1", "Classes whose capacity is asked for at a time",
                 BERTH_OPTION(settings.capacity.workers)),
-      Flag("timeout", "10s", "Of each call of the driver",
+      Flag("timeout", "10s", "Timeout of each call to the driver",
            BERTH_OPTION(settings.provisioner.timeout)),
       Flag("strict-topology", "false", "Ask for the selected node's topology alone",
            BERTH_OPTION(settings.provisioner.strict_topology)),
@@ -72,7 +72,7 @@ std::vector<GoFlag> ProvisionerFlags() {
       Flag("default-fstype", "", "File system of volumes whose class names none",
            BERTH_OPTION(settings.provisioner.default_fs_type)),
       Flag("kube-api-capacity-qps", "1",
-           "Writes of storage capacity a second; without it as many as the API takes",
+           "Writes of storage capacity a second; without it there is no limit",
            BERTH_OPTION(settings.capacity_writes_per_second), GoFlag::Use::kGiven),
       Flag("kube-api-capacity-burst", "5",
            "Such writes at once, where --kube-api-capacity-qps is given",
@@ -108,19 +108,20 @@ std::vector<GoFlag> AttacherFlags() {
   return {
       Flag("resync", "10m", "How often all attachments are looked at again",
            BERTH_OPTION(settings.attacher.resync)),
-      Flag("timeout", "15s", "Of each call of the driver", BERTH_OPTION(settings.attacher.timeout)),
+      Flag("timeout", "15s", "Timeout of each call to the driver",
+           BERTH_OPTION(settings.attacher.timeout)),
       RetryStart(BERTH_OPTION(settings.attacher.retry_start)),
       RetryMax(BERTH_OPTION(settings.attacher.retry_max)),
       CountFlag("worker-threads", "10", "Attachments worked on at a time",
                 BERTH_OPTION(settings.attacher.workers)),
-      Flag("max-entries", "0", "Volumes in a page of ListVolumes; 0: as the driver likes",
+      Flag("max-entries", "0", "Volumes in a page of ListVolumes; 0: the driver decides",
            BERTH_OPTION(settings.attacher.max_entries)),
       Flag("default-fstype", "", "File system of volumes that name none",
            BERTH_OPTION(settings.attacher.default_fs_type)),
       Flag("reconcile-sync", "1m", "How often attachments are compared with ListVolumes",
            BERTH_OPTION(settings.attacher.reconcile_sync)),
       NoEffect("max-grpc-log-length", Type::kInt, "-1",
-               "logged calls are cut to a bound of Berth's"),
+               "Berth has its own limit for the length of logged calls"),
   };
 }
 
@@ -133,11 +134,12 @@ std::vector<GoFlag> ResizerFlags() {
       Flag("extra-modify-metadata", "false",
            "Tell the driver the names of claim and volume it modifies",
            BERTH_OPTION(settings.resizer.extra_modify_metadata)),
-      Flag("timeout", "10s", "Of each call of the driver", BERTH_OPTION(settings.resizer.timeout)),
+      Flag("timeout", "10s", "Timeout of each call to the driver",
+           BERTH_OPTION(settings.resizer.timeout)),
       RetryStart(BERTH_OPTION(settings.resizer.retry_start)),
       RetryMax(BERTH_OPTION(settings.resizer.retry_max)),
       Flag("handle-volume-inuse-error", "true",
-           "Wait for the end of use where the driver asks for it",
+           "Wait until a volume is not in use, if the driver asks for that",
            BERTH_OPTION(settings.resizer.handle_volume_inuse_error)),
   };
 }
@@ -156,13 +158,13 @@ std::vector<GoFlag> SnapshotterFlags() {
       NoEffect("groupsnapshot-name-uuid-length", Type::kInt, "-1", groups),
       CountFlag("worker-threads", "10", "Snapshots worked on at a time",
                 BERTH_OPTION(settings.snapshotter.workers)),
-      Flag("timeout", "1m", "Of each call of the driver",
+      Flag("timeout", "1m", "Timeout of each call to the driver",
            BERTH_OPTION(settings.snapshotter.timeout)),
       Flag("extra-create-metadata", "false", "Tell the driver the names of snapshot and content",
            BERTH_OPTION(settings.snapshotter.extra_create_metadata)),
       RetryStart(BERTH_OPTION(settings.snapshotter.retry_start)),
       RetryMax(BERTH_OPTION(settings.snapshotter.retry_max)),
-      NodeDeployment("Take care of the snapshots of this node ($NODE_NAME) alone",
+      NodeDeployment("Serve the snapshots of the node NODE_NAME alone",
                      BERTH_OPTION(settings.snapshotter.node_name)),
   };
 }
@@ -176,7 +178,7 @@ std::vector<GoFlag> SnapshotControllerFlags() {
       RetryStart(BERTH_OPTION(settings.snapshot_controller.retry_start)),
       RetryMax(BERTH_OPTION(settings.snapshot_controller.retry_max)),
       NoEffect("retry-crd-interval-max", Type::kDuration, "30s",
-               "kinds that are not there yet are waited for as long as it takes"),
+               "Berth waits without limit for kinds that do not exist yet"),
       Flag("enable-distributed-snapshotting", "false",
            "Name the node whose snapshotter is to take the snapshot",
            BERTH_OPTION(settings.snapshot_controller.distributed_snapshotting)),
@@ -188,26 +190,26 @@ std::vector<GoFlag> SnapshotControllerFlags() {
 
 std::vector<GoFlag> BlockOperatorFlags() {
   return {
-      Flag("agents", "true", "Keep the DaemonSets berth-block-agent and berth-io-proxy",
+      Flag("agents", "true",
+           "Create and update the DaemonSets berth-block-agent and berth-io-proxy",
            BERTH_OPTION(settings.block_operator.agents.deploy)),
       Flag("agent-image", "", "Image of their pods; without it that of the operator's own pod",
            BERTH_OPTION(settings.block_operator.agents.image)),
-      Flag("agent-namespace", "", "Their namespace; without it the pod's",
+      Flag("agent-namespace", "",
+           "Namespace of the DaemonSets; without it that of the operator's own pod",
            BERTH_OPTION(settings.block_operator.agents.ns)),
       Flag("kubelet-dir", "/var/lib/kubelet", "The kubelet's folder on their nodes",
            BERTH_OPTION(settings.block_operator.agents.kubelet_folder)),
-      Flag("agent-node-selector", "", "Labels of the nodes that get them, key=value,...",
+      Flag("agent-node-selector", "", "Labels of the nodes on which they run, key=value,...",
            BERTH_OPTION(settings.block_operator.agents.node_selector)),
       Flag("install-definitions", "true", "Install the kinds of storage.berth.dev",
            BERTH_OPTION(settings.block_operator.agents.install)),
-      Flag("scan-interval", "24h",
-           "How often all fences are looked through for nodes that are gone",
+      Flag("scan-interval", "24h", "How often all fences are checked for nodes that are gone",
            BERTH_OPTION(settings.block_operator.scan_interval)),
-      Flag("check-interval", "5m", "How often a StorageCluster's back end is asked if it is there",
+      Flag("check-interval", "5m", "How often each StorageCluster's back end is checked",
            BERTH_OPTION(settings.block_operator.check_interval)),
       Flag("node-silence", "40s",
-           "How long a deleted Node's Lease has to stay as it is until the "
-           "node counts as gone",
+           "How long a deleted Node's Lease must stay unchanged before the node counts as gone",
            BERTH_OPTION(settings.block_operator.node_silence)),
       CountFlag("worker-threads", "8", "Claims, volumes, fences and clusters worked on at a time",
                 BERTH_OPTION(settings.block_operator.workers)),
@@ -218,9 +220,10 @@ std::vector<GoFlag> BlockOperatorFlags() {
 
 std::vector<GoFlag> RegistrarFlags() {
   return {
-      Flag("timeout", "1s", "Of each call of the driver", BERTH_OPTION(registration_timeout)),
+      Flag("timeout", "1s", "Timeout of each call to the driver",
+           BERTH_OPTION(registration_timeout)),
       NoEffect("connection-timeout", Type::kDuration, "0",
-               "the driver is waited for as long as it takes"),
+               "Berth waits without limit for the driver"),
       Flag("plugin-registration-path", "/registration",
            "Folder of the kubelet's registration sockets", BERTH_OPTION(registration_folder)),
       Flag("kubelet-registration-path", "", "Socket of the driver as the kubelet finds it",
@@ -231,7 +234,7 @@ std::vector<GoFlag> RegistrarFlags() {
 }
 
 std::vector<GoFlag> LivenessFlags() {
-  return {Flag("probe-timeout", "3s", "Of Probe", BERTH_OPTION(probe_timeout))};
+  return {Flag("probe-timeout", "3s", "Timeout of Probe", BERTH_OPTION(probe_timeout))};
 }
 
 std::vector<GoFlag> UtilitiesFlags() {

@@ -30,7 +30,7 @@ void Append(std::vector<GoFlag>& flags, std::vector<GoFlag> more) {
 }
 
 GoFlag Verbosity() {
-  return Flag("v", "0", "Log more: 1 and above tell each call", BERTH_OPTION(verbosity));
+  return Flag("v", "0", "Log level; 1 and above log each call", BERTH_OPTION(verbosity));
 }
 GoFlag Version() {
   return Flag("version", "false", "Print the version and end", BERTH_OPTION(version));
@@ -115,11 +115,11 @@ std::vector<GoFlag> ApiFlags() {
   std::vector<GoFlag> flags = {
       Flag("kubeconfig", "", "Kubeconfig of the API; without it the pod's service account",
            BERTH_OPTION(kubeconfig)),
-      Flag("kube-api-qps", "5", "Requests to the API a second; without it as many as it takes",
+      Flag("kube-api-qps", "5", "Requests to the API a second; without it there is no limit",
            BERTH_OPTION(queries_per_second), GoFlag::Use::kGiven),
       Flag("kube-api-burst", "10", "Requests at once, where --kube-api-qps is given",
            BERTH_OPTION(burst), GoFlag::Use::kGiven),
-      Flag("leader-election", "false", "Work only while the lease of the role is held",
+      Flag("leader-election", "false", "Work only while this process holds the role's lease",
            BERTH_OPTION(election.on)),
       Flag("leader-election-namespace", "", "Namespace of the leases; without it the pod's",
            BERTH_OPTION(election.ns)),
@@ -271,27 +271,27 @@ std::vector<GoFlag> ControllerFlags() {
   string roles = "What to do:";
   for (const roles::Role& role : roles::AllRoles()) roles += fmt::format(" {}", role.name);
   std::vector<GoFlag> flags = {
-      RolesFlag(roles + "; several by commas"),
+      RolesFlag(roles + "; separated by commas"),
       CsiAddresses("Socket of a CSI driver; may be given several times"),
       Verbosity(),
   };
   Append(flags, ApiFlags());
-  Append(flags,
-         {Master(),
-          Flag("leader-election-identity", "", "Who holds the lease; without it the host's name",
-               BERTH_OPTION(election.identity)),
-          Flag("leader-election-release", "true", "Let the lease go at the end",
-               BERTH_OPTION(election.release)),
-          HttpEndpointFlag(), MetricsPath(),
-          Flag("flight", "", "File of the flight record, for 'berth explain'",
-               BERTH_OPTION(flight_file))});
+  Append(flags, {Master(),
+                 Flag("leader-election-identity", "",
+                      "Name of this process in the lease; without it the host's name",
+                      BERTH_OPTION(election.identity)),
+                 Flag("leader-election-release", "true", "Release the lease when the process ends",
+                      BERTH_OPTION(election.release)),
+                 HttpEndpointFlag(), MetricsPath(),
+                 Flag("flight", "", "File of the flight record, for 'berth explain'",
+                      BERTH_OPTION(flight_file))});
   for (const roles::Role& role : roles::AllRoles()) AppendLed(flags, role.name);
   return flags;
 }
 
 std::vector<GoFlag> NodeFlags() {
   std::vector<GoFlag> flags = {
-      RolesFlag("What to do: registrar liveness utilities; several by commas"),
+      RolesFlag("What to do: registrar liveness utilities; separated by commas"),
       CsiAddresses("Socket of the CSI driver; may be given several times"), Verbosity(),
       HttpEndpointFlag(), MetricsPath()};
   for (const char* role : {"registrar", "liveness", "utilities"}) {

@@ -142,7 +142,8 @@ class ControllerProcessImpl : public ControllerProcess {
                for (const kube::LeaderElection* election : elections_) {
                  if (election->healthy(kLeaseTolerance)) continue;
                  return {.code = 500,
-                         .body = fmt::format("the election for lease '{}' stands still\n",
+                         .body = fmt::format("the election for lease '{}' hangs: this process no "
+                                             "longer tries to take or renew it\n",
                                              election->options().lease)};
                }
                return {.body = "ok"};
@@ -182,7 +183,7 @@ class ControllerProcessImpl : public ControllerProcess {
     {
       MutexLock lock(mutex_);
       if (!served_.insert(info->name).second) {
-        LOG_ERROR("driver '{}' is at more than one --csi-address: {} is left out", info->name,
+        LOG_ERROR("driver '{}' has more than one --csi-address: {} is ignored", info->name,
                   Quote(connection.socket()));
         return;
       }

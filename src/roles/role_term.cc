@@ -55,7 +55,7 @@ bool StartReady(std::list<Entrant>& entrants, RunningRoles& running, steady_cloc
     running.Start(entrant.role);
   }
   if (!waiting.empty() && steady_clock::now() >= say) {
-    LOG_WARNING("waiting, and beginning when it is there: {}", waiting);
+    LOG_WARNING("waiting for the API; each role starts when it has its objects: {}", waiting);
     say = steady_clock::now() + kSayAgain;
   }
   return waiting.empty();

@@ -83,8 +83,8 @@ def test_snapshots_begin_when_their_kinds_are_installed(berth, known_double, sta
                      berth.data / "kubeconfig")
         berth.apply(objects.claim("one", "1Mi", "double"))
         wait_bound(berth, "one")
-        wait_for("it to say what it waits for", lambda: f"waiting, and beginning when it is there: snapshotter of '{NAME}'"
-                 in role.log())
+        waits = f"waiting for the API; each role starts when it has its objects: snapshotter of '{NAME}'"
+        wait_for("it to say what it waits for", lambda: waits in role.log())
         assert "volumesnapshotcontents.snapshot.storage.k8s.io (NOT_FOUND" in role.log()
     finally:
         berth.apply(definitions)

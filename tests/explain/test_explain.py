@@ -2,7 +2,7 @@
 the next cause once the first is removed.
 
 All but one need no container runtime. They share a Berth whose pool is a file system of its own, so that a test can
-freeze it. A process that writes to a frozen pool stands still in the kernel until the pool is thawed.
+freeze it. A process that writes to a frozen pool is blocked in the kernel until the pool is thawed.
 """
 import contextlib
 import json
@@ -286,7 +286,7 @@ def test_doctor(bare):
 
 def test_bad_words_are_told(bare):
     for subject, complaint in (("pod", "one KIND/NAME"), ("pod/none", "not found"),
-                               ("configmap/kube-root-ca.crt", "has no way to follow"),
+                               ("configmap/kube-root-ca.crt", "cannot be explained"),
                                ("teapot/x", "no kind 'teapot'")):
         result = bare.run("explain", subject, check=False)
         assert result.returncode == 1 and complaint in result.stderr, result.stderr

@@ -85,12 +85,12 @@ def test_it_stays_while_the_host_uses_what_it_serves(pod):
     one, two = pod.serve("one"), pod.serve("two")
     assert set(pod.children().values()) & {"S", "R", "D"}  # daemons that left their parents are kept
     pod.signal(signal.SIGTERM)
-    pod.wait_for_log("stays, since 2 in use")
+    pod.wait_for_log("stays, because these are in use (2)")
     assert f"'{one}'" in pod.said() and f"'{two}'" in pod.said()
     pod.signal(signal.SIGTERM)  # the second one changes nothing
     assert pod.registered_uid() is None  # a pod that ends gets no new mounts
     unmount(one)
-    pod.wait_for_log("stays, since 1 in use")
+    pod.wait_for_log("stays, because these are in use (1)")
     (two / "file").write_text("served on")
     assert (pod.folder / "two-below" / "file").read_text() == "served on"
     assert pod.process.poll() is None
@@ -114,7 +114,7 @@ def test_it_leaves_a_dead_daemons_mount(pod):
     pod.start()
     target = pod.serve("one")
     pod.signal(signal.SIGTERM)
-    pod.wait_for_log("stays, since 1 in use")
+    pod.wait_for_log("stays, because these are in use (1)")
     for pid in pod.children():
         os.kill(int(pid), signal.SIGKILL)
     assert pod.wait() == 0
@@ -155,7 +155,7 @@ def test_grace_bounds_its_stay(pod):
     pod.signal(signal.SIGTERM)
     assert pod.wait() == 0
     assert f"'{target}'" in pod.said()
-    assert "leaves what is in use after 1 s" in pod.said()
+    assert "ends although these are in use, because --grace is 1 s" in pod.said()
 
 
 def test_it_passes_signals_to_its_command_and_ends_with_its_code(pod):
@@ -166,7 +166,7 @@ def test_it_passes_signals_to_its_command_and_ends_with_its_code(pod):
     pod.wait_for_log("got HUP")
     target = pod.serve("one")
     pod.signal(signal.SIGTERM)
-    pod.wait_for_log("stays, since 1 in use")
+    pod.wait_for_log("stays, because these are in use (1)")
     # The mount may need the command, so it is not stopped yet.
     assert "got TERM" not in pod.said()
     unmount(target)
@@ -181,7 +181,7 @@ def test_what_it_serves_outlives_its_command(pod):
     target = pod.serve("one")
     go.write_text("go\n")
     pod.wait_for_log("ended with 4")
-    pod.wait_for_log("stays, since 1 in use")
+    pod.wait_for_log("stays, because these are in use (1)")
     unmount(target)
     assert pod.wait() == 4
 

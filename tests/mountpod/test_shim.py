@@ -137,7 +137,7 @@ def test_shims_come_and_go_by_command(shims):
     assert json.loads((shims.records / "mount.nfs.json").read_text())["plugin"] == "kubernetes.io/nfs"
     (shims.sbin / "mount.nfs").write_text("a real one")
     refused = shims.berth("install-shims", "nfs")
-    assert refused.returncode != 0 and "a real utility stands at" in refused.stderr
+    assert refused.returncode != 0 and "is a real utility" in refused.stderr
     removed = shims.berth("remove-shims")
     assert removed.returncode == 0, removed.stderr
     assert os.listdir(shims.sbin) == ["mount.nfs"]

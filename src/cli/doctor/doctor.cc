@@ -33,9 +33,9 @@ std::string RenderText(const Findings& findings) {
   const auto bad = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.verdict == Verdict::kBad;
   });
-  out += bad == 0
-             ? "\nAll is well.\n"
-             : fmt::format("\n{} {} to be seen to.\n", bad, bad == 1 ? "thing is" : "things are");
+  out += bad == 0 ? "\nNo problems were found.\n"
+                  : fmt::format("\n{} found.\n",
+                                bad == 1 ? "1 problem was" : fmt::format("{} problems were", bad));
   return out;
 }
 

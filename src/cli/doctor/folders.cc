@@ -34,18 +34,18 @@ void CheckMode(const std::string& path, mode_t allowed, std::string_view what, F
   struct stat st;
   if (lstat(path.c_str(), &st) != 0) {
     const bool missing = errno == ENOENT;
-    out.push_back({"folders", path, Verdict::kNote,
-                   missing ? "not there; 'berth up' makes it" : "cannot be looked at without root",
-                   ""});
+    out.push_back(
+        {"folders", path, Verdict::kNote,
+         missing ? "it does not exist yet; 'berth up' makes it" : "only root can check it", ""});
     return;
   }
   const mode_t mode = st.st_mode & 07777;
   const bool good = (mode & ~allowed) == 0 && st.st_uid == 0;
-  out.push_back(
-      {"folders", path, good ? Verdict::kOk : Verdict::kBad,
-       good ? fmt::format("mode {:04o}", mode)
-            : fmt::format("mode {:04o}, owner {}: others may get at {}", mode, st.st_uid, what),
-       good ? "" : fmt::format("chown root {0}; chmod {1:04o} {0}", path, allowed)});
+  out.push_back({"folders", path, good ? Verdict::kOk : Verdict::kBad,
+                 good ? fmt::format("mode {:04o}", mode)
+                      : fmt::format("mode {:04o}, owner {}: other users can access {}", mode,
+                                    st.st_uid, what),
+                 good ? "" : fmt::format("chown root {0}; chmod {1:04o} {0}", path, allowed)});
 }
 
 std::string Mebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
@@ -77,7 +77,7 @@ void CheckDisk(const std::string& data_folder, Findings& out) {
   const std::string folder = Existing(data_folder);
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0) {
-    out.push_back({"disk", folder, Verdict::kNote, "cannot be looked at", ""});
+    out.push_back({"disk", folder, Verdict::kNote, "cannot be checked", ""});
     return;
   }
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
@@ -86,7 +86,7 @@ void CheckDisk(const std::string& data_folder, Findings& out) {
   out.push_back(
       {"disk", "space", room ? Verdict::kOk : Verdict::kBad,
        fmt::format("{} of {} are free below '{}'", Mebibytes(free), Mebibytes(size), folder),
-       room ? "" : "free some, or use another disk, with --data or --pool"});
+       room ? "" : "free some space, or use another disk, with --data or --pool"});
   if (disk.f_files > 0) {
     const bool inodes = disk.f_favail >= disk.f_files / 100;
     out.push_back({"disk", "inodes", inodes ? Verdict::kOk : Verdict::kBad,
@@ -131,16 +131,17 @@ void CheckCertificates(const std::string& data_folder, base::WallTime now, Findi
     if (certificate == nullptr ||
         ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) {
       out.push_back({"certificates", entry.path(), Verdict::kBad, "it cannot be read",
-                     "stop Berth, remove the file, and start it: it makes a new one"});
+                     "stop Berth, remove the file, and start Berth again: it makes a new one"});
       continue;
     }
     const auto left = std::chrono::system_clock::from_time_t(timegm(&end)) - now;
     const auto days = std::chrono::duration_cast<std::chrono::hours>(left).count() / 24;
     const bool good = days >= kWarnDays;
-    out.push_back({"certificates", entry.path().filename(), good ? Verdict::kOk : Verdict::kBad,
-                   days < 0 ? fmt::format("ended {} days ago", -days)
-                            : fmt::format("valid for {} days", days),
-                   good ? "" : "start Berth anew: it makes new ones where they are about to end"});
+    out.push_back(
+        {"certificates", entry.path().filename(), good ? Verdict::kOk : Verdict::kBad,
+         days < 0 ? fmt::format("ended {} days ago", -days)
+                  : fmt::format("valid for {} days", days),
+         good ? "" : "restart Berth: at its start it replaces certificates that end soon"});
   }
 }
 

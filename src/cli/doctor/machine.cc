@@ -21,8 +21,8 @@ std::string ReadText(const std::string& path) {
   return text;
 }
 
-// Where the kernel has the file system: registered, or as a module that the kernel loads at the
-// first mount. Empty: it has none.
+// How the kernel has the file system: registered, or as a module that the kernel loads at the first
+// mount. Empty: it has none.
 std::string FileSystem(const Machine& machine, const std::string& name) {
   std::istringstream known(ReadText(machine.root + "/proc/filesystems"));
   for (std::string word; known >> word;) {
@@ -30,12 +30,12 @@ std::string FileSystem(const Machine& machine, const std::string& name) {
   }
   utsname system{};
   uname(&system);
-  for (const char* list : {"modules.builtin", "modules.dep"}) {
+  constexpr std::string_view kModules = "modules.dep";
+  for (const std::string_view list : {std::string_view("modules.builtin"), kModules}) {
     const std::string text =
         ReadText(fmt::format("{}/lib/modules/{}/{}", machine.root, system.release, list));
-    if (text.find(fmt::format("/{}.ko", name == "overlay" ? "overlay" : name)) !=
-        std::string::npos) {
-      return "a module that is there";
+    if (text.find(fmt::format("/{}.ko", name)) != std::string::npos) {
+      return list == kModules ? "a module that the kernel can load" : "built in";
     }
   }
   return "";
@@ -47,10 +47,10 @@ void CheckCall(const char* name, long number, std::string_view what_for, Finding
   const long result = syscall(number, -1, nullptr, 0, 0, 0);
   if (result >= 0) close(static_cast<int>(result));
   if (errno != ENOSYS) {
-    out.push_back({"kernel", name, Verdict::kOk, "there", ""});
+    out.push_back({"kernel", name, Verdict::kOk, "available", ""});
   } else {
-    out.push_back({"kernel", name, Verdict::kBad, fmt::format("missing: {}", what_for),
-                   "Linux 5.6 or newer, and no seccomp filter that hides it"});
+    out.push_back({"kernel", name, Verdict::kBad, fmt::format("missing: without it, {}", what_for),
+                   "use Linux 5.6 or newer, and a seccomp profile that allows this call"});
   }
 }
 
@@ -64,7 +64,7 @@ void CheckProgram(const std::string& name, bool needed, const std::string& packa
     }
   }
   out.push_back({"programs", name, needed ? Verdict::kBad : Verdict::kNote, "not in the PATH",
-                 needed ? fmt::format("apt-get install {}", package) : ""});
+                 needed ? fmt::format("run 'apt-get install {}'", package) : ""});
 }
 
 // The mount that a folder lies on: the longest mount point above it, the last of equals.
@@ -94,9 +94,10 @@ void CheckFileSystem(const Machine& machine, const std::string& name, bool neede
   if (!found.empty()) {
     out.push_back({"kernel", name, Verdict::kOk, found, ""});
   } else {
-    out.push_back({"kernel", name, needed ? Verdict::kBad : Verdict::kNote,
-                   fmt::format("the kernel has no {} (for {})", name, what_for),
-                   needed ? fmt::format("modprobe {}, or a kernel that has it", name) : ""});
+    out.push_back(
+        {"kernel", name, needed ? Verdict::kBad : Verdict::kNote,
+         fmt::format("the kernel has no {} (for {})", name, what_for),
+         needed ? fmt::format("run 'modprobe {}', or use a kernel that has it", name) : ""});
   }
 }
 
@@ -109,14 +110,14 @@ void CheckKernel(const Machine& machine, Findings& out) {
   CheckFileSystem(machine, "xfs", false, "volumes with fsType xfs", out);
   CheckFileSystem(machine, "btrfs", false, "volumes with fsType btrfs", out);
   CheckFileSystem(machine, "fuse", false, "drivers with a file system of their own", out);
-  CheckCall("openat2", SYS_openat2, "paths in volumes could not be resolved safely", out);
-  CheckCall("open_tree", SYS_open_tree, "mounts could not be made by descriptor", out);
-  CheckCall("pidfd_open", SYS_pidfd_open, "utilities could not be waited for", out);
+  CheckCall("openat2", SYS_openat2, "paths in volumes cannot be resolved safely", out);
+  CheckCall("open_tree", SYS_open_tree, "mounts cannot be made by descriptor", out);
+  CheckCall("pidfd_open", SYS_pidfd_open, "Berth cannot wait for utilities", out);
   if (access((machine.root + "/dev/loop-control").c_str(), F_OK) == 0) {
-    out.push_back({"kernel", "loop devices", Verdict::kOk, "/dev/loop-control is there", ""});
+    out.push_back({"kernel", "loop devices", Verdict::kOk, "/dev/loop-control exists", ""});
   } else {
-    out.push_back({"kernel", "loop devices", Verdict::kBad, "/dev/loop-control is not there",
-                   "modprobe loop; the shipped driver keeps volumes in image files"});
+    out.push_back({"kernel", "loop devices", Verdict::kBad, "/dev/loop-control does not exist",
+                   "run 'modprobe loop': the shipped driver keeps volumes in image files"});
   }
   CheckProgram("mkfs.ext4", true, "e2fsprogs", out);
   CheckProgram("mkfs.xfs", false, "xfsprogs", out);
@@ -151,12 +152,13 @@ void CheckCapabilities(const Machine& machine, Findings& out) {
   };
   for (const Wanted& wanted : kWanted) {
     const bool has = (effective >> wanted.number & 1) != 0;
-    out.push_back({"rights", wanted.name,
-                   has             ? Verdict::kOk
-                   : wanted.needed ? Verdict::kBad
-                                   : Verdict::kNote,
-                   has ? "given" : wanted.without,
-                   has || !wanted.needed ? "" : "run it outside of a container, or privileged"});
+    out.push_back(
+        {"rights", wanted.name,
+         has             ? Verdict::kOk
+         : wanted.needed ? Verdict::kBad
+                         : Verdict::kNote,
+         has ? "given" : wanted.without,
+         has || !wanted.needed ? "" : "run Berth outside of a container, or in a privileged one"});
   }
 }
 

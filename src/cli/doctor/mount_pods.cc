@@ -102,7 +102,8 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
     should.clear();
   }
   Finding finding{"mount pods", "utilities", Verdict::kOk,
-                  fmt::format("{}: {} has all that it needs", plugin, container.Name()), ""};
+                  fmt::format("{}: {} has all programs that it needs", plugin, container.Name()),
+                  ""};
   for (const auto& [programs, verdict] :
        {std::pair(must, Verdict::kBad), std::pair(should, Verdict::kNote)}) {
     const auto missing = Missing(runtime, container.id, programs);
@@ -134,7 +135,9 @@ void CheckRegistration(const Machine& machine, const volume::Paths& paths, const
   if (!read.ok()) {
     out.push_back(
         {"mount pods", "registration", Verdict::kBad, std::string(base::Message(read.status())),
-         fmt::format("until it is taken away or written anew, no utility of {} runs", plugin)});
+         fmt::format("restart the mount pod, which writes {}/{} again, or remove that file; until "
+                     "then, no utility of {} runs",
+                     paths.PluginContainers(), file, plugin)});
     return;
   }
   if (!read->has_value()) return;  // it went away just now
@@ -196,8 +199,8 @@ void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
   out.push_back({"mount pods", "propagation", shared ? Verdict::kOk : Verdict::kBad,
                  fmt::format("'{}' is {}", kubelet_folder, shared ? "shared" : "private"),
                  shared ? ""
-                        : fmt::format("mount --make-rshared {}: what a mount pod mounts does not "
-                                      "show on this host",
+                        : fmt::format("run 'mount --make-rshared {}': until then, what a mount pod "
+                                      "mounts does not appear on this host",
                                       kubelet_folder)});
   const auto connected = rpc::CriClient::New(endpoint);
   rpc::CriClient* runtime = connected.ok() && machine.is_root ? connected->get() : nullptr;
@@ -231,9 +234,10 @@ void CheckMountPodRivals(kube::Client& client, Findings& out) {
     std::vector<std::string> names;
     for (const auto& [uid, name] : rivals) names.push_back(name);
     out.push_back({"mount pods", "one per plugin", Verdict::kBad,
-                   fmt::format("on node {} these pods register for {}, each over the other: {}",
+                   fmt::format("on node {} these pods register for {}, and each overwrites the "
+                               "others' registration: {}",
                                where.first, where.second, fmt::join(names, ", ")),
-                   "keep one of their DaemonSets on that node"});
+                   "keep only one of their DaemonSets on that node"});
   }
 }
 

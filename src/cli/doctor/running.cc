@@ -27,7 +27,7 @@ void CheckSkew(kube::Client& client, base::WallTime now, Findings& out) {
   if (!newest.has_value()) return;
   const auto ahead = duration_cast<seconds>(*newest - now);
   const bool good = ahead <= kSkew;
-  out.push_back({"clock", "against the nodes'", good ? Verdict::kOk : Verdict::kBad,
+  out.push_back({"clock", "node heartbeats", good ? Verdict::kOk : Verdict::kBad,
                  good ? fmt::format("the newest heartbeat is {} s old", -ahead.count())
                       : fmt::format("the newest heartbeat is {} s in the future", ahead.count()),
                  good ? "" : "set the clocks by NTP: certificates, leases and events need them"});
@@ -47,7 +47,7 @@ std::string GetText(kube::Client& client, std::string_view path, base::Status& s
 void CheckClock(kube::Client* client, base::WallTime now, Findings& out) {
   const bool sane = now.time_since_epoch() >= kLeast;
   out.push_back({"clock", "time", sane ? Verdict::kOk : Verdict::kBad, api::FormatTime(now),
-                 sane ? "" : "set the clock, best by NTP"});
+                 sane ? "" : "set the clock, preferably by NTP"});
   timex state{};
   if (adjtimex(&state) >= 0) {
     out.push_back({"clock", "synchronised", Verdict::kNote,
@@ -61,9 +61,13 @@ void CheckApi(kube::Client& client, Findings& out) {
   for (const char* path : {"/healthz", "/readyz"}) {
     const std::string text = GetText(client, path, status);
     const bool good = status.ok() && text == "ok";
-    out.push_back({"api", path, good ? Verdict::kOk : Verdict::kBad,
-                   status.ok() ? text : std::string(base::Message(status)),
-                   good ? "" : "see the log of 'berth up'; 'berth up' starts again where it was"});
+    out.push_back(
+        {"api", path, good ? Verdict::kOk : Verdict::kBad,
+         status.ok() ? text : std::string(base::Message(status)),
+         good
+             ? ""
+             : "read the log of 'berth up'. If it has ended, start it again: it continues where it "
+               "stopped"});
     if (!status.ok()) return;
   }
   CheckNodes(client, out);
@@ -95,8 +99,8 @@ void CheckNodes(kube::Client& client, Findings& out) {
     out.push_back({"nodes", fmt::format("drivers on {}", node.name()),
                    names.empty() ? Verdict::kBad : Verdict::kOk,
                    names.empty() ? "none is registered" : fmt::format("{}", fmt::join(names, ", ")),
-                   names.empty() ? "start a CSI driver there; the shipped one is a child of "
-                                   "'berth up', whose log says why it is not there"
+                   names.empty() ? "start a CSI driver on that node. 'berth up' or 'berth node' "
+                                   "starts the shipped one, and its log says why that does not run"
                                  : ""});
   }
 }

@@ -43,13 +43,14 @@ Done SnapshotDone(const State& state) {
 Done NodeDone(const State& state) {
   if (state.node_name.empty()) return {.text = "no node is chosen yet"};
   if (!state.node) return {.text = fmt::format("node '{}'", state.node_name)};
-  return {.done = true,
-          .text = fmt::format("node '{}' is {}", state.node_name,
-                              state.node->ready() ? "ready" : "there, and not ready for pods")};
+  return {
+      .done = true,
+      .text = fmt::format("node '{}' {}", state.node_name,
+                          state.node->ready() ? "is ready" : "exists, but is not ready for pods")};
 }
 
 Done AttachmentDone(const State& state) {
-  if (state.node_name.empty()) return {.text = "once there is a node"};
+  if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
   if (!state.attachment) {
     return {.text = fmt::format("no VolumeAttachment to node '{}' yet", state.node_name)};
   }
@@ -61,7 +62,7 @@ Done AttachmentDone(const State& state) {
 }
 
 Done DriverDone(const State& state) {
-  if (state.node_name.empty()) return {.text = "once there is a node"};
+  if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
   const bool there = state.csi_node && state.csi_node->driver(state.driver).has_value();
   return {.done = there,
           .text = fmt::format("driver '{}' is {}registered on node '{}'", state.driver,
@@ -80,7 +81,7 @@ Done StepDone(const State& state, std::string_view step, std::string_view undo,
     if (!target.empty() && !target.starts_with(record->target)) continue;
     last = record;
   }
-  if (last == nullptr || last->what == undo) return {.text = "not begun yet"};
+  if (last == nullptr || last->what == undo) return {.text = "not started yet"};
   return {.done = !last->running && !last->interrupted && last->code == base::StatusCode::kOk,
           .text = Describe(state, *last)};
 }
@@ -118,7 +119,7 @@ std::string WhoMounts(const State& state) {
 }
 
 Done MountDone(const State& state, Link link) {
-  if (state.node_name.empty()) return {.text = "once there is a node"};
+  if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
   const std::string user = state.pod          ? state.pod->key()
                            : state.host_mount ? state.host_mount->key()
                                               : "";
@@ -127,7 +128,7 @@ Done MountDone(const State& state, Link link) {
   // The step may be missing from the records, because they are bounded and may be on another
   // machine. But a subject that is ready has its volumes.
   if (!done.done && Ready(state)) {
-    done = {.done = true, .text = fmt::format("done ({} is there)", state.subject)};
+    done = {.done = true, .text = fmt::format("done ({} has its volumes)", state.subject)};
   }
   if (const std::string who = link == Link::kPublish ? WhoMounts(state) : ""; !who.empty()) {
     done.text += "; " + who;

@@ -110,13 +110,14 @@ Cause Hung(const State& state, Link link, const FlightRecord& call) {
   if (const ProcessInfo* stuck = StuckBehind(state, call)) {
     cause.id = "mount-hung";
     cause.summary =
-        fmt::format("{} hangs: {} {} '{}' stands still in the kernel", call.what,
+        fmt::format("{} hangs: {} {} '{}' is blocked in the kernel", call.what,
                     stuck->thread ? "thread" : "process", stuck->pid, ProgramOf(*stuck));
     cause.proof.push_back(Describe(*stuck));
     cause.owner = Owner::kKernel;
     cause.step =
-        "no signal ends it: bring back what it waits for (a file system's server, a disk), or end "
-        "that for good (umount --force, the FUSE connection's 'abort'); the call is then repeated";
+        "no signal can end it. Restore what it waits for (a file system's server, a disk), or "
+        "abort the wait ('umount --force', or the file 'abort' of the FUSE connection); Berth then "
+        "repeats the call";
     cause.command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", stuck->pid);
     return cause;
   }
@@ -124,14 +125,14 @@ Cause Hung(const State& state, Link link, const FlightRecord& call) {
   cause.summary = fmt::format("the driver '{}' does not answer {}", state.driver, call.what);
   cause.owner = Owner::kDriver;
   cause.step =
-      "see the driver's log for this call, and start the driver anew if it says nothing: "
-      "the call is repeated, its outcome being unknown";
+      "read the driver's log for this call; if it says nothing, restart the driver. Berth repeats "
+      "the call, because its outcome is unknown";
   const auto server = state.servers.find(call.target);
   if (server == state.servers.end() || server->second.processes.empty()) return cause;
   const ProcessInfo& process = server->second.processes.front();
   cause.proof.push_back(Describe(process));
   if (process.stopped()) {
-    cause.step = "somebody stopped the driver's process: let it go on";
+    cause.step = "a signal stopped the driver's process: let it continue (SIGCONT)";
     cause.command = fmt::format("kill -CONT {}", process.pid);
   }
   return cause;
@@ -155,7 +156,7 @@ Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call)
   switch (call.code) {
     case StatusCode::kUnavailable:
       cause.id = "driver-absent";
-      cause.summary = fmt::format("nobody serves the driver '{}'", state.driver);
+      cause.summary = fmt::format("no process serves the driver '{}'", state.driver);
       if (server != state.servers.end() && server->second.listening.ok()) {
         cause.id = "driver-error";
         cause.summary = fmt::format("the driver '{}' says that it is not available", state.driver);
@@ -163,8 +164,8 @@ Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call)
         cause.proof.emplace_back(base::Message(server->second.listening));
       }
       cause.step =
-          "start the driver, or see why it does not stay up: the call is repeated as soon "
-          "as it listens";
+          "start the driver, or find out why it ends; Berth repeats the call as soon as the driver "
+          "listens";
       break;
     case StatusCode::kResourceExhausted:
     case StatusCode::kOutOfRange:
@@ -180,7 +181,7 @@ Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call)
       cause.id = "driver-error";
       cause.summary =
           fmt::format("the driver '{}' refuses {}: {}", state.driver, call.what, call.message);
-      cause.step = "cure what the driver names; the call is repeated by itself";
+      cause.step = "correct the problem that the driver names; Berth repeats the call by itself";
   }
   return cause;
 }
@@ -193,14 +194,14 @@ std::string RetryOf(const State& state, const std::string& key) {
     if (record->kind == FlightKind::kRetry) last = record;
   }
   if (last == nullptr) return "";
-  if (last->end <= state.now) return "tried again any moment now";
-  return fmt::format("tried again in {}", AgeOf(state, state.now - (last->end - state.now)));
+  if (last->end <= state.now) return "the next try is due now";
+  return fmt::format("the next try is in {}", AgeOf(state, state.now - (last->end - state.now)));
 }
 
 Cause CauseOfCall(const State& state, Link link, const FlightRecord& call) {
   Cause cause = CauseWithoutQueue(state, link, call);
   const std::string retry = call.running ? "" : RetryOf(state, call.key);
-  if (!retry.empty()) cause.proof.push_back(fmt::format("in its queue: {}", retry));
+  if (!retry.empty()) cause.proof.push_back(retry);
   return cause;
 }
 
@@ -215,7 +216,9 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
                             state.attachment ? state.attachment->name() : state.object.name(),
                             operation)},
       .owner = Owner::kDriver,
-      .step = fmt::format("cure what the driver names; {}ing is tried again by itself", operation)};
+      .step = fmt::format(
+          "correct the problem that the driver names; Berth tries the {}ing again by itself",
+          operation)};
   if (error.starts_with("rpc error")) return cause;
   cause.owner = Owner::kPerson;
   if (IsRefusalOfApi(error)) {
@@ -225,28 +228,27 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
     cause.id = "driver-absent";
     cause.owner = Owner::kDriver;
     cause.step =
-        "start the driver on that node: its CSINode then names the node's id, and attaching goes "
-        "on at once";
+        "start the driver on that node: the CSINode then names the node's id, and attaching "
+        "continues at once";
     cause.command = "berth get csinodes -o yaml";
   } else if (says("read secret")) {
     cause.id = "secret-missing";
     cause.step = fmt::format(
-        "create the secret that the volume names; {}ing is tried again by "
-        "itself",
+        "create the secret that the volume names; Berth tries the {}ing again by itself",
         operation);
     cause.command = "berth get pv -o yaml";
   } else if (says("is marked for deletion")) {
     cause.id = "volume-deleted";
-    cause.step = "the volume goes: give the pod another claim";
+    cause.step = "give the pod another claim, because this volume is being deleted";
   } else if (says("not found")) {
     cause.id = "volume-lost";
     cause.step =
-        "bring the PersistentVolume object back from a backup ('berth restore'); the data behind "
-        "it may still be there";
+        "restore the PersistentVolume object from a backup ('berth restore'); the data behind it "
+        "may still exist";
   } else if (says("no CSI volume") || says("is of driver") || says("spec.source") ||
              says("access mode") || says("volumeHandle")) {
     cause.id = "volume-refused";
-    cause.step = "correct the PersistentVolume or VolumeAttachment that somebody made by hand";
+    cause.step = "correct the PersistentVolume or VolumeAttachment that was made by hand";
   }
   return cause;
 }
@@ -268,15 +270,16 @@ std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver
                  fmt::format("no node's CSINode lists the driver '{}', which {} names",
                              awaited.driver, awaited.named_by));
   }
-  return Cause{.id = "driver-absent",
-               .link = awaited.link,
-               .summary = awaited.summary,
-               .proof = std::move(proof),
-               .owner = Owner::kDriver,
-               .step = fmt::format("start the driver; {}. A driver beside the shipped one needs "
-                                   "'berth up --csi-driver SOCKET' for its controllers",
-                                   awaited.then),
-               .command = "berth get csinodes -o yaml"};
+  return Cause{
+      .id = "driver-absent",
+      .link = awaited.link,
+      .summary = awaited.summary,
+      .proof = std::move(proof),
+      .owner = Owner::kDriver,
+      .step = fmt::format("start the driver; {}. A driver other than the shipped one needs "
+                          "'berth up --csi-driver SOCKET' for its controllers",
+                          awaited.then),
+      .command = "berth get csinodes -o yaml"};
 }
 
 bool IsRefusalOfApi(std::string_view error) {
@@ -286,9 +289,9 @@ bool IsRefusalOfApi(std::string_view error) {
 
 std::string AfterRefusalOfApi(std::string_view error) {
   return error.find("admission webhook") != std::string_view::npos
-             ? "change what the webhook objects to, or the webhook; it is tried again by itself"
+             ? "change what the webhook refuses, or the webhook; Berth tries again by itself"
              : "grant the role's service account what the message names (deploy/csi has the rules "
-               "of each role); it is tried again by itself";
+               "of each role); Berth tries again by itself";
 }
 
 const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason) {

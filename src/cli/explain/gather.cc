@@ -329,7 +329,7 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
     return gatherer.FollowContent(api::VolumeSnapshotContent(object.json()));
   }
   return base::Error(StatusCode::kInvalidArgument,
-                     "'{}' has no way to follow: explain a pod, pvc, pv, volumeattachment, "
+                     "'{}' cannot be explained: name a pod, pvc, pv, volumeattachment, "
                      "volumesnapshot, volumesnapshotcontent, hostmount or node",
                      kind.singular);
 }

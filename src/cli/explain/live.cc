@@ -32,8 +32,8 @@ void ReadLogs(State& state, const std::string& folder) {
 
 // The keys of the work for this state's volume.
 std::set<std::string> KeysOf(const State& state) {
-  std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state), ResizeKey(state),
-                                ModifyKey(state), NodeKey(state)};
+  std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state),   ResizeKey(state),
+                                ModifyKey(state),    SnapshotKey(state), NodeKey(state)};
   for (const std::string& key : DriverKeys(state)) keys.insert(key);
   for (const auto& attachment : state.attachments) keys.insert(AttachKey(attachment.name()));
   if (state.host_mount) keys.insert("host-mounts " + state.host_mount->key());
@@ -73,7 +73,7 @@ void AddLive(State& state, const std::string& flight_folder) {
   if (flight_folder.empty()) {
     state.flights =
         base::Error(StatusCode::kUnavailable,
-                    "the roles' flight records are read on their own machine alone, with --data");
+                    "the roles' flight records: run this on the machine of the roles, with --data");
     return;
   }
   ReadLogs(state, flight_folder);

@@ -53,14 +53,14 @@ std::string RenderText(const Explanation& explanation) {
     const Cause& cause = explanation.causes.front();
     out += fmt::format("\nCause: {}\n", cause.summary);
     for (const std::string& proof : cause.proof) out += fmt::format("  - {}\n", proof);
-    out += fmt::format("Whose: {}\nNext:  {}\n", Name(cause.owner), cause.step);
+    out += fmt::format("Owner: {}\nNext:  {}\n", Name(cause.owner), cause.step);
     if (!cause.command.empty()) out += fmt::format("       $ {}\n", cause.command);
     for (size_t i = 1; i < explanation.causes.size(); ++i) {
       out += fmt::format("Then:  {}\n", explanation.causes[i].summary);
     }
   }
   if (!explanation.flights.empty()) {
-    out += fmt::format("\nSeen without {}\n", explanation.flights);
+    out += fmt::format("\nNot seen: {}\n", explanation.flights);
   }
   return out;
 }

@@ -57,7 +57,7 @@ std::optional<Cause> NoClass(const State& state) {
     }
   } else {
     cause.summary = fmt::format("storage class '{}' does not exist", state.class_name);
-    cause.step = "create the class, or make the claim anew with one that exists";
+    cause.step = "create the class, or create the claim again with one that exists";
     cause.command = "berth get storageclasses";
   }
   return cause;
@@ -94,7 +94,7 @@ std::optional<Cause> ProvisionerAbsent(const State& state) {
       state, {.driver = driver,
               .link = Link::kVolume,
               .named_by = fmt::format("class '{}'", state.storage_class->name()),
-              .summary = fmt::format("the driver '{}' is not there to make a volume", driver),
+              .summary = fmt::format("the driver '{}' is not available to make a volume", driver),
               .then = "the claim is then served at once"});
 }
 
@@ -134,7 +134,7 @@ std::optional<Cause> ProvisioningFails(const State& state) {
                .summary = event->String({"message"}),
                .proof = {EventText(*event)},
                .owner = of_cluster ? Owner::kPerson : Owner::kDriver,
-               .step = "cure what the message names; provisioning is tried again by itself",
+               .step = "correct the problem that the message names; Berth tries again by itself",
                .command = of_cluster ? "berth get storageclusters" : ""};
 }
 
@@ -149,8 +149,8 @@ std::optional<Cause> VolumeLost(const State& state) {
                .proof = {fmt::format("the claim's phase is {}", state.claim->phase())},
                .owner = Owner::kPerson,
                .step =
-                   "bring the PersistentVolume object back from a backup ('berth restore'); "
-                   "the data behind it may still be there"};
+                   "restore the PersistentVolume object from a backup ('berth restore'); "
+                   "the data behind it may still exist"};
 }
 
 }  // namespace berth::cli::explain

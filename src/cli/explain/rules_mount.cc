@@ -46,18 +46,18 @@ struct Trouble {
 const Trouble& TroubleOf(const std::string& message) {
   static constexpr Trouble kKnown[] = {
       {"SELinux labels", "selinux-conflict", Owner::kPerson,
-       "let all containers of the volume ask for the same SELinux label, or wait for the end of "
-       "the pods that have it with another one"},
+       "give all containers that use the volume the same SELinux label, or wait until the pods "
+       "that use it with another label have ended"},
       {"lifecycle mode", "driver-mode", Owner::kPerson,
-       "make the driver's CSIDriver object, or list the mode in its volumeLifecycleModes if the "
-       "driver serves such volumes; it is tried again by itself"},
+       "create the driver's CSIDriver object, or list the mode in its volumeLifecycleModes if the "
+       "driver serves such volumes; Berth tries again by itself"},
       {"read secret", "secret-missing", Owner::kPerson,
-       "create the secret that the volume names, or let the node read it; it is tried again by "
-       "itself"},
+       "create the secret that the volume names, or allow the node to read it; Berth tries again "
+       "by itself"},
       {"read CSIDriver", "driver-mode", Owner::kPerson,
-       "let the node read the driver's CSIDriver object; it is tried again by itself"},
+       "allow the node to read the driver's CSIDriver object; Berth tries again by itself"},
       {"", "node-error", Owner::kNodeAgent,
-       "cure what the message names; it is tried again by itself"}};
+       "correct the problem that the message names; Berth tries again by itself"}};
   return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Trouble& known) {
     return message.find(known.says) != std::string::npos;
   });
@@ -79,14 +79,14 @@ std::optional<Cause> MountHung(const State& state) {
           .id = "mount-hung",
           .link = Goes(state) ? Link::kDeletion : Link::kPublish,
           .summary =
-              fmt::format("'{}' hangs: process {} stands still in the kernel",
+              fmt::format("'{}' hangs: process {} is blocked in the kernel",
                           record->target.empty() ? record->what : record->target, record->pid),
           .proof = {Describe(state, *record), Describe(process->second)},
           .owner = Owner::kKernel,
           .step =
-              "no signal ends it: bring back what it waits for (a file system's server, a "
-              "disk), or end that for good (umount --force, the FUSE connection's 'abort'); "
-              "Berth tries again by itself",
+              "no signal can end it. Restore what it waits for (a file system's server, a disk), "
+              "or abort the wait ('umount --force', or the file 'abort' of the FUSE connection); "
+              "Berth then tries again by itself",
           .command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", record->pid)};
     }
   }
@@ -158,14 +158,16 @@ std::optional<Cause> VolumeAbnormal(const State& state) {
   if (newest == nullptr || newest->String({"reason"}) == "VolumeConditionNormal") {
     return std::nullopt;
   }
-  return Cause{.id = "volume-abnormal",
-               .link = Link::kPublish,
-               .summary = fmt::format("volume '{}' does not do well: {}", state.volume_name,
-                                      newest->String({"message"}).substr(prefix.size())),
-               .proof = {fmt::format("its driver said so {} ago (event VolumeConditionAbnormal)",
-                                     api::AgeSince(newest->String({"lastTimestamp"}), state.now))},
-               .owner = Owner::kDriver,
-               .step = "save what can still be read, and cure what the driver names"};
+  return Cause{
+      .id = "volume-abnormal",
+      .link = Link::kPublish,
+      .summary = fmt::format("volume '{}' is in an abnormal condition: {}", state.volume_name,
+                             newest->String({"message"}).substr(prefix.size())),
+      .proof = {fmt::format("its driver reported this {} ago (event VolumeConditionAbnormal)",
+                            api::AgeSince(newest->String({"lastTimestamp"}), state.now))},
+      .owner = Owner::kDriver,
+      .step =
+          "copy the data that can still be read, and correct the problem that the driver names"};
 }
 
 // The FUSE server behind the mount has ended. A pod or host mount keeps the dead mount until its
@@ -193,10 +195,10 @@ std::optional<Cause> MountLost(const State& state) {
                .summary = newest->String({"message"}),
                .proof = std::move(proof),
                .owner = Owner::kPerson,
-               .step = of_host ? "unmount it and mount it again; see why the server of its file "
-                                 "system ended"
-                               : "delete the pod, so that it is made anew with a fresh mount; see "
-                                 "why the server of its file system ended"};
+               .step = of_host ? "unmount it and mount it again; find out why the server of its "
+                                 "file system ended"
+                               : "delete the pod: its controller makes a new one with a new mount; "
+                                 "find out why the server of its file system ended"};
 }
 
 }  // namespace berth::cli::explain

@@ -60,7 +60,7 @@ TEST_F(RulesTest, ADriverThatAnswersAnErrorIsQuoted) {
   FlightRecord& retry = Call(OnNode(), "retry", StatusCode::kInternal, "no such image");
   retry.kind = FlightKind::kRetry;
   retry.end = state_.now + seconds(8);
-  EXPECT_TRUE(Proves(First(), "in its queue: tried again in 8s"));
+  EXPECT_TRUE(Proves(First(), "the next try is in 8s"));
   state_.logs[0].records.pop_back();
   // Cured: the same call succeeds later.
   Call(OnNode(), "NodeStageVolume", StatusCode::kOk, "");
@@ -77,7 +77,7 @@ TEST_F(RulesTest, AVolumeThatItsDriverCallsAbnormal) {
   };
   state_.events = {event("VolumeConditionAbnormal", "2026-01-01T00:50:00Z")};
   EXPECT_EQ(First().id, "volume-abnormal");
-  EXPECT_TRUE(Proves(First(), "its driver said so 10m ago"));
+  EXPECT_TRUE(Proves(First(), "its driver reported this 10m ago"));
   state_.events.push_back(event("VolumeConditionNormal", "2026-01-01T00:55:00Z"));
   EXPECT_EQ(First().id, "");
 }
@@ -134,7 +134,7 @@ TEST_F(RulesTest, AChildOfTheNodeAgentThatHangs) {
   EXPECT_EQ(First().id, "");
   state_.processes[44] = Process(44, 'S', "request_wait_answer");
   EXPECT_EQ(First().id, "mount-hung");
-  EXPECT_EQ(First().summary, "'unmount '/x'' hangs: process 44 stands still in the kernel");
+  EXPECT_EQ(First().summary, "'unmount '/x'' hangs: process 44 is blocked in the kernel");
 }
 
 TEST_F(RulesTest, WorkThatFailsWithoutACallIsTold) {
@@ -143,7 +143,7 @@ TEST_F(RulesTest, WorkThatFailsWithoutACallIsTold) {
   retry.end = state_.now + seconds(8);
   EXPECT_EQ(First().id, "node-error");
   EXPECT_EQ(First().owner, Owner::kNodeAgent);
-  EXPECT_TRUE(Proves(First(), "again in 8s"));
+  EXPECT_TRUE(Proves(First(), "the next try is in 8s"));
   // That was cured, and something else is wrong now.
   Call(OnNode(), "retry", StatusCode::kInternal, "no mount.nfs").kind = FlightKind::kRetry;
   EXPECT_EQ(First().summary, "no mount.nfs");

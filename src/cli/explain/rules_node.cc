@@ -75,20 +75,20 @@ std::optional<Cause> NodeGone(const State& state) {
     cause.proof = {
         fmt::format("the API has no Node of that name, and {} is to be there", state.subject)};
     cause.step =
-        "start the node agent there, or delete what is to run there: it is then made "
-        "anew elsewhere, and the volume comes off the node";
+        "start the node agent of that node, or delete the pod or host mount that is to run there; "
+        "the volume is then detached from that node";
     cause.command = "berth get nodes";
     return cause;
   }
   if (!IsSilent(*state.node)) return std::nullopt;
   const base::Json* ready = state.node->condition("Ready");
-  cause.summary = fmt::format("node '{}' has gone silent", state.node_name);
+  cause.summary = fmt::format("node '{}' sends no heartbeats", state.node_name);
   cause.proof = {ConditionText(*state.node)};
   const std::string since = base::json::String(*ready, {"lastTransitionTime"});
   if (!since.empty()) cause.proof.push_back("since " + api::AgeSince(since, state.now));
   cause.step =
-      "bring the node back. If it is surely switched off, say so: its volumes then come "
-      "off it; never do that to a node that may still write";
+      "start the node again. If it is switched off for certain, set the taint out-of-service on "
+      "it, so that its volumes are detached; never do that to a node that may still write";
   cause.command =
       fmt::format("kubectl taint node {} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
                   state.node_name);
@@ -104,13 +104,13 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
   const bool to_delete = state.volume && state.volume->phase() == "Released" &&
                          state.volume->reclaim_policy() == "Delete";
   if (!selected.empty()) {
-    what = fmt::format("claim '{}' is to get its volume on", state.claim_key);
+    what = fmt::format("claim '{}' can get its volume only on", state.claim_key);
     for (const api::Node& node : state.nodes) {
       if (node.name() == selected) homes.push_back(&node);
     }
   } else if (state.volume && state.volume->node_affinity() != nullptr &&
              (Unscheduled(state) || to_delete)) {
-    what = fmt::format("volume '{}' is within reach of", state.volume->name());
+    what = fmt::format("volume '{}' can be used only on", state.volume->name());
     for (const api::Node& node : state.nodes) {
       if (VolumeAllows(*state.volume, node)) homes.push_back(&node);
     }
@@ -123,10 +123,10 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
     if (!IsSilent(*node)) return std::nullopt;
     cause.proof.push_back(ConditionText(*node));
   }
-  cause.summary = fmt::format("{} {} alone, which has gone silent", what, NamesOf(homes));
-  cause.step = to_delete ? "bring the node back: the volume is then deleted there"
-                         : "bring the node back: it goes on by itself. If it never comes back, the "
-                           "data has to come from a snapshot or a copy elsewhere";
+  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", what, NamesOf(homes));
+  cause.step = to_delete ? "start the node again: the volume is then deleted there"
+                         : "start the node again: Berth then continues by itself. If the node is "
+                           "lost, restore the data from a snapshot or another copy";
   cause.command = "berth get nodes -o wide";
   return cause;
 }
@@ -182,13 +182,14 @@ std::optional<Cause> WrongTopology(const State& state) {
   return Cause{
       .id = "wrong-topology",
       .link = Link::kVolume,
-      .summary = fmt::format("{} cannot be reached from where {} is to be", what, state.subject),
+      .summary =
+          fmt::format("{} cannot be reached from the nodes where {} may run", what, state.subject),
       .proof = {fmt::format("nodes that reach the volume: {}", NamesOf(reach)),
                 fmt::format("nodes that {} asks for: {}", state.subject, NamesOf(wanted))},
       .owner = Owner::kPerson,
       .step =
-          "let it run where the volume is (its node selector or node name), or use a volume "
-          "of the other place",
+          "change its node selector or node name to a node that reaches the volume, or use a "
+          "volume that its nodes reach",
       .command = state.volume ? fmt::format("berth get pv {} -o yaml", state.volume->name())
                               : fmt::format("berth get storageclass {} -o yaml",
                                             state.storage_class->name())};
@@ -201,7 +202,7 @@ std::optional<Cause> AttachLimit(const State& state) {
               .link = Link::kNode,
               .owner = Owner::kPerson,
               .step =
-                  "end pods whose volumes are on the node, or add a node; it then goes on by "
+                  "end pods whose volumes are on the node, or add a node; Berth then continues by "
                   "itself",
               .command = "berth get volumeattachments"};
   if (Unscheduled(state)) {
@@ -248,7 +249,9 @@ std::optional<Cause> Unschedulable(const State& state) {
                .proof = {message.empty() ? "the pod has no condition PodScheduled"
                                          : fmt::format("scheduler: {}", message)},
                .owner = message.empty() ? Owner::kController : Owner::kPerson,
-               .step = "make a node fit the pod, or the pod a node",
+               .step = message.empty()
+                           ? "wait a few seconds; if nothing happens, check that a scheduler runs"
+                           : "change the pod or a node, so that the pod fits on the node",
                .command = "berth get nodes -o wide"};
 }
 
@@ -271,7 +274,7 @@ std::optional<Cause> InUseElsewhere(const State& state) {
                                 state.claim_key, other.key());
     cause.proof = {fmt::format("its access mode is ReadWriteOncePod; pod '{}' is {} on node '{}'",
                                other.key(), other.phase(), other.node_name())};
-    cause.step = "wait for the other pod's end, or delete it";
+    cause.step = "wait until the other pod has ended, or delete it";
     cause.command = fmt::format("berth delete pod {} -n {}", other.name(), other.ns());
     return cause;
   }
@@ -293,9 +296,8 @@ std::optional<Cause> InUseElsewhere(const State& state) {
     }
     if (other.deleting()) cause.owner = Owner::kController;
     cause.step = cause.command.empty()
-                     ? "nothing uses it there any more as far as the API knows: see why it is not "
-                       "detached"
-                     : "end what uses it there; it is then detached by itself";
+                     ? "the API shows no pod that uses it there: find out why it is not detached"
+                     : "end the pods that use it there; Berth then detaches it by itself";
     if (cause.command.empty()) {
       cause.command = fmt::format("berth explain volumeattachment/{}", other.name());
     }
@@ -326,13 +328,14 @@ std::optional<Cause> WaitsForAttachment(const State& state) {
   }
   if (state.attachment && state.attachment->attached()) return std::nullopt;
   if (AttachFails(state).has_value() || InUseElsewhere(state).has_value()) return std::nullopt;
-  Cause cause{.id = "waits-for-attachment",
-              .link = Link::kAttachment,
-              .waiting = true,
-              .owner = Owner::kController,
-              .step =
-                  "it comes by itself within moments; if not, see that the controllers of the "
-                  "driver run and what they log"};
+  Cause cause{
+      .id = "waits-for-attachment",
+      .link = Link::kAttachment,
+      .waiting = true,
+      .owner = Owner::kController,
+      .step =
+          "wait a few seconds; if nothing happens, check that the controllers of the driver "
+          "run, and read their log"};
   if (state.attachment) {
     cause.summary =
         fmt::format("the attacher of '{}' has not answered yet", state.attachment->attacher());
@@ -365,10 +368,12 @@ std::optional<Cause> DriverRefused(const State& state) {
                                      api::AgeSince(refusal->String({"lastTimestamp"}), state.now)),
                          fmt::format("CSINode '{}' does not list the driver", state.node_name)},
                .owner = by_api ? Owner::kController : Owner::kDriver,
-               .step = by_api ? "see that the API answers and knows CSINodes; it is tried again by "
-                                "itself"
-                              : "cure what the message names; the driver is then registered within "
-                                "two minutes, or at once when its registration socket is made anew",
+               .step = by_api
+                           ? "check that the API answers and knows CSINodes; Berth tries again by "
+                             "itself"
+                           : "correct the problem that the message names; the driver is then "
+                             "registered within two minutes, or at once if it creates its "
+                             "registration socket again",
                .command = fmt::format("berth get csinode {} -o yaml", state.node_name)};
 }
 

@@ -43,32 +43,36 @@ struct Holder {
   Owner owner;
   std::string waits_for;
   std::string step;
+  bool foreign = false;  // no part of Berth removes the finalizer
 };
 
 // Finalizers "snapshot.storage.kubernetes.io/NAME".
 std::optional<Holder> SnapshotHolderOf(const State& state, std::string_view name) {
   const std::string content = state.content ? state.content->name() : "";
   if (name == "pvc-as-source-protection") {
-    return Holder{Owner::kController, "snapshots of the claim that are being taken",
-                  "see that those become ready, or delete them: 'berth get volumesnapshots'"};
+    return Holder{
+        Owner::kController, "snapshots of the claim that are being taken",
+        "wait until those snapshots are ready, or delete them: 'berth get volumesnapshots'"};
   }
   if (name == "volumesnapshotcontent-bound-protection") {
     if (state.content && state.content->has_annotation(
                              "snapshot.storage.kubernetes.io/volumesnapshot-being-created")) {
-      return Holder{Owner::kController, "a CreateSnapshot whose outcome is not known yet",
-                    "see that the driver answers; otherwise a snapshot would be left that no "
-                    "object names"};
+      return Holder{
+          Owner::kController, "a CreateSnapshot whose outcome is not known yet",
+          "check that the driver answers; otherwise a snapshot may remain in the storage that "
+          "no object names"};
     }
     if (state.content && !state.content->has_annotation(
                              "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted")) {
       return Holder{Owner::kPerson,
                     fmt::format("VolumeSnapshot '{}', which is bound to it and not deleted",
                                 state.content->snapshot_key()),
-                    "delete the VolumeSnapshot, if its data may go"};
+                    "delete the VolumeSnapshot, if nobody needs its data"};
     }
-    return Holder{Owner::kController, "the snapshotter's DeleteSnapshot",
-                  "see that the driver's controllers run; taking it off by hand may leave the "
-                  "snapshot in the storage"};
+    return Holder{
+        Owner::kController, "the snapshotter's DeleteSnapshot",
+        "check that the driver's controllers run; if you remove the finalizer by hand, the "
+        "snapshot may remain in the storage"};
   }
   if (name.starts_with("volumesnapshot-")) {
     if (state.content) {
@@ -77,8 +81,8 @@ std::optional<Holder> SnapshotHolderOf(const State& state, std::string_view name
           fmt::format("'berth explain volumesnapshotcontent/{}' says what holds it", content)};
     }
     return Holder{Owner::kController,
-                  "the snapshot controller, which takes it off once there is no content",
-                  "look whether 'berth up' runs and what it logs"};
+                  "the snapshot controller, which removes it once there is no content",
+                  "check that 'berth up' runs, and read its log"};
   }
   return std::nullopt;
 }
@@ -93,27 +97,31 @@ Holder HolderOf(const State& state, const std::string& finalizer) {
     const std::vector<std::string> pods = NamesOf(state.claim_pods);
     if (!pods.empty()) {
       return {Owner::kPerson, fmt::format("pods that use the claim: {}", fmt::join(pods, ", ")),
-              "end those pods; the claim then goes by itself"};
+              "end those pods; the claim is then deleted"};
     }
-    return {Owner::kController, "the protection controller, which takes it off once no pod uses it",
-            "look whether 'berth up' runs and what it logs"};
+    return {Owner::kController,
+            "the protection controller, which removes it once no pod uses the claim",
+            "check that 'berth up' runs, and read its log"};
   }
   if (finalizer == "kubernetes.io/pv-protection") {
     if (state.claim) {
       return {Owner::kPerson, fmt::format("claim '{}', which is bound to it", state.claim_key),
-              "delete the claim first, if the data may go"};
+              "delete the claim first, if nobody needs the data"};
     }
-    return {Owner::kController, "the protection controller, which takes it off once it is unbound",
-            "look whether 'berth up' runs and what it logs"};
+    return {Owner::kController,
+            "the protection controller, which removes it once the volume is unbound",
+            "check that 'berth up' runs, and read its log"};
   }
   if (finalizer.starts_with("external-provisioner.volume.kubernetes.io")) {
     return {Owner::kController, "the provisioner's DeleteVolume",
-            "see that the driver's controllers run; the volume's data goes before this object"};
+            "check that the driver's controllers run; they delete the volume's data before this "
+            "object"};
   }
   if (finalizer.starts_with("external-attacher/")) {
-    return {Owner::kController, "the attacher's ControllerUnpublishVolume",
-            "see that the driver's controllers run; taking it off by hand may leave the volume "
-            "attached"};
+    return {
+        Owner::kController, "the attacher's ControllerUnpublishVolume",
+        "check that the driver's controllers run; if you remove the finalizer by hand, the volume "
+        "may stay attached"};
   }
   constexpr std::string_view kOfProvisioner = "provisioner.storage.kubernetes.io/";
   if (finalizer.starts_with(kOfProvisioner)) {
@@ -121,28 +129,36 @@ Holder HolderOf(const State& state, const std::string& finalizer) {
       return {
           Owner::kPerson,
           fmt::format("claims that are to be filled from it: {}", fmt::join(state.restoring, ", ")),
-          "let those claims be bound (a class may wait for a pod that uses them), or delete "
-          "them; it then goes by itself"};
+          "wait until those claims are bound (a class may wait for a pod that uses them), or "
+          "delete them; it is then deleted"};
     }
     return {Owner::kController,
-            "the provisioner, which takes it off once no volume is filled from it",
-            "see that the driver's controllers run"};
+            "the provisioner, which removes it once no volume is filled from it",
+            "check that the driver's controllers run"};
   }
   if (finalizer == "storage.berth.dev/provisioning") {
     return {Owner::kController, "a CreateVolume whose outcome is not known yet",
-            "see that the driver answers; otherwise a volume would be left that no object names"};
+            "check that the driver answers; otherwise a volume may remain in the storage that no "
+            "object names"};
   }
   if (finalizer == "storage.berth.dev/host-mount") {
     return {Owner::kNodeAgent, fmt::format("the node agent of '{}' to unmount it", state.node_name),
-            "look whether that node agent runs and what it logs"};
+            "check that this node agent runs, and read its log"};
   }
-  if (finalizer == "foregroundDeletion" || finalizer == "orphan") {
-    return {Owner::kController, "the garbage collector, which first sees to what it owns",
-            "look for dependents that are being deleted"};
+  if (finalizer == "foregroundDeletion") {
+    return {Owner::kController, "the garbage collector, which deletes its dependents first",
+            "find out which dependents still exist, and why they are not deleted"};
   }
-  return {Owner::kPerson, fmt::format("whoever set '{}'; nothing in Berth knows it", finalizer),
-          "find the program that set it and let it finish. Only if that is gone for good, take the "
-          "finalizer off by hand"};
+  if (finalizer == "orphan") {
+    return {Owner::kController,
+            "the garbage collector, which removes it from its dependents' owner references first",
+            "check that 'berth up' runs, and read its log"};
+  }
+  return {Owner::kPerson,
+          fmt::format("the program that set '{}', which is no part of Berth", finalizer),
+          "find the program that set it, and let it finish. Only if that program exists no longer, "
+          "remove the finalizer by hand",
+          /*foreign=*/true};
 }
 
 }  // namespace
@@ -153,8 +169,8 @@ std::optional<Cause> ImageMissing(const State& state) {
     if (!IsImageReason(waiting.reason)) continue;
     Cause cause{.id = "image-missing",
                 .link = Link::kContainers,
-                .summary = fmt::format("image '{}' of container '{}' cannot be had", waiting.image,
-                                       waiting.container),
+                .summary = fmt::format("image '{}' of container '{}' is not available",
+                                       waiting.image, waiting.container),
                 .proof = {fmt::format("{}: {}", waiting.reason, waiting.message)},
                 .owner = Owner::kPerson,
                 .step =
@@ -180,7 +196,7 @@ std::optional<Cause> ContainerFails(const State& state) {
                                         waiting.reason),
                  .proof = {waiting.message.empty() ? waiting.reason : waiting.message},
                  .owner = Owner::kPerson,
-                 .step = "see what it wrote; its volumes are there",
+                 .step = "read what the container wrote; its volumes are mounted",
                  .command = fmt::format("berth logs {} -n {} -c {} -p", state.pod->name(),
                                         state.pod->ns(), waiting.container)};
   }
@@ -191,7 +207,7 @@ std::optional<Cause> ContainerFails(const State& state) {
                .summary = "the container runtime cannot make the pod's sandbox",
                .proof = {sandbox->String({"message"})},
                .owner = Owner::kPerson,
-               .step = "'berth doctor' looks at the runtime and its network",
+               .step = "run 'berth doctor', which checks the runtime and its network",
                .command = "berth doctor"};
 }
 
@@ -218,10 +234,10 @@ std::optional<Cause> FinalizerLeft(const State& state) {
   if (!state.object.deleting()) return std::nullopt;
   const std::vector<std::string> finalizers = state.object.finalizers();
   if (finalizers.empty()) return std::nullopt;
-  // A finalizer that no part of Berth takes off blocks for ever, so it is named first.
+  // A finalizer that no part of Berth removes blocks for ever, so it is named first.
   std::string finalizer = finalizers.front();
   for (const std::string& candidate : finalizers) {
-    if (HolderOf(state, candidate).waits_for.starts_with("whoever")) finalizer = candidate;
+    if (HolderOf(state, candidate).foreign) finalizer = candidate;
   }
   const Holder holder = HolderOf(state, finalizer);
   Cause cause{
@@ -233,7 +249,7 @@ std::optional<Cause> FinalizerLeft(const State& state) {
                 fmt::format("it waits for {}", holder.waits_for)},
       .owner = holder.owner,
       .step = holder.step};
-  if (holder.waits_for.starts_with("whoever")) {
+  if (holder.foreign) {
     const std::string ns =
         state.object.ns().empty() ? "" : fmt::format(" -n {}", state.object.ns());
     cause.command =

@@ -44,13 +44,14 @@ std::optional<Cause> ExpansionInfeasible(const State& state) {
                     state.volume->name(), state.claim->allocated_storage());
     cause.proof.push_back(ConditionMessage(*state.claim, "ControllerResizeError"));
     cause.step =
-        "ask for less, yet for more than the claim has, or make room; it is tried again every few "
-        "minutes";
+        "request less (but more than the claim has now), or free space behind the driver; Berth "
+        "tries again every few minutes";
   } else if (status == "NodeResizeInfeasible") {
     cause.summary = fmt::format("the node cannot grow the file system of volume '{}' to {}",
                                 state.volume->name(), state.claim->allocated_storage());
     cause.proof.push_back(ConditionMessage(*state.claim, "NodeResizeError"));
-    cause.step = "cure what the node names; it is offered to the node again every few minutes";
+    cause.step =
+        "correct the problem that the node names; Berth asks the node again every few minutes";
   } else {
     return std::nullopt;
   }
@@ -86,7 +87,7 @@ std::optional<Cause> ExpansionFails(const State& state) {
                .summary = fmt::format("volume '{}' does not grow: {}", state.volume->name(), error),
                .proof = {Asks(state), "the claim's condition ControllerResizeError"},
                .owner = error.starts_with("rpc error") ? Owner::kDriver : Owner::kPerson,
-               .step = "cure what the message names; it is tried again by itself"};
+               .step = "correct the problem that the message names; Berth tries again by itself"};
 }
 
 std::optional<Cause> ExpansionWaitsForNode(const State& state) {
@@ -111,14 +112,14 @@ std::optional<Cause> ModificationFails(const State& state) {
       state.claim->String({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"});
   const std::string error = ConditionMessage(*state.claim, "ModifyVolumeError");
   Cause cause{.link = Link::kVolume,
-              .proof = {fmt::format("claim '{}' is on its way to class '{}': {}", state.claim_key,
-                                    target, status)}};
+              .proof = {fmt::format("claim '{}' changes to class '{}', with status {}",
+                                    state.claim_key, target, status)}};
   if (!error.empty()) cause.proof.push_back(error);
   const std::string current = state.claim->String({"status", "currentVolumeAttributesClassName"});
   if (status == "Pending") {
     cause.id = "no-attributes-class";
     cause.summary = fmt::format("VolumeAttributesClass '{}' does not exist", target);
-    cause.step = "create the class, or let the claim name one that exists";
+    cause.step = "create the class, or set the claim's class to one that exists";
     cause.command = "berth get volumeattributesclasses";
     return cause;
   }
@@ -129,8 +130,9 @@ std::optional<Cause> ModificationFails(const State& state) {
                     state.driver, state.volume->name(), target);
     cause.step =
         current.empty()
-            ? "let the claim name another class; this one is tried again every few minutes"
-            : fmt::format("let the claim name another class, or '{}' again, which it has", current);
+            ? "set the claim's class to another one; Berth tries this one again every few minutes"
+            : fmt::format("set the claim's class to another one, or back to '{}', which it has now",
+                          current);
     return cause;
   }
   if (const base::FlightRecord* call = BadCall(state, ModifyKey(state))) {
@@ -140,7 +142,7 @@ std::optional<Cause> ModificationFails(const State& state) {
   cause.id = "modification-fails";
   cause.summary = fmt::format("volume '{}' is not modified: {}", state.volume->name(), error);
   cause.owner = error.find("rpc error") != std::string::npos ? Owner::kDriver : Owner::kPerson;
-  cause.step = "cure what the message names; it is tried again by itself";
+  cause.step = "correct the problem that the message names; Berth tries again by itself";
   return cause;
 }
 

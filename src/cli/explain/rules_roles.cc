@@ -155,16 +155,17 @@ std::optional<Cause> NoLeader(const State& state) {
       })) {
     return std::nullopt;
   }
-  Cause cause{.id = "no-leader",
-              .link = turn->link,
-              .waiting = true,
-              .summary = fmt::format("{} has no leader", NameOf(*turn)),
-              .owner = Owner::kController,
-              .step =
-                  "start the role, or see why its candidates cannot renew their lease: one of "
-                  "them leads within the lease's time, and then goes on with this",
-              .command = fmt::format("berth get lease {} -n {} -o yaml", leases.front()->name(),
-                                     leases.front()->ns())};
+  Cause cause{
+      .id = "no-leader",
+      .link = turn->link,
+      .waiting = true,
+      .summary = fmt::format("{} has no leader", NameOf(*turn)),
+      .owner = Owner::kController,
+      .step =
+          "start the role, or find out why its candidates cannot renew their lease. One of them "
+          "becomes the leader within the lease duration, and then continues this work",
+      .command = fmt::format("berth get lease {} -n {} -o yaml", leases.front()->name(),
+                             leases.front()->ns())};
   for (const api::Lease* lease : leases) {
     cause.proof.push_back(Describe(state, *lease));
     // Another candidate may be about to take an expired lease, so this is only a wait until another
@@ -189,13 +190,13 @@ std::optional<Cause> RoleFails(const State& state) {
   return Cause{
       .id = refused ? "api-refuses" : "controller-error",
       .link = turn->link,
-      .summary = fmt::format("{}{}: {}", refused ? "the API refuses what is written by " : "",
+      .summary = fmt::format("{}{}: {}", refused ? "the API refuses a request of " : "",
                              NameOf(*turn), retry->message),
       .proof = {fmt::format("it tried {} times in {}; {}", retry->count, AgeOf(state, retry->first),
                             RetryOf(state, turn->key))},
       .owner = refused ? Owner::kPerson : Owner::kController,
       .step = refused ? AfterRefusalOfApi(retry->message)
-                      : "cure what the message names; it is tried again by itself"};
+                      : "correct the problem that the message names; Berth tries again by itself"};
 }
 
 std::optional<Cause> WaitsForRole(const State& state) {
@@ -214,16 +215,16 @@ std::optional<Cause> WaitsForRole(const State& state) {
   Cause cause{.id = "waits-for-role",
               .link = turn->link,
               .waiting = true,
-              .summary = fmt::format("it is the turn of {}", NameOf(*turn)),
+              .summary = fmt::format("{} has to act next, and has not started", NameOf(*turn)),
               .owner = Owner::kController,
-              .step = "it comes by itself within moments; if not, see what that process logs"};
+              .step = "wait a few seconds; if nothing happens, read the log of that process"};
   for (const api::Lease* lease : LeasesOf(state, *turn)) {
     if (Lives(state, *lease)) cause.proof.push_back(Describe(state, *lease));
   }
   if (cause.proof.empty()) {
     cause.proof = {
-        fmt::format("no namespace has a lease '{}': either a process without leader "
-                    "election is it, or none",
+        fmt::format("no namespace has a lease '{}': the role runs without leader election, or "
+                    "it does not run",
                     turn->lease)};
   }
   return cause;

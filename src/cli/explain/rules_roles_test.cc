@@ -179,9 +179,9 @@ TEST_F(RolesRulesTest, WhatTheApiRefusesARole) {
        "api-refuses", "service account", Owner::kPerson},
       {StatusCode::kInvalidArgument,
        "admission webhook \"limits.example.com\" denied the request: too many", "api-refuses",
-       "webhook objects to", Owner::kPerson},
+       "webhook refuses", Owner::kPerson},
       {StatusCode::kInternal, "etcdserver: mvcc: database space exceeded", "controller-error",
-       "cure what the message names", Owner::kController},
+       "correct the problem that the message names", Owner::kController},
   };
   for (const auto make : kTurns) {
     for (const Row& row : rows) {

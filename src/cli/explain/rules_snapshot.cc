@@ -25,11 +25,11 @@ std::optional<Cause> SnapshotSourceUnbound(const State& state) {
   return Cause{
       .id = "source-not-bound",
       .link = Link::kSnapshot,
-      .summary = fmt::format("claim '{}', of which the snapshot is to be, has no volume yet",
-                             state.claim_key),
+      .summary =
+          fmt::format("claim '{}', the source of the snapshot, has no volume yet", state.claim_key),
       .proof = {fmt::format("the claim is {}", state.claim->phase())},
       .owner = Owner::kPerson,
-      .step = "see to the claim; its snapshot is then taken at once",
+      .step = "find out why the claim has no volume; as soon as it has one, the snapshot is taken",
       .command = fmt::format("berth explain pvc/{} -n {}", state.claim->name(), state.claim->ns())};
 }
 
@@ -47,10 +47,10 @@ std::optional<Cause> SnapshotContentAbsent(const State& state) {
           "{} names it{}", state.subject,
           was_taken ? fmt::format(", and was taken at {}", state.snapshot->creation_time()) : "")},
       .owner = Owner::kPerson,
-      .step = was_taken ? "bring the object back from a backup, or delete the "
-                          "VolumeSnapshot; a new one of now would have other data"
-                        : "create it, with the snapshot's handle and this "
-                          "VolumeSnapshot's name",
+      .step = was_taken ? "restore the VolumeSnapshotContent from a backup, or delete the "
+                          "VolumeSnapshot; a snapshot that is taken now has newer data"
+                        : "create the VolumeSnapshotContent with the snapshot's handle and "
+                          "this VolumeSnapshot's name",
       .command = "berth get volumesnapshotcontents"};
 }
 
@@ -90,8 +90,8 @@ std::optional<Cause> NoSnapshotClass(const State& state) {
       fmt::format("the VolumeSnapshot names no class, and driver '{}' has {}", state.driver,
                   defaults.empty() ? "no default one" : "more than one default one");
   cause.step = fmt::format(
-      "mark exactly one class of the driver as default ({}=true), or make the "
-      "VolumeSnapshot anew with a class",
+      "mark exactly one class of the driver as default ({}=true), or create the "
+      "VolumeSnapshot again with a class",
       kDefaultClass);
   return cause;
 }
@@ -104,7 +104,7 @@ std::optional<Cause> SnapshotterAbsent(const State& state) {
       state, {.driver = driver,
               .link = Link::kSnapshot,
               .named_by = fmt::format("content '{}'", state.content->name()),
-              .summary = fmt::format("the driver '{}' is not there to take a snapshot", driver),
+              .summary = fmt::format("the driver '{}' is not available to take a snapshot", driver),
               .then = "the snapshot is then taken at once"});
 }
 
@@ -119,11 +119,11 @@ std::optional<Cause> SnapshotFails(const State& state) {
           .id = "snapshot-uploading",
           .link = Link::kSnapshot,
           .waiting = true,
-          .summary = "the snapshot is taken, and the driver is not done with it",
+          .summary = "the snapshot is taken, but the driver has not made it ready to use yet",
           .proof = {fmt::format("snapshot '{}' of driver '{}' is not ready to use",
                                 state.content->snapshot_handle(), state.content->driver())},
           .owner = Owner::kDriver,
-          .step = "wait; it is asked about again and again"};
+          .step = "wait; Berth asks the driver until the snapshot is ready to use"};
     }
   }
   const std::string error = ErrorOf(state);
@@ -143,24 +143,25 @@ std::optional<Cause> SnapshotFails(const State& state) {
                .proof = {fmt::format("status.error of the {}",
                                      of_driver ? "VolumeSnapshotContent" : "VolumeSnapshot")},
                .owner = of_driver && !secret ? Owner::kDriver : Owner::kPerson,
-               .step = "cure what the message names; it is tried again by itself"};
+               .step = "correct the problem that the message names; Berth tries again by itself"};
 }
 
 std::optional<Cause> SnapshotBeingRestored(const State& state) {
   if (!state.snapshot.has_value() || !state.snapshot->deleting() || state.restoring.empty()) {
     return std::nullopt;
   }
-  return Cause{.id = "being-restored",
-               .link = Link::kDeletion,
-               .summary = "the snapshot is deleted but a volume is still to be restored from it",
-               .proof = {fmt::format("claims that are Pending and name it: {}",
-                                     fmt::join(state.restoring, ", "))},
-               .owner = Owner::kPerson,
-               .step =
-                   "let those claims be bound (a class may wait for a pod that uses them), or "
-                   "delete them; the snapshot then goes by itself",
-               .command = fmt::format("berth explain pvc/{} -n {}", state.restoring.front(),
-                                      state.snapshot->ns())};
+  return Cause{
+      .id = "being-restored",
+      .link = Link::kDeletion,
+      .summary = "the snapshot is deleted but a volume is still to be restored from it",
+      .proof = {fmt::format("claims that are Pending and name it: {}",
+                            fmt::join(state.restoring, ", "))},
+      .owner = Owner::kPerson,
+      .step =
+          "wait until those claims are bound (a class may wait for a pod that uses them), or "
+          "delete them; the snapshot is then deleted",
+      .command =
+          fmt::format("berth explain pvc/{} -n {}", state.restoring.front(), state.snapshot->ns())};
 }
 
 std::optional<Cause> SnapshotDeletionFails(const State& state) {
@@ -177,16 +178,18 @@ std::optional<Cause> SnapshotDeletionFails(const State& state) {
                  .proof = {"status.error of the VolumeSnapshotContent"},
                  .owner = Owner::kPerson,
                  .step =
-                     "delete the other content, too, if nobody wants the data; or set this one's "
-                     "deletionPolicy to Retain, and it goes without them",
+                     "delete the other content, too, if nobody needs the data; or set this one's "
+                     "deletionPolicy to Retain, so that it is deleted without the data",
                  .command = "berth get volumesnapshotcontents"};
   }
-  return Cause{.id = "driver-error",
-               .link = Link::kDeletion,
-               .summary = state.content->error(),
-               .proof = {"status.error of the VolumeSnapshotContent"},
-               .owner = Owner::kDriver,
-               .step = "cure what the driver names; the deletion is tried again by itself"};
+  return Cause{
+      .id = "driver-error",
+      .link = Link::kDeletion,
+      .summary = state.content->error(),
+      .proof = {"status.error of the VolumeSnapshotContent"},
+      .owner = Owner::kDriver,
+      .step =
+          "correct the problem that the driver names; Berth tries the deletion again by itself"};
 }
 
 }  // namespace berth::cli::explain

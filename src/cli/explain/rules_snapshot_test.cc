@@ -136,7 +136,7 @@ TEST_F(SnapshotRulesTest, ATakenSnapshotThatLostItsContentIsNotToBeTakenAgain) {
   state_.snapshot->Set({"status", "readyToUse"}, false);
   Update();
   EXPECT_EQ(First().id, "content-missing");
-  EXPECT_NE(First().step.find("other data"), std::string::npos);
+  EXPECT_NE(First().step.find("newer data"), std::string::npos);
 }
 
 TEST_F(SnapshotRulesTest, ADriverThatIsNotThere) {

@@ -49,15 +49,16 @@ std::optional<Cause> DataSourceMissing(const State& state) {
       !IsOrdinary(state.claim->data_source())) {
     return std::nullopt;
   }
-  return Cause{.id = "source-missing",
-               .link = Link::kVolume,
-               .summary = fmt::format("{}, from which claim '{}' is to be filled, does not exist",
-                                      SourceName(state), state.claim_key),
-               .proof = {fmt::format("claim '{}' names it as its data source", state.claim_key)},
-               .owner = Owner::kPerson,
-               .step =
-                   "create it: the claim is then served at once; or make the claim anew with "
-                   "a source that exists"};
+  return Cause{
+      .id = "source-missing",
+      .link = Link::kVolume,
+      .summary = fmt::format("{}, from which claim '{}' is to be filled, does not exist",
+                             SourceName(state), state.claim_key),
+      .proof = {fmt::format("claim '{}' names it as its data source", state.claim_key)},
+      .owner = Owner::kPerson,
+      .step =
+          "create it: the volume is then made at once; or create the claim again with a source "
+          "that exists"};
 }
 
 std::optional<Cause> SnapshotNotReady(const State& state) {
@@ -72,7 +73,7 @@ std::optional<Cause> SnapshotNotReady(const State& state) {
               .waiting = snapshot.error().empty(),
               .summary = fmt::format("{} is not ready to be restored", SourceName(state)),
               .owner = snapshot.error().empty() ? Owner::kController : Owner::kDriver,
-              .step = "see why the snapshot is not ready; the claim is served as soon as it is",
+              .step = "find out why the snapshot is not ready; the volume is made as soon as it is",
               .command = fmt::format("berth get volumesnapshot {} -n {} -o yaml", snapshot.name(),
                                      snapshot.ns())};
   cause.proof.push_back(snapshot.content_name().empty()
@@ -98,7 +99,7 @@ std::optional<Cause> CloneSourceUnbound(const State& state) {
       .summary = fmt::format("{} has no volume yet that could be copied", SourceName(state)),
       .proof = {fmt::format("its phase is {}", source.phase())},
       .owner = Owner::kPerson,
-      .step = "see why the source is not bound; the copy is made as soon as it is",
+      .step = "find out why the source is not bound; the copy is made as soon as it is",
       .command = fmt::format("berth explain pvc {} -n {}", source.name(), source.ns())};
 }
 
@@ -135,9 +136,7 @@ std::optional<Cause> SecretMissing(const State& state) {
       .summary = fmt::format("a secret that class '{}' names cannot be read", state.class_name),
       .proof = Quoted(*event),
       .owner = Owner::kPerson,
-      .step =
-          "create the secret, or let the provisioner read it; provisioning is tried "
-          "again by itself",
+      .step = "create the secret, or allow the provisioner to read it; Berth tries again by itself",
       .command = fmt::format("berth get storageclass {} -o yaml", state.class_name)};
 }
 
@@ -149,18 +148,18 @@ std::optional<Cause> NoTopology(const State& state) {
   for (const std::string_view text : kSays) {
     const api::Event* event = Refusal(state, text);
     if (event == nullptr) continue;
-    return Cause{.id = "no-topology",
-                 .link = Link::kVolume,
-                 .summary = event->String({"message"}),
-                 .proof = Quoted(*event),
-                 .owner = Owner::kPerson,
-                 .step =
-                     "let the driver register on the nodes where volumes are to be, and compare "
-                     "the class's allowedTopologies with the nodes' labels; it is tried again by "
-                     "itself",
-                 .command = fmt::format("berth get csinodes -o yaml; berth get storageclass {} "
-                                        "-o yaml",
-                                        state.class_name)};
+    return Cause{
+        .id = "no-topology",
+        .link = Link::kVolume,
+        .summary = event->String({"message"}),
+        .proof = Quoted(*event),
+        .owner = Owner::kPerson,
+        .step =
+            "start the driver on the nodes where volumes are to be, and compare the class's "
+            "allowedTopologies with the nodes' labels; Berth tries again by itself",
+        .command = fmt::format("berth get csinodes -o yaml; berth get storageclass {} "
+                               "-o yaml",
+                               state.class_name)};
   }
   return std::nullopt;
 }
@@ -168,16 +167,16 @@ std::optional<Cause> NoTopology(const State& state) {
 std::optional<Cause> WrongParameter(const State& state) {
   const api::Event* event = Refusal(state, "class parameter");
   if (event == nullptr) return std::nullopt;
-  return Cause{
-      .id = "class-parameter",
-      .link = Link::kVolume,
-      .summary = fmt::format("class '{}' has parameters that nobody understands", state.class_name),
-      .proof = Quoted(*event),
-      .owner = Owner::kPerson,
-      .step =
-          "make the class anew without the parameter (a class cannot be changed); "
-          "its claims are then served at once",
-      .command = fmt::format("berth get storageclass {} -o yaml", state.class_name)};
+  return Cause{.id = "class-parameter",
+               .link = Link::kVolume,
+               .summary = fmt::format("class '{}' has parameters that are unknown or wrong",
+                                      state.class_name),
+               .proof = Quoted(*event),
+               .owner = Owner::kPerson,
+               .step =
+                   "create the class again without the parameter (a class cannot be changed); the "
+                   "volumes of its claims are then made at once",
+               .command = fmt::format("berth get storageclass {} -o yaml", state.class_name)};
 }
 
 }  // namespace berth::cli::explain

@@ -51,8 +51,8 @@ StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const Exec
   streams.terminal_size = TerminalSize;
   streams.on_stdin_end_lost = [] {
     PrintError(
-        "berth: the container runtime has no way to be told that the input has ended; "
-        "end the command with Ctrl-C if it waits for more\n");
+        "berth: the container runtime cannot tell the command that the input has ended; if the "
+        "command waits for more input, end it with Ctrl-C\n");
   };
   std::optional<RawTerminal> raw;
   if (tty && options.interactive) raw.emplace();

@@ -221,7 +221,7 @@ class Shims {
     ASSIGN_OR_RETURN(const Found found, LookAt(path, record));
     if (found != Found::kOther) return base::OkStatus();
     return Error(StatusCode::kAlreadyExists,
-                 "a real utility stands at {}, which the host's mounts use: nothing was installed",
+                 "{} is a real utility, which the host's mounts use: nothing was installed",
                  Quote(path));
   }
 
@@ -241,7 +241,8 @@ class Shims {
       RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(path, content_, 0755));
       RETURN_IF_ERROR(WriteRecord(shim, {hash_}));
     } else {
-      return Error(StatusCode::kAlreadyExists, "somebody put {} there meanwhile", Quote(path));
+      return Error(StatusCode::kAlreadyExists, "another program created {} during the installation",
+                   Quote(path));
     }
     tell_(fmt::format("{} {}: runs in the pod of {}",
                       found == Found::kShim ? "renewed" : "installed", path, shim.plugin));

@@ -58,8 +58,8 @@ class Upgrade {
     const Status done = Replace(state);
     if (done.ok() || done.code() == StatusCode::kNotFound) return done;
     return base::Annotate(
-        done, fmt::format("node {} stays tainted with {}; give the command again to go on, or take "
-                          "the taint off to give up (kubectl taint nodes {} {}-)",
+        done, fmt::format("node {} stays tainted with {}; run the command again to continue, or "
+                          "remove the taint to give up (kubectl taint nodes {} {}-)",
                           options_.node, kUpgradeTaint, options_.node, kUpgradeTaint));
   }
 
@@ -73,7 +73,7 @@ class Upgrade {
     RETURN_IF_ERROR(SetTaint(true));
     Say("node {} is tainted with {}:NoExecute", options_.node, kUpgradeTaint);
     if (!before.evicted.empty()) {
-      Say("waiting for {} pods and their mounts to go: {}", before.evicted.size(),
+      Say("waiting until {} pods and their mounts are gone: {}", before.evicted.size(),
           NamesOf(before.evicted));
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.evicted.empty(); },
@@ -81,18 +81,18 @@ class Upgrade {
                                 return fmt::format("these pods are still on the node: {}",
                                                    NamesOf(now.evicted));
                               }));
-    Say("the node is empty but for pods that tolerate the taint");
+    Say("only pods that tolerate the taint are left on the node");
     ASSIGN_OR_RETURN(const MountPodState state, Look());
     for (const api::Pod& pod : state.old) {
       RETURN_IF_ERROR(kube::Delete(client_, pod));
-      Say("deleted mount pod {}, of an earlier template", pod.key());
+      Say("deleted mount pod {}, which had an earlier template", pod.key());
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.upgraded(); },
                               [](const MountPodState& now) { return WhatLacks(now); }));
     ASSIGN_OR_RETURN(const MountPodState after, Look());
     Say("mount pods of the newest template are ready: {}", NamesOf(after.fresh));
     RETURN_IF_ERROR(SetTaint(false));
-    Say("the taint is off: node {} takes pods again", options_.node);
+    Say("removed the taint: node {} takes pods again", options_.node);
     return base::OkStatus();
   }
 
@@ -111,10 +111,10 @@ class Upgrade {
           pod.key());
     }
     for (const api::Pod& pod : state.leaving) {
-      Say("would wait for mount pod {}, which is leaving", pod.key());
+      Say("would wait for mount pod {}, which is being deleted", pod.key());
     }
     for (const api::Pod& pod : state.old) Say("would delete mount pod {}", pod.key());
-    Say("would wait for ready mount pods of {} and take the taint off", SetNames());
+    Say("would wait for ready mount pods of {} and remove the taint", SetNames());
   }
 
   std::string SetNames() const {
@@ -133,8 +133,8 @@ class Upgrade {
                                            "move them: {}",
                                            NamesOf(now.tolerating)));
     }
-    if (!now.old.empty()) return fmt::format("old mount pods are there: {}", NamesOf(now.old));
-    return fmt::format("no mount pod of the newest template is ready of {}",
+    if (!now.old.empty()) return fmt::format("old mount pods still exist: {}", NamesOf(now.old));
+    return fmt::format("no mount pod with the newest template is ready in {}",
                        fmt::join(now.without, ", "));
   }
 

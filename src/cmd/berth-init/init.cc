@@ -71,7 +71,7 @@ Failure Init::Begin() {
   const auto host = ReadWhole(options_.host_mounts);
   if (!host_table_.valid() || !host.ok()) {
     return {base::ipc::Problem::kSystem,
-            "the host's mount table, by which is seen what is in use, cannot be read: " +
+            "the host's mount table, which shows what is in use, cannot be read: " +
                 host.failure().text + ": mount the host's /proc at /host/proc"};
   }
   own_table_.Reset(open(kOwnTable, O_RDONLY | O_CLOEXEC));
@@ -99,7 +99,7 @@ void Init::StayWhileUsed() {
     const std::vector<std::string> used = InUse();
     if (used.empty()) return;
     if (used != told) {
-      Say("stays, since " + std::to_string(used.size()) + " in use:");
+      Say("stays, because these are in use (" + std::to_string(used.size()) + "):");
       for (const std::string& line : used) Say("  " + line);
       told = used;
     }
@@ -107,7 +107,7 @@ void Init::StayWhileUsed() {
     if (options_.grace.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(began + options_.grace - Clock::now());
       if (rest.count() <= 0) {
-        Say("leaves what is in use after " + Seconds(options_.grace) + ", as --grace says");
+        Say("ends although these are in use, because --grace is " + Seconds(options_.grace));
         return;
       }
       limit = std::min(limit, rest);
@@ -154,7 +154,9 @@ void Init::TakeSignals() {
     if (signal == SIGCHLD) continue;
     if (std::find(std::begin(kLeaveSignals), std::end(kLeaveSignals), signal) !=
         std::end(kLeaveSignals)) {
-      if (!leaving_) Say("is told to end, by signal " + std::to_string(signal));
+      if (!leaving_) {
+        Say("received signal " + std::to_string(signal) + ", and ends when nothing is in use");
+      }
       leaving_ = true;
     } else if (child_) {
       kill(*child_, signal);
@@ -190,7 +192,9 @@ std::vector<std::string> Init::InUse() {
   const auto host = Table(options_.host_mounts);
   const auto own = Table(kOwnTable);
   for (const auto* table : {&host, &own}) {
-    if (!table->ok()) return {"what nobody knows: " + table->failure().text};
+    if (!table->ok()) {
+      return {"perhaps any mount, because a mount table cannot be read: " + table->failure().text};
+    }
   }
   const Processes processes = FindProcesses();
   std::vector<std::string> used;

@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   // berth-init must be process 1, because otherwise the orphaned daemons of its container would not
   // become its children, and its signals at the end would reach processes of others.
   if (getpid() != 1) {
-    Say("is to be process 1 of its container: without hostPID and shareProcessNamespace");
+    Say("must be process 1 of its container: set neither hostPID nor shareProcessNamespace in the "
+        "pod");
     return 2;
   }
   return Init(*options).Run();

@@ -72,7 +72,7 @@ Failure Register(const Options& options) {
                                             .Set("containerName", pod.container)) +
                               "\n";
   const UniqueFd lock = LockFolder(folder);
-  if (!lock.valid()) Say("registers without the lock of '" + folder + "', which others hold");
+  if (!lock.valid()) Say("registers without a lock, because it could not lock '" + folder + "'");
   for (const std::string& plugin : options.plugins) {
     const std::string name = FileName(plugin);
     const std::string temp = "." + name + ".tmp-" + pod.uid;

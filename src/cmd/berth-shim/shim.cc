@@ -42,8 +42,7 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
   const std::string path = folder + "/" + name + ".json";
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) {
-    const std::string hint =
-        errno == ENOENT ? " (a shim is put there by 'berth install-shims')" : "";
+    const std::string hint = errno == ENOENT ? " ('berth install-shims' makes this file)" : "";
     ipc::Failure failure = ipc::SystemFailure("open '" + path + "'", errno);
     failure.text += hint;
     return failure;
@@ -113,7 +112,7 @@ int Run(const std::vector<std::string>& argv, const std::vector<std::string>& en
         const std::string& shim_folder) {
   const std::string name(argv.empty() ? "" : base::FileNameOf(argv[0]));
   if (name.empty() || name == "berth-shim") {
-    return Fail("berth-shim", "this stands in for mount utilities: see 'berth install-shims'");
+    return Fail("berth-shim", "this program replaces mount utilities: see 'berth install-shims'");
   }
   const auto config = ReadConfig(name, shim_folder);
   if (!config.ok()) return Fail(name, config.failure().text);
@@ -121,8 +120,9 @@ int Run(const std::vector<std::string>& argv, const std::vector<std::string>& en
   arguments[0] = name;
   if (NamesStdin(arguments) || HoldsInput(STDIN_FILENO)) {
     return Fail(name,
-                "it is to read standard input, which it cannot in the pod of " + config->plugin +
-                    ": give it a file below the kubelet's folder, or </dev/null if it needs none");
+                "it cannot read standard input, because it runs in the pod of " + config->plugin +
+                    ": give it a file below the kubelet's folder, or use </dev/null if it needs no "
+                    "input");
   }
   const auto reply = ipc::Call(config->socket,
                                ipc::Message()

@@ -32,7 +32,7 @@ base::Status Restore(const Arguments& arguments) {
   }
   RETURN_IF_ERROR(aside);
   cli::Print(fmt::format("restored from {}\n", arguments.file));
-  if (!aside->empty()) cli::Print(fmt::format("what was there before is kept as {}\n", *aside));
+  if (!aside->empty()) cli::Print(fmt::format("the replaced objects are kept as {}\n", *aside));
   return base::OkStatus();
 }
 
@@ -50,9 +50,9 @@ void Add(CLI::App& app, int& exit_code, const char* name, const char* help,
 }  // namespace
 
 void AddBackupCommands(CLI::App& app, int& exit_code) {
-  Add(app, exit_code, "backup", "Copy all objects of a standalone Berth, which may run, to a file",
-      BackUp);
-  Add(app, exit_code, "restore", "Put a backup in the place of a stopped Berth's objects", Restore);
+  Add(app, exit_code, "backup",
+      "Copy all objects of a standalone Berth to a file; it may run meanwhile", BackUp);
+  Add(app, exit_code, "restore", "Replace the objects of a stopped Berth by a backup", Restore);
 }
 
 }  // namespace berth::cmd

@@ -52,7 +52,7 @@ StatusOr<std::string> FindDriver(const std::string& given) {
   }
   return Error(StatusCode::kNotFound,
                "berth-flex is neither beside this program nor in /usr/local/bin and /usr/bin: name "
-               "it by --driver-executable");
+               "it with --driver-executable");
 }
 
 Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
@@ -106,31 +106,41 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
   command->add_option("--kubeconfig", flags->kubeconfig,
                       "How to reach the API (default: the pod's service account, $KUBECONFIG)");
   command->add_option("--node-name", flags->agent.node, "Name of the Node (default: the host's)");
-  command->add_option("--data", flags->agent.data_folder, "Folder of the records, in block-agent/")
-      ->capture_default_str();
-  command->add_option("--socket", flags->agent.socket, "Where the driver asks")
+  command
+      ->add_option("--data", flags->agent.data_folder,
+                   "Data folder; the records are in its folder block-agent")
       ->capture_default_str();
   command
-      ->add_option("--driver", flags->agent.drivers,
-                   "Install the driver as vendor/driver; several times: as each of them (default: "
-                   "berth.dev/block)")
+      ->add_option("--socket", flags->agent.socket,
+                   "Socket at which the driver berth-flex asks this agent")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--driver", flags->agent.drivers,
+          "Name vendor/driver under which the driver is installed; may be given several times "
+          "(default: berth.dev/block)")
       ->allow_extra_args(false);
   command->add_option("--driver-executable", flags->agent.driver_executable,
                       "berth-flex (default: beside this program)");
-  command->add_option("--volume-plugin-dir", flags->agent.plugin_folder,
-                      "Where the kubelet looks for Flexvolume drivers (default: found)");
-  command->add_option("--host-root", flags->agent.host_root,
-                      "Where the node's file system is mounted, in a container: the folder for "
-                      "drivers is found and written below it");
+  command->add_option(
+      "--volume-plugin-dir", flags->agent.plugin_folder,
+      "Folder in which the kubelet looks for Flexvolume drivers (default: the agent finds "
+      "it)");
+  command->add_option(
+      "--host-root", flags->agent.host_root,
+      "In a container: where the node's file system is mounted; the agent finds and "
+      "writes the folder of drivers below it");
   command->add_option("--kubelet-dir", flags->agent.kubelet_folder, "The kubelet's folder")
       ->capture_default_str();
   command->add_option("--io-proxy-socket", flags->agent.proxy_socket,
-                      "Where 'berth io-proxy' of this node listens");
-  AddDuration(*command, "--node-silence", flags->agent.node_silence,
-              "How long a deleted Node's Lease has to stay as it is until the node counts as "
-              "silent; longer where the Lease says so (default: 45s)");
-  command->add_option("--http-endpoint", flags->http_address,
-                      "Address of metrics and health, as ':8080'; without it there is none");
+                      "Socket at which 'berth io-proxy' of this node listens");
+  AddDuration(
+      *command, "--node-silence", flags->agent.node_silence,
+      "How long a deleted Node's Lease must stay unchanged before the node counts as silent; "
+      "longer if the Lease says so (default: 45s)");
+  command->add_option(
+      "--http-endpoint", flags->http_address,
+      "Address at which metrics and health are served, as ':8080' (default: nowhere)");
   command->add_flag("-v", flags->verbosity, "Log more");
   command->callback([flags, &exit_code] {
     StopSignals signals;

@@ -61,7 +61,8 @@ std::pair<CLI::App*, std::shared_ptr<Connection>> AddCommand(CLI::App& app, cons
 }
 
 void AddApply(CLI::App& app, int& exit_code) {
-  auto [command, connection] = AddCommand(app, "apply", "Make objects what manifests say");
+  auto [command, connection] =
+      AddCommand(app, "apply", "Create or change objects as manifests say");
   auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("-f,--filename", *files, "File, folder, or - for standard input")->required();
   OnRun(*command, connection, exit_code,
@@ -78,7 +79,7 @@ void AddGet(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", options->output, "wide, json, yaml or name");
   command->add_option("-l,--selector", options->label_selector, "Label selector");
   command->add_option("--field-selector", options->field_selector, "Field selector");
-  command->add_flag("-w,--watch", options->watch, "Go on showing changes");
+  command->add_flag("-w,--watch", options->watch, "Then show each change, until interrupted");
   command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
   OnRun(*command, connection, exit_code,
         [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
@@ -99,12 +100,12 @@ void AddDescribe(CLI::App& app, int& exit_code) {
 
 void AddExplain(CLI::App& app, int& exit_code) {
   auto [command, connection] =
-      AddCommand(app, "explain", "Say what a volume's way is blocked by, with its proof");
+      AddCommand(app, "explain", "Say what blocks a volume, and show the proof");
   auto options = std::make_shared<cli::ExplainOptions>();
   command
       ->add_option("object", options->words,
-                   "pod/NAME, pvc/NAME, pv/NAME, volumeattachment/NAME, hostmount/NAME or "
-                   "node/NAME")
+                   "pod/NAME, pvc/NAME, pv/NAME, volumeattachment/NAME, volumesnapshot/NAME, "
+                   "volumesnapshotcontent/NAME, hostmount/NAME or node/NAME")
       ->required();
   command->add_option("-o,--output", options->output, "json");
   command->callback([connection = connection, options, &exit_code] {
@@ -125,7 +126,8 @@ void AddExplain(CLI::App& app, int& exit_code) {
 
 void AddDoctor(CLI::App& app, int& exit_code) {
   auto [command, connection] = AddCommand(
-      app, "doctor", "Look whether this machine can run Berth, and whether a running one is well");
+      app, "doctor",
+      "Check whether this machine can run Berth, and whether a running Berth is healthy");
   auto options = std::make_shared<cli::DoctorOptions>();
   command
       ->add_option("--container-runtime-endpoint", options->runtime_endpoint,
@@ -156,13 +158,14 @@ void AddDelete(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<cli::DeleteOptions>();
   auto timeout = std::make_shared<int64_t>(0);
   command->add_option("objects", options->words, "KIND NAME... or KIND/NAME...");
-  command->add_option("-f,--filename", options->files, "Delete what these manifests name");
-  command->add_flag("--all", options->all, "All objects of the kinds");
+  command->add_option("-f,--filename", options->files,
+                      "Delete the objects that these manifests name");
+  command->add_flag("--all", options->all, "Delete all objects of the kinds");
   command->add_option("--grace-period", options->grace_period_seconds,
                       "Seconds that pods get to end");
   command->add_flag("--wait,!--no-wait", options->wait, "Wait until they are gone (the default)");
   command->add_flag("--ignore-not-found", options->ignore_not_found,
-                    "What is not there is no error");
+                    "Do not report an error for objects that do not exist");
   command->add_option("--timeout", *timeout, "Seconds to wait at most");
   OnRun(*command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
@@ -176,10 +179,11 @@ void AddLogs(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<cli::LogOptions>();
   command->add_option("pod", options->pod, "Pod")->required();
   command->add_option("-c,--container", options->container, "Container");
-  command->add_flag("-f,--follow", options->follow, "Go on showing what comes");
-  command->add_flag("-p,--previous", options->previous, "Of the container before its last restart");
-  command->add_flag("--timestamps", options->timestamps, "With the time of each line");
-  command->add_option("--tail", options->tail, "Only the last lines");
+  command->add_flag("-f,--follow", options->follow, "Then show each new line, until interrupted");
+  command->add_flag("-p,--previous", options->previous,
+                    "Show the log of the container before its last restart");
+  command->add_flag("--timestamps", options->timestamps, "Show the time of each line");
+  command->add_option("--tail", options->tail, "Show only this number of last lines");
   OnRun(*command, connection, exit_code,
         [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
           return cli::Logs(client, api, *options, stop);
@@ -190,10 +194,10 @@ void AddExec(CLI::App& app, int& exit_code) {
   auto [command, connection] = AddCommand(app, "exec", "Run a command in a pod's container");
   auto options = std::make_shared<cli::ExecOptions>();
   command->add_option("pod", options->pod, "Pod")->required();
-  command->add_option("command", options->command, "The command, behind --");
+  command->add_option("command", options->command, "The command, after --");
   command->add_option("-c,--container", options->container, "Container");
   command->add_flag("-i,--stdin", options->interactive, "Pass standard input on");
-  command->add_flag("-t,--tty", options->tty, "With a terminal");
+  command->add_flag("-t,--tty", options->tty, "Give the command a terminal");
   command->callback([connection = connection, options, &exit_code] {
     StopSignals signals;
     const auto code = [&]() -> base::StatusOr<int> {
@@ -212,8 +216,9 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
     auto options = std::make_shared<cli::MountOptions>();
     command->add_option("claim", options->claim, "PersistentVolumeClaim")->required();
     command->add_option("path", options->path, "Folder to mount it on")->required();
-    command->add_option("--node-name", options->node_name,
-                        "The node, if this host is called otherwise");
+    command->add_option(
+        "--node-name", options->node_name,
+        "Name of the node (default: the only node, or the node with this host's name)");
     command->add_flag("--read-only", options->read_only, "Mount it read-only");
     command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
     OnRun(
@@ -234,18 +239,20 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
 }
 
 void AddUpgrade(CLI::App& app, int& exit_code) {
-  CLI::App* upgrade = app.add_subcommand("upgrade", "Replace what others depend on, in order");
+  CLI::App* upgrade =
+      app.add_subcommand("upgrade", "Upgrade what pods depend on, after evicting those pods");
   upgrade->require_subcommand(1);
   auto [command, connection] =
       AddCommand(*upgrade, "mount-pod",
-                 "Empty a node of pods, replace its mount pods by the newest, and let pods back");
+                 "Evict a node's pods, replace its mount pods by new ones, and let pods return");
   auto options = std::make_shared<cli::UpgradeMountPodOptions>();
   auto timeout = std::make_shared<int64_t>(options->timeout.count());
   command->add_option("--node", options->node, "The node")->required();
   command->add_option("--daemonset", options->daemon_set,
-                      "NAMESPACE/NAME, if not all mount pods of the node");
+                      "NAMESPACE/NAME: replace only the mount pods of this DaemonSet");
   command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
-  command->add_option("--timeout", *timeout, "Seconds for the whole")->capture_default_str();
+  command->add_option("--timeout", *timeout, "Seconds for the whole upgrade")
+      ->capture_default_str();
   OnRun(*command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions&, std::stop_token stop) {
           options->timeout = std::chrono::seconds(*timeout);

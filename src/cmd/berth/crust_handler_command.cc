@@ -20,17 +20,21 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
       ->add_option("--socket", options->socket,
                    "Socket of the CRUST API, as RuntimeClass.fsMgmtSocket names it")
       ->capture_default_str();
-  command->add_option("--oci-socket", options->oci_socket, "Socket that berth-oci asks at")
+  command
+      ->add_option("--oci-socket", options->oci_socket,
+                   "Socket at which berth-oci asks this handler")
       ->capture_default_str();
-  command->add_option("--data", options->data_folder, "Folder of what is known of sandboxes")
+  command->add_option("--data", options->data_folder, "Folder of the records about sandboxes")
       ->capture_default_str();
-  command->add_option("--run", options->run_folder, "Folder of pods' plans")->capture_default_str();
+  command->add_option("--run", options->run_folder, "Folder in which it finds pods' plans")
+      ->capture_default_str();
   command->add_option("--kubelet", options->kubelet_folder, "The kubelet's folder")
       ->capture_default_str();
   command
-      ->add_option("--capabilities", options->capabilities,
-                   "What is offered of SUBPATH, VOLUME_STATS, ...; all by default, but "
-                   "SELINUX_RELABEL where the kernel has SELinux")
+      ->add_option(
+          "--capabilities", options->capabilities,
+          "Capabilities that the handler offers, such as SUBPATH,VOLUME_STATS (default: all; "
+          "without SELINUX_RELABEL if the kernel has SELinux)")
       ->delimiter(',');
   command
       ->add_option("--file-systems", options->file_systems,

@@ -20,14 +20,15 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
   command->add_option("--pool", options->pool_folder, "Folder of the volumes' images")->required();
   command->add_option("--endpoint", options->endpoint, "Path of the socket to serve on")
       ->required();
-  command->add_option("--registration-folder", options->registration_folder,
-                      "The kubelet's plugins_registry; without it nobody is told");
+  command->add_option(
+      "--registration-folder", options->registration_folder,
+      "The kubelet's folder plugins_registry; without it the driver does not register");
   command
       ->add_option("--overcommit", options->overcommit,
                    "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
   command->add_option("--flight", options->flight_file,
-                      "File of the flight record, for 'berth explain'; without it none is kept");
+                      "File of the flight record, for 'berth explain' (default: no record)");
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;

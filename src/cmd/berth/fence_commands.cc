@@ -74,13 +74,14 @@ Status Break(const BreakFlags& flags, bool data_folder_given) {
 }  // namespace
 
 void AddFenceCommands(CLI::App& app, int& exit_code) {
-  CLI::App* fence = app.add_subcommand("fence", "Who may use a volume of the block agent");
+  CLI::App* fence =
+      app.add_subcommand("fence", "Fences, which say who may use a volume of the block agent");
   fence->require_subcommand(1);
   CLI::App* command = fence->add_subcommand(
-      "break", "Take all who use a volume out of its fence, though they may still write to it");
+      "break", "Remove all users from a volume's fence, although they may still write to it");
   auto flags = std::make_shared<BreakFlags>();
   command->add_option("volume", flags->volume, "The PersistentVolume")->required();
-  command->add_flag("--dangerous", flags->dangerous, "You know that data may be lost");
+  command->add_flag("--dangerous", flags->dangerous, "Break the fence although data may be lost");
   command->add_option("--yes-i-lose-data", flags->typed,
                       "The volume's name once more, instead of being asked for it");
   command->add_option("--kubeconfig", flags->api.kubeconfig, "How to reach the API");

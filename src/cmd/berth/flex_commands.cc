@@ -29,8 +29,8 @@ base::Status Check(CheckFlags flags) {
 void AddCheckFlags(CLI::App& command, CheckFlags& flags) {
   command
       .add_option("-o,--option", flags.options,
-                  "NAME=VALUE for flexVolume.options; {scratch} in a value is a folder that is "
-                  "there for the check alone")
+                  "NAME=VALUE for flexVolume.options; {scratch} in a value is a folder that "
+                  "exists only during the check")
       ->allow_extra_args(false);
   command.add_option("--secret", flags.secrets, "NAME=VALUE of the volume's Secret")
       ->allow_extra_args(false);
@@ -122,10 +122,10 @@ void AddList(CLI::App& flex, int& exit_code) {
 }
 
 void AddRemove(CLI::App& flex, int& exit_code) {
-  CLI::App* command = flex.add_subcommand(
-      "remove",
-      "Take a driver away: volumes in use are still unmounted by a standalone Berth, which has a "
-      "copy; a kubelet has none (needs root)");
+  CLI::App* command = flex.add_subcommand("remove",
+                                          "Remove a driver. A standalone Berth can still unmount "
+                                          "its volumes, because it keeps a copy of "
+                                          "the driver; a kubelet cannot (needs root)");
   auto flags = std::make_shared<DriversFlags>();
   auto driver = std::make_shared<std::string>();
   command->add_option("driver", *driver, "Its name, vendor/driver")->required();

@@ -33,7 +33,7 @@ void AddIoProxyCommand(CLI::App& app, int& exit_code) {
   auto reconnect = std::make_shared<int>(30);
   command
       ->add_option("--folder", options->folder,
-                   "Folder of its socket, its records and the files that show volumes")
+                   "Folder of its socket, its records and the files through which volumes are used")
       ->capture_default_str();
   command
       ->add_option("--reconnect", *reconnect,

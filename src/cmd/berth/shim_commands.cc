@@ -16,7 +16,7 @@ std::shared_ptr<cli::ShimOptions> AddShimCommand(CLI::App& app, int& exit_code, 
   command = app.add_subcommand(name, help);
   auto options = std::make_shared<cli::ShimOptions>();
   command->add_option("--sbin", options->sbin, "Folder of the shims")->capture_default_str();
-  command->add_option("--records", options->records, "Folder of what is known of each shim")
+  command->add_option("--records", options->records, "Folder of the records about shims")
       ->capture_default_str();
   command->callback([options, run, &exit_code] {
     exit_code = cli::ReportError(
@@ -31,8 +31,8 @@ void AddShimCommands(CLI::App& app, int& exit_code) {
   CLI::App* install = nullptr;
   const auto options = AddShimCommand(
       app, exit_code, "install-shims",
-      "Put berth-shim under the names of mount utilities: a kubelet, or mount(8), that runs one "
-      "has it run in the pod that is registered for its plugin",
+      "Install berth-shim under the names of mount utilities: if a kubelet or mount(8) calls one, "
+      "the utility runs in the pod that is registered for its plugin",
       cli::InstallShims, install);
   install
       ->add_option("names", options->names,
@@ -45,11 +45,11 @@ void AddShimCommands(CLI::App& app, int& exit_code) {
                    "Socket at which the node agent runs utilities (its --utility-socket)")
       ->capture_default_str();
   install->add_option("--program", options->program,
-                      "The shim itself (default: berth-shim beside this program)");
+                      "Program of the shims (default: berth-shim beside this program)");
   CLI::App* remove = nullptr;
   const auto to_remove = AddShimCommand(
       app, exit_code, "remove-shims",
-      "Take away shims that install-shims put there, and nothing else", cli::RemoveShims, remove);
+      "Remove the shims that install-shims installed, and nothing else", cli::RemoveShims, remove);
   remove->add_option("names", to_remove->names, "Volume types or utilities (default: all shims)");
 }
 

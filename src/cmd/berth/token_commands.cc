@@ -98,8 +98,8 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
       app.add_subcommand("token", "Tokens for people and tools that have no client certificate");
   group->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* create =
-      Add(*group, exit_code, arguments, "create", "Make a token and print it, this once", Create);
+  CLI::App* create = Add(*group, exit_code, arguments, "create",
+                         "Make a token and print it; it cannot be shown again", Create);
   create->add_option("user", arguments->name, "Name of the user; with --role node, of the node")
       ->required();
   create->add_option("--role", arguments->role, "administrator or node; without it: no rights")
@@ -110,9 +110,9 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
                    "How long it is good for: 90s, 12h, 30d (the default); 0: for ever")
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", kDay}}));
-  Add(*group, exit_code, arguments, "list", "List tokens: whose they are, never what they are",
-      List);
-  Add(*group, exit_code, arguments, "delete", "Make a token worthless at once", Delete)
+  Add(*group, exit_code, arguments, "list",
+      "List tokens with their users; the secret tokens are not shown", List);
+  Add(*group, exit_code, arguments, "delete", "Delete a token; it is refused from then on", Delete)
       ->add_option("id", arguments->name, "Its id, as 'list' shows it")
       ->required();
 }
