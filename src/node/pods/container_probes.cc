@@ -88,7 +88,7 @@ ContainerHealth ContainerProbes::Health(const std::string& container_id) const {
   return out;
 }
 
-bool ContainerProbes::Note(Followed& followed, Kind kind, const Status& result) {
+bool ContainerProbes::NoteResult(Followed& followed, Kind kind, const Status& result) {
   Probe& probe = followed.probes[kind];
   const bool passed = probe.passed;
   const bool failed = probe.failed;
@@ -137,7 +137,7 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
     base::MutexLock lock(mutex_);
     const auto it = followed_.find(id);
     if (it == followed_.end()) return Outcome::Done();  // it ended meanwhile
-    if (known) changed = Note(it->second, kind, result);
+    if (known) changed = NoteResult(it->second, kind, result);
     started = kind == Kind::kStartup && Started(it->second);
     rest = it->second;
   }

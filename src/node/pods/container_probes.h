@@ -63,7 +63,7 @@ class ContainerProbes {
 
   base::KeyedWorkers::Outcome Run(const std::string& key);
   // True if the container's health changed.
-  bool Note(Followed& followed, Kind kind, const base::Status& result)
+  bool NoteResult(Followed& followed, Kind kind, const base::Status& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Started(const Followed& followed);
   static std::string Key(const std::string& container_id, Kind kind);

@@ -63,7 +63,7 @@ void WantVolumes(const PodParts& parts, PodEntry& entry) {
   if (entry.wanted_version == entry.pod->resource_version()) return;
   entry.wanted_version = entry.pod->resource_version();
   entry.released = false;
-  parts.volumes.Want(entry.pod);
+  parts.volumes.WantVolumes(entry.pod);
 }
 
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry) {

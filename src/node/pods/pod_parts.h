@@ -98,7 +98,7 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
 // What probes and hooks say of a container.
 ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
 
-// VolumeManager::Want and Release, once for each change.
+// VolumeManager::WantVolumes and Release, once for each change.
 void WantVolumes(const PodParts& parts, PodEntry& entry);
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 

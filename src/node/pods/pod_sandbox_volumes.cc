@@ -101,7 +101,7 @@ Status PodSandboxVolumes::Publish(const api::Pod& pod, const std::string& sandbo
     }
     return why;
   }
-  volumes_.Placed(pod.uid(), sandbox_id);
+  volumes_.NoteSandbox(pod.uid(), sandbox_id);
   return OkStatus();
 }
 

@@ -98,7 +98,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
     outcome = StartAll(entry, plan);
   } else if (!plan.sandbox_id.empty()) {
     // This agent may be new, and the handler, too.
-    const Status placed = Place(entry, plan.sandbox_id);
+    const Status placed = PlaceVolumes(entry, plan.sandbox_id);
     if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
   FollowProbes(entry);
@@ -145,7 +145,7 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
 }
 
 // Its deferred volumes are mounted in that sandbox, and in no other of its.
-Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
+Status PodWorker::PlaceVolumes(PodEntry& entry, const std::string& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
   for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
     if (other.id == sandbox_id || other.ready) continue;
@@ -203,7 +203,7 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   if (sandbox.id.empty()) {  // it died within the last milliseconds
     return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
   }
-  if (const Status placed = Place(entry, sandbox.id); !placed.ok()) {
+  if (const Status placed = PlaceVolumes(entry, sandbox.id); !placed.ok()) {
     return Outcome::Retry(placed);
   }
   Outcome outcome = Outcome::Done();

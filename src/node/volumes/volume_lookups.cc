@@ -24,7 +24,7 @@ VolumeLookups::VolumeLookups(const VolumeManagerOptions& options, Dependencies d
                 .retry_max = options.retry_max},
                [this](const std::string& uid) { return LookUp(uid); }) {}
 
-void VolumeLookups::Want(std::shared_ptr<const api::Pod> pod) {
+void VolumeLookups::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   const std::string uid = pod->uid();
   bool ready = false;
   {
@@ -212,7 +212,7 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
       units_.ReleaseUse(old->second);
     }
     for (const std::string& name : wanted.names) entry.uses[name] = use;
-    units_.Want(entry.pod, std::move(wanted));
+    units_.WantVolume(entry.pod, std::move(wanted));
   }
 }
 

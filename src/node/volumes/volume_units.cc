@@ -116,12 +116,12 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
 
 void VolumeUnits::Start() {
   workers_.Start();
-  PokeAll();
+  WakeAllUnits();
 }
 
 void VolumeUnits::Stop() { workers_.Stop(); }
 
-void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
+void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
   const UseId id = UseOf(wanted, pod->uid());
   bool ready = false;
   bool urgent = false;
@@ -214,7 +214,7 @@ std::vector<DeferredVolume> VolumeUnits::Deferred(const std::string& pod_uid) co
   return out;
 }
 
-void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_id) {
+void VolumeUnits::NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
@@ -263,7 +263,7 @@ std::set<std::string> VolumeUnits::DevicesInUse() const {
   return out;
 }
 
-void VolumeUnits::Poke(const std::string& unit) {
+void VolumeUnits::WakeUnit(const std::string& unit) {
   {
     MutexLock lock(mutex_);
     if (!units_.contains(unit)) return;
@@ -271,7 +271,7 @@ void VolumeUnits::Poke(const std::string& unit) {
   workers_.AddNow(unit);
 }
 
-void VolumeUnits::PokeWhere(const std::function<bool(Unit&)>& condition) {
+void VolumeUnits::WakeUnitsWhere(const std::function<bool(Unit&)>& condition) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
@@ -282,16 +282,16 @@ void VolumeUnits::PokeWhere(const std::function<bool(Unit&)>& condition) {
   for (const std::string& key : keys) workers_.AddNow(key);
 }
 
-void VolumeUnits::PokeAll() {
-  PokeWhere([](const Unit&) { return true; });
+void VolumeUnits::WakeAllUnits() {
+  WakeUnitsWhere([](const Unit&) { return true; });
 }
 
 void VolumeUnits::RetryUnreported() {
-  PokeWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
+  WakeUnitsWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
 }
 
 void VolumeUnits::DriverRegistered(const std::string& driver) {
-  PokeWhere([&driver](const Unit& unit) {
+  WakeUnitsWhere([&driver](const Unit& unit) {
     const auto device = api::ParseUniqueVolumeName(unit.device_name);
     return !device.has_value() || device->driver == driver;
   });
