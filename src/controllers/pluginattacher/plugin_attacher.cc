@@ -112,8 +112,8 @@ StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginAttacher::PluginFor(
                plugin->name());
 }
 
-StatusOr<PluginAttacher::Attachment> PluginAttacher::Hold(const Attachment& attachment,
-                                                          const std::string& plugin) {
+StatusOr<PluginAttacher::Attachment> PluginAttacher::HoldAttachment(const Attachment& attachment,
+                                                                    const std::string& plugin) {
   if (attachment.has_finalizer(kFinalizer) && attachment.annotation(kPluginAnnotation) == plugin) {
     return attachment;
   }
@@ -128,7 +128,7 @@ PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
   if (!spec.ok()) return Failed(attachment, kAttachOperation, spec.status());
   const auto plugin = PluginFor(*spec);
   if (!plugin.ok()) return Failed(attachment, kAttachOperation, plugin.status());
-  const auto held = Hold(attachment, std::string((*plugin)->name()));
+  const auto held = HoldAttachment(attachment, std::string((*plugin)->name()));
   if (held.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!held.ok()) return AfterApi(held.status());
   const auto device = (*plugin)->attacher()->Attach(*spec, attachment.node_name());
