@@ -24,7 +24,7 @@ using grpc::ServerUnaryReactor;
 
 // The messages can be logged, because they never quote mount options.
 template <typename Response>
-grpc::Status Answer(const char* method, StatusOr<Response> result, Response* response) {
+grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response* response) {
   if (result.ok()) {
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -42,7 +42,7 @@ grpc::Status Answer(const char* method, StatusOr<Response> result, Response* res
     const bool taken = workers_.Post([=, this] {                                                   \
       if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
       reactor->Finish(                                                                             \
-          Answer<wire::method##Response>(#method, handler_.method(*request), response));           \
+          FinishCall<wire::method##Response>(#method, handler_.method(*request), response));       \
     });                                                                                            \
     if (!taken) {                                                                                  \
       reactor->Finish(                                                                             \

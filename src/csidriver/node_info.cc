@@ -81,7 +81,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
   if (presence.IsDeferred()) {
@@ -143,7 +143,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   }
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
   if (const auto resolved = ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   csi::v1::NodeExpandVolumeResponse response;
