@@ -50,7 +50,7 @@ std::string RecordFolder::TakeTemp() {
   return spare;
 }
 
-void RecordFolder::Keep(std::string spare) {
+void RecordFolder::KeepSpare(std::string spare) {
   {
     base::MutexLock lock(mutex_);
     if (spares_.size() < kMostSpares) return spares_.push_back(std::move(spare));
@@ -93,7 +93,7 @@ base::Status RecordFolder::Write(const internal::WritePoints& points, const std:
   RETURN_IF_ERROR_WITH(spare, context);
   // Until the exchange is on the disk the old content may be needed.
   RETURN_IF_ERROR_WITH(Sync(), context);
-  if (*spare) Keep(std::move(temp));
+  if (*spare) KeepSpare(std::move(temp));
   return points.after.Pass();
 }
 
@@ -109,7 +109,7 @@ base::Status RecordFolder::Remove(const internal::RemovePoints& points, const st
   const bool moved = rename(path.c_str(), temp.c_str()) == 0;
   if (!moved && errno != ENOENT) return ErrnoError(errno, context);
   RETURN_IF_ERROR_WITH(Sync(), context);
-  if (moved) Keep(std::move(temp));
+  if (moved) KeepSpare(std::move(temp));
   return points.after.Pass();
 }
 
