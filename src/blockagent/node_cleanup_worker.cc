@@ -55,8 +55,8 @@ Status NodeCleanupWorker::WorkOff(const CleanupEntry& entry, Time deadline) {
   return base::OkStatus();
 }
 
-Status NodeCleanupWorker::Tell(const NodeCleanup& cleanup,
-                               const std::map<std::string, std::string>& failures) {
+Status NodeCleanupWorker::WriteStatus(const NodeCleanup& cleanup,
+                                      const std::map<std::string, std::string>& failures) {
   Json entries = Json::array();
   for (const CleanupEntry& entry : cleanup.entries()) {
     const auto failure = failures.find(KeyOf(entry));
@@ -85,7 +85,7 @@ Status NodeCleanupWorker::WorkOff(Time deadline) {
     if (!done.ok()) failures[KeyOf(entry)] = std::string(base::Message(done));
   }
   if (failures.empty()) return base::OkStatus();
-  if (const Status told = Tell(*cleanup, failures); !told.ok()) {
+  if (const Status told = WriteStatus(*cleanup, failures); !told.ok()) {
     LOG_WARNING("{}", base::ToString(told));
   }
   return base::Error(StatusCode::kUnavailable, "{} volumes are still to be taken off: {}",
