@@ -97,7 +97,7 @@ class Exchange {
 
   // For the connection, on the event loop.
   bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
-  Pending Take() ABSL_LOCKS_EXCLUDED(mutex_);
+  Pending TakePending() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sent(size_t frames, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Over() ABSL_LOCKS_EXCLUDED(mutex_);
 
