@@ -138,7 +138,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
                      ParseCapability(request.volume_capability(), offer_));
     if (capability.access != volume.access) {
       return Error(StatusCode::kInvalidArgument, "volume {} is a {} volume", base::Quote(volume.id),
-                   block::Name(volume.access));
+                   block::NameOf(volume.access));
     }
   }
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));

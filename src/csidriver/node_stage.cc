@@ -41,7 +41,7 @@ base::Status CheckUse(const block::Record& volume, const Capability& capability)
   if (volume.access != capability.access) {
     return Error(StatusCode::kFailedPrecondition,
                  "volume {} is a {} volume and cannot be used as {}", base::Quote(volume.id),
-                 block::Name(volume.access), block::Name(capability.access));
+                 block::NameOf(volume.access), block::NameOf(capability.access));
   }
   if (!capability.fs_type.empty() && capability.fs_type != volume.fs_type) {
     return Error(StatusCode::kFailedPrecondition, "volume {} has {} and cannot be used as {}",
