@@ -233,7 +233,7 @@ class Shims {
     }
     RETURN_IF_ERROR(WriteRecord(shim, contents));
     if (found == Found::kNothing) {
-      RETURN_IF_ERROR(Place(shim.utility));
+      RETURN_IF_ERROR(LinkShim(shim.utility));
     } else if (found == Found::kShim) {
       RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(shim.utility)));
       RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(path, content_, 0755));
@@ -247,7 +247,7 @@ class Shims {
   }
 
   // Puts a shim where nothing is: link(2) replaces nothing, whoever comes meanwhile.
-  Status Place(const std::string& utility) const {
+  Status LinkShim(const std::string& utility) const {
     const std::string path = PathOf(utility);
     const std::string fresh = NewPathOf(utility);
     RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(fresh, content_, 0755));
