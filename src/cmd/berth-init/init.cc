@@ -48,7 +48,7 @@ Result<std::vector<Mount>> Table(const std::string& path) {
 
 int Init::Run() {
   if (Failure failure = Begin(); !failure.ok()) {
-    Say(failure.text);
+    LogLine(failure.text);
     return 1;
   }
   Serve();
@@ -98,15 +98,15 @@ void Init::StayWhileUsed() {
     const std::vector<std::string> used = InUse();
     if (used.empty()) return;
     if (used != told) {
-      Say("stays, since " + std::to_string(used.size()) + " in use:");
-      for (const std::string& line : used) Say("  " + line);
+      LogLine("stays, since " + std::to_string(used.size()) + " in use:");
+      for (const std::string& line : used) LogLine("  " + line);
       told = used;
     }
     milliseconds limit = kResync;
     if (options_.grace.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(began + options_.grace - Clock::now());
       if (rest.count() <= 0) {
-        Say("leaves what is in use after " + Seconds(options_.grace) + ", as --grace says");
+        LogLine("leaves what is in use after " + Seconds(options_.grace) + ", as --grace says");
         return;
       }
       limit = std::min(limit, rest);
@@ -127,7 +127,7 @@ void Init::End() {
   while (!no_children_ && Clock::now() < end) {
     Wait(std::chrono::ceil<milliseconds>(end - Clock::now()));
   }
-  Say("ends");
+  LogLine("ends");
 }
 
 void Init::Wait(milliseconds limit) {
@@ -152,7 +152,7 @@ void Init::TakeSignals() {
     if (signal == SIGCHLD) continue;
     if (std::find(std::begin(kLeaveSignals), std::end(kLeaveSignals), signal) !=
         std::end(kLeaveSignals)) {
-      if (!leaving_) Say("is told to end, by signal " + std::to_string(signal));
+      if (!leaving_) LogLine("is told to end, by signal " + std::to_string(signal));
       leaving_ = true;
     } else if (child_) {
       kill(*child_, signal);
@@ -168,7 +168,8 @@ void Init::Reap() {
     if (pid != child_) continue;
     child_.reset();
     exit_code_ = ExitCode(status);
-    Say("the command '" + options_.command.front() + "' ended with " + std::to_string(exit_code_));
+    LogLine("the command '" + options_.command.front() + "' ended with " +
+            std::to_string(exit_code_));
     leaving_ = true;
   }
   no_children_ = pid < 0 && errno == ECHILD;

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   const auto options = ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc},
                                     [](const char* name) -> const char* { return getenv(name); });
   if (!options.ok()) {
-    Say(options.failure().text);
+    LogLine(options.failure().text);
     return 2;
   }
   if (options->help) {
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   }
   // Its daemons would not come to it, and others' processes would.
   if (getpid() != 1) {
-    Say("is to be process 1 of its container: without hostPID and shareProcessNamespace");
+    LogLine("is to be process 1 of its container: without hostPID and shareProcessNamespace");
     return 2;
   }
   return Init(*options).Run();

@@ -81,8 +81,9 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
 
 // A handler that is started anew is waited for, and asked again: a container that cannot be created
 // fails a pod whose restartPolicy is Never.
-Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
-                         std::span<const int> descriptors, std::vector<UniqueFd>* received) {
+Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& request,
+                                 std::span<const int> descriptors,
+                                 std::vector<UniqueFd>* received) {
   const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
   std::optional<ipc::Deadline> patience;
   while (true) {
@@ -122,7 +123,7 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
     ipc::Message request = base;
     request.Set(crust::kFrom, static_cast<int64_t>(mounts.descriptors.size()));
     std::vector<UniqueFd> received;
-    Result<ipc::Message> reply = Ask(config, request, descriptors, &received);
+    Result<ipc::Message> reply = CallHandler(config, request, descriptors, &received);
     if (!reply.ok()) return reply.failure();
     const auto count = reply->Number(crust::kCount);
     const ipc::Strings* kinds = reply->List(crust::kKinds);
@@ -211,7 +212,7 @@ Failure Prepare(const Config& config, const Arguments& arguments) {
     return errno == ENOENT ? ipc::Ok() : ipc::SystemFailure("look for '" + plan + "'", errno);
   }
   const ipc::Message message = CreateMessage(kind, sandbox, uid, bundle.folder);
-  if (kind == "sandbox") return Ask(config, message, {}, nullptr).failure();
+  if (kind == "sandbox") return CallHandler(config, message, {}, nullptr).failure();
   const Result<Mounts> mounts = AskForMounts(config, message, bundle);
   if (!mounts.ok() || mounts->descriptors.empty()) {
     unlink(bundle.fresh.c_str());
