@@ -30,13 +30,13 @@ StatusCode CodeOf(base::ipc::Problem problem) {
 
 base::StatusOr<Shown> ShownBy(const base::StatusOr<Message>& reply) {
   RETURN_IF_ERROR(reply);
-  const std::string* path = reply->Text(kPath);
+  const std::string* path = reply->FindText(kPath);
   if (path == nullptr) {
     return Error(StatusCode::kInternal, "the I/O proxy's answer names no file");
   }
   return Shown{.path = *path,
-               .device = static_cast<uint64_t>(reply->Number(kDevice).value_or(0)),
-               .size_bytes = reply->Number(kSize).value_or(0)};
+               .device = static_cast<uint64_t>(reply->FindNumber(kDevice).value_or(0)),
+               .size_bytes = reply->FindNumber(kSize).value_or(0)};
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ base::Status Client::Kill(const std::string& image, std::chrono::milliseconds wi
 base::StatusOr<std::vector<base::Json>> Client::List(const std::string& image) const {
   ASSIGN_OR_RETURN(const Message reply, Call(MakeRequest(kList, image), kCallTime));
   std::vector<base::Json> exports;
-  const base::ipc::Strings* list = reply.List(kExports);
+  const base::ipc::Strings* list = reply.FindList(kExports);
   if (list == nullptr) return exports;
   for (const std::string& text : *list) {
     ASSIGN_OR_RETURN(base::Json one, base::json::Parse(text));

@@ -13,7 +13,7 @@ using base::ipc::Message;
 using base::ipc::Request;
 
 std::string FieldText(const Message& message, std::string_view name) {
-  const std::string* text = message.Text(name);
+  const std::string* text = message.FindText(name);
   return text != nullptr ? *text : std::string();
 }
 
@@ -30,12 +30,12 @@ base::StatusOr<Message> Open(Exports& exports, const Message& request) {
   Volume volume{.store = FieldText(request, kStore),
                 .image = FieldText(request, kImage),
                 .path = FieldText(request, kPath),
-                .device = static_cast<uint64_t>(request.Number(kDevice).value_or(0)),
-                .inode = static_cast<uint64_t>(request.Number(kInode).value_or(0)),
+                .device = static_cast<uint64_t>(request.FindNumber(kDevice).value_or(0)),
+                .inode = static_cast<uint64_t>(request.FindNumber(kInode).value_or(0)),
                 .server = FieldText(request, kServer),
                 .export_name = FieldText(request, kExport),
-                .read_only = request.Number(kReadOnly).value_or(0) != 0,
-                .shared = request.Number(kShared).value_or(0) != 0};
+                .read_only = request.FindNumber(kReadOnly).value_or(0) != 0,
+                .shared = request.FindNumber(kShared).value_or(0) != 0};
   if (volume.store.empty() || volume.path.empty() == volume.server.empty() ||
       (!volume.path.empty() && !volume.path.starts_with('/'))) {
     return Error(StatusCode::kInvalidArgument, "{} is asked for neither by a path nor by a server",
@@ -79,7 +79,7 @@ std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listen
   options.methods[std::string(kResize)] = [&exports](const Request& request) {
     return Reply(exports.Resize(FieldText(request.message, kStore),
                                 FieldText(request.message, kImage),
-                                request.message.Number(kSize).value_or(0)));
+                                request.message.FindNumber(kSize).value_or(0)));
   };
   options.methods[std::string(kClose)] = [&exports, done](const Request& request) {
     return done(

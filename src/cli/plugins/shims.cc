@@ -151,8 +151,8 @@ class Shims {
     if (!text.ok()) return std::nullopt;
     const auto message = base::ipc::ReadJson(*text);
     if (!message.ok()) return std::nullopt;
-    const std::string* path = message->Text(utility::kShimPath);
-    const auto* contents = message->List(utility::kShimContent);
+    const std::string* path = message->FindText(utility::kShimPath);
+    const auto* contents = message->FindList(utility::kShimContent);
     if (path == nullptr || contents == nullptr) return std::nullopt;
     return Record{*path, *contents};
   }

@@ -113,7 +113,7 @@ ipc::Message Request(std::string_view method) {
 }
 
 std::string_view Flag(const ipc::Message& trailer, std::string_view name) {
-  const std::string* value = trailer.Text(name);
+  const std::string* value = trailer.FindText(name);
   return value != nullptr && *value == "false" ? "false" : "true";
 }
 
@@ -167,7 +167,7 @@ Reply Run(const std::vector<std::string>& arguments, const std::string& executab
                 " arguments and has " + std::to_string(wanted - 1));
   }
   const auto trailer = ReadTrailer(executable);
-  const std::string* socket = trailer.ok() ? trailer->Text(block::kTrailerSocket) : nullptr;
+  const std::string* socket = trailer.ok() ? trailer->FindText(block::kTrailerSocket) : nullptr;
   if (socket == nullptr) {
     return Fail(trailer.ok() ? "the driver's trailer names no socket" : trailer.failure().text);
   }
@@ -179,7 +179,7 @@ Reply Run(const std::vector<std::string>& arguments, const std::string& executab
   const milliseconds time = call == "init" ? patience.init : patience.call;
   const auto reply = CallAgent(*socket, request, time);
   if (!reply.ok()) return Fail(Explain(reply.failure(), *socket, time));
-  const auto version = reply->Number(block::kVersion);
+  const auto version = reply->FindNumber(block::kVersion);
   if (version != block::kProtocol) {
     return Fail("this driver speaks version " + std::to_string(block::kProtocol) +
                 " and the block agent version " + std::to_string(version.value_or(0)) +

@@ -92,10 +92,10 @@ TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
     return flex::Run({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong);
   });
   const ipc::Message request = AnswerCall(listener, Same());
-  EXPECT_EQ(*request.Text(ipc::kMethod), block::kMount);
-  EXPECT_EQ(*request.Text(block::kMountDir), "/k/v");
-  EXPECT_EQ(*request.Text(block::kOptions), "{\"a\": \"b\"}");
-  EXPECT_EQ(request.Number(block::kVersion), block::kProtocol);
+  EXPECT_EQ(*request.FindText(ipc::kMethod), block::kMount);
+  EXPECT_EQ(*request.FindText(block::kMountDir), "/k/v");
+  EXPECT_EQ(*request.FindText(block::kOptions), "{\"a\": \"b\"}");
+  EXPECT_EQ(request.FindNumber(block::kVersion), block::kProtocol);
   const Reply said = reply.get();
   EXPECT_EQ(said.text, "{\"status\":\"Success\"}\n");
   EXPECT_EQ(said.exit_code, 0);

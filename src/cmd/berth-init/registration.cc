@@ -93,7 +93,7 @@ void Withdraw(const Options& options) {
     const auto content = ReadWhole(path);
     if (!content.ok()) continue;
     const auto registration = base::ipc::ReadJson(*content);
-    const std::string* uid = registration.ok() ? registration->Text(kPodUid) : nullptr;
+    const std::string* uid = registration.ok() ? registration->FindText(kPodUid) : nullptr;
     if (uid == nullptr || *uid != options.pod.uid) {
       LogLine("leaves the registration for " + plugin + " to another pod");
     } else if (unlink(path.c_str()) == 0) {

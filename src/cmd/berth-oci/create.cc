@@ -73,7 +73,7 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
   }
   Result<ipc::Message> reply = connection->Receive(ipc::kLargestReply, deadline, received);
   if (!reply.ok()) return reply.failure();
-  if (const std::string* error = reply->Text(ipc::kError)) {
+  if (const std::string* error = reply->FindText(ipc::kError)) {
     return Failure{Problem::kRefused, *error};
   }
   return reply;
@@ -125,8 +125,8 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
     std::vector<UniqueFd> received;
     Result<ipc::Message> reply = CallHandler(config, request, descriptors, &received);
     if (!reply.ok()) return reply.failure();
-    const auto count = reply->Number(crust::kCount);
-    const ipc::Strings* kinds = reply->List(crust::kKinds);
+    const auto count = reply->FindNumber(crust::kCount);
+    const ipc::Strings* kinds = reply->FindList(crust::kKinds);
     if (!count || *count < 0 || kinds == nullptr || kinds->size() != received.size() ||
         mounts.descriptors.size() + received.size() > static_cast<size_t>(*count)) {
       return Broken("Berth's CRUST handler gave an answer that makes no sense");

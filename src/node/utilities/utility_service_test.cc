@@ -72,10 +72,10 @@ TEST_F(UtilityServiceTest, RunsTheUtilityWithItsArgumentsEnvironmentAndFolder) {
               {"A=b c", "B=it's\n$(x)", "LD_X=host's", "PATH=/nowhere", "not a name=1", "no value"},
               below));
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_EQ(reply->Number(ipc::utility::kExit), 7);
-  EXPECT_EQ(*reply->Text(ipc::utility::kOut),
+  EXPECT_EQ(reply->FindNumber(ipc::utility::kExit), 7);
+  EXPECT_EQ(*reply->FindText(ipc::utility::kOut),
             "it's \"one\" $(word)\n|b c|it's\n$(x)||unset\n" + below + "\n");
-  EXPECT_EQ(*reply->Text(ipc::utility::kErr), "wrong\n");
+  EXPECT_EQ(*reply->FindText(ipc::utility::kErr), "wrong\n");
   EXPECT_THAT(plugins_, ElementsAre("kubernetes.io/glusterfs"));
 }
 
@@ -105,7 +105,7 @@ TEST_F(UtilityServiceTest, MountsWhereTheHostSeesIt) {
   });
   const auto reply = CallService(Request({"mount.glusterfs", "10.0.0.7:/v", target, "-o", "rw"}));
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_EQ(*reply->Text(ipc::utility::kOut), "mounted");
+  EXPECT_EQ(*reply->FindText(ipc::utility::kOut), "mounted");
   ASSERT_EQ(fake_.commands().size(), 1U);
   EXPECT_THAT(Ran(fake_.commands()[0]),
               ElementsAre("mount.glusterfs", "10.0.0.7:/v", target, "-o", "rw"));

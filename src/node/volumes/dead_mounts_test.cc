@@ -118,7 +118,7 @@ TEST_F(DeadMounts, EachPodThatUsesOneIsToldWhyAndWhatToDo) {
                                   "until the pod is deleted and made anew"}));
   }
   EXPECT_EQ(events().Count(kReason), 2U);
-  EXPECT_THAT(world_.metrics.Text(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
+  EXPECT_THAT(world_.metrics.RenderText(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
 }
 
 TEST_F(DeadMounts, AStrangersDeathIsNoneOfThePods) {

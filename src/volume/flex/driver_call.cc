@@ -121,7 +121,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
     return Error(StatusCode::kUnimplemented, "{} is not supported", what);
   }
   const base::CallPoints& points = FactsOf(command).points;
-  RETURN_IF_ERROR_WITH(points.before->Pass(), what);
+  RETURN_IF_ERROR_WITH(points.before->PassPoint(), what);
   LOG_DEBUG("{}: version {}", what, version.id);
   auto reply = Run(version, command, std::move(arguments), secrets);
   if (reply.status().code() == StatusCode::kUnimplemented) {
@@ -129,7 +129,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
     unsupported_.insert({version.id, command});
   }
   RETURN_IF_ERROR_WITH(reply, what);
-  RETURN_IF_ERROR_WITH(points.after->Pass(), what);
+  RETURN_IF_ERROR_WITH(points.after->PassPoint(), what);
   return reply;
 }
 
