@@ -149,8 +149,8 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
 
 StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply,
-                   Call(version, DriverCommand::kGetVolumeName, {options.Text()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kGetVolumeName,
+                                           {options.RenderJson()}, options.secrets));
   return std::move(reply.volume_name);
 }
 
@@ -162,8 +162,8 @@ Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOp
 
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
                                           const DriverOptions& options, const std::string& node) {
-  ASSIGN_OR_RETURN(DriverReply reply,
-                   Call(version, DriverCommand::kAttach, {options.Text(), node}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kAttach,
+                                           {options.RenderJson(), node}, options.secrets));
   return std::move(reply.device);
 }
 
@@ -176,7 +176,7 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
                                                  const std::string& device,
                                                  const DriverOptions& options) {
   ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
-                                           {device, options.Text()}, options.secrets));
+                                           {device, options.RenderJson()}, options.secrets));
   // Success without a device means the device that was asked for.
   if (reply.device.empty()) return device;
   return std::move(reply.device);
@@ -185,13 +185,13 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
                                        const std::string& node) {
   ASSIGN_OR_RETURN(const DriverReply reply, Call(version, DriverCommand::kIsAttached,
-                                                 {options.Text(), node}, options.secrets));
+                                                 {options.RenderJson(), node}, options.secrets));
   return reply.attached;
 }
 
 Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
                                 const std::string& device, const DriverOptions& options) {
-  return Call(version, DriverCommand::kMountDevice, {folder, device, options.Text()},
+  return Call(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
               options.secrets)
       .status();
 }
@@ -202,7 +202,8 @@ Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::strin
 
 Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
                           const DriverOptions& options) {
-  return Call(version, DriverCommand::kMount, {folder, options.Text()}, options.secrets).status();
+  return Call(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
+      .status();
 }
 
 Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
@@ -212,7 +213,7 @@ Status DriverCalls::Unmount(const DriverVersion& version, const std::string& fol
 Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,
                                  const Growth& growth) {
   return Call(version, DriverCommand::kExpandVolume,
-              {options.Text(), growth.folder, std::to_string(growth.new_bytes),
+              {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
                std::to_string(growth.old_bytes)},
               options.secrets)
       .status();
@@ -221,7 +222,7 @@ Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptio
 Status DriverCalls::ExpandFs(const DriverVersion& version, const DriverOptions& options,
                              const std::string& device, const Growth& growth) {
   return Call(version, DriverCommand::kExpandFs,
-              {options.Text(), device, growth.folder, std::to_string(growth.new_bytes),
+              {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
                std::to_string(growth.old_bytes)},
               options.secrets)
       .status();

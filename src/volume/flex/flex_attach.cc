@@ -21,7 +21,7 @@ StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const std::stri
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   RETURN_IF_ERROR(calls_.CheckVolumeName(version, options));
-  RETURN_IF_ERROR(versions_.Hold(version, UserOf(spec.folder_name(), node)));
+  RETURN_IF_ERROR(versions_.HoldVersion(version, UserOf(spec.folder_name(), node)));
   auto device = calls_.Attach(version, options, node);
   if (device.status().code() == StatusCode::kUnimplemented) return std::string();
   return device;
