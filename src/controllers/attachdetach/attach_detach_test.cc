@@ -38,10 +38,11 @@ class AttachDetachTest : public ::testing::Test {
     cluster_.Put(MakeClaim(claim, BoundClaim("pv-" + claim)));
   }
   static std::string AttachmentName(const std::string& claim, const std::string& node) {
-    return api::VolumeAttachmentName("handle-pv-" + claim, kDriver, node);
+    return api::VolumeAttachmentName(api::VolumeHandle("handle-pv-" + claim), kDriver,
+                                     api::NodeName(node));
   }
   static std::string Unique(const std::string& claim) {
-    return api::UniqueVolumeName(kDriver, "handle-pv-" + claim);
+    return api::UniqueVolumeName(kDriver, api::VolumeHandle("handle-pv-" + claim));
   }
   Attachment Get(const std::string& claim, const std::string& node) {
     return cluster_.Get<Attachment>("", AttachmentName(claim, node));
@@ -135,7 +136,8 @@ TEST_F(AttachDetachTest, ADriverThatNeedsNoAttachGetsNone) {
   ASSERT_TRUE(WaitExists("data", "node-a"));
   Barrier();
   EXPECT_FALSE(cluster_.Has<Attachment>(
-      "", api::VolumeAttachmentName("handle-pv-plain", "plain.example.com", "node-a")));
+      "", api::VolumeAttachmentName(api::VolumeHandle("handle-pv-plain"), "plain.example.com",
+                                    api::NodeName("node-a"))));
 }
 
 TEST_F(AttachDetachTest, APodWithoutNodeOrAnUnboundClaimAttachesNothing) {
@@ -444,7 +446,7 @@ class FlexAttachDetachTest : public AttachDetachTest {
     registry_.prober().List({driver}, tell);
   }
   static std::string FlexName(const std::string& node = "node-a") {
-    return api::ParseUniqueName(kFlexUnique)->AttachmentName(node);
+    return api::ParseUniqueName(kFlexUnique)->AttachmentName(api::NodeName(node));
   }
   bool WaitFlexExists() {
     return cluster_.WaitUntil([&] { return cluster_.Has<Attachment>("", FlexName()); });

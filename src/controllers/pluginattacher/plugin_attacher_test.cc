@@ -60,7 +60,7 @@ class PluginAttacherTest : public ::testing::Test {
     ASSERT_TRUE(kube::Delete(cluster_.client, Get(node)).ok());
   }
   static std::string AttachmentName(const std::string& node) {
-    return api::ParseUniqueName(kUnique)->AttachmentName(node);
+    return api::ParseUniqueName(kUnique)->AttachmentName(api::NodeName(node));
   }
   Attachment Get(const std::string& node = "node-a") {
     return cluster_.Get<Attachment>("", AttachmentName(node));

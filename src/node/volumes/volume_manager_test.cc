@@ -24,7 +24,9 @@ TEST(VolumeManager, SetsUpAndTearsDownAClaim) {
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.manager->State("uid-web").published.at("data").path,
-            world.host->paths().PodVolume("uid-web", "kubernetes.io/csi", "pv-x") + "/mount");
+            world.host->paths().PodVolume(api::PodUid("uid-web"), "kubernetes.io/csi",
+                                          api::VolumeName("pv-x")) +
+                "/mount");
   EXPECT_FALSE(world.manager->Released("uid-web"));
   EXPECT_TRUE(world.WaitInUse({World::Device("x")}));
 

@@ -66,11 +66,12 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
-  EXPECT_EQ(
-      platform::ListFolder(world.host->paths().PodVolume("uid-web", "kubernetes.io/csi", "pv-x"))
-          .status()
-          .code(),
-      StatusCode::kNotFound);
+  EXPECT_EQ(platform::ListFolder(world.host->paths().PodVolume(api::PodUid("uid-web"),
+                                                               "kubernetes.io/csi",
+                                                               api::VolumeName("pv-x")))
+                .status()
+                .code(),
+            StatusCode::kNotFound);
 }
 
 // The real plugin's marks beside its mounts would pass for volumes of this boot.

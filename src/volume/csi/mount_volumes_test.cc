@@ -50,7 +50,8 @@ TEST_F(MountVolumesTest, AVolumeIsStagedPublishedAndTornDown) {
                   {"volumeHandle", "vol-1"},
                   {"driverName", kDriver},
                   {"nodeName", "node-a"},
-                  {"attachmentID", api::VolumeAttachmentName("vol-1", kDriver, "node-a")},
+                  {"attachmentID", api::VolumeAttachmentName(api::VolumeHandle("vol-1"), kDriver,
+                                                             api::NodeName("node-a"))},
                   {"volumeLifecycleMode", "Persistent"}}));
 
   ASSERT_TRUE(plugin_->TearDown(PodRecordOf(spec)).ok());

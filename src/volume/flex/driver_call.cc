@@ -161,15 +161,15 @@ Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOp
 }
 
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
-                                          const DriverOptions& options, const std::string& node) {
+                                          const DriverOptions& options, const api::NodeName& node) {
   ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kAttach,
-                                           {options.RenderJson(), node}, options.secrets));
+                                           {options.RenderJson(), node.text()}, options.secrets));
   return std::move(reply.device);
 }
 
-Status DriverCalls::Detach(const DriverVersion& version, const std::string& volume,
-                           const std::string& node) {
-  return Call(version, DriverCommand::kDetach, {volume, node}).status();
+Status DriverCalls::Detach(const DriverVersion& version, const api::VolumeName& volume,
+                           const api::NodeName& node) {
+  return Call(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
 }
 
 StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
@@ -183,9 +183,10 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
 }
 
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
-                                       const std::string& node) {
-  ASSIGN_OR_RETURN(const DriverReply reply, Call(version, DriverCommand::kIsAttached,
-                                                 {options.RenderJson(), node}, options.secrets));
+                                       const api::NodeName& node) {
+  ASSIGN_OR_RETURN(const DriverReply reply,
+                   Call(version, DriverCommand::kIsAttached, {options.RenderJson(), node.text()},
+                        options.secrets));
   return reply.attached;
 }
 

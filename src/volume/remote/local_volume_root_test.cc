@@ -263,7 +263,8 @@ TEST_F(LocalVolumeRootTest, AFolderIsBoundAndItsOwnersAreTheFirstPods) {
   EXPECT_EQ(GroupOf(folder + "/sub"), 4242u);
   // What stands in place of the bind is refused.
   ASSERT_OK(plugin_.TearDown(RecordOf(spec, "u-3")));
-  const std::string target = host_.paths().PodVolume("u-3", plugin_.name(), "pv-1");
+  const std::string target =
+      host_.paths().PodVolume(api::PodUid("u-3"), plugin_.name(), api::VolumeName("pv-1"));
   ASSERT_OK(platform::MakeFolders(target));
   ASSERT_OK(host_.mounter().Mount({.source = "tmpfs", .target = target, .fs_type = "tmpfs"}));
   EXPECT_THAT(base::Message(UseVolume(spec, Pod("u-3")).status()),
@@ -281,7 +282,8 @@ TEST_F(LocalVolumeRootTest, ADeviceIsPublishedAsItIs) {
   ASSERT_EQ(stat(published->path.c_str(), &st), 0);
   EXPECT_TRUE(S_ISBLK(st.st_mode));
   EXPECT_EQ(st.st_rdev, device.device);
-  const std::string link = host_.paths().PodDeviceLink("u-1", plugin_.name(), "pv-1");
+  const std::string link =
+      host_.paths().PodDeviceLink(api::PodUid("u-1"), plugin_.name(), api::VolumeName("pv-1"));
   EXPECT_EQ(stat(link.c_str(), &st), 0);
   ASSERT_OK(UseVolume(spec, Pod("u-1")).status());
 

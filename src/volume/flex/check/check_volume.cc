@@ -35,7 +35,7 @@ int WriteFile(const std::string& path) {
 }  // namespace
 
 std::string CheckRun::PodFolder(std::string_view pod) const {
-  return scratch_.paths().PodVolume(pod, options_.driver, volume_);
+  return scratch_.paths().PodVolume(api::PodUid(pod), options_.driver, api::VolumeName(volume_));
 }
 
 // ---- mount
