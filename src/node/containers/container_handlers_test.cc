@@ -112,9 +112,9 @@ class GrpcServer : public grpc::CallbackGenericService {
 class ContainerHandlersTest : public ::testing::Test {
  protected:
   base::Status Run(const Json& handler, milliseconds timeout = std::chrono::seconds(10)) {
-    return RunHandler(*cri_,
-                      {.container_id = "c-1", .container = container_, .pod_ip = "127.0.0.1"},
-                      handler, timeout, stop_.get_token());
+    return RunHandler(
+        *cri_, {.container_id = ContainerId("c-1"), .container = container_, .pod_ip = "127.0.0.1"},
+        handler, timeout, stop_.get_token());
   }
   static std::string MessageOf(const base::Status& status) {
     return std::string(base::Message(status));

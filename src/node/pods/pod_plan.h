@@ -23,7 +23,7 @@ struct ContainerHealth {
   bool ready = true;      // and the readiness probe passes
   std::string must_stop;  // why it must be stopped and started again, else empty
 };
-using HealthOf = std::function<ContainerHealth(const std::string& container_id)>;
+using HealthOf = std::function<ContainerHealth(const ContainerId& container)>;
 
 struct ContainerStart {
   api::Container container;
@@ -34,19 +34,19 @@ struct ContainerStart {
 };
 
 struct ContainerStop {
-  std::string id;
+  ContainerId id;
   std::string name;
   std::string why;  // for the event
 };
 
 struct PodPlan {
   // The sandbox to use; empty: a new one, of this attempt.
-  std::string sandbox_id;
+  SandboxId sandbox_id;
   uint32_t sandbox_attempt = 0;
   bool needs_sandbox = false;
   std::vector<ContainerStop> stops;            // first of all
-  std::vector<std::string> stop_sandboxes;     // dead ones that still run something, duplicates
-  std::vector<std::string> remove_containers;  // created and never started, or in an unknown state
+  std::vector<SandboxId> stop_sandboxes;       // dead ones that still run something, duplicates
+  std::vector<ContainerId> remove_containers;  // created and never started, or in an unknown state
   std::vector<ContainerStart> starts;
   // "Succeeded" or "Failed": nothing will run any more.
   std::string ended_phase;
@@ -58,8 +58,8 @@ PodPlan MakePlan(const api::Pod& pod, const PodRuntime& runtime, const HealthOf&
 // Exited containers beyond the newest of each name, and sandboxes that hold nothing of use; the
 // pod's newest sandbox and ready ones stay.
 struct PodGarbage {
-  std::vector<std::string> containers;
-  std::vector<std::string> sandboxes;
+  std::vector<ContainerId> containers;
+  std::vector<SandboxId> sandboxes;
 };
 PodGarbage FindGarbage(const PodRuntime& runtime);
 

@@ -20,7 +20,7 @@ class PodStarter {
   explicit PodStarter(const PodParts& parts) : parts_(parts) {}
 
   // A new sandbox of this attempt; its id. The pod's record already says that one is possible.
-  base::StatusOr<std::string> StartSandbox(PodEntry& entry, uint32_t attempt);
+  base::StatusOr<SandboxId> StartSandbox(PodEntry& entry, uint32_t attempt);
 
   // What became of a start: `status` a failure to be retried with backoff; `wait` the time until
   // which there is nothing to do (back-off); both empty: it runs, or its image is being pulled. The
@@ -47,6 +47,6 @@ class PodStarter {
 };
 
 // The key in PodTasks of a container's postStart hook.
-std::string PostStartTask(const std::string& container_id);
+std::string PostStartTask(const ContainerId& container);
 
 }  // namespace berth::node

@@ -24,8 +24,8 @@ struct PodStatusInput {
   const HealthOf& health;
   // By container; "" is for every container that has no own.
   const std::map<std::string, WaitingReason>& waiting;
-  // The messages that exited containers left, by container id.
-  const std::map<std::string, std::string>& messages;
+  // The messages that exited containers left.
+  const std::map<ContainerId, std::string>& messages;
   std::string ended_phase;  // set: the pod ended so, for good
   std::string ended_reason;
   std::string ended_message;

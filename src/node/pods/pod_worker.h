@@ -35,7 +35,7 @@ class PodWorker {
   // Stops and removes what the plan says is in the way.
   base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
   static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
-  base::Status PlaceVolumes(PodEntry& entry, const std::string& sandbox_id);
+  base::Status PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id);
   Outcome StartAll(PodEntry& entry, const PodPlan& plan);
   void FollowProbes(const PodEntry& entry);
   void CollectGarbage(const PodEntry& entry);

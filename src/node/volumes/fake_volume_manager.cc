@@ -75,9 +75,9 @@ std::vector<DeferredVolume> FakeVolumeManager::Deferred(const std::string&) cons
   return deferred_;
 }
 
-void FakeVolumeManager::NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id) {
+void FakeVolumeManager::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) {
   base::MutexLock lock(mutex_);
-  placed_in_[pod_uid] = sandbox_id;
+  placed_in_[pod.text()] = sandbox.text();
 }
 
 void FakeVolumeManager::AddKnownPod(const std::string& uid) {

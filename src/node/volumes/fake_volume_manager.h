@@ -40,7 +40,7 @@ class FakeVolumeManager : public VolumeManager {
   PodVolumes State(const std::string& pod_uid) const override;
   std::vector<std::string> KnownPods() const override;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override;
-  void NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id) override;
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) override;
 
  private:
   void ReportChanges();

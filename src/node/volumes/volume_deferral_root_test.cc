@@ -116,13 +116,13 @@ TEST_F(VolumeDeferralTest, GrowthWaitsForTheSandboxAndIsRefusedOnceInEach) {
   world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReady("uid-web"));
   EXPECT_EQ(world_.shared->CallCount("Expand"), 0U);
-  world_.manager->NoteSandbox("uid-web", "s1");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s1"));
   ASSERT_TRUE(world_.shared->WaitForCalls("Expand", 1));
   ASSERT_TRUE(world_.host->fake_events().WaitFor({"grows no file systems"}));
   world_.manager->DriverRegistered(FakeVolumeWorld::kDriver);
-  world_.manager->NoteSandbox("uid-web", "s1");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s1"));
   EXPECT_EQ(world_.shared->CallCount("Expand"), 1U);
-  world_.manager->NoteSandbox("uid-web", "s2");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s2"));
   ASSERT_TRUE(world_.shared->WaitForCalls("Expand", 2));
 }
 

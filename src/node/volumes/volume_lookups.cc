@@ -203,7 +203,7 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
   for (const std::string& claim : entry.claims) by_claim_[claim].insert(uid);
   for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
   for (WantedVolume& wanted : resolved.volumes) {
-    const UseId use = UseOf(wanted, uid);
+    const UseId use = UseOf(wanted, api::PodUid(uid));
     // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
     // that is not is let go.
     const auto old = entry.uses.find(wanted.names.front());

@@ -53,8 +53,8 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override {
     return units_.Deferred(pod_uid);
   }
-  void NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id) override {
-    units_.NoteSandbox(pod_uid, sandbox_id);
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) override {
+    units_.NoteSandbox(pod, sandbox);
   }
   void DriverRegistered(const std::string& driver) override { units_.DriverRegistered(driver); }
   void PluginChanged(const std::string& plugin) override {

@@ -26,11 +26,13 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/event_sink.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "rpc/cri_ids.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
@@ -93,7 +95,7 @@ class VolumeManager {
   // of a pod that is not wanted any more.
   virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
   // Notes that the pod's deferred volumes are mounted in that sandbox: from now on they can grow.
-  virtual void NoteSandbox(const std::string& /*pod_uid*/, const std::string& /*sandbox_id*/) {}
+  virtual void NoteSandbox(const api::PodUid& /*pod*/, const rpc::SandboxId& /*sandbox*/) {}
 
   // Tries the volumes that wait for a CSI driver now, not at the end of their backoff, because it
   // was registered.

@@ -15,12 +15,12 @@ using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
 // The key of a use within its unit.
-std::string KeyInUnit(const UseId& id) { return id.pod_uid + "/" + id.folder_name; }
+std::string KeyInUnit(const UseId& id) { return id.pod_uid.text() + "/" + id.folder_name.text(); }
 
 // A device that pods share has a unit of its own; any other volume has one for each pod.
 std::string UnitKey(const std::string& device_name, std::string_view plugin, const UseId& id) {
   if (!device_name.empty()) return device_name;
-  return fmt::format("{}/{}/{}", id.pod_uid, plugin, id.folder_name);
+  return fmt::format("{}/{}/{}", id.pod_uid.text(), plugin, id.folder_name.text());
 }
 
 std::string DriverOf(const WantedVolume& volume) {
@@ -33,14 +33,15 @@ std::string DriverOf(const WantedVolume& volume) {
 
 }  // namespace
 
-UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid) {
-  UseId id{.pod_uid = pod_uid, .folder_name = wanted.spec.folder_name()};
+UseId UseOf(const WantedVolume& wanted, const api::PodUid& pod) {
+  UseId id{.pod_uid = pod, .folder_name = api::VolumeName(wanted.spec.folder_name())};
   id.unit = UnitKey(wanted.device_name, wanted.plugin->name(), id);
   return id;
 }
 
 UseId UseOf(const volume::PodVolumeRecord& record) {
-  UseId id{.pod_uid = record.pod_uid, .folder_name = record.folder_name};
+  UseId id{.pod_uid = api::PodUid(record.pod_uid),
+           .folder_name = api::VolumeName(record.folder_name)};
   id.unit = UnitKey(record.device_name, record.plugin, id);
   return id;
 }
@@ -122,7 +123,7 @@ void VolumeUnits::Start() {
 void VolumeUnits::Stop() { workers_.Stop(); }
 
 void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
-  const UseId id = UseOf(wanted, pod->uid());
+  const UseId id = UseOf(wanted, api::PodUid(pod->uid()));
   bool ready = false;
   bool urgent = false;
   {
@@ -143,7 +144,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
         !use.volume.follows_api) {
       use.RefreshNow();
     }
-    use.pod_uid = id.pod_uid;
+    use.pod_uid = id.pod_uid.text();
     use.state.Apply(UseEvent::kWant);
     use.pod = std::move(pod);
     use.volume = std::move(wanted);
@@ -214,14 +215,15 @@ std::vector<DeferredVolume> VolumeUnits::Deferred(const std::string& pod_uid) co
   return out;
 }
 
-void VolumeUnits::NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id) {
+void VolumeUnits::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
     for (const auto& [key, unit] : units_) {
       for (auto& [use_key, use] : unit->uses) {
-        if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
-        if (std::exchange(use.sandbox_id, sandbox_id) == sandbox_id) continue;
+        if (use.pod_uid != pod.text() || !use.stored.has_value() || !IsDeferred(*use.stored))
+          continue;
+        if (std::exchange(use.sandbox_id, sandbox) == sandbox) continue;
         // the sandbox is another one, and its handler may be able to grow the volume
         unit->expand_refused = 0;
         keys.push_back(key);
@@ -330,7 +332,7 @@ std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
     if (!condition(unit, use)) continue;
     std::optional<StoredPodVolume> stored = use.stored;
     if (stored.has_value() && IsDeferred(*stored)) {
-      stored->record.sandbox->sandbox_id = use.sandbox_id;
+      stored->record.sandbox->sandbox_id = use.sandbox_id.text();
     }
     jobs.push_back({.unit = key,
                     .use = use_key,
@@ -407,7 +409,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
       volume::PodVolumeRecord record = use.stored->record;
       if (IsDeferred(*use.stored)) {
         if (use.sandbox_id.empty()) continue;
-        record.sandbox->sandbox_id = use.sandbox_id;
+        record.sandbox->sandbox_id = use.sandbox_id.text();
       }
       out[fmt::format("{} {}", unit_key, use_key)] = {.plugin = use.volume.plugin,
                                                       .record = std::move(record),

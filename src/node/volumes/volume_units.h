@@ -54,7 +54,7 @@
 namespace berth::node {
 
 // The use for a volume that a pod wants, and the use that a record describes.
-UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
+UseId UseOf(const WantedVolume& wanted, const api::PodUid& pod);
 UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
@@ -92,7 +92,7 @@ class VolumeUnits {
   bool Gone(const std::string& pod_uid) const;
   VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
-  void NoteSandbox(const std::string& pod_uid, const std::string& sandbox_id);
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox);
   std::set<std::string> Pods() const;
   // The pods that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
