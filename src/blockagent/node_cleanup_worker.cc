@@ -50,7 +50,9 @@ Status NodeCleanupWorker::WorkOff(const CleanupEntry& entry, Time deadline) {
     LOG_INFO("{}", text);
     events_.Record(ReferenceTo(entry), base::EventType::kNormal, "VolumeCleanedUp", text);
   }
-  RETURN_IF_ERROR(RemoveCleanup(client_, options_.node, entry.volume, entry.attachment.pod_uid));
+  RETURN_IF_ERROR(RemoveCleanup(client_, api::NodeName(options_.node),
+                                api::VolumeName(entry.volume),
+                                api::PodUid(entry.attachment.pod_uid)));
   first_tries_.erase(KeyOf(entry));
   return base::OkStatus();
 }
