@@ -51,7 +51,7 @@ class AttachmentWatch {
       if (!list.ok()) return;
       (void)client.Watch(kind, "", {.resource_version = list->resource_version}, stop,
                          [this](kube::WatchEvent event) {
-                           Note(event);
+                           NoteAttachment(event);
                            return true;
                          });
     });
@@ -71,7 +71,7 @@ class AttachmentWatch {
   }
 
  private:
-  void Note(const kube::WatchEvent& event) {
+  void NoteAttachment(const kube::WatchEvent& event) {
     const api::VolumeAttachment attachment(event.object);
     base::MutexLock lock(mutex_);
     if (event.type == kube::WatchEvent::Type::kDeleted) ++gone_;

@@ -55,7 +55,7 @@ class BoundWatch {
       (void)client.Watch(kind, "default", {.resource_version = list->resource_version}, stop,
                          [this](kube::WatchEvent event) {
                            const api::PersistentVolumeClaim claim(std::move(event.object));
-                           if (claim.phase() == "Bound") Note(claim.name());
+                           if (claim.phase() == "Bound") NoteClaim(claim.name());
                            return true;
                          });
     });
@@ -74,7 +74,7 @@ class BoundWatch {
   }
 
  private:
-  void Note(const std::string& name) {
+  void NoteClaim(const std::string& name) {
     const auto now = Clock::now();
     base::MutexLock lock(mutex_);
     bound_.try_emplace(name, now);

@@ -7,7 +7,7 @@
 namespace berth::api {
 namespace {
 
-std::string Text(const base::Status& status) { return std::string(base::Message(status)); }
+std::string MessageOf(const base::Status& status) { return std::string(base::Message(status)); }
 
 TEST(NamesTest, Dns1123Label) {
   for (const std::string& name :
@@ -15,7 +15,7 @@ TEST(NamesTest, Dns1123Label) {
     EXPECT_TRUE(CheckDns1123Label(name).ok()) << name;
   }
   for (const std::string_view name : {"", "-a", "a-", "A", "a.b", "a_b", "a b", "\xc3\xa4"}) {
-    EXPECT_EQ(Text(CheckDns1123Label(name)),
+    EXPECT_EQ(MessageOf(CheckDns1123Label(name)),
               "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
               "'-', and must "
               "start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex "
@@ -23,7 +23,8 @@ TEST(NamesTest, Dns1123Label) {
               "validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
         << name;
   }
-  EXPECT_EQ(Text(CheckDns1123Label(std::string(64, 'a'))), "must be no more than 63 characters");
+  EXPECT_EQ(MessageOf(CheckDns1123Label(std::string(64, 'a'))),
+            "must be no more than 63 characters");
 }
 
 TEST(NamesTest, Dns1123Subdomain) {
@@ -32,9 +33,9 @@ TEST(NamesTest, Dns1123Subdomain) {
   for (const std::string_view name : {"", ".", "a.", ".a", "a..b", "a.-b", "a.B", "../etc"}) {
     EXPECT_FALSE(CheckDns1123Subdomain(name).ok()) << name;
   }
-  EXPECT_EQ(Text(CheckDns1123Subdomain(std::string(254, 'a'))),
+  EXPECT_EQ(MessageOf(CheckDns1123Subdomain(std::string(254, 'a'))),
             "must be no more than 253 characters");
-  EXPECT_EQ(Text(CheckDns1123Subdomain("A")),
+  EXPECT_EQ(MessageOf(CheckDns1123Subdomain("A")),
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
             "'-' or '.', and "
             "must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
@@ -54,15 +55,16 @@ TEST(NamesTest, QualifiedNames) {
        {"a", "My.Name_1", "example.com/name", "kubernetes.io/pv-protection"}) {
     EXPECT_TRUE(CheckQualifiedName(name).ok()) << name;
   }
-  EXPECT_EQ(Text(CheckQualifiedName("")), "name part must be non-empty");
-  EXPECT_EQ(Text(CheckQualifiedName("/a")), "prefix part must be non-empty");
-  EXPECT_EQ(Text(CheckQualifiedName("a/")), "name part must be non-empty");
-  EXPECT_EQ(Text(CheckQualifiedName(std::string(64, 'a'))),
+  EXPECT_EQ(MessageOf(CheckQualifiedName("")), "name part must be non-empty");
+  EXPECT_EQ(MessageOf(CheckQualifiedName("/a")), "prefix part must be non-empty");
+  EXPECT_EQ(MessageOf(CheckQualifiedName("a/")), "name part must be non-empty");
+  EXPECT_EQ(MessageOf(CheckQualifiedName(std::string(64, 'a'))),
             "name part must be no more than 63 characters");
+  EXPECT_TRUE(MessageOf(CheckQualifiedName("A_/b"))
+                  .starts_with("prefix part a lowercase RFC 1123 subdomain"));
   EXPECT_TRUE(
-      Text(CheckQualifiedName("A_/b")).starts_with("prefix part a lowercase RFC 1123 subdomain"));
-  EXPECT_TRUE(Text(CheckQualifiedName("a/b/c")).starts_with("a qualified name must consist of"));
-  EXPECT_TRUE(Text(CheckQualifiedName("_a")).starts_with("name part must consist of"));
+      MessageOf(CheckQualifiedName("a/b/c")).starts_with("a qualified name must consist of"));
+  EXPECT_TRUE(MessageOf(CheckQualifiedName("_a")).starts_with("name part must consist of"));
 }
 
 TEST(NamesTest, LabelValuesConfigKeysAndPathSegments) {
@@ -72,13 +74,13 @@ TEST(NamesTest, LabelValuesConfigKeysAndPathSegments) {
   EXPECT_FALSE(CheckLabelValue("-a").ok());
   EXPECT_FALSE(CheckLabelValue(std::string(64, 'a')).ok());
   EXPECT_TRUE(CheckConfigKey("key.name").ok());
-  EXPECT_EQ(Text(CheckConfigKey("..")), "must not be '..'");
-  EXPECT_EQ(Text(CheckConfigKey("..data")), "must not start with '..'");
+  EXPECT_EQ(MessageOf(CheckConfigKey("..")), "must not be '..'");
+  EXPECT_EQ(MessageOf(CheckConfigKey("..data")), "must not start with '..'");
   EXPECT_FALSE(CheckConfigKey("a/b").ok());
   EXPECT_FALSE(CheckConfigKey("").ok());
   EXPECT_TRUE(CheckPathSegment("a:b").ok());
-  EXPECT_EQ(Text(CheckPathSegment("..")), "may not be '..'");
-  EXPECT_EQ(Text(CheckPathSegment("a/b")), "may not contain '/'");
+  EXPECT_EQ(MessageOf(CheckPathSegment("..")), "may not be '..'");
+  EXPECT_EQ(MessageOf(CheckPathSegment("a/b")), "may not contain '/'");
 }
 
 }  // namespace

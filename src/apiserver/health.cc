@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kRoots[] = {"/healthz", "/livez", "/readyz"};
 
-http::Response Text(int code, std::string body) {
+http::Response TextResponse(int code, std::string body) {
   return {.code = code,
           .content_type = "text/plain; charset=utf-8",
           .body = std::move(body),
@@ -44,15 +44,15 @@ http::Response All(const std::vector<HealthCheck>& checks, std::string_view name
     report +=
         fmt::format("warn: some health checks cannot be excluded: no matches for {}\n", names);
   }
-  if (failed) return Text(500, fmt::format("{}{} check failed\n", report, name));
-  if (!query.Has("verbose")) return Text(200, "ok");
-  return Text(200, fmt::format("{}{} check passed\n", report, name));
+  if (failed) return TextResponse(500, fmt::format("{}{} check failed\n", report, name));
+  if (!query.Has("verbose")) return TextResponse(200, "ok");
+  return TextResponse(200, fmt::format("{}{} check passed\n", report, name));
 }
 
 http::Response One(const HealthCheck& check) {
   const base::Status status = check.run();
-  if (status.ok()) return Text(200, "ok");
-  return Text(500, fmt::format("internal server error: {}\n", base::Message(status)));
+  if (status.ok()) return TextResponse(200, "ok");
+  return TextResponse(500, fmt::format("internal server error: {}\n", base::Message(status)));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ size_t InFlight::Enter() {
   return round_;
 }
 
-void InFlight::Leave(size_t round) {
+void InFlight::LeaveRound(size_t round) {
   base::MutexLock lock(mutex_);
   if (--counts_[round] == 0) idle_.NotifyAll();
 }
@@ -37,7 +37,7 @@ Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_
       done_(std::move(done)),
       round_(in_flight_.Enter()) {}
 
-Mutation::~Mutation() { in_flight_.Leave(round_); }
+Mutation::~Mutation() { in_flight_.LeaveRound(round_); }
 
 void Mutation::Run() {
   ++attempt_;

@@ -23,9 +23,9 @@ namespace berth::apiserver {
 // Counts the mutations that have not called `done`, because a server waits for them before it ends.
 class InFlight {
  public:
-  // Returns the round's number, which Leave needs.
+  // Returns the round's number, which LeaveRound needs.
   size_t Enter();
-  void Leave(size_t round);
+  void LeaveRound(size_t round);
   void Wait();
   // Waits until the mutations that run now are done; others may begin meanwhile. Only one thread
   // may wait at a time.

@@ -96,7 +96,7 @@ std::string Renderer::Row(const store::Record& record) const {
   return row;
 }
 
-std::string Renderer::Text(const store::Record& record, bool first) const {
+std::string Renderer::RenderObject(const store::Record& record, bool first) const {
   switch (form_) {
     case Form::kObject:
       return TextAs(*kind_, *record.value, record.revision);
@@ -112,7 +112,7 @@ std::string Renderer::Text(const store::Record& record, bool first) const {
 }
 
 std::string Renderer::One(const store::Record& record) const {
-  std::string text = Text(record, true);
+  std::string text = RenderObject(record, true);
   if (format_ == Format::kJson) return text;
   return WriteObject(format_, text).value_or("");
 }
@@ -168,11 +168,11 @@ void Renderer::AppendItem(std::string& out, const store::Record& record, bool fi
       return;
     case Format::kYaml:
       if (first) out += '\n';
-      out += api::ToYaml(Json::array({Json::parse(Text(record, false), nullptr, false)}));
+      out += api::ToYaml(Json::array({Json::parse(RenderObject(record, false), nullptr, false)}));
       return;
     case Format::kProtobuf: {
       std::string message;
-      api::AppendMessage(*schema_, Text(record, false), message);
+      api::AppendMessage(*schema_, RenderObject(record, false), message);
       return api::AppendField(kListItems, message, out);
     }
   }
@@ -199,7 +199,7 @@ std::string Renderer::EncodeEvent(std::string_view type, std::string_view object
 }
 
 std::string Renderer::Event(std::string_view type, const store::Record& record, bool first) const {
-  return EncodeEvent(type, Text(record, first));
+  return EncodeEvent(type, RenderObject(record, first));
 }
 
 std::string Renderer::Bookmark(store::Revision revision, bool initial_events_end) const {

@@ -55,7 +55,7 @@ class Renderer {
   Renderer(KindPtr kind, const base::Clock& clock)
       : kind_(std::move(kind)), info_(kind_->info), clock_(&clock) {}
   // The JSON text of the object in the renderer's form.
-  std::string Text(const store::Record& record, bool first) const;
+  std::string RenderObject(const store::Record& record, bool first) const;
   std::string BookmarkText(store::Revision revision, bool initial_events_end) const;
   std::string EncodeEvent(std::string_view type, std::string_view object) const;
   std::string list_api_version() const;

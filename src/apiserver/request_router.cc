@@ -166,7 +166,7 @@ void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   // A worker is needed, because checking a token, a role or the store's health reads the store.
   if (reads && IsPublicPath(request.raw_path())) {
     context_.workers.Post([this, exchange = std::move(exchange)] {
-      Guarded(*exchange, [&] { documents_.Answer(*exchange); });
+      Guarded(*exchange, [&] { documents_.AnswerRequest(*exchange); });
     });
     return;
   }
@@ -222,7 +222,7 @@ void RequestRouter::AnswerDocument(http::Exchange& exchange) {
   auto keys = request.method == "GET"
                   ? TokenDocument(request.raw_path(), request.Header("Host"), signer_)
                   : std::nullopt;
-  if (!keys) return documents_.Answer(exchange);
+  if (!keys) return documents_.AnswerRequest(exchange);
   return keys->ok() ? exchange.Reply(**keys) : ReplyError(exchange, keys->status());
 }
 
@@ -233,7 +233,7 @@ void RequestRouter::HandleResource(const ResourceRequest& request) {
   if (!request.subresource.empty()) return HandleSubresource(request);
   const std::string& verb = request.verb;
   if (request.info().review) {
-    return verb == "create" ? reviews_.Answer(request)
+    return verb == "create" ? reviews_.AnswerReview(request)
                             : ReplyError(*request.exchange, WrongMethod());
   }
   if (verb == "get") return reader_.Get(request);

@@ -88,11 +88,12 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       ended_ = true;
     }
     exchange_->EndStream();
-    // Post fails only when the server ends, and then EndAll calls Leave on its own thread.
-    context_.workers.Post([self = shared_from_this()] { self->Leave(); });
+    // Post fails only when the server ends, and then EndAll calls EndSubscription on its own
+    // thread.
+    context_.workers.Post([self = shared_from_this()] { self->EndSubscription(); });
   }
 
-  void Leave() {
+  void EndSubscription() {
     std::shared_ptr<void> subscription;
     {
       base::MutexLock lock(mutex_);
@@ -221,7 +222,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       ended = ended_;
       if (!ended) subscription_ = *std::move(subscription);
     }
-    if (ended) Leave();
+    if (ended) EndSubscription();
   }
 
   // The event for `change`; none if the client does not see the change. The first event of a table
@@ -341,7 +342,7 @@ void WatchService::EndAll() {
   }
   for (const auto& watch : watches) {
     watch->End();
-    watch->Leave();
+    watch->EndSubscription();
   }
 }
 

@@ -63,7 +63,7 @@ class FaultRegistry {
     return OkStatus();
   }
 
-  Status Pass(const FaultSite& site) {
+  Status PassPoint(const FaultSite& site) {
     std::chrono::milliseconds delay{0};
     Status result;
     {
@@ -169,7 +169,7 @@ FaultSite::FaultSite(std::string name, Kind kind) : name_(std::move(name)), kind
   FaultRegistry::Get().Add(this);
 }
 
-Status FaultSite::PassArmed() { return FaultRegistry::Get().Pass(*this); }
+Status FaultSite::PassArmed() { return FaultRegistry::Get().PassPoint(*this); }
 
 FaultFamily::FaultFamily(std::function<void()> make) { FaultRegistry::Get().Add(std::move(make)); }
 

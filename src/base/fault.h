@@ -56,7 +56,7 @@ class FaultSite {
   FaultSite(const FaultSite&) = delete;
   FaultSite& operator=(const FaultSite&) = delete;
 
-  Status Pass() { return armed_.load(std::memory_order_relaxed) ? PassArmed() : OkStatus(); }
+  Status PassPoint() { return armed_.load(std::memory_order_relaxed) ? PassArmed() : OkStatus(); }
 
   const std::string& name() const { return name_; }
   Kind kind() const { return kind_; }
@@ -82,7 +82,7 @@ FaultSite& FaultSiteOf() {
 
 template <FaultName kName>
 Status FaultPoint() {
-  return FaultSiteOf<kName>().Pass();
+  return FaultSiteOf<kName>().PassPoint();
 }
 
 // The two points of a request to another process. At `after`, `cut` gives UNAVAILABLE: the request

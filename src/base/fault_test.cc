@@ -40,8 +40,8 @@ StatusCode PassAnswer(const char* spec) {
   setenv("BERTH_FAULTS", spec, 1);
   if (!InitFaultPoints().ok()) return StatusCode::kUnknown;
   const CallPoints points = CallPointsOf<"test.call">();
-  if (const Status before = points.before->Pass(); !before.ok()) return StatusCode::kUnknown;
-  return points.after->Pass().code();
+  if (const Status before = points.before->PassPoint(); !before.ok()) return StatusCode::kUnknown;
+  return points.after->PassPoint().code();
 }
 
 auto Exits(int code) { return ::testing::ExitedWithCode(code); }

@@ -75,7 +75,7 @@ void Put(char (&field)[N], std::string_view text) {
 }
 
 template <size_t N>
-std::string Text(const char (&field)[N]) {
+std::string FieldText(const char (&field)[N]) {
   return std::string(field, strnlen(field, N));
 }
 
@@ -135,7 +135,7 @@ class FlightRing {
       if (!ReadAt(fd, SlotOffset(index_, i), slot)) continue;
       last_used_ = std::max(last_used_.load(), slot.sequence);
       // An act that ran when the role died stays in the file as it is, but its place may be reused.
-      Note(i, slot);
+      RememberSlot(i, slot);
       if (slot.state == kRunning) notes_[i].state = kDone;
     }
   }
@@ -198,7 +198,7 @@ class FlightRing {
   void Settled() {
     MutexLock lock(mutex_);
     for (size_t i = 1; i < kSlots; ++i) {
-      if (notes_[i].state == kDone && notes_[i].kind == FlightKind::kRetry) Drop(i);
+      if (notes_[i].state == kDone && notes_[i].kind == FlightKind::kRetry) DropSlot(i);
     }
   }
 
@@ -228,13 +228,13 @@ class FlightRing {
     Slot same;
     same.kind = slot.kind;
     same.code = slot.code;
-    Put(same.what, Text(slot.what));
-    Put(same.target, Text(slot.target));
-    Put(same.message, Text(slot.message));
+    Put(same.what, FieldText(slot.what));
+    Put(same.target, FieldText(slot.target));
+    Put(same.message, FieldText(slot.message));
     return SumOf(same);
   }
 
-  void Note(size_t place, const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void RememberSlot(size_t place, const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     notes_[place] = {.state = static_cast<State>(slot.state),
                      .kind = static_cast<FlightKind>(slot.kind),
                      .outcome = OutcomeOf(slot),
@@ -261,11 +261,11 @@ class FlightRing {
       if (i == place || notes_[i].state != kDone || notes_[i].outcome != outcome) continue;
       slot.count += notes_[i].count;
       slot.first_ns = notes_[i].first_ns;
-      Drop(i);
+      DropSlot(i);
     }
   }
 
-  void Drop(size_t place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void DropSlot(size_t place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     notes_[place] = {};
     const std::array<char, kSlotSize> empty = {};
     recorder_.Write(SlotOffset(index_, place), empty.data(), empty.size());
@@ -275,7 +275,7 @@ class FlightRing {
     slot.sequence = recorder_.sequence_.fetch_add(1, std::memory_order_relaxed);
     slot.epoch = recorder_.epoch_;
     slot.sum = SumOf(slot);
-    Note(place, slot);
+    RememberSlot(place, slot);
     last_used_ = slot.sequence;
     recorder_.Write(SlotOffset(index_, place), &slot, sizeof(slot));
   }
@@ -321,10 +321,10 @@ void FlightRecorder::Load() {
   for (size_t i = 0; i < rings; ++i) {
     KeySlot name;
     if (!ReadAt(fd_.get(), RingOffset(i), name)) continue;
-    auto ring = std::make_shared<FlightRing>(*this, i, Text(name.key));
+    auto ring = std::make_shared<FlightRing>(*this, i, FieldText(name.key));
     ring->Load(fd_.get());
     sequence_ = std::max(sequence_.load(), ring->last_used() + 1);
-    rings_.emplace(Text(name.key), std::move(ring));
+    rings_.emplace(FieldText(name.key), std::move(ring));
   }
 }
 
@@ -428,8 +428,8 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
   if (!ReadHeader(fd.get(), header)) {
     return Error(StatusCode::kInvalidArgument, "'{}' is no flight record", path);
   }
-  FlightLog log{.role = Text(header.role), .pid = header.pid};
-  log.alive = Text(header.boot_id) == ReadBootId() && header.process_start != 0 &&
+  FlightLog log{.role = FieldText(header.role), .pid = header.pid};
+  log.alive = FieldText(header.boot_id) == ReadBootId() && header.process_start != 0 &&
               ReadStartTicks(header.pid) == header.process_start;
   for (size_t ring = 0; ring < RingsIn(fd.get()); ++ring) {
     KeySlot name;
@@ -439,10 +439,10 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
       if (!ReadAt(fd.get(), SlotOffset(ring, i), slot) || slot.state == kFree) continue;
       const bool begun = slot.state == kRunning;
       const bool current = slot.epoch == header.epoch && log.alive;
-      log.records.push_back({.key = Text(name.key),
+      log.records.push_back({.key = FieldText(name.key),
                              .kind = static_cast<FlightKind>(slot.kind),
-                             .what = Text(slot.what),
-                             .target = Text(slot.target),
+                             .what = FieldText(slot.what),
+                             .target = FieldText(slot.target),
                              .first = ToTime(slot.first_ns),
                              .start = ToTime(slot.start_ns),
                              .end = ToTime(slot.end_ns),
@@ -451,7 +451,7 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
                              .running = begun && current,
                              .interrupted = begun && !current,
                              .code = static_cast<StatusCode>(slot.code),
-                             .message = Text(slot.message),
+                             .message = FieldText(slot.message),
                              .sequence = slot.sequence});
     }
   }

@@ -16,7 +16,7 @@ StatusOr<Json> ParseWithout(UnwantedMember unwanted, std::string_view text,
     return Error(StatusCode::kInvalidArgument, "malformed JSON: it has a zero byte");
   }
   Builder builder(limits.max_depth, unwanted);
-  if (Json::sax_parse(text, &builder)) return builder.Take();
+  if (Json::sax_parse(text, &builder)) return builder.TakeDocument();
   if (builder.error().empty()) {
     return Error(StatusCode::kInvalidArgument, "JSON nests deeper than {} levels",
                  limits.max_depth);

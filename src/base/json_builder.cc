@@ -2,7 +2,7 @@
 
 namespace berth::base::json {
 
-Json* Builder::Place(Json value) {
+Json* Builder::PlaceValue(Json value) {
   if (levels_.empty()) {
     root_ = std::move(value);
     return &root_;
@@ -23,7 +23,7 @@ bool Builder::Put(Json value) {
     leave_out_ = false;
     return true;
   }
-  Place(std::move(value));
+  PlaceValue(std::move(value));
   return true;
 }
 
@@ -36,7 +36,7 @@ bool Builder::Open(Json::value_t type) {
   }
   const bool has_unwanted = opens_unwanted_ && type == Json::value_t::object;
   opens_unwanted_ = false;
-  levels_.push_back({Place(Json(type)), has_unwanted});
+  levels_.push_back({PlaceValue(Json(type)), has_unwanted});
   return true;
 }
 

@@ -26,7 +26,7 @@ class Builder {
   // Refuses what nests deeper than `max_depth` levels: destroying a deep value recurses.
   Builder(int max_depth, UnwantedMember unwanted) : max_depth_(max_depth), unwanted_(unwanted) {}
 
-  Json Take() { return std::move(root_); }
+  Json TakeDocument() { return std::move(root_); }
   // Why it ended. Empty: the parser gave no reason, because the value is too deep.
   const std::string& error() const { return error_; }
 
@@ -51,7 +51,7 @@ class Builder {
   };
 
   // Places a value where the parser is.
-  Json* Place(Json value);
+  Json* PlaceValue(Json value);
   bool Put(Json value);
   bool Open(Json::value_t type);
   bool Close();

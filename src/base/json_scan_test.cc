@@ -29,10 +29,10 @@ class Builder {
 
  private:
   bool Put(Json item) {
-    *Place() = std::move(item);
+    *PlaceItem() = std::move(item);
     return true;
   }
-  Json* Place() {
+  Json* PlaceItem() {
     if (open_.empty()) return &value;
     Json& parent = *open_.back();
     if (parent.is_object()) return &parent[key_];
@@ -40,7 +40,7 @@ class Builder {
     return &parent.back();
   }
   bool Open(Json empty) {
-    Json* place = Place();
+    Json* place = PlaceItem();
     *place = std::move(empty);
     open_.push_back(place);
     return true;

@@ -50,7 +50,7 @@ void Metrics::Remove(const Description& gauge, const Labels& labels) {
   family.Remove(&family.Add(labels));
 }
 
-std::string Metrics::Text() const {
+std::string Metrics::RenderText() const {
   return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
 }
 

@@ -35,7 +35,7 @@ class Metrics {
   void Remove(const Description& gauge, const Labels& labels);
 
   // In the text exposition format 0.0.4, which every Prometheus reads.
-  std::string Text() const;
+  std::string RenderText() const;
 
  private:
   struct Impl;

@@ -18,7 +18,7 @@ TEST(MetricsTest, TextHoldsWhatWasWritten) {
   metrics.Count({.name = "done_total", .help = "Done"}, {});
   metrics.Set({.name = "depth", .help = "Depth"}, {}, 4);
   metrics.Set({.name = "depth", .help = "Depth"}, {}, 3);
-  const std::string text = metrics.Text();
+  const std::string text = metrics.RenderText();
   EXPECT_THAT(text, HasSubstr("# TYPE call_seconds histogram\n"));
   EXPECT_THAT(text, HasSubstr("call_seconds_bucket{method=\"a\\\"b\",le=\"0.1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("call_seconds_bucket{method=\"a\\\"b\",le=\"1\"} 2\n"));

@@ -42,10 +42,10 @@ bool Parse(const Names<E, N>& names, const std::string& text, E& value) {
 
 }  // namespace
 
-std::string_view Name(Kind kind) { return NameIn(kKinds, kind); }
-std::string_view Name(State state) { return NameIn(kStates, state); }
-std::string_view Name(Content content) { return NameIn(kContents, content); }
-std::string_view Name(AccessType access) { return NameIn(kAccess, access); }
+std::string_view NameOf(Kind kind) { return NameIn(kKinds, kind); }
+std::string_view NameOf(State state) { return NameIn(kStates, state); }
+std::string_view NameOf(Content content) { return NameIn(kContents, content); }
+std::string_view NameOf(AccessType access) { return NameIn(kAccess, access); }
 
 bool IsId(std::string_view text) {
   if (text.size() != 36) return false;
@@ -63,15 +63,15 @@ std::string Encode(const Record& record) {
       std::chrono::duration_cast<nanoseconds>(record.created.time_since_epoch()).count();
   base::Json json = {
       {"version", kVersion},
-      {"kind", Name(record.kind)},
+      {"kind", NameOf(record.kind)},
       {"id", record.id},
       {"name", record.name},
-      {"state", Name(record.state)},
+      {"state", NameOf(record.state)},
       {"sizeBytes", record.size_bytes},
       {"createdUnixNanos", created},
-      {"accessType", Name(record.access)},
+      {"accessType", NameOf(record.access)},
       {"fsType", record.fs_type},
-      {"content", Name(record.content)},
+      {"content", NameOf(record.content)},
       {"fsUuid", record.fs_uuid},
       {"growFileSystem", record.grow_file_system},
       {"growingFrom", record.growing_from},
@@ -83,7 +83,7 @@ std::string Encode(const Record& record) {
   };
   if (!record.inline_target.empty()) json["inlineTarget"] = record.inline_target;
   if (!record.source.id.empty()) {
-    json["source"] = {{"kind", Name(record.source.kind)}, {"id", record.source.id}};
+    json["source"] = {{"kind", NameOf(record.source.kind)}, {"id", record.source.id}};
   }
   return base::json::Dump(json) + "\n";
 }

@@ -32,10 +32,10 @@ enum class Content { kRaw, kBlank, kFormatting, kCopied, kFormatted };
 enum class AccessType { kMount, kBlock };
 
 // "volume", "ready", "blank", "mount": as in records and messages.
-std::string_view Name(Kind kind);
-std::string_view Name(State state);
-std::string_view Name(Content content);
-std::string_view Name(AccessType access);
+std::string_view NameOf(Kind kind);
+std::string_view NameOf(State state);
+std::string_view NameOf(Content content);
+std::string_view NameOf(AccessType access);
 
 // Identifies the file of an image, because another file may come to have its name (from a restored
 // backup, or from a mount over the pool folder). The device number is valid within one boot only.

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "base/key_locks.h"
@@ -174,9 +175,9 @@ class Attachments {
   // Makes a record of a mount that has no record yet. nullopt: nothing there is this agent's.
   base::StatusOr<std::optional<Record>> Adopt(const std::string& mount_dir,
                                               const platform::MountEntry* mounted);
-  base::StatusOr<std::optional<Record>> AdoptVolume(const std::string& volume,
+  base::StatusOr<std::optional<Record>> AdoptVolume(const api::VolumeName& volume,
                                                     const std::string& mount_dir,
-                                                    const std::string& pod_uid,
+                                                    const api::PodUid& pod,
                                                     const platform::MountEntry* mounted);
   base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
   base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);

@@ -136,24 +136,24 @@ Status Attachments::TakeOff(const std::string& volume, const FenceEntry& use, co
                         fmt::format("take volume {} off", Quote(volume)));
 }
 
-StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volume,
+StatusOr<std::optional<Record>> Attachments::AdoptVolume(const api::VolumeName& volume,
                                                          const std::string& mount_dir,
-                                                         const std::string& pod_uid,
+                                                         const api::PodUid& pod,
                                                          const MountEntry* mounted) {
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume.text()));
   const auto entry = std::ranges::find_if(entries, [&](const FenceEntry& one) {
     return one.node == options_.node && one.mount_dir == mount_dir &&
-           (pod_uid.empty() || one.pod_uid == pod_uid);
+           (pod.empty() || one.pod_uid == pod.text());
   });
   if (mounted == nullptr && entry == entries.end()) return std::nullopt;
-  const auto pv = kube::Get<api::PersistentVolume>(parts_.client, "", volume);
+  const auto pv = kube::Get<api::PersistentVolume>(parts_.client, "", volume.text());
   if (pv.status().code() == StatusCode::kNotFound) return std::nullopt;
   RETURN_IF_ERROR(pv);
   const std::string cluster_name =
       pv->String({"spec", "flexVolume", "options", api::kClusterOption});
   ASSIGN_OR_RETURN(base::Json settings, BackendOf(cluster_name));
   if (settings.is_null()) return std::nullopt;
-  Record record{.volume = volume,
+  Record record{.volume = volume.text(),
                 .volume_uid = pv->uid(),
                 .cluster = cluster_name,
                 .image = pv->String({"spec", "flexVolume", "options", api::kImageOption}),
@@ -170,12 +170,12 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const std::string& volu
                                           : FenceEntry{.node = options_.node,
                                                        .pod_namespace = "",
                                                        .pod = "",
-                                                       .pod_uid = pod_uid,
+                                                       .pod_uid = pod.text(),
                                                        .mount_dir = mount_dir,
                                                        .read_only = false,
                                                        .cluster_name = cluster_name};
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
-  const std::string shared = SharedMount(volume);
+  const std::string shared = SharedMount(volume.text());
   if (platform::FindMount(table, MountPointOf(shared)) != nullptr) record.shared_mount = shared;
   record.uses.push_back({.entry = std::move(use), .state = State::kDetaching});
   return std::optional(std::move(record));
@@ -185,7 +185,8 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
                                                    const MountEntry* mounted) {
   const auto folder = ParseVolumeFolder(mount_dir);
   if (folder.has_value()) {
-    ASSIGN_OR_RETURN(auto record, AdoptVolume(folder->volume, mount_dir, folder->pod_uid, mounted));
+    ASSIGN_OR_RETURN(auto record, AdoptVolume(api::VolumeName(folder->volume), mount_dir,
+                                              api::PodUid(folder->pod_uid), mounted));
     if (record.has_value()) return record;
   }
   if (mounted == nullptr) return std::nullopt;
@@ -195,7 +196,8 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
     const api::VolumeFence fence(item);
     for (const FenceEntry& entry : fence.entries()) {
       if (entry.node != options_.node || entry.mount_dir != mount_dir) continue;
-      ASSIGN_OR_RETURN(auto record, AdoptVolume(fence.name(), mount_dir, entry.pod_uid, mounted));
+      ASSIGN_OR_RETURN(auto record, AdoptVolume(api::VolumeName(fence.name()), mount_dir,
+                                                api::PodUid(entry.pod_uid), mounted));
       if (record.has_value()) return record;
     }
   }

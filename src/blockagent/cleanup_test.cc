@@ -42,7 +42,7 @@ class CleanupTest : public testing::Test {
                  {"spec", {{"backend", kBackend}}}});
   }
 
-  static FenceEntry Use(const std::string& volume, const std::string& node = "n1") {
+  static FenceEntry FenceEntryOf(const std::string& volume, const std::string& node = "n1") {
     return {.node = node,
             .pod_namespace = "default",
             .pod = "db",
@@ -52,7 +52,7 @@ class CleanupTest : public testing::Test {
   }
   static CleanupEntry Entry(const std::string& volume) {
     return {.volume = volume,
-            .attachment = Use(volume),
+            .attachment = FenceEntryOf(volume),
             .cluster_name = "main",
             .image = "img-" + volume,
             .reason = "somebody wants it"};
@@ -62,7 +62,7 @@ class CleanupTest : public testing::Test {
     api::VolumeFence fence(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
                                 {"kind", "VolumeFence"},
                                 {"metadata", {{"name", volume}}}});
-    fence.set_entries({Use(volume, node)});
+    fence.set_entries({FenceEntryOf(volume, node)});
     client_.Add(fence.json());
   }
   void AddPod(const std::string& uid) {
@@ -77,7 +77,7 @@ class CleanupTest : public testing::Test {
     const auto mapping = backend.Map("img-" + volume, {});
     ASSERT_TRUE(mapping.ok());
     // In the mount table btrfs is known by its device's name.
-    mounter_.Add(Use(volume).mount_dir, "btrfs", mapping->device);
+    mounter_.Add(FenceEntryOf(volume).mount_dir, "btrfs", mapping->device);
     if (!recorded) return;
     const auto records = Records::Open(folder_ / "volumes");
     ASSERT_TRUE(records.ok());
@@ -92,7 +92,7 @@ class CleanupTest : public testing::Test {
                            .state = State::kMounted,
                            .fs_type = "btrfs",
                            .mapping = *mapping,
-                           .uses = {{.entry = Use(volume), .state = State::kMounted}}})
+                           .uses = {{.entry = FenceEntryOf(volume), .state = State::kMounted}}})
                     .ok());
   }
   void Open() {
@@ -179,7 +179,7 @@ TEST_F(CleanupTest, TakesOffWhatIsStillThereAndLetsTheFenceGo) {
   const base::Status done = WorkOff();
   ASSERT_TRUE(done.ok()) << base::ToString(done);
   EXPECT_FALSE(IsMapped("pv-1"));
-  EXPECT_FALSE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_FALSE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
   EXPECT_FALSE(HasFence("pv-1"));
   EXPECT_FALSE(HasCleanup());
 }
@@ -192,7 +192,7 @@ TEST_F(CleanupTest, LeavesAloneWhatIsRightlyInUseAgain) {
   ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
   ASSERT_TRUE(WorkOff().ok());
   EXPECT_TRUE(IsMapped("pv-1"));
-  EXPECT_TRUE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_TRUE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
   EXPECT_TRUE(HasFence("pv-1"));
   EXPECT_FALSE(HasCleanup()) << "the entry no longer applies";
 }
@@ -250,12 +250,12 @@ TEST_F(CleanupTest, WhatTheFenceNoLongerNamesIsForcedAtOnce) {
 }
 
 TEST_F(CleanupTest, AStrangersMountIsLeft) {
-  mounter_.Add(Use("pv-1").mount_dir, "ext4", "/dev/sda1");
+  mounter_.Add(FenceEntryOf("pv-1").mount_dir, "ext4", "/dev/sda1");
   Open();
   ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
   const base::Status left = WorkOff();
   EXPECT_THAT(base::ToString(left), HasSubstr("'/dev/sda1'"));
-  EXPECT_TRUE(mounter_.IsMounted(Use("pv-1").mount_dir));
+  EXPECT_TRUE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
   EXPECT_TRUE(HasCleanup());
 }
 

@@ -65,7 +65,7 @@ Outcome ClusterCleanup::WorkOn(const std::string& name) {
     }
     volumes_.Add(volume);
   }
-  return Outcome::From(Tell(*cluster, left->empty()));
+  return Outcome::From(ReportCleanup(*cluster, left->empty()));
 }
 
 Outcome ClusterCleanup::ForceOff(const std::string& volume) {
@@ -93,7 +93,7 @@ Outcome ClusterCleanup::ForceOff(const std::string& volume) {
   return Outcome::From(done);
 }
 
-Status ClusterCleanup::Tell(const api::StorageCluster& cluster, bool clean) {
+Status ClusterCleanup::ReportCleanup(const api::StorageCluster& cluster, bool clean) {
   Json volumes = Json::array();
   {
     const MutexLock lock(mutex_);

@@ -42,7 +42,7 @@ class ClusterCleanup {
 
   base::KeyedWorkers::Outcome WorkOn(const std::string& cluster);
   base::KeyedWorkers::Outcome ForceOff(const std::string& volume);
-  base::Status Tell(const api::StorageCluster& cluster, bool clean);
+  base::Status ReportCleanup(const api::StorageCluster& cluster, bool clean);
 
   const std::string node_;
   kube::Client& client_;

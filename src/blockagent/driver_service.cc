@@ -70,7 +70,7 @@ class DriverServiceImpl : public DriverService {
 
  private:
   static Status CheckVersion(const ipc::Message& request) {
-    const int64_t version = request.Number(call::kVersion).value_or(0);
+    const int64_t version = request.FindNumber(call::kVersion).value_or(0);
     if (version == call::kProtocol) return base::OkStatus();
     LOG_WARNING("a driver of version {} asks; this agent has version {}", version, call::kProtocol);
     return Error(StatusCode::kFailedPrecondition,
@@ -102,8 +102,8 @@ class DriverServiceImpl : public DriverService {
   }
 
   Status Mount(const ipc::Message& request, Deadline deadline) {
-    const std::string* dir = request.Text(call::kMountDir);
-    const std::string* options = request.Text(call::kOptions);
+    const std::string* dir = request.FindText(call::kMountDir);
+    const std::string* options = request.FindText(call::kOptions);
     if (dir == nullptr || options == nullptr) {
       return Error(StatusCode::kInvalidArgument, "a mount has '{}' and '{}'", call::kMountDir,
                    call::kOptions);
@@ -114,7 +114,7 @@ class DriverServiceImpl : public DriverService {
   }
 
   Status Unmount(const ipc::Message& request, Deadline deadline) {
-    const std::string* dir = request.Text(call::kMountDir);
+    const std::string* dir = request.FindText(call::kMountDir);
     if (dir == nullptr || !dir->starts_with('/')) {
       return Error(StatusCode::kInvalidArgument, "an unmount has an absolute '{}'",
                    call::kMountDir);

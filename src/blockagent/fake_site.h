@@ -48,17 +48,17 @@ class FakeApi : public kube::FakeClient {
 
   base::StatusOr<base::Json> Create(const api::KindInfo& kind, std::string_view ns,
                                     const base::Json& object) override {
-    Pass(kind);
+    RunBeforeFenceWrite(kind);
     return FakeClient::Create(kind, ns, object);
   }
   base::StatusOr<base::Json> Update(const api::KindInfo& kind, const base::Json& object,
                                     std::string_view subresource) override {
-    Pass(kind);
+    RunBeforeFenceWrite(kind);
     return FakeClient::Update(kind, object, subresource);
   }
 
  private:
-  void Pass(const api::KindInfo& kind) {
+  void RunBeforeFenceWrite(const api::KindInfo& kind) {
     if (&kind != &api::VolumeFence::kInfo || !before_fence_write) return;
     std::exchange(before_fence_write, nullptr)();
   }

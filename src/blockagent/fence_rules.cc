@@ -112,7 +112,7 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
                              facts.note.empty() ? "" : facts.note + ")")};
 }
 
-Judged Judge(const FenceEntry& old, const ConsumerFacts& facts) {
+Judged JudgeConsumer(const FenceEntry& old, const ConsumerFacts& facts) {
   const Judged pod = JudgePod(old, facts);
   if (!pod.proven) return pod;
   const Judged node = JudgeNode(old, facts);
@@ -159,7 +159,8 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
   }
   size_t blocking = 0;
   for (size_t i = 0; i < conflicting.size(); ++i) {
-    const Judged judged = Judge(conflicting[i], i < facts.size() ? facts[i] : ConsumerFacts());
+    const Judged judged =
+        JudgeConsumer(conflicting[i], i < facts.size() ? facts[i] : ConsumerFacts());
     if (judged.proven) {
       decision.broken.push_back({conflicting[i], judged.text});
       continue;

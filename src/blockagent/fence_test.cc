@@ -260,7 +260,8 @@ TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1));
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n2")->entries(), SizeIs(1));
   EXPECT_EQ(BreakFence(client_, "pv-1", "again").status().code(), StatusCode::kNotFound);
-  ASSERT_TRUE(RemoveCleanup(client_, "n1", "pv-1", "a").ok());
+  ASSERT_TRUE(
+      RemoveCleanup(client_, api::NodeName("n1"), api::VolumeName("pv-1"), api::PodUid("a")).ok());
   EXPECT_TRUE(client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null());
 }
 

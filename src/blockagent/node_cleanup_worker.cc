@@ -50,13 +50,15 @@ Status NodeCleanupWorker::WorkOff(const CleanupEntry& entry, Time deadline) {
     LOG_INFO("{}", text);
     events_.Record(ReferenceTo(entry), base::EventType::kNormal, "VolumeCleanedUp", text);
   }
-  RETURN_IF_ERROR(RemoveCleanup(client_, options_.node, entry.volume, entry.attachment.pod_uid));
+  RETURN_IF_ERROR(RemoveCleanup(client_, api::NodeName(options_.node),
+                                api::VolumeName(entry.volume),
+                                api::PodUid(entry.attachment.pod_uid)));
   first_tries_.erase(KeyOf(entry));
   return base::OkStatus();
 }
 
-Status NodeCleanupWorker::Tell(const NodeCleanup& cleanup,
-                               const std::map<std::string, std::string>& failures) {
+Status NodeCleanupWorker::WriteStatus(const NodeCleanup& cleanup,
+                                      const std::map<std::string, std::string>& failures) {
   Json entries = Json::array();
   for (const CleanupEntry& entry : cleanup.entries()) {
     const auto failure = failures.find(KeyOf(entry));
@@ -85,7 +87,7 @@ Status NodeCleanupWorker::WorkOff(Time deadline) {
     if (!done.ok()) failures[KeyOf(entry)] = std::string(base::Message(done));
   }
   if (failures.empty()) return base::OkStatus();
-  if (const Status told = Tell(*cleanup, failures); !told.ok()) {
+  if (const Status told = WriteStatus(*cleanup, failures); !told.ok()) {
     LOG_WARNING("{}", base::ToString(told));
   }
   return base::Error(StatusCode::kUnavailable, "{} volumes are still to be taken off: {}",

@@ -40,8 +40,8 @@ class NodeCleanupWorker {
  private:
   base::Status WorkOff(const api::CleanupEntry& entry, Time deadline);
   base::StatusOr<bool> IsRightlyInUse(const api::CleanupEntry& entry, bool& fenced);
-  base::Status Tell(const api::NodeCleanup& cleanup,
-                    const std::map<std::string, std::string>& failures);
+  base::Status WriteStatus(const api::NodeCleanup& cleanup,
+                           const std::map<std::string, std::string>& failures);
 
   const Options options_;
   kube::Client& client_;

@@ -19,8 +19,8 @@ using base::StatusOr;
 constexpr int kMostCleanupTries = 10;
 constexpr size_t kMostEntries = 4096;  // the limit in the CustomResourceDefinition
 
-bool IsOf(const CleanupEntry& entry, std::string_view volume, std::string_view pod_uid) {
-  return entry.volume == volume && entry.attachment.pod_uid == pod_uid;
+bool IsOf(const CleanupEntry& entry, const api::VolumeName& volume, const api::PodUid& pod) {
+  return entry.volume == volume.text() && entry.attachment.pod_uid == pod.text();
 }
 
 Status Conflicts(const std::string& node) {
@@ -46,7 +46,7 @@ Status AddCleanups(kube::Client& client, const std::string& node,
     if (all_there) return base::OkStatus();
     for (const CleanupEntry& entry : entries) {
       std::erase_if(after, [&](const CleanupEntry& old) {
-        return IsOf(old, entry.volume, entry.attachment.pod_uid);
+        return IsOf(old, api::VolumeName(entry.volume), api::PodUid(entry.attachment.pod_uid));
       });
       after.push_back(entry);
     }
@@ -76,20 +76,20 @@ Status AddCleanups(kube::Client& client, const std::string& node,
   return Conflicts(node);
 }
 
-Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
-                     const std::string& pod_uid) {
+Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api::VolumeName& volume,
+                     const api::PodUid& pod) {
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.remove.before">());
   for (int i = 0; i < kMostCleanupTries; ++i) {
-    auto found = kube::Get<NodeCleanup>(client, "", node);
+    auto found = kube::Get<NodeCleanup>(client, "", node.text());
     if (found.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(found);
     std::vector<CleanupEntry> after = found->entries();
-    const size_t removed = std::erase_if(
-        after, [&](const CleanupEntry& entry) { return IsOf(entry, volume, pod_uid); });
+    const size_t removed =
+        std::erase_if(after, [&](const CleanupEntry& entry) { return IsOf(entry, volume, pod); });
     if (removed == 0) return base::OkStatus();
     Status written;
     if (after.empty()) {
-      written = client.Delete(NodeCleanup::kInfo, "", node,
+      written = client.Delete(NodeCleanup::kInfo, "", node.text(),
                               {.uid = found->uid(), .resource_version = found->resource_version()});
     } else {
       found->set_entries(after);
@@ -97,10 +97,10 @@ Status RemoveCleanup(kube::Client& client, const std::string& node, const std::s
     }
     if (written.ok()) return base::FaultPoint<"blockagent.cleanup.remove.after">();
     if (written.code() != StatusCode::kAborted && written.code() != StatusCode::kNotFound) {
-      return base::Annotate(written, fmt::format("write NodeCleanup {}", base::Quote(node)));
+      return base::Annotate(written, fmt::format("write NodeCleanup {}", node));
     }
   }
-  return Conflicts(node);
+  return Conflicts(node.text());
 }
 
 }  // namespace berth::blockagent

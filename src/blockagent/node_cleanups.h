@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/kinds/block_kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "kube/client.h"
 
@@ -20,7 +21,7 @@ base::Status AddCleanups(kube::Client& client, const std::string& node,
                          const std::vector<api::CleanupEntry>& entries);
 
 // Removes one entry, and with the last entry the object. OK if there is no such entry.
-base::Status RemoveCleanup(kube::Client& client, const std::string& node, const std::string& volume,
-                           const std::string& pod_uid);
+base::Status RemoveCleanup(kube::Client& client, const api::NodeName& node,
+                           const api::VolumeName& volume, const api::PodUid& pod);
 
 }  // namespace berth::blockagent

@@ -116,7 +116,7 @@ class RaceTest : public testing::TestWithParam<unsigned> {
   }
 
   // What whoever holds the volume does with it.
-  void Hold(uint64_t agent, const Attachments& attachments, const MountCall& call) {
+  void HoldVolume(uint64_t agent, const Attachments& attachments, const MountCall& call) {
     if (const int others = holders_.fetch_add(1); others != 0) {
       Fail(agent, fmt::format("{} others hold the volume, too", others));
     }
@@ -172,7 +172,7 @@ class RaceTest : public testing::TestWithParam<unsigned> {
         mounted = attachments->Mount(call, FakeSite::Soon());
       }
       if (mounted.ok()) {
-        Hold(agent, *attachments, call);
+        HoldVolume(agent, *attachments, call);
         switch (random() % 8) {
           case 0:  // The agent dies, and the next one goes on.
             attachments = Start(node);

@@ -49,7 +49,7 @@ block::Mapping MappingOf(const Json& value) {
 
 }  // namespace
 
-std::string_view Name(State state) { return kStates[static_cast<size_t>(state)]; }
+std::string_view StateName(State state) { return kStates[static_cast<size_t>(state)]; }
 
 Use* Record::Find(const api::FenceEntry& entry) {
   const auto it =
@@ -66,7 +66,7 @@ Use* Record::FindByFolder(std::string_view mount_dir) {
 Json ToJson(const Record& record) {
   Json uses = Json::array();
   for (const Use& use : record.uses) {
-    uses.push_back({{"entry", use.entry.ToJson()}, {"state", Name(use.state)}});
+    uses.push_back({{"entry", use.entry.ToJson()}, {"state", StateName(use.state)}});
   }
   return {{"version", kVersion},
           {"volume", record.volume},
@@ -75,7 +75,7 @@ Json ToJson(const Record& record) {
           {"image", record.image},
           {"backend", record.backend},
           {"bootId", record.boot_id},
-          {"state", Name(record.state)},
+          {"state", StateName(record.state)},
           {"fsType", record.fs_type},
           {"formattingUUID", record.formatting_uuid},
           {"sharedMount", record.shared_mount},

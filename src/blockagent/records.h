@@ -30,7 +30,7 @@
 namespace berth::blockagent {
 
 enum class State { kAttaching, kMapped, kMounted, kDetaching };
-std::string_view Name(State state);
+std::string_view StateName(State state);
 
 struct Use {
   api::FenceEntry entry;

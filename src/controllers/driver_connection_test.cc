@@ -59,7 +59,7 @@ class DriverCallsTest : public testing::Test {
 TEST_F(DriverCallsTest, CountsEachCallAsTheSidecarsDo) {
   EXPECT_TRUE(Delete("none").ok());
   EXPECT_EQ(Delete("").code(), StatusCode::kInvalidArgument);
-  const std::string text = metrics_.Text();
+  const std::string text = metrics_.RenderText();
   const auto counted = [](std::string_view driver, std::string_view code, std::string_view method) {
     return HasSubstr(
         fmt::format("csi_sidecar_operations_seconds_count{{driver_name=\"{}\",grpc_status_code=\"{}"
@@ -76,7 +76,7 @@ TEST_F(DriverCallsTest, CountsEachCallAsTheSidecarsDo) {
 TEST_F(DriverCallsTest, WhoMayNotCallCallsNothing) {
   leading_ = false;
   EXPECT_EQ(Delete("none").code(), StatusCode::kUnavailable);
-  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("DeleteVolume")));
+  EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("DeleteVolume")));
   leading_ = true;
   EXPECT_TRUE(Delete("none").ok()) << "the connection is not taken for lost";
 }

@@ -11,7 +11,7 @@ Pages::Pages(std::string what, std::stop_token stop, Limits limits)
       limits_(limits),
       deadline_(std::chrono::steady_clock::now() + limits.time) {}
 
-base::Status Pages::Turn(const std::string& next_token) {
+base::Status Pages::TurnPage(const std::string& next_token) {
   if (stop_.stop_requested()) return Error(StatusCode::kAborted, "stopped listing {}", what_);
   if (!tokens_.insert(next_token).second) {
     return Error(StatusCode::kInternal, "the driver's pages of {} go in a circle", what_);

@@ -6,7 +6,7 @@
 //   while (true) {
 //     ... call, look at the entries ...
 //     if (response.next_token().empty()) break;
-//     RETURN_IF_ERROR(pages.Turn(response.next_token()));
+//     RETURN_IF_ERROR(pages.TurnPage(response.next_token()));
 //     request.set_starting_token(response.next_token());
 //   }
 //
@@ -35,7 +35,7 @@ class Pages {
 
   // OK if the caller may ask for the page at `next_token`. INTERNAL: the pages go in a circle, do
   // not end, or take too long. ABORTED: a stop was requested.
-  base::Status Turn(const std::string& next_token);
+  base::Status TurnPage(const std::string& next_token);
 
  private:
   const std::string what_;

@@ -178,7 +178,7 @@ StatusOr<std::vector<std::string>> Handler::PlannedTargets(const std::string& po
   const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod_uid);
   ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, ipc::crust::kLargestPlan));
   const auto plan = ipc::ReadJson(base::Trim(text));
-  const ipc::Strings* targets = plan.ok() ? plan->List(ipc::crust::kTargets) : nullptr;
+  const ipc::Strings* targets = plan.ok() ? plan->FindList(ipc::crust::kTargets) : nullptr;
   if (targets == nullptr) {
     return Error(StatusCode::kFailedPrecondition, "the plan {} names no targets: {}", Quote(path),
                  plan.failure().text);

@@ -27,7 +27,7 @@ class Onlooker {
       : number_(fmt::format(" {}:{} ", major(device), minor(device))),
         holders_(std::move(holders)),
         thread_([this](const std::stop_token& stop) {
-          while (!stop.stop_requested()) Look();
+          while (!stop.stop_requested()) CheckProcesses();
         }) {}
 
   // By the names of the processes; those in a holder are not counted.
@@ -57,7 +57,7 @@ class Onlooker {
     }
     return false;
   }
-  void Look() {
+  void CheckProcesses() {
     for (const int pid : platform::NumbersIn("/proc")) {
       const std::string process = fmt::format("/proc/{}", pid);
       const std::string name = Read(process + "/comm");

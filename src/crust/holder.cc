@@ -80,7 +80,7 @@ StatusOr<Holder> Holder::Open(platform::Mounter& mounter, const std::string& pin
   return Holder(std::move(made.fd));
 }
 
-Status Holder::Place(const UniqueFd& mount, const std::string& name) const {
+Status Holder::PlaceMount(const UniqueFd& mount, const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.place.before">());
   RETURN_IF_ERROR(platform::RunInChild(
@@ -118,7 +118,7 @@ StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
-Status Holder::Take(const std::string& name) const {
+Status Holder::TakeMount(const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.take.before">());
   RETURN_IF_ERROR(platform::RunInChild(

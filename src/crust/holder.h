@@ -30,13 +30,13 @@ class Holder {
   static base::StatusOr<Holder> Open(platform::Mounter& mounter, const std::string& pin);
 
   // Moves a detached mount into it, as /name.
-  base::Status Place(const base::UniqueFd& mount, const std::string& name) const;
+  base::Status PlaceMount(const base::UniqueFd& mount, const std::string& name) const;
 
   // The device number of the file system at /name; none: nothing is mounted there.
   base::StatusOr<std::optional<dev_t>> Find(const std::string& name) const;
 
   // Unmounts /name. OK if nothing is mounted there.
-  base::Status Take(const std::string& name) const;
+  base::Status TakeMount(const std::string& name) const;
 
   // Opens the root of the mount at /name with O_PATH. NOT_FOUND: nothing is mounted there.
   base::StatusOr<base::UniqueFd> Root(const std::string& name) const;

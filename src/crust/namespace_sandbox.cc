@@ -58,12 +58,12 @@ class NamespaceSandbox final : public Sandbox {
     if (const auto* group = plan.Find<ApplyGroup>()) {
       if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, context));
     }
-    return holder_.Place(mount.root, name);
+    return holder_.PlaceMount(mount.root, name);
   }
 
   Status Unpublish(const MountPlan& plan) override {
     const std::string name(plan.name());
-    RETURN_IF_ERROR(holder_.Take(name));
+    RETURN_IF_ERROR(holder_.TakeMount(name));
     looks_.erase(name);  // the next volume of that name is another one
     return base::OkStatus();
   }

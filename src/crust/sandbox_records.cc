@@ -19,7 +19,7 @@ using base::StatusOr;
 constexpr int kVersion = 1;
 constexpr size_t kLargestRecord = 8 * 1024 * 1024;
 
-constexpr std::string_view Name(VolumeState state) {
+constexpr std::string_view StateName(VolumeState state) {
   switch (state) {
     case VolumeState::kPublishing:
       return "publishing";
@@ -36,7 +36,7 @@ constexpr std::string_view Name(VolumeState state) {
 StatusOr<VolumeState> StateFrom(std::string_view name) {
   for (const VolumeState state : {VolumeState::kPublishing, VolumeState::kFailed,
                                   VolumeState::kPublished, VolumeState::kUnpublishing}) {
-    if (Name(state) == name) return state;
+    if (StateName(state) == name) return state;
   }
   return Error(StatusCode::kDataLoss, "a volume's state is unknown");
 }
@@ -58,7 +58,7 @@ std::string Encode(const SandboxRecord& record) {
   for (const VolumeRecord& volume : record.volumes) {
     volumes.push_back({{"hostVolumeId", volume.host_volume_id},
                        {"target", volume.target},
-                       {"state", Name(volume.state)},
+                       {"state", StateName(volume.state)},
                        {"plan", Encode(volume.plan)}});
   }
   const Json value = {{"version", kVersion},          {"sandboxId", record.sandbox_id},

@@ -24,7 +24,7 @@ using grpc::ServerUnaryReactor;
 
 // The messages can be logged, because they never quote mount options.
 template <typename Response>
-grpc::Status Answer(const char* method, StatusOr<Response> result, Response* response) {
+grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response* response) {
   if (result.ok()) {
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -42,7 +42,7 @@ grpc::Status Answer(const char* method, StatusOr<Response> result, Response* res
     const bool taken = workers_.Post([=, this] {                                                   \
       if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
       reactor->Finish(                                                                             \
-          Answer<wire::method##Response>(#method, handler_.method(*request), response));           \
+          FinishCall<wire::method##Response>(#method, handler_.method(*request), response));       \
     });                                                                                            \
     if (!taken) {                                                                                  \
       reactor->Finish(                                                                             \
@@ -70,7 +70,7 @@ class CrustService final : public wire::RuntimeAssistedStorageManagement::Callba
 #undef BERTH_SERVE
 
 StatusOr<std::string> Member(const ipc::Message& message, std::string_view name) {
-  const std::string* text = message.Text(name);
+  const std::string* text = message.FindText(name);
   if (text == nullptr) {
     return Error(StatusCode::kInvalidArgument, "the request has no '{}'", name);
   }
@@ -120,7 +120,7 @@ StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
     RETURN_IF_ERROR(handler.BeginSandbox(sandbox, pod_uid, bundle));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }
-  const int64_t from = request.message.Number(ipc::crust::kFrom).value_or(0);
+  const int64_t from = request.message.FindNumber(ipc::crust::kFrom).value_or(0);
   if (request.descriptors.size() != 2 || from < 0) {
     return Error(StatusCode::kInvalidArgument, "the request does not bring a config.json");
   }

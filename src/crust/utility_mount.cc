@@ -61,7 +61,7 @@ StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform
     const std::string pin = mounts.folder_ + "/" + name;
     if (pin == mounts.Target()) continue;
     LOG_INFO("a mount utility was cut short: what it mounted is unmounted");
-    RETURN_IF_ERROR(mounts.Leave(pin));
+    RETURN_IF_ERROR(mounts.ReleasePin(pin));
   }
   return mounts;
 }
@@ -72,7 +72,7 @@ StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSy
   const std::string pin = folder_ + "/" + base::NewUuid();
   ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace(table));
   StatusOr<UniqueFd> root = MountIn(pin, space, plan, mount);
-  if (const Status left = Leave(pin); !left.ok()) {
+  if (const Status left = ReleasePin(pin); !left.ok()) {
     // The next handler cleans this up.
     LOG_ERROR("leave the mount utility's namespace: {}", base::ToString(left));
   }
@@ -145,7 +145,7 @@ StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd
   return std::move(taken.fd);
 }
 
-Status UtilityMounts::Leave(const std::string& pin) const {
+Status UtilityMounts::ReleasePin(const std::string& pin) const {
   if (const UniqueFd space = OpenPin(pin); space.valid()) {
     RETURN_IF_ERROR(
         platform::RunInChild("unmount what a mount utility mounted", kTimeout,

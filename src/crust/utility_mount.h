@@ -50,7 +50,7 @@ class UtilityMounts {
   base::StatusOr<base::UniqueFd> MountIn(const std::string& pin, const base::UniqueFd& space,
                                          const MountPlan& plan, const MountFileSystem& mount) const;
   // Unmounts the target in the pinned namespace and removes the pin.
-  base::Status Leave(const std::string& pin) const;
+  base::Status ReleasePin(const std::string& pin) const;
 
   platform::Mounter& mounter_;
   platform::Exec& exec_;

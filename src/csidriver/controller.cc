@@ -37,7 +37,7 @@ std::string Unconfirmed(const block::Record& volume,
   if (!capabilities.ok()) return std::string(base::Message(capabilities.status()));
   for (const Capability& capability : *capabilities) {
     if (capability.access != volume.access) {
-      return fmt::format("the volume is a {} volume", block::Name(volume.access));
+      return fmt::format("the volume is a {} volume", block::NameOf(volume.access));
     }
     if (!capability.fs_type.empty() && capability.fs_type != volume.fs_type) {
       return fmt::format("the volume has {}", volume.fs_type);
@@ -257,7 +257,7 @@ base::StatusOr<csi::v1::ControllerExpandVolumeResponse> Controller::ControllerEx
     ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(Kind::kVolume, request.volume_id()));
     if (capability.access != volume.access) {
       return Error(StatusCode::kInvalidArgument, "volume {} is a {} volume", base::Quote(volume.id),
-                   block::Name(volume.access));
+                   block::NameOf(volume.access));
     }
   }
   ASSIGN_OR_RETURN(

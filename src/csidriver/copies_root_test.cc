@@ -68,7 +68,7 @@ class CopiesTest : public DriverFixture {
          std::vector<std::pair<std::string, std::string>>{{source, "source"},
                                                           {restored->volume_id(), "restored"},
                                                           {clone->volume_id(), "clone"}}) {
-      Take(id, name);
+      TakeDown(id, name);
       EXPECT_TRUE(Delete(id).ok());
     }
     csi::v1::ListSnapshotsRequest list;
@@ -119,7 +119,7 @@ TEST_F(PlainCopiesTest, AFileSystemIsNotFrozenLongerThanTheLimit) {
       << base::CodeName(code);
   EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
   Write(Target("pod") + "/other", "not frozen");
-  Take(id, "pod");
+  TakeDown(id, "pod");
   EXPECT_TRUE(Snapshot(id, "snap").ok());
 }
 
@@ -132,7 +132,7 @@ TEST_F(PlainCopiesTest, ARawBlockVolumeInUseIsRefusedWithoutReflinks) {
   EXPECT_EQ(TryCreate(CloneRequest("clone", id, capability)).status().code(),
             StatusCode::kFailedPrecondition);
   EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
-  Take(id, "pod");
+  TakeDown(id, "pod");
   EXPECT_TRUE(Snapshot(id, "snap").ok());
 }
 
@@ -148,8 +148,8 @@ TEST_F(ReflinkCopiesTest, ARawBlockVolumeInUseIsCopiedAsAfterACrash) {
   ASSERT_TRUE(restored.ok()) << restored.status();
   Bring(restored->volume_id(), capability, "restored");
   EXPECT_EQ(Read(Target("restored")).substr(0, 6), "before");
-  Take(restored->volume_id(), "restored");
-  Take(id, "pod");
+  TakeDown(restored->volume_id(), "restored");
+  TakeDown(id, "pod");
 }
 
 TEST_F(PlainCopiesTest, ADeferredVolumeIsRefusedWithoutReflinks) {
@@ -198,8 +198,8 @@ TEST_F(ReflinkCopiesTest, ADeferredVolumeIsCopiedAsAfterACrash) {
     ASSERT_TRUE(restored.ok()) << restored.status();
     Bring(restored->volume_id(), capability, "restored");
     EXPECT_EQ(Read(Target("restored") + "/file"), "synced before");
-    Take(restored->volume_id(), "restored");
-    Take(id, "pod");
+    TakeDown(restored->volume_id(), "restored");
+    TakeDown(id, "pod");
   }
 }
 
@@ -212,7 +212,7 @@ TEST_F(CopiesTest, OfAVolumeThatNoPodEverUsed) {
   ASSERT_TRUE(restored.ok()) << restored.status();
   Bring(restored->volume_id(), capability, "pod");
   Write(Target("pod") + "/file", "x");
-  Take(restored->volume_id(), "pod");
+  TakeDown(restored->volume_id(), "pod");
 }
 
 TEST_F(CopiesTest, AFileSystemMountedOutOfSightIsNotCopied) {
@@ -248,7 +248,7 @@ TEST_F(FullPoolTest, SaysSoAndLeavesNothingHalfMade) {
   // Over-committed, but the bytes themselves have no room for a copy.
   Bring(id, capability, "pod");
   Write(Target("pod"), std::string(36 * kMiB, 'x'));
-  Take(id, "pod");
+  TakeDown(id, "pod");
   const base::Status copied = TryCreate(CloneRequest("clone", id, capability)).status();
   EXPECT_EQ(copied.code(), StatusCode::kResourceExhausted) << copied;
   EXPECT_EQ(Snapshot(id, "snap").status().code(), StatusCode::kResourceExhausted);
@@ -268,7 +268,7 @@ TEST_F(FullPoolTest, SaysSoAndLeavesNothingHalfMade) {
             StatusCode::kResourceExhausted);
   csi::v1::GetCapacityResponse capacity = *client_->GetCapacity({}, kTimeout);
   EXPECT_EQ(capacity.available_capacity(), 0);
-  Take(id, "pod");
+  TakeDown(id, "pod");
   EXPECT_TRUE(Delete(id).ok());
   EXPECT_FALSE(std::filesystem::exists(Image(id)));
   std::filesystem::remove(mount_point() + "/filler");

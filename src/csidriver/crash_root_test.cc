@@ -38,7 +38,7 @@ class Daemon {
     snap.set_name("snap");
     snap.set_source_volume_id(a);
     ASSIGN_OR_RETURN(const auto snapshot, controller_->CreateSnapshot(snap));
-    RETURN_IF_ERROR(Take(a));
+    RETURN_IF_ERROR(TakeDown(a));
     csi::v1::ControllerExpandVolumeRequest expand;
     expand.set_volume_id(a);
     expand.mutable_capacity_range()->set_required_bytes(32 * kMiB);
@@ -46,11 +46,11 @@ class Daemon {
     RETURN_IF_ERROR(Bring(a));
     RETURN_IF_ERROR(CheckData(a));
     RETURN_IF_ERROR(DeferBetween(a));
-    RETURN_IF_ERROR(Take(a));
+    RETURN_IF_ERROR(TakeDown(a));
     ASSIGN_OR_RETURN(const std::string copy, Create("copy", snapshot.snapshot().snapshot_id()));
     RETURN_IF_ERROR(Bring(copy));
     RETURN_IF_ERROR(CheckData(copy));
-    RETURN_IF_ERROR(Take(copy));
+    RETURN_IF_ERROR(TakeDown(copy));
     csi::v1::DeleteVolumeRequest remove;
     remove.set_volume_id(copy);
     return controller_->DeleteVolume(remove).status();
@@ -114,7 +114,7 @@ class Daemon {
     return node_->NodePublishVolume(PublishRequest(id, Target(id))).status();
   }
 
-  base::Status Take(const std::string& id) {
+  base::Status TakeDown(const std::string& id) {
     RETURN_IF_ERROR(Unpublish(id, Target(id)));
     csi::v1::NodeUnstageVolumeRequest unstage;
     unstage.set_volume_id(id);

@@ -79,7 +79,7 @@ TEST_P(DeferLifeCycleTest, ADeferredVolumeIsMountedByItsSandboxAloneAndByTheHost
   EXPECT_EQ(Read(Target("pod-2") + "/file"), "from the sandbox");
   EXPECT_THAT(platform::FindMount(*mounter_->List(), Target("pod-2"))->options,
               testing::Contains("noatime"));
-  Take(id, "pod-2");
+  TakeDown(id, "pod-2");
   EXPECT_TRUE(Delete(id).ok());
 }
 
@@ -95,7 +95,7 @@ TEST_F(DeferTest, AFileSystemThatTheRuntimeCannotMountIsMountedHere) {
     EXPECT_FALSE(response->has_runtime_mount_info());
   }
   Write(Target("pod") + "/file", "here");
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DeferTest, AFileSystemIsMountedHereWhileItIsPublishedHere) {
@@ -112,7 +112,7 @@ TEST_F(DeferTest, AFileSystemIsMountedHereWhileItIsPublishedHere) {
   EXPECT_FALSE(OnHost(id));
   EXPECT_EQ(OurLoops().size(), 1u);
   ASSERT_TRUE(Publish(id, capability, Target("c")).ok());
-  Take(id, "c");
+  TakeDown(id, "c");
 }
 
 TEST_F(DeferTest, TwoKernelsNeverHaveOneFileSystem) {
@@ -142,7 +142,7 @@ TEST_F(DeferTest, TwoKernelsNeverHaveOneFileSystem) {
     EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(TextOf(refused), HasSubstr(Target("sandbox")));
   }
-  Take(id, "sandbox");
+  TakeDown(id, "sandbox");
 }
 
 TEST_F(DeferTest, SandboxesThatOnlyReadShareAVolumeThatNoneOfThemCanWriteTo) {
@@ -166,7 +166,7 @@ TEST_F(DeferTest, SandboxesThatOnlyReadShareAVolumeThatNoneOfThemCanWriteTo) {
   EXPECT_TRUE(Unpublish(id, Target("b")).ok());
   ASSERT_TRUE(Publish(id, capability, Target("writer")).ok());
   Write(Target("writer") + "/file", "writable again");
-  Take(id, "writer");
+  TakeDown(id, "writer");
 }
 
 TEST_F(DeferTest, ASandboxThatStaysKeepsTheVolumeFromEveryNextUser) {
@@ -193,7 +193,7 @@ TEST_F(DeferTest, ASandboxThatStaysKeepsTheVolumeFromEveryNextUser) {
   }
   ASSERT_TRUE(Publish(id, capability, Target("next")).ok());
   EXPECT_GT(Stats(id, Target("next"))->usage(0).total(), 40 * kMiB);
-  Take(id, "next");
+  TakeDown(id, "next");
 }
 
 TEST_F(DeferTest, AHostMountThatSomebodyStillHasKeepsTheVolumeFromASandbox) {
@@ -224,7 +224,7 @@ TEST_F(DeferTest, AHostMountThatSomebodyStillHasKeepsTheVolumeFromASandbox) {
   }
   Deferred(id, capability, "sandbox");
   EXPECT_FALSE(OnHost(id));
-  Take(id, "sandbox");
+  TakeDown(id, "sandbox");
 }
 
 TEST_F(DeferTest, AVolumeThatAnEarlierVersionStagedIsPublishedOrTakenOffTheHost) {
@@ -251,7 +251,7 @@ TEST_F(DeferTest, AVolumeThatAnEarlierVersionStagedIsPublishedOrTakenOffTheHost)
       ASSERT_TRUE(Unpublish(id, Target("pod")).ok());
     }
     EXPECT_FALSE(OnHost(id));
-    Take(id, "pod");
+    TakeDown(id, "pod");
   }
 }
 
@@ -295,7 +295,7 @@ TEST_F(DeferTest, StatsAndGrowthAreTheRuntimesIfItHasThem) {
   ASSERT_TRUE(Unpublish(id, Target("pod")).ok());
   ASSERT_TRUE(Publish(id, capability, Target("next")).ok());
   EXPECT_GT(Stats(id, Target("next"))->usage(0).total(), 90 * kMiB);
-  Take(id, "next");
+  TakeDown(id, "next");
 }
 
 TEST_F(DeferTest, ARawBlockVolumeIsNeverDeferred) {
@@ -306,7 +306,7 @@ TEST_F(DeferTest, ARawBlockVolumeIsNeverDeferred) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_FALSE(response->has_runtime_mount_info());
   EXPECT_TRUE(IsMounted(Target("pod")));
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DeferTest, AStrangersMountAtTheStagingPathIsNamedAndGivenToNobody) {
@@ -346,7 +346,7 @@ TEST_F(DeferTest, ALostRecordDoesNotGiveASandboxsVolumeToAnother) {
   ASSERT_TRUE(Publish(id, capability, Target("next")).ok());
   EXPECT_EQ(Read(Target("next") + "/file"), "kept");
   EXPECT_TRUE(Unpublish(id, Target("pod")).ok());
-  Take(id, "next");
+  TakeDown(id, "next");
 }
 
 }  // namespace

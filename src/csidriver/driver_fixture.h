@@ -199,7 +199,7 @@ class DriverFixture : public testing::Test {
     const base::Status published = Publish(id, capability, Target(name));
     ASSERT_TRUE(published.ok()) << published;
   }
-  void Take(const std::string& id, const std::string& name) {
+  void TakeDown(const std::string& id, const std::string& name) {
     const base::Status unpublished = Unpublish(id, Target(name));
     EXPECT_TRUE(unpublished.ok()) << unpublished;
     const base::Status unstaged = Unstage(id);

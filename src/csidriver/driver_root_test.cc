@@ -34,7 +34,7 @@ TEST_P(LifeCycleTest, DataSurvivesFromPodToPodAndAcrossARestart) {
   EXPECT_EQ(Delete(id).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Unstage(id).code(), StatusCode::kFailedPrecondition);
 
-  Take(id, "pod-1");
+  TakeDown(id, "pod-1");
   EXPECT_FALSE(std::filesystem::exists(Target("pod-1")));
   EXPECT_FALSE(IsMounted(Staging(id)));
   EXPECT_TRUE(OurLoops().empty());
@@ -43,7 +43,7 @@ TEST_P(LifeCycleTest, DataSurvivesFromPodToPodAndAcrossARestart) {
 
   Bring(id, capability, "pod-2");
   EXPECT_EQ(Read(Target("pod-2") + "/file"), "first pod");
-  Take(id, "pod-2");
+  TakeDown(id, "pod-2");
   EXPECT_TRUE(Delete(id).ok());
   EXPECT_TRUE(Delete(id).ok());
   EXPECT_FALSE(std::filesystem::exists(Image(id)));
@@ -69,7 +69,7 @@ TEST_F(DriverTest, ARawBlockVolumeIsADevice) {
   EXPECT_EQ(*Expand(id, 16 * kMiB), 16 * kMiB);
   EXPECT_EQ(*NodeExpand(id, Target("pod-1")), 16 * kMiB);
   EXPECT_EQ(LoopOf(id).size, 16u * kMiB);
-  Take(id, "pod-1");
+  TakeDown(id, "pod-1");
   EXPECT_FALSE(std::filesystem::exists(Target("pod-1")));
 
   // Read-only goes for the device itself, which a bind does not protect.
@@ -77,10 +77,10 @@ TEST_F(DriverTest, ARawBlockVolumeIsADevice) {
   ASSERT_TRUE(Publish(id, capability, Target("reader"), true).ok());
   EXPECT_FALSE(Writable(LoopOf(id).path));
   EXPECT_EQ(Read(Target("reader")).substr(0, 8), "raw data");
-  Take(id, "reader");
+  TakeDown(id, "reader");
   Bring(id, capability, "writer");
   EXPECT_TRUE(Writable(Target("writer")));
-  Take(id, "writer");
+  TakeDown(id, "writer");
   EXPECT_TRUE(Delete(id).ok());
 }
 
@@ -100,7 +100,7 @@ TEST_F(DriverTest, ASecondPublishFollowsTheAccessMode) {
   EXPECT_EQ(Unstage(id).code(), StatusCode::kFailedPrecondition);
   // What is published at `a` is another capability than this.
   EXPECT_EQ(Publish(id, one, Target("a")).code(), StatusCode::kAlreadyExists);
-  Take(id, "a");
+  TakeDown(id, "a");
   EXPECT_EQ(Publish(id, many, Target("a")).code(), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(Delete(id).ok());
 }
@@ -124,7 +124,7 @@ TEST_F(DriverTest, StagingAnewWithOtherArgumentsIsRefused) {
   Bring(id, flags, "pod");
   const auto table = *mounter_->List();
   EXPECT_THAT(platform::FindMount(table, Target("pod"))->options, testing::Contains("noatime"));
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DriverTest, WhatIsMountedAtATargetBySomebodyElseIsLeftAlone) {
@@ -200,7 +200,7 @@ TEST_F(DriverTest, AFormatThatACrashCutOffIsBegunAnew) {
   Restart();
   Bring(id, capability, "pod");
   EXPECT_EQ(block::DecodeRecord(*platform::ReadFile(path))->content, block::Content::kFormatted);
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DriverTest, GrowsWhileInUse) {
@@ -217,7 +217,7 @@ TEST_F(DriverTest, GrowsWhileInUse) {
   EXPECT_EQ(Read(Target("pod") + "/file"), "data");
   EXPECT_EQ(NodeExpand(id, Target("nowhere")).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Expand(id, int64_t{1} << 60).status().code(), StatusCode::kOutOfRange);
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DriverTest, GrowthThatMustWaitHappensAtTheNextStage) {
@@ -225,7 +225,7 @@ TEST_F(DriverTest, GrowthThatMustWaitHappensAtTheNextStage) {
   const std::string id = Create("pvc", capability, 32 * kMiB);
   Bring(id, capability, "pod-1");
   Write(Target("pod-1") + "/file", "data");
-  Take(id, "pod-1");
+  TakeDown(id, "pod-1");
   EXPECT_EQ(*Expand(id, 128 * kMiB), 128 * kMiB);
   Bring(id, capability, "pod-2");
   EXPECT_GT(Stats(id, Target("pod-2"))->usage(0).total(), 90 * kMiB);
@@ -237,10 +237,10 @@ TEST_F(DriverTest, GrowthThatMustWaitHappensAtTheNextStage) {
   const auto grown = NodeExpand(id, Target("pod-2"));
   EXPECT_TRUE(grown.ok() || grown.status().code() == StatusCode::kFailedPrecondition)
       << grown.status();
-  Take(id, "pod-2");
+  TakeDown(id, "pod-2");
   Bring(id, capability, "pod-3");
   EXPECT_GT(Stats(id, Target("pod-3"))->usage(0).total(), 120 * kMiB);
-  Take(id, "pod-3");
+  TakeDown(id, "pod-3");
 }
 
 TEST_F(DriverTest, AMountFlagThatTheFileSystemDoesNotKnowIsSaidAndLeavesNothing) {
@@ -316,7 +316,7 @@ TEST_F(DriverTest, StatsTellUsageAndCondition) {
   std::filesystem::rename(Image(id) + ".aside", Image(id));
   EXPECT_FALSE(
       client_->ControllerGetVolume(request, kTimeout)->status().volume_condition().abnormal());
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DriverTest, AVolumeWhoseImageWasSwappedIsNotHandedToAPod) {
@@ -328,7 +328,7 @@ TEST_F(DriverTest, AVolumeWhoseImageWasSwappedIsNotHandedToAPod) {
   EXPECT_EQ(Publish(id, capability, Target("pod")).code(), StatusCode::kDataLoss);
   std::filesystem::rename(Image(id) + ".aside", Image(id));
   EXPECT_TRUE(Publish(id, capability, Target("pod")).ok());
-  Take(id, "pod");
+  TakeDown(id, "pod");
 }
 
 TEST_F(DriverTest, TellsWhatItIs) {

@@ -81,8 +81,8 @@ class Node {
       const csi::v1::NodeGetInfoRequest& request);
 
  private:
-  base::StatusOr<Presence> Look(const std::string& volume_id) const {
-    return Presence::Look(pool_, mounter_, volume_id, records_.Get(volume_id));
+  base::StatusOr<Presence> FindPresence(const std::string& volume_id) const {
+    return Presence::Find(pool_, mounter_, volume_id, records_.Get(volume_id));
   }
   // Whether staging is complete, by the node's record and the pool's, so that a publish may go on.
   static bool IsStaged(const block::Record& volume, const Presence& presence);

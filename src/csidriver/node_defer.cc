@@ -67,7 +67,7 @@ base::StatusOr<platform::LoopDevice> Node::DeviceFor(const block::Record& volume
   const bool first = record.targets.empty();
   if (first && wanted.deferred) {
     RETURN_IF_ERROR_WITH(UnmountAll(volume.id, record.staging_path), "unmount its staging path");
-    ASSIGN_OR_RETURN(const Presence unmounted, Look(volume.id));
+    ASSIGN_OR_RETURN(const Presence unmounted, FindPresence(volume.id));
     if (const std::string elsewhere = unmounted.AnyMountPoint(); !elsewhere.empty()) {
       return Error(StatusCode::kFailedPrecondition,
                    "it is mounted on this host at {}, and a container runtime cannot have it as "

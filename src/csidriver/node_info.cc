@@ -81,7 +81,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
   if (presence.IsDeferred()) {
@@ -138,12 +138,12 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
                      ParseCapability(request.volume_capability(), offer_));
     if (capability.access != volume.access) {
       return Error(StatusCode::kInvalidArgument, "volume {} is a {} volume", base::Quote(volume.id),
-                   block::Name(volume.access));
+                   block::NameOf(volume.access));
     }
   }
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   csi::v1::NodeExpandVolumeResponse response;

@@ -71,7 +71,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   RETURN_IF_ERROR(CheckUse(volume, capability));
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   // The record treats the target as the staging path.
   const NodeRecord record{.volume_id = volume.id,
                           .staging_path = path,

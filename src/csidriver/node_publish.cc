@@ -106,7 +106,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   if (const auto resolved = platform::ResolveMountPoint(staging); resolved.ok())
     staging = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsStaged(volume, presence) || presence.recorded()->staging_path != staging) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  base::Quote(volume.id), base::Quote(staging));
@@ -238,7 +238,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // An unknown volume gives NOT_FOUND. A volume that is only not in use may have left an empty
     // target.
@@ -265,7 +265,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
 
 // Unmounts the file system at staging when no target on this host uses it any more.
 base::Status Node::UnmountUnpublished(const std::string& volume_id) {
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
   const std::optional<NodeRecord>& record = presence.recorded();
   if (!record.has_value() || record->access != block::AccessType::kMount ||
       presence.At(record->staging_path) == Found::kNothing) {

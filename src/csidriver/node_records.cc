@@ -54,7 +54,7 @@ std::string Encode(const NodeRecord& record) {
       {"bootId", record.boot_id},
       {"stagingPath", record.staging_path},
       {"capability", record.capability},
-      {"accessType", block::Name(record.access)},
+      {"accessType", block::NameOf(record.access)},
       {kDeviceUse, NameOf(record.use)},
       {"targets", std::move(targets)},
   };
@@ -69,7 +69,7 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
   record.boot_id = json::String(value, {"bootId"});
   record.staging_path = json::String(value, {"stagingPath"});
   record.capability = json::String(value, {"capability"});
-  record.access = json::String(value, {"accessType"}) == block::Name(block::AccessType::kBlock)
+  record.access = json::String(value, {"accessType"}) == block::NameOf(block::AccessType::kBlock)
                       ? block::AccessType::kBlock
                       : block::AccessType::kMount;
   ASSIGN_OR_RETURN(record.use, ReadUse(value));

@@ -41,7 +41,7 @@ base::Status CheckUse(const block::Record& volume, const Capability& capability)
   if (volume.access != capability.access) {
     return Error(StatusCode::kFailedPrecondition,
                  "volume {} is a {} volume and cannot be used as {}", base::Quote(volume.id),
-                 block::Name(volume.access), block::Name(capability.access));
+                 block::NameOf(volume.access), block::NameOf(capability.access));
   }
   if (!capability.fs_type.empty() && capability.fs_type != volume.fs_type) {
     return Error(StatusCode::kFailedPrecondition, "volume {} has {} and cannot be used as {}",
@@ -63,7 +63,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume.id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   const bool staged = IsStaged(volume, presence);
   const bool is_block = volume.access == block::AccessType::kBlock;
   if (staged) {
@@ -161,7 +161,7 @@ base::Status Node::Detach(const std::string& volume_id, DeviceUse use) {
 }
 
 base::Status Node::UndoStage(const std::string& volume_id) {
-  ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
   if (!presence.AnyMountPoint().empty()) return base::OkStatus();
   RETURN_IF_ERROR(pool_.Unmap(volume_id));
   return records_.Remove(volume_id);
@@ -170,7 +170,7 @@ base::Status Node::UndoStage(const std::string& volume_id) {
 // Unmounts the volume from `path`, even if it is mounted there several times.
 base::Status Node::UnmountAll(const std::string& volume_id, const std::string& path) {
   for (int i = 0; i < kMaxStacked; ++i) {
-    ASSIGN_OR_RETURN(const Presence presence, Look(volume_id));
+    ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
     switch (presence.At(path)) {
       case Found::kNothing:
         return base::OkStatus();
@@ -197,7 +197,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
                    CheckPath("staging_target_path", request.staging_target_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
-  ASSIGN_OR_RETURN(const Presence presence, Look(id));
+  ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // Nothing is staged: OK if the volume exists, else NOT_FOUND.
     RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));

@@ -20,7 +20,7 @@ bool IsFolder(const std::string& path) {
 
 }  // namespace
 
-base::StatusOr<Presence> Presence::Look(const block::Pool& pool, platform::Mounter& mounter,
+base::StatusOr<Presence> Presence::Find(const block::Pool& pool, platform::Mounter& mounter,
                                         const std::string& volume_id,
                                         std::optional<NodeRecord> recorded) {
   Presence presence;

@@ -23,7 +23,7 @@ enum class Found {
 class Presence {
  public:
   // `recorded` is what this node's record says; it may be empty.
-  static base::StatusOr<Presence> Look(const block::Pool& pool, platform::Mounter& mounter,
+  static base::StatusOr<Presence> Find(const block::Pool& pool, platform::Mounter& mounter,
                                        const std::string& volume_id,
                                        std::optional<NodeRecord> recorded);
 

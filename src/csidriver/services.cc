@@ -14,7 +14,7 @@ using grpc::ServerUnaryReactor;
 // Runs `work` for one call and gives its answer. The messages can be logged, because they never
 // quote secrets or mount flags.
 template <typename Response>
-grpc::Status Answer(const char* method, base::StatusOr<Response> result, Response* response) {
+grpc::Status FinishCall(const char* method, base::StatusOr<Response> result, Response* response) {
   if (result.ok()) {
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -56,7 +56,7 @@ ServerUnaryReactor* Enqueue(CallbackServerContext* context, base::WorkerPool& wo
   // Request and response live until Finish.
   const bool taken = workers.Post([=, volume = std::move(volume), work = std::move(work)] {
     reactor->Finish(
-        Answer<Response>(method, Recorded<Response>(flight, volume, method, work), response));
+        FinishCall<Response>(method, Recorded<Response>(flight, volume, method, work), response));
   });
   if (!taken) {
     reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
@@ -74,7 +74,7 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
                                     csi::v1::GetPluginInfoResponse* response) override {
     response->set_name(name_);
     response->set_vendor_version(version_);
-    return Done(context);
+    return FinishReactor(context);
   }
 
   ServerUnaryReactor* GetPluginCapabilities(
@@ -87,18 +87,18 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
     }
     response->add_capabilities()->mutable_volume_expansion()->set_type(
         PluginCapability::VolumeExpansion::ONLINE);
-    return Done(context);
+    return FinishReactor(context);
   }
 
   ServerUnaryReactor* Probe(CallbackServerContext* context, const csi::v1::ProbeRequest* request,
                             csi::v1::ProbeResponse* response) override {
     // Always ready, because the socket exists only once the pool is open.
     response->mutable_ready()->set_value(true);
-    return Done(context);
+    return FinishReactor(context);
   }
 
  private:
-  static ServerUnaryReactor* Done(CallbackServerContext* context) {
+  static ServerUnaryReactor* FinishReactor(CallbackServerContext* context) {
     ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;

@@ -103,7 +103,7 @@ base::Status ParseSource(const csi::v1::VolumeContentSource& source, block::NewV
 
 std::string Capability::Digest() const {
   std::string text =
-      fmt::format("{}\n{}\n{}", block::Name(access), fs_type, static_cast<int>(mode));
+      fmt::format("{}\n{}\n{}", block::NameOf(access), fs_type, static_cast<int>(mode));
   for (const std::string& flag : mount_flags) text += "\n" + flag;
   return base::Sha256Hex(text);
 }

@@ -58,18 +58,18 @@ class TestConnection {
     while ((at = buffer_.find(mark)) == std::string::npos) {
       if (!Fill()) return {};
     }
-    return Take(at + mark.size());
+    return TakeBytes(at + mark.size());
   }
   std::string ReadExactly(size_t size) {
     while (buffer_.size() < size) {
       if (!Fill()) return {};
     }
-    return Take(size);
+    return TakeBytes(size);
   }
   std::string ReadToEnd() {
     while (Fill()) {
     }
-    return Take(buffer_.size());
+    return TakeBytes(buffer_.size());
   }
   // One chunk of a chunked body; empty at its end.
   std::string ReadChunk() {
@@ -81,7 +81,7 @@ class TestConnection {
   }
 
  private:
-  std::string Take(size_t size) {
+  std::string TakeBytes(size_t size) {
     std::string out = buffer_.substr(0, size);
     buffer_.erase(0, size);
     return out;

@@ -56,8 +56,8 @@ std::optional<Connection::Time> Connection::idle_since() const {
 }
 
 // Reserves `bytes` for the current request's body. False if the server has not that much left.
-bool Connection::Hold(size_t bytes) {
-  const bool granted = server_.Hold(held_, bytes);
+bool Connection::ReserveBody(size_t bytes) {
+  const bool granted = server_.ReserveBody(held_, bytes);
   if (granted) held_ = bytes;
   return granted;
 }
@@ -184,7 +184,7 @@ void Connection::Parse() {
     const auto refusal = server_.service().CheckHead(*head, user_.get());
     if (refusal) return Refuse(*refusal);
   }
-  if (!Hold(reader_.body_size())) {
+  if (!ReserveBody(reader_.body_size())) {
     return Refuse(
         {.code = 429,
          .message = "the server is busy with other large requests, please try again later"});
@@ -196,7 +196,7 @@ void Connection::Parse() {
 }
 
 void Connection::Dispatch() {
-  Request request = reader_.Take();
+  Request request = reader_.TakeRequest();
   request.user = user_;
   request.wants_close |= retired_ || server_.limits().one_request;
   phase_ = Phase::kBusy;
@@ -216,7 +216,7 @@ void Connection::Refuse(const Refusal& refusal) {
   if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
   out_.push_back(MakeFrame(EncodeResponse(*response, true)));
   reader_.Clear();
-  Hold(0);
+  ReserveBody(0);
   phase_ = Phase::kBusy;
   end_after_out_ = close_after_out_ = true;
   Flush();
@@ -224,7 +224,7 @@ void Connection::Refuse(const Refusal& refusal) {
 
 void Connection::Serve() {
   if (closed() || !exchange_) return;
-  Exchange::Pending pending = exchange_->Take();
+  Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
   if (pending.proxy) return StartProxy(std::move(pending.proxy));
   for (Frame& frame : pending.frames) out_.push_back(std::move(frame));
@@ -338,7 +338,7 @@ void Connection::Linger() {
 }
 
 void Connection::EndExchange() {
-  Hold(0);
+  ReserveBody(0);
   if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->Over();
 }
 

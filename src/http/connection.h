@@ -68,7 +68,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Dispatch();
   void Refuse(const Refusal& refusal);
   void AwaitRequest();
-  bool Hold(size_t bytes);
+  bool ReserveBody(size_t bytes);
   void Flush();
   bool WriteSome();
   std::chrono::milliseconds UnreadLimit();

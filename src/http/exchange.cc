@@ -182,7 +182,7 @@ void Exchange::OnDrained(std::function<void()> callback) {
   Wake();
 }
 
-Exchange::Pending Exchange::Take() {
+Exchange::Pending Exchange::TakePending() {
   base::MutexLock lock(mutex_);
   return std::exchange(pending_, Pending{});
 }

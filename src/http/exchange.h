@@ -101,7 +101,7 @@ class Exchange {
   // For the connection, on the event loop.
   bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
   bool may_pause() ABSL_LOCKS_EXCLUDED(mutex_);  // AllowPauses was called
-  Pending Take() ABSL_LOCKS_EXCLUDED(mutex_);
+  Pending TakePending() ABSL_LOCKS_EXCLUDED(mutex_);
   void Sent(size_t frames, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   void Over() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -62,7 +62,7 @@ RequestReader::Result RequestReader::Next() {
   return Result::kMore;
 }
 
-Request RequestReader::Take() {
+Request RequestReader::TakeRequest() {
   head_.reset();
   auto message = parser_->release();
   parser_.reset();

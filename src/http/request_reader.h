@@ -1,7 +1,7 @@
 // Parses the bytes of one connection into HTTP/1.1 requests, one after the other.
 //
 //   Append ─▶ Next: kMore ─▶ Append ...      the request isn't whole yet
-//                   kRequest ─▶ Take          and on with what follows it
+//                   kRequest ─▶ TakeRequest   and on with what follows it
 //                   kRefused                  nothing more can be read from this client
 //
 // Head, body, chunk headers and trailers are all bounded. The reader holds no memory between
@@ -34,7 +34,7 @@ class RequestReader {
   void Append(std::string_view bytes) { in_.append(bytes); }
   Result Next();
   // The request that Next has found. Its user is not set.
-  Request Take();
+  Request TakeRequest();
 
   // Returns the head of a request once, when the head has arrived and the body has not.
   std::optional<RequestHead> TakeHead() { return std::exchange(head_, std::nullopt); }

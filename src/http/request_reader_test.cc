@@ -17,7 +17,7 @@ TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
     std::vector<Request> requests;
     for (size_t at = 0; at < bytes.size(); at += step) {
       reader.Append(std::string_view(bytes).substr(at, step));
-      while (reader.Next() == Result::kRequest) requests.push_back(reader.Take());
+      while (reader.Next() == Result::kRequest) requests.push_back(reader.TakeRequest());
     }
     ASSERT_EQ(requests.size(), 2u) << step;
     EXPECT_EQ(requests[0].method, "GET");

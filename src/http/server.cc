@@ -257,7 +257,7 @@ bool Server::MakeRoom() {
   return false;
 }
 
-bool Server::Hold(size_t before, size_t now) {
+bool Server::ReserveBody(size_t before, size_t now) {
   if (now > before && held_ - before + now > options_.limits.max_bodies) return false;
   held_ = held_ - before + now;
   return true;

@@ -113,7 +113,7 @@ class Server {
   const Limits& limits() const { return options_.limits; }
   // Changes what one connection holds of max_bodies. False if it asks for more than is left; a
   // smaller share is always granted.
-  bool Hold(size_t before, size_t now);
+  bool ReserveBody(size_t before, size_t now);
   const std::string& name() const { return options_.name; }
   std::span<char> scratch() { return {scratch_.get(), kScratch}; }
   Service& service() { return service_; }

@@ -80,7 +80,7 @@ class EventRecorder::Impl {
       MutexLock lock(mutex_);
       Entry& entry = entries_[key];
       if (entry.waiting == 0 && waiting_ >= kMaxWaiting) {
-        Drop(1);
+        CountDropped(1);
         if (entry.written == 0) entries_.erase(key);
         return;
       }
@@ -120,7 +120,7 @@ class EventRecorder::Impl {
     return name + suffix;
   }
 
-  void Drop(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void CountDropped(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (dropped_ == 0)
       LOG_WARNING("events are dropped: the API does not take them, or not in time");
     dropped_ += count;
@@ -205,7 +205,7 @@ class EventRecorder::Impl {
     } else {
       LOG_DEBUG("event {} of {} is refused: {}", base::Quote(entry.reason),
                 base::Quote(entry.object.name), base::ToString(status));
-      Drop(entry.waiting);
+      CountDropped(entry.waiting);
     }
     if (now.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
     if (now.written == 0) entries_.erase(key);

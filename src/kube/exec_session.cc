@@ -118,13 +118,13 @@ class Session {
       }
       const auto data = buffer_.cdata();
       const std::string_view frame(static_cast<const char*>(data.data()), data.size());
-      if (!frame.empty()) Take(frame[0], frame.substr(1));
+      if (!frame.empty()) TakeFrame(frame[0], frame.substr(1));
       buffer_.consume(buffer_.size());
       if (!io_.stopped()) Read();
     });
   }
 
-  void Take(char channel, std::string_view data) {
+  void TakeFrame(char channel, std::string_view data) {
     if (channel == kStdout && streams_.on_stdout) streams_.on_stdout(data);
     if (channel == kStderr && streams_.on_stderr) streams_.on_stderr(data);
     if (channel == kError && !data.empty()) Finish(ExitOf(data));

@@ -40,7 +40,8 @@ bool FakeHttpServer::Wire::Send(std::string_view bytes) {
   return true;
 }
 
-bool FakeHttpServer::Wire::Answer(int code, std::string_view body, std::string_view extra_headers) {
+bool FakeHttpServer::Wire::SendAnswer(int code, std::string_view body,
+                                      std::string_view extra_headers) {
   return Send(fmt::format("HTTP/1.1 {} X\r\nContent-Length: {}\r\n{}\r\n{}", code, body.size(),
                           extra_headers, body));
 }

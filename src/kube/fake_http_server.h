@@ -34,7 +34,7 @@ class FakeHttpServer {
     // False once the client is gone.
     bool Send(std::string_view bytes);
     // A whole answer with Content-Length.
-    bool Answer(int code, std::string_view body, std::string_view extra_headers = "");
+    bool SendAnswer(int code, std::string_view body, std::string_view extra_headers = "");
     // The head of a chunked answer, then its chunks; EndChunks ends it.
     bool BeginChunks(int code = 200);
     bool SendChunk(std::string_view data);

@@ -47,8 +47,8 @@ std::set<std::string> RestrictedClient::unused() const {
   return out;
 }
 
-Status RestrictedClient::Ask(std::string_view verb, const api::KindInfo& kind,
-                             std::string_view subresource) {
+Status RestrictedClient::CheckRights(std::string_view verb, const api::KindInfo& kind,
+                                     std::string_view subresource) {
   std::string resource(kind.plural);
   if (!subresource.empty()) resource += fmt::format("/{}", subresource);
   const std::string right = Right(verb, resource, kind.group);
@@ -64,58 +64,58 @@ Status RestrictedClient::Ask(std::string_view verb, const api::KindInfo& kind,
 
 StatusOr<Json> RestrictedClient::Get(const api::KindInfo& kind, std::string_view ns,
                                      std::string_view name) {
-  RETURN_IF_ERROR(Ask("get", kind));
+  RETURN_IF_ERROR(CheckRights("get", kind));
   return client_.Get(kind, ns, name);
 }
 
 StatusOr<ListResult> RestrictedClient::List(const api::KindInfo& kind, std::string_view ns,
                                             const ListOptions& options) {
-  RETURN_IF_ERROR(Ask("list", kind));
+  RETURN_IF_ERROR(CheckRights("list", kind));
   return client_.List(kind, ns, options);
 }
 
 StatusOr<Json> RestrictedClient::Create(const api::KindInfo& kind, std::string_view ns,
                                         const Json& object) {
-  RETURN_IF_ERROR(Ask("create", kind));
+  RETURN_IF_ERROR(CheckRights("create", kind));
   return client_.Create(kind, ns, object);
 }
 
 StatusOr<Json> RestrictedClient::Update(const api::KindInfo& kind, const Json& object,
                                         std::string_view subresource) {
-  RETURN_IF_ERROR(Ask("update", kind, subresource));
+  RETURN_IF_ERROR(CheckRights("update", kind, subresource));
   return client_.Update(kind, object, subresource);
 }
 
 StatusOr<Json> RestrictedClient::Patch(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name, PatchType type, const Json& patch,
                                        std::string_view subresource) {
-  RETURN_IF_ERROR(Ask("patch", kind, subresource));
+  RETURN_IF_ERROR(CheckRights("patch", kind, subresource));
   return client_.Patch(kind, ns, name, type, patch, subresource);
 }
 
 Status RestrictedClient::Delete(const api::KindInfo& kind, std::string_view ns,
                                 std::string_view name, const DeleteOptions& options) {
-  RETURN_IF_ERROR(Ask("delete", kind));
+  RETURN_IF_ERROR(CheckRights("delete", kind));
   return client_.Delete(kind, ns, name, options);
 }
 
 Status RestrictedClient::DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                                           const DeleteOptions& options) {
-  RETURN_IF_ERROR(Ask("deletecollection", kind));
+  RETURN_IF_ERROR(CheckRights("deletecollection", kind));
   return client_.DeleteCollection(kind, ns, options);
 }
 
 StatusOr<Json> RestrictedClient::CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                                    std::string_view name,
                                                    std::string_view subresource, const Json& body) {
-  RETURN_IF_ERROR(Ask("create", kind, subresource));
+  RETURN_IF_ERROR(CheckRights("create", kind, subresource));
   return client_.CreateSubresource(kind, ns, name, subresource, body);
 }
 
 Status RestrictedClient::Watch(const api::KindInfo& kind, std::string_view ns,
                                const ListOptions& options, std::stop_token stop,
                                const std::function<bool(WatchEvent event)>& on_event) {
-  RETURN_IF_ERROR(Ask("watch", kind));
+  RETURN_IF_ERROR(CheckRights("watch", kind));
   return client_.Watch(kind, ns, options, std::move(stop), on_event);
 }
 

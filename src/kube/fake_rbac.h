@@ -54,8 +54,8 @@ class RestrictedClient : public Client {
                    const std::function<bool(std::string_view chunk)>& on_chunk) override;
 
  private:
-  Status Ask(std::string_view verb, const api::KindInfo& kind, std::string_view subresource = "")
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  Status CheckRights(std::string_view verb, const api::KindInfo& kind,
+                     std::string_view subresource = "") ABSL_LOCKS_EXCLUDED(mutex_);
 
   Client& client_;
   mutable base::Mutex mutex_;

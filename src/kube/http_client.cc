@@ -331,9 +331,9 @@ class HttpClient : public Client {
                               .target = std::move(target),
                               .content_type = std::string(content_type),
                               .body = std::move(body)};
-    RETURN_IF_ERROR(points.before->Pass());
+    RETURN_IF_ERROR(points.before->PassPoint());
     ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, Deadline(), {429}));
-    RETURN_IF_ERROR_WITH(points.after->Pass(), request.what());
+    RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.what());
     return Parse(request, answer);
   }
 

@@ -41,7 +41,7 @@ std::string StatusBody(int code, std::string_view reason, std::string_view messa
 
 TEST(HttpClientTest, SendsEachCallAsKubernetesExpectsIt) {
   FakeHttpServer server([](const Request&, Wire& wire) {
-    return wire.Answer(200, R"({"metadata": {"name": "x"}})");
+    return wire.SendAnswer(200, R"({"metadata": {"name": "x"}})");
   });
   auto client = ClientOf(server, {.user_agent = "berth-test"});
   const Json pod = R"({"metadata": {"name": "web", "namespace": "default"}})"_json;
@@ -92,8 +92,9 @@ TEST(HttpClientTest, SendsEachCallAsKubernetesExpectsIt) {
 
 TEST(HttpClientTest, ListedItemsKnowTheirKind) {
   FakeHttpServer server([](const Request&, Wire& wire) {
-    return wire.Answer(200,
-                       R"({"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "c"},
+    return wire.SendAnswer(
+        200,
+        R"({"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "c"},
                                 "items": [{"metadata": {"name": "a"}}]})");
   });
   const auto list = ClientOf(server)->List(kPod, "", {});
@@ -109,7 +110,7 @@ TEST(HttpClientTest, StatusesBecomeTheCodesOfTheContract) {
   std::atomic<int> code = 0;
   std::string reason;
   FakeHttpServer server([&](const Request&, Wire& wire) {
-    return wire.Answer(code, StatusBody(code, reason, "the server's words"));
+    return wire.SendAnswer(code, StatusBody(code, reason, "the server's words"));
   });
   auto client = ClientOf(server);
   const std::tuple<int, std::string, StatusCode> cases[] = {
@@ -138,7 +139,7 @@ TEST(HttpClientTest, StatusesBecomeTheCodesOfTheContract) {
 
 TEST(HttpClientTest, AnAnswerThatIsNoStatusIsQuoted) {
   FakeHttpServer server(
-      [](const Request&, Wire& wire) { return wire.Answer(502, "<html>\nbad gateway"); });
+      [](const Request&, Wire& wire) { return wire.SendAnswer(502, "<html>\nbad gateway"); });
   const Status status = ClientOf(server)->Get(kPod, "default", "web").status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(base::Message(status),
@@ -146,7 +147,8 @@ TEST(HttpClientTest, AnAnswerThatIsNoStatusIsQuoted) {
 }
 
 TEST(HttpClientTest, GarbageInASuccessIsAnError) {
-  FakeHttpServer server([](const Request&, Wire& wire) { return wire.Answer(200, "{\"a\": "); });
+  FakeHttpServer server(
+      [](const Request&, Wire& wire) { return wire.SendAnswer(200, "{\"a\": "); });
   EXPECT_EQ(ClientOf(server)->Get(kPod, "default", "web").status().code(),
             StatusCode::kUnavailable);
 }
@@ -179,7 +181,7 @@ TEST(HttpClientTest, AServerThatDoesNotAnswerMeetsTheDeadline) {
 
 TEST(HttpClientTest, AConnectionThatTheServerClosedIsOpenedAnew) {
   FakeHttpServer server([](const Request&, Wire& wire) {
-    wire.Answer(200, "{}");
+    wire.SendAnswer(200, "{}");
     return false;  // closes although the client may keep it
   });
   auto client = ClientOf(server);
@@ -198,7 +200,7 @@ TEST(HttpClientTest, AnAnswerCutShortIsUnavailable) {
 
 TEST(HttpClientTest, AFaultStopsAWriteOrLosesItsAnswer) {
   FakeHttpServer server([](const Request&, Wire& wire) {
-    return wire.Answer(200, R"({"metadata": {"name": "x"}})");
+    return wire.SendAnswer(200, R"({"metadata": {"name": "x"}})");
   });
   auto client = ClientOf(server);
   const base::FakeFaults faults(
@@ -217,7 +219,7 @@ TEST(HttpClientTest, AFaultStopsAWriteOrLosesItsAnswer) {
 
 TEST(HttpClientTest, ABodyBeyondTheLimitIsRefused) {
   FakeHttpServer server([](const Request&, Wire& wire) {
-    return wire.Answer(200, "{\"a\": \"" + std::string(5000, 'x') + "\"}");
+    return wire.SendAnswer(200, "{\"a\": \"" + std::string(5000, 'x') + "\"}");
   });
   auto client = ClientOf(server, {.max_body_bytes = 1000});
   EXPECT_EQ(client->Get(kPod, "default", "web").status().code(), StatusCode::kResourceExhausted);
@@ -226,8 +228,9 @@ TEST(HttpClientTest, ABodyBeyondTheLimitIsRefused) {
 TEST(HttpClientTest, WhatTheServerPutsOffIsTriedAgainAsItAsks) {
   std::atomic<int> calls = 0;
   FakeHttpServer server([&](const Request&, Wire& wire) {
-    if (++calls % 2 == 0) return wire.Answer(200, "{}");
-    return wire.Answer(429, StatusBody(429, "TooManyRequests", "slow down"), "Retry-After: 1\r\n");
+    if (++calls % 2 == 0) return wire.SendAnswer(200, "{}");
+    return wire.SendAnswer(429, StatusBody(429, "TooManyRequests", "slow down"),
+                           "Retry-After: 1\r\n");
   });
   auto client = ClientOf(server);
   EXPECT_TRUE(client->Get(kPod, "default", "web").ok());
@@ -240,7 +243,8 @@ TEST(HttpClientTest, AWriteThatMayHaveBeenDoneIsNotTriedAgain) {
   std::atomic<int> calls = 0;
   FakeHttpServer server([&](const Request&, Wire& wire) {
     ++calls;
-    return wire.Answer(503, StatusBody(503, "ServiceUnavailable", "later"), "Retry-After: 1\r\n");
+    return wire.SendAnswer(503, StatusBody(503, "ServiceUnavailable", "later"),
+                           "Retry-After: 1\r\n");
   });
   EXPECT_EQ(ClientOf(server)->Create(kPod, "default", Json::object()).status().code(),
             StatusCode::kUnavailable);
@@ -253,7 +257,8 @@ TEST(HttpClientTest, AWriteThatTheServerPutOffIsNotSentOnceItsGuardSaysNo) {
   FakeHttpServer server([&](const Request&, Wire& wire) {
     ++calls;
     leading = false;
-    return wire.Answer(429, StatusBody(429, "TooManyRequests", "slow down"), "Retry-After: 1\r\n");
+    return wire.SendAnswer(429, StatusBody(429, "TooManyRequests", "slow down"),
+                           "Retry-After: 1\r\n");
   });
   auto client = ClientOf(server);
   GuardedClient guarded(*client, GuardedClient::While([&] { return leading.load(); }),
@@ -277,7 +282,7 @@ TEST(HttpClientTest, AWriteIsWaitedForAsLongAsItsGuardSays) {
 }
 
 TEST(HttpClientTest, RequestsASecondAreLimitedWhenAskedFor) {
-  FakeHttpServer server([](const Request&, Wire& wire) { return wire.Answer(200, "{}"); });
+  FakeHttpServer server([](const Request&, Wire& wire) { return wire.SendAnswer(200, "{}"); });
   auto client = ClientOf(
       server, {.request_timeout = std::chrono::seconds(5), .queries_per_second = 0.01, .burst = 3});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(client->Get(kPod, "default", "web").ok());
@@ -287,15 +292,15 @@ TEST(HttpClientTest, RequestsASecondAreLimitedWhenAskedFor) {
 
 TEST(HttpClientTest, ARetryThatComesTooLateIsNotWaitedFor) {
   FakeHttpServer server([&](const Request&, Wire& wire) {
-    return wire.Answer(503, StatusBody(503, "ServiceUnavailable", "later"),
-                       "Retry-After: 3600\r\n");
+    return wire.SendAnswer(503, StatusBody(503, "ServiceUnavailable", "later"),
+                           "Retry-After: 3600\r\n");
   });
   EXPECT_EQ(ClientOf(server)->Get(kPod, "default", "web").status().code(),
             StatusCode::kUnavailable);
 }
 
 TEST(HttpClientTest, RefusesNamesThatWouldChangeTheUrl) {
-  FakeHttpServer server([](const Request&, Wire& wire) { return wire.Answer(200, "{}"); });
+  FakeHttpServer server([](const Request&, Wire& wire) { return wire.SendAnswer(200, "{}"); });
   auto client = ClientOf(server);
   EXPECT_EQ(client->Get(kPod, "default", "").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(client->Get(kPod, "default", "..").status().code(), StatusCode::kInvalidArgument);
@@ -306,7 +311,7 @@ TEST(HttpClientTest, RefusesNamesThatWouldChangeTheUrl) {
 }
 
 TEST(HttpClientTest, ManyThreadsShareTheConnections) {
-  FakeHttpServer server([](const Request&, Wire& wire) { return wire.Answer(200, "{}"); });
+  FakeHttpServer server([](const Request&, Wire& wire) { return wire.SendAnswer(200, "{}"); });
   auto client = ClientOf(server, {.max_in_flight = 4});
   std::atomic<int> good = 0;
   {
@@ -405,7 +410,7 @@ TEST(HttpClientWatchTest, TooOldIsOutOfRangeInBothForms) {
   std::atomic<bool> as_event = false;
   FakeHttpServer server([&](const Request&, Wire& wire) {
     const std::string status = StatusBody(410, "Expired", "too old resource version");
-    if (!as_event) return wire.Answer(410, status);
+    if (!as_event) return wire.SendAnswer(410, status);
     wire.BeginChunks();
     wire.SendChunk("{\"type\": \"ERROR\", \"object\": " + status + "}\n");
     return !wire.WaitForClose();
@@ -456,7 +461,7 @@ TEST(HttpClientWatchTest, AServerThatNeverAnswersMeetsTheDeadline) {
 TEST(HttpClientStreamTest, HandsOnWhatComes) {
   FakeHttpServer server([](const Request& request, Wire& wire) {
     if (request.target != "/api/v1/namespaces/default/pods/web/log?follow=true") {
-      return wire.Answer(404, StatusBody(404, "NotFound", "pods \"web\" not found"));
+      return wire.SendAnswer(404, StatusBody(404, "NotFound", "pods \"web\" not found"));
     }
     wire.BeginChunks();
     wire.SendChunk("one\n");

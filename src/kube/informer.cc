@@ -230,7 +230,7 @@ class InformerBase::Impl : Reflector::Sink {
     base::json::Remove(json, {"metadata", "managedFields"});
     ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
     ObjectPtr after = factory_(std::move(json));
-    place->second = packed_.Keep(after, objects_.size() - 1);
+    place->second = packed_.KeepObject(after, objects_.size() - 1);
     IndexLocked(place->first, before, after);
     NotifyLocked({key, std::move(before), std::move(after)});
   }

@@ -31,7 +31,7 @@ PackedObjects::~PackedObjects() {
   if (inflate_ != nullptr) inflateEnd(inflate_.get());
 }
 
-PackedPtr PackedObjects::Keep(ObjectPtr object, size_t count) {
+PackedPtr PackedObjects::KeepObject(ObjectPtr object, size_t count) {
   auto packed = std::make_shared<PackedObject>();
   packed->version_ = object->resource_version();
   if (count < parsed_) {

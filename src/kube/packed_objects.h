@@ -33,7 +33,7 @@ class PackedObjects {
   PackedObjects& operator=(const PackedObjects&) = delete;
 
   // `count` is the number of objects that are kept already.
-  PackedPtr Keep(ObjectPtr object, size_t count);
+  PackedPtr KeepObject(ObjectPtr object, size_t count);
   ObjectPtr Get(PackedObject& packed);
 
  private:

@@ -42,7 +42,7 @@ class PackedObjectsTest : public testing::Test {
 
 TEST_F(PackedObjectsTest, GivesBackWhatItWasGiven) {
   std::vector<PackedPtr> kept;
-  for (int i = 0; i < 300; ++i) kept.push_back(objects_.Keep(Object(Volume(i)), kept.size()));
+  for (int i = 0; i < 300; ++i) kept.push_back(objects_.KeepObject(Object(Volume(i)), kept.size()));
   for (int i = 0; i < 300; ++i) {
     EXPECT_EQ(kept[i]->version(), fmt::format("{}", 1000 + i));
     EXPECT_EQ(objects_.Get(*kept[i])->json(), Volume(i));
@@ -51,7 +51,7 @@ TEST_F(PackedObjectsTest, GivesBackWhatItWasGiven) {
 }
 
 TEST_F(PackedObjectsTest, WhoHoldsAnObjectSharesIt) {
-  const PackedPtr kept = objects_.Keep(Object(Volume(1)), 10);
+  const PackedPtr kept = objects_.KeepObject(Object(Volume(1)), 10);
   const auto first = objects_.Get(*kept);
   EXPECT_EQ(objects_.Get(*kept), first);
   EXPECT_EQ(made_, 1);
@@ -67,7 +67,7 @@ TEST_F(PackedObjectsTest, WhateverTheObjectIs) {
   for (int i = 0; i < 5000; ++i) noise += static_cast<char>(32 + (i * 7919) % 90);
   odd.push_back({{"noise", noise}});
   for (const Json& json : odd) {
-    const PackedPtr kept = objects_.Keep(Object(json), 10);
+    const PackedPtr kept = objects_.KeepObject(Object(json), 10);
     EXPECT_EQ(objects_.Get(*kept)->json(), json);
   }
 }

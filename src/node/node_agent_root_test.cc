@@ -170,7 +170,7 @@ class NodeAgentRootTest : public ::testing::Test {
   }
 
   // The answer of the node's socket, up to `part` or its end.
-  std::string Ask(const std::string& request, const std::string& part) {
+  std::string AskServer(const std::string& request, const std::string& part) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     (folder_ + "/run/node-a.sock").copy(address.sun_path, sizeof(address.sun_path) - 1);
@@ -213,7 +213,7 @@ TEST_F(NodeAgentRootTest, RunsAPodWithItsOwnNetworkAndRemovesEverything) {
   ASSERT_TRUE(WaitPhase("web", "Running"));
   EXPECT_THAT(json::String(PodNow("web"), {"status", "podIP"}), ::testing::StartsWith("10.213."));
   const std::string ip = json::String(PodNow("web"), {"status", "podIP"});
-  const std::string log = Ask(
+  const std::string log = AskServer(
       "GET /containerLogs/default/web/" + uid + "/main?follow=1 HTTP/1.1\r\nHost: n\r\n\r\n", ip);
   EXPECT_THAT(log, HasSubstr("I am web as web\n"));
   EXPECT_THAT(log, HasSubstr(ip + "\tweb"));
@@ -232,12 +232,12 @@ TEST_F(NodeAgentRootTest, RunsACommandInAContainer) {
   const std::string uid = Add("web", "exec sleep 1000", {{"hostNetwork", true}});
   ASSERT_TRUE(WaitPhase("web", "Running"));
   const std::string answer =
-      Ask("GET /exec/default/web/" + uid +
-              "/main?command=echo&command=hello%20there&stdout=1&stderr=1 HTTP/1.1\r\n"
-              "Host: n\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-              "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
-              "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n",
-          "Success");
+      AskServer("GET /exec/default/web/" + uid +
+                    "/main?command=echo&command=hello%20there&stdout=1&stderr=1 HTTP/1.1\r\n"
+                    "Host: n\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+                    "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n",
+                "Success");
   EXPECT_THAT(answer, HasSubstr("101 Switching Protocols"));
   EXPECT_THAT(answer, HasSubstr("hello there"));
 }

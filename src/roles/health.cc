@@ -14,7 +14,7 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
                        "only one of --http-endpoint and --metrics-address can be given");
   }
   const HttpEndpoint::Handler text = [&metrics] {
-    return HttpEndpoint::Answer{.body = metrics.Text(),
+    return HttpEndpoint::Answer{.body = metrics.RenderText(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   };
   std::string address = options.http_address;

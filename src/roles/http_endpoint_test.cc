@@ -33,7 +33,7 @@ class HttpEndpointTest : public testing::Test {
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return fd;
   }
-  std::string Ask(std::string_view request) {
+  std::string SendRequest(std::string_view request) {
     const base::UniqueFd fd = Connect();
     EXPECT_EQ(send(fd.get(), request.data(), request.size(), 0),
               static_cast<ssize_t>(request.size()));
@@ -50,25 +50,25 @@ class HttpEndpointTest : public testing::Test {
 };
 
 TEST_F(HttpEndpointTest, AnswersProbes) {
-  const std::string answer = Ask("GET /healthz?verbose HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string answer = SendRequest("GET /healthz?verbose HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\nContent-Length: 2\r\n"));
   EXPECT_TRUE(answer.ends_with("\r\n\r\nok"));
-  EXPECT_THAT(Ask("GET /broken HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
-  EXPECT_TRUE(Ask("HEAD /healthz HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n")) << "no body";
+  EXPECT_THAT(SendRequest("GET /broken HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
+  EXPECT_TRUE(SendRequest("HEAD /healthz HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n")) << "no body";
 }
 
 TEST_F(HttpEndpointTest, RefusesTheRest) {
-  EXPECT_THAT(Ask("GET /other HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
-  EXPECT_THAT(Ask("POST /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
-  EXPECT_THAT(Ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
-  EXPECT_EQ(Ask("GET /" + std::string(9000, 'x') + " HTTP/1.1\r\n\r\n"), "");
+  EXPECT_THAT(SendRequest("GET /other HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(SendRequest("POST /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(SendRequest("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(SendRequest("GET /" + std::string(9000, 'x') + " HTTP/1.1\r\n\r\n"), "");
 }
 
 TEST_F(HttpEndpointTest, SilentClientsKeepNobodyOut) {
   std::vector<base::UniqueFd> silent;
   for (int i = 0; i < 3; ++i) silent.push_back(Connect());
-  EXPECT_THAT(Ask("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpEndpointTest, SaysWhyAnAddressIsNone) {

@@ -32,7 +32,7 @@ class ProbedDriver {
       : client_(std::move(client)), timeout_(timeout), metrics_(metrics) {}
 
   Status Probe() {
-    const std::string name = Name();
+    const std::string name = DriverName();
     ASSIGN_OR_RETURN(const auto answer,
                      Call(name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
     // A driver that does not say whether it is ready is ready (CSI, Probe).
@@ -56,7 +56,7 @@ class ProbedDriver {
   }
 
   // The driver's name, for the metrics. The driver is asked until the name is known.
-  std::string Name() {
+  std::string DriverName() {
     {
       MutexLock lock(mutex_);
       if (!name_.empty()) return name_;
@@ -137,10 +137,10 @@ class NodeProcessImpl : public NodeProcess {
   // restart of the driver does not mend what hinders the registrar. If no driver is probed, it
   // reports the registrar's state, as node-driver-registrar does.
   std::map<std::string, HttpEndpoint::Handler> HealthPaths() {
-    const HttpEndpoint::Handler registrar = [this] { return Answer(registrar_->Health()); };
-    const HttpEndpoint::Handler drivers = [this] { return Answer(ProbeDrivers()); };
+    const HttpEndpoint::Handler registrar = [this] { return AnswerOf(registrar_->Health()); };
+    const HttpEndpoint::Handler drivers = [this] { return AnswerOf(ProbeDrivers()); };
     std::map<std::string, HttpEndpoint::Handler> paths = {
-        {"/healthz", [] { return Answer(base::OkStatus()); }}};
+        {"/healthz", [] { return AnswerOf(base::OkStatus()); }}};
     if (registrar_ != nullptr) paths["/healthz"] = paths["/healthz/registrar"] = registrar;
     if (!drivers_.empty()) paths["/healthz"] = drivers;
     return paths;
@@ -151,7 +151,7 @@ class NodeProcessImpl : public NodeProcess {
     return base::OkStatus();
   }
 
-  static HttpEndpoint::Answer Answer(const Status& health) {
+  static HttpEndpoint::Answer AnswerOf(const Status& health) {
     if (health.ok()) return {.body = "ok"};
     LOG_WARNING("health: {}", base::ToString(health));
     return {.code = 500, .body = base::ToString(health) + "\n"};

@@ -82,7 +82,7 @@ class RegistrarImpl : public Registrar {
 
   void Loop() {
     while (true) {
-      const Status state = Look();
+      const Status state = SyncRegistration();
       if (!state.ok() && state != told_) {
         LOG_WARNING("driver at {} is not announced: {}", Quote(options_.csi_address),
                     base::ToString(state));
@@ -104,7 +104,7 @@ class RegistrarImpl : public Registrar {
   }
 
   // Compares the present state with the wanted one, and corrects it.
-  Status Look() {
+  Status SyncRegistration() {
     RETURN_IF_ERROR(Watch(folder_watch_, options_.folder));
     RETURN_IF_ERROR(
         Watch(driver_watch_, std::filesystem::path(client_->socket()).parent_path().string()));

@@ -129,7 +129,7 @@ TEST_F(RoleTermTest, CountsVolumesAndSnapshots) {
   Claim("data");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   const auto has = [this](const std::string& line) {
-    return Eventually([&] { return metrics_.Text().find(line) != std::string::npos; });
+    return Eventually([&] { return metrics_.RenderText().find(line) != std::string::npos; });
   };
   const std::string claim = R"({class="fast",source=""})";
   EXPECT_TRUE(has("controller_persistentvolumeclaim_provision_total" + claim + " 1\n"));

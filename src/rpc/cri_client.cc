@@ -42,7 +42,7 @@ BERTH_CRI_RPCS(BERTH_DEFINE)
 base::Status CriClient::GetContainerEvents(
     std::stop_token stop, const std::function<void(const cri::ContainerEventResponse&)>& on_event) {
   const base::CallPoints points = base::CallPointsOf<"rpc.cri.GetContainerEvents">();
-  RETURN_IF_ERROR(points.before->Pass());
+  RETURN_IF_ERROR(points.before->PassPoint());
   RETURN_IF_ERROR_WITH(stubs_->channel->Prepare(std::chrono::seconds(2)), "GetContainerEvents");
   // No deadline: the stream lives until `stop` cancels it.
   grpc::ClientContext context;
@@ -51,7 +51,7 @@ base::Status CriClient::GetContainerEvents(
   cri::ContainerEventResponse event;
   base::Status lost;
   while (lost.ok() && reader->Read(&event)) {
-    lost = points.after->Pass();
+    lost = points.after->PassPoint();
     if (lost.ok()) on_event(event);
   }
   if (!lost.ok()) context.TryCancel();

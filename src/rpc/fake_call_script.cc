@@ -6,7 +6,7 @@ namespace berth::rpc {
 namespace {
 
 // Takes one from a counted supply; a negative supply never ends.
-bool Take(int& left) {
+bool TakeOne(int& left) {
   if (left == 0) return false;
   if (left > 0) --left;
   return true;
@@ -101,7 +101,7 @@ base::Status CallScript::Before(grpc::ServerContext& context, const std::string&
     if (context.IsCancelled()) return base::Status(base::StatusCode::kCancelled, "caller gave up");
   }
   Plan& plan = plans_[method];
-  return Take(plan.failures) ? plan.failure : base::OkStatus();
+  return TakeOne(plan.failures) ? plan.failure : base::OkStatus();
 }
 
 base::Status CallScript::After(const std::string& method,
@@ -111,7 +111,7 @@ base::Status CallScript::After(const std::string& method,
   {
     base::MutexLock lock(mutex_);
     hook = plans_[method].hook;
-    lost = Take(plans_[method].lost_answers);
+    lost = TakeOne(plans_[method].lost_answers);
   }
   if (hook) RETURN_IF_ERROR(hook(request));
   if (lost) return base::Status(base::StatusCode::kUnavailable, "the answer was lost");

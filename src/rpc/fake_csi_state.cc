@@ -245,7 +245,7 @@ std::string FakeCsiState::NextToken() {
   return options_.endless_pages ? fmt::format("page-{}", next_id_++) : "";
 }
 
-csi::v1::Snapshot FakeCsiState::Tell(const std::string& id) {
+csi::v1::Snapshot FakeCsiState::DescribeSnapshot(const std::string& id) {
   csi::v1::Snapshot snapshot = snapshots_[id];
   if (int& left = uploads_[id]; left > 0) {
     --left;
@@ -264,7 +264,7 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
       return Error(StatusCode::kAlreadyExists, "snapshot '{}' is of another volume",
                    request.name());
     }
-    *response.mutable_snapshot() = Tell(it->second);
+    *response.mutable_snapshot() = DescribeSnapshot(it->second);
     if (options_.on_snapshot) options_.on_snapshot(response);
     return OkStatus();
   }
@@ -278,7 +278,7 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
   snapshots_[snapshot.snapshot_id()] = snapshot;
   snapshot_names_[request.name()] = snapshot.snapshot_id();
   uploads_[snapshot.snapshot_id()] = options_.snapshot_uploads;
-  *response.mutable_snapshot() = Tell(snapshot.snapshot_id());
+  *response.mutable_snapshot() = DescribeSnapshot(snapshot.snapshot_id());
   if (options_.on_snapshot) options_.on_snapshot(response);
   return OkStatus();
 }
@@ -302,7 +302,7 @@ Status FakeCsiState::Handle(const csi::v1::ListSnapshotsRequest& request,
         request.source_volume_id() != snapshot.source_volume_id()) {
       continue;
     }
-    *response.add_entries()->mutable_snapshot() = Tell(id);
+    *response.add_entries()->mutable_snapshot() = DescribeSnapshot(id);
   }
   response.set_next_token(NextToken());
   return OkStatus();
@@ -315,7 +315,7 @@ Status FakeCsiState::Handle(const csi::v1::GetSnapshotRequest& request,
   if (it == snapshots_.end()) {
     return Error(StatusCode::kNotFound, "snapshot '{}' does not exist", request.snapshot_id());
   }
-  *response.mutable_snapshot() = Tell(it->first);
+  *response.mutable_snapshot() = DescribeSnapshot(it->first);
   return OkStatus();
 }
 

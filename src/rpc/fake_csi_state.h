@@ -107,7 +107,7 @@ class FakeCsiState {
   base::StatusOr<Volume*> Existing(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Volume& Known(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The snapshot as the driver describes it now.
-  csi::v1::Snapshot Tell(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  csi::v1::Snapshot DescribeSnapshot(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The token of the next page of a list; empty: this page is the last one.
   std::string NextToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -144,7 +144,8 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     LOG_DEBUG("{} at {}: {}", name.method, base::Quote(channel.socket()),
               name.log_bodies ? RedactedText(request) : "");
   }
-  if (const base::Status passed = name.points.before->Pass(); !passed.ok()) return NotSent(passed);
+  if (const base::Status passed = name.points.before->PassPoint(); !passed.ok())
+    return NotSent(passed);
   const auto start = Clock::now();
   base::FlightSpan span(base::FlightKind::kCall, name.method, channel.socket());
   base::Status status = channel.Prepare(timeout);
@@ -165,7 +166,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
               status.ok() && name.log_bodies ? RedactedText(response) : "");
   }
   RETURN_IF_ERROR_WITH(status, name.method);
-  return base::Annotate(name.points.after->Pass(), name.method);
+  return base::Annotate(name.points.after->PassPoint(), name.method);
 }
 
 }  // namespace berth::rpc

@@ -88,7 +88,7 @@ Status CopyDatabase(const std::string& from, const std::string& to) {
 constexpr const char* kParts[] = {"-wal", "-shm", ""};
 
 // Renames the whole database. False: there is none.
-StatusOr<bool> Move(const std::string& from, const std::string& to) {
+StatusOr<bool> MoveDatabase(const std::string& from, const std::string& to) {
   bool any = false;
   for (const char* part : kParts) {
     if (rename((from + part).c_str(), (to + part).c_str()) == 0) {
@@ -150,11 +150,11 @@ StatusOr<std::string> Restore(const std::string& backup, const std::string& data
   }
   RETURN_IF_ERROR(base::FaultPoint<"store.restore.before">());
   const std::string aside = AsideName(database);
-  ASSIGN_OR_RETURN(const bool kept, Move(database, aside));
+  ASSIGN_OR_RETURN(const bool kept, MoveDatabase(database, aside));
   Status published = base::FaultPoint<"store.restore.aside">();
   if (published.ok()) published = Publish(copy.path(), database);
   if (!published.ok()) {
-    if (kept) RETURN_IF_ERROR(Move(aside, database));
+    if (kept) RETURN_IF_ERROR(MoveDatabase(aside, database));
     return published;
   }
   return kept ? aside : "";

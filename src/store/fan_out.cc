@@ -44,10 +44,10 @@ std::shared_ptr<void> FanOut::Join(std::string prefix, Revision from,
     joined_ = true;
     changed_.NotifyAll();
   }
-  return std::shared_ptr<void>(nullptr, [this, member](void*) { Leave(member); });
+  return std::shared_ptr<void>(nullptr, [this, member](void*) { RemoveMember(member); });
 }
 
-void FanOut::Leave(const std::shared_ptr<Member>& member) {
+void FanOut::RemoveMember(const std::shared_ptr<Member>& member) {
   base::MutexLock lock(mutex_);
   member->gone = true;
   std::erase(members_, member);

@@ -53,7 +53,7 @@ class FanOut {
   void CatchUp(Member& member, Revision to);
   void ReadMissed(Member& member, Revision to);
   void Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members);
-  void Leave(const std::shared_ptr<Member>& member);
+  void RemoveMember(const std::shared_ptr<Member>& member);
 
   const ReadChanges read_changes_;
   base::Mutex mutex_;

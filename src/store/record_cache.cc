@@ -24,7 +24,7 @@ uint64_t RecordCache::Begin() const {
   return commits_;
 }
 
-void RecordCache::Keep(const Record& record, uint64_t begun) {
+void RecordCache::KeepRecord(const Record& record, uint64_t begun) {
   if (record.value->size() > kMaxBytes) return;
   MutexLock lock(mutex_);
   if (begun != commits_) return;  // a later commit may have replaced it

@@ -1,9 +1,9 @@
 // Keeps the records that were read last, for the few that nearly every request reads: the namespace
 // that the request names, the node that it comes from.
 //
-// A reader calls Begin before it reads the database and Keep with what it found. The writer calls
-// Committed with what it has committed before anybody hears of it. A record that was read before a
-// commit is not kept after it, so the cache never shows an older state than the database.
+// A reader calls Begin before it reads the database and KeepRecord with what it found. The writer
+// calls Committed with what it has committed before anybody hears of it. A record that was read
+// before a commit is not kept after it, so the cache never shows an older state than the database.
 // Thread-safe.
 #pragma once
 
@@ -24,9 +24,9 @@ class RecordCache {
   // The newest record at `key`, if it is kept.
   std::optional<Record> Find(std::string_view key) const;
 
-  // Begins a read; the result is for Keep.
+  // Begins a read; the result is for KeepRecord.
   uint64_t Begin() const;
-  void Keep(const Record& record, uint64_t begun);
+  void KeepRecord(const Record& record, uint64_t begun);
 
   void Committed(std::span<const Change> changes);
 

@@ -18,14 +18,14 @@ Change Updated(const std::string& key, const std::string& value, Revision revisi
 TEST(RecordCache, ShowsWhatWasRead) {
   RecordCache cache;
   EXPECT_FALSE(cache.Find("/pods/a").has_value());
-  cache.Keep(RecordOf("/pods/a", "1", 1), cache.Begin());
+  cache.KeepRecord(RecordOf("/pods/a", "1", 1), cache.Begin());
   EXPECT_EQ(*cache.Find("/pods/a")->value, "1");
   EXPECT_FALSE(cache.Find("/pods/b").has_value());
 }
 
 TEST(RecordCache, FollowsCommits) {
   RecordCache cache;
-  cache.Keep(RecordOf("/pods/a", "1", 1), cache.Begin());
+  cache.KeepRecord(RecordOf("/pods/a", "1", 1), cache.Begin());
   const Change update = Updated("/pods/a", "2", 2);
   cache.Committed({&update, 1});
   EXPECT_EQ(*cache.Find("/pods/a")->value, "2");
@@ -41,21 +41,21 @@ TEST(RecordCache, WhatWasReadBeforeACommitIsNotKeptAfterIt) {
   const uint64_t begun = cache.Begin();
   const Change update = Updated("/pods/a", "2", 2);
   cache.Committed({&update, 1});
-  cache.Keep(RecordOf("/pods/a", "1", 1), begun);
+  cache.KeepRecord(RecordOf("/pods/a", "1", 1), begun);
   EXPECT_FALSE(cache.Find("/pods/a").has_value());
 }
 
 TEST(RecordCache, IsBounded) {
   RecordCache cache;
-  cache.Keep(RecordOf("/pods/large", std::string(1 << 20, 'x'), 1), cache.Begin());
+  cache.KeepRecord(RecordOf("/pods/large", std::string(1 << 20, 'x'), 1), cache.Begin());
   EXPECT_FALSE(cache.Find("/pods/large").has_value());
   int kept = 0;
   for (int i = 0; i < 10'000; ++i) {
-    cache.Keep(RecordOf(fmt::format("/pods/{}", i), "1", 1), cache.Begin());
+    cache.KeepRecord(RecordOf(fmt::format("/pods/{}", i), "1", 1), cache.Begin());
   }
   for (int i = 0; i < 10'000; ++i) kept += cache.Find(fmt::format("/pods/{}", i)).has_value();
   EXPECT_LE(kept, 256);
-  cache.Keep(RecordOf("/pods/a", "1", 1), cache.Begin());
+  cache.KeepRecord(RecordOf("/pods/a", "1", 1), cache.Begin());
   const Change grown = Updated("/pods/a", std::string(1 << 20, 'x'), 2);
   cache.Committed({&grown, 1});
   EXPECT_FALSE(cache.Find("/pods/a").has_value());

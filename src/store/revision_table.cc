@@ -130,9 +130,10 @@ StatusOr<Revision> RevisionTable::CompactedRevision() {
 StatusOr<std::optional<Record>> RevisionTable::Find(std::string_view key) {
   ASSIGN_OR_RETURN(const bool row, find_->Reset().Bind(1, key).Step());
   std::optional<Record> record;
-  if (row && find_->Int(1) == 0) {
-    record =
-        Record{.key = std::string(key), .value = Shared(find_->Text(2)), .revision = find_->Int(0)};
+  if (row && find_->ReadInt(1) == 0) {
+    record = Record{.key = std::string(key),
+                    .value = Shared(find_->ReadText(2)),
+                    .revision = find_->ReadInt(0)};
   }
   find_->Reset();
   return record;
@@ -152,13 +153,13 @@ StatusOr<Page> RevisionTable::List(std::string_view prefix, std::string_view aft
       list_->Reset();  // ends the read: an open one would hold back the log's checkpoint
       return page;
     }
-    if (!page.records.empty() && list_->Text(1) <= page.records.back().key) {
+    if (!page.records.empty() && list_->ReadText(1) <= page.records.back().key) {
       list_->Reset();
       return Error(StatusCode::kInternal, "SQLite lists '{}' out of order", prefix);
     }
-    page.records.push_back({.key = std::string(list_->Text(1)),
-                            .value = Shared(list_->Text(2)),
-                            .revision = list_->Int(0)});
+    page.records.push_back({.key = std::string(list_->ReadText(1)),
+                            .value = Shared(list_->ReadText(2)),
+                            .revision = list_->ReadInt(0)});
     bytes += page.records.back().value->size();
   }
 }
@@ -167,7 +168,7 @@ StatusOr<size_t> RevisionTable::Count(std::string_view prefix, std::string_view 
                                       Revision at) {
   count_->Reset().Bind(1, std::max(prefix, after)).Bind(2, PrefixEnd(prefix)).Bind(3, at);
   ASSIGN_OR_RETURN(const bool row, count_->Step());
-  const size_t count = row ? static_cast<size_t>(count_->Int(0)) : 0;
+  const size_t count = row ? static_cast<size_t>(count_->ReadInt(0)) : 0;
   count_->Reset();
   return count;
 }
@@ -178,17 +179,17 @@ Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision t
   while (true) {
     ASSIGN_OR_RETURN(const bool row, changes_->Step());
     if (!row) return base::OkStatus();
-    const bool created = changes_->Int(2) == 0;
-    const bool deleted = changes_->Int(3) != 0;
+    const bool created = changes_->ReadInt(2) == 0;
+    const bool deleted = changes_->ReadInt(3) != 0;
     Change change{.type = deleted   ? Change::Type::kDeleted
                           : created ? Change::Type::kCreated
                                     : Change::Type::kUpdated,
-                  .record = {.key = std::string(changes_->Text(1)),
-                             .value = Shared(changes_->Text(4)),
-                             .revision = changes_->Int(0)},
+                  .record = {.key = std::string(changes_->ReadText(1)),
+                             .value = Shared(changes_->ReadText(4)),
+                             .revision = changes_->ReadInt(0)},
                   .previous = nullptr};
     // A delete marker carries the last value, also where compaction has dropped the row before it.
-    if (!created) change.previous = deleted ? change.record.value : Shared(changes_->Text(5));
+    if (!created) change.previous = deleted ? change.record.value : Shared(changes_->ReadText(5));
     if (!visit(change)) break;
   }
   changes_->Reset();

@@ -65,7 +65,7 @@ Status Statement::Run() {
   return base::OkStatus();
 }
 
-std::string_view Statement::Text(int column) const {
+std::string_view Statement::ReadText(int column) const {
   // The pointer must be taken before the size: it may convert the value.
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
   const int size = sqlite3_column_bytes(statement_.get(), column);
@@ -103,13 +103,13 @@ StatusOr<Statement> Database::Prepare(std::string_view sql) {
 StatusOr<int64_t> Database::QueryInt(const std::string& sql) {
   ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
   ASSIGN_OR_RETURN(const bool row, statement.Step());
-  return row ? statement.Int(0) : 0;
+  return row ? statement.ReadInt(0) : 0;
 }
 
 StatusOr<std::string> Database::QueryText(const std::string& sql) {
   ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
   ASSIGN_OR_RETURN(const bool row, statement.Step());
-  return row ? std::string(statement.Text(0)) : std::string();
+  return row ? std::string(statement.ReadText(0)) : std::string();
 }
 
 }  // namespace berth::store

@@ -28,8 +28,8 @@ class Statement {
   base::StatusOr<bool> Step();  // true: a row is there
   base::Status Run();           // for statements without rows
 
-  int64_t Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
-  std::string_view Text(int column) const;  // valid until the next Step or Reset
+  int64_t ReadInt(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+  std::string_view ReadText(int column) const;  // valid until the next Step or Reset
 
  private:
   struct Finalize {

@@ -74,7 +74,7 @@ class SqliteStore : public Store {
       return base::OkStatus();
     }));
     if (!record.has_value()) return Error(StatusCode::kNotFound, "key '{}' does not exist", key);
-    cache_.Keep(*record, begun);
+    cache_.KeepRecord(*record, begun);
     return *std::move(record);
   }
 

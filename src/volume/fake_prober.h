@@ -50,17 +50,17 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
 
   // The calls, as "PV node", in order. The next call may fail; with `takes_effect` only its answer
   // is lost.
-  StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override {
-    RETURN_IF_ERROR(Change("attach", spec.pv->name() + " " + node, true));
+  StatusOr<std::string> Attach(const VolumeSpec& spec, const api::NodeName& node) override {
+    RETURN_IF_ERROR(Change("attach", spec.pv->name() + " " + node.text(), true));
     return "/dev/" + spec.pv->name();
   }
-  Status Detach(const std::string& volume, const std::string& node) override {
-    return Change("detach", volume + " " + node, false);
+  Status Detach(const api::VolumeName& volume, const api::NodeName& node) override {
+    return Change("detach", volume.text() + " " + node.text(), false);
   }
-  StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) override {
+  StatusOr<bool> IsAttached(const VolumeSpec& spec, const api::NodeName& node) override {
     base::MutexLock lock(mutex_);
-    calls_.push_back("isattached " + spec.pv->name() + " " + node);
-    return attached_.contains(spec.pv->name() + " " + node);
+    calls_.push_back("isattached " + spec.pv->name() + " " + node.text());
+    return attached_.contains(spec.pv->name() + " " + node.text());
   }
   Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) override {
     base::MutexLock lock(mutex_);

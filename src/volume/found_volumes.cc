@@ -14,7 +14,7 @@ StatusOr<std::vector<PodVolumeRecord>> FindPodFolders(const Paths& paths, std::s
   std::vector<PodVolumeRecord> found;
   ASSIGN_OR_RETURN(const auto uids, NamesIn(paths.Pods()));
   for (const std::string& uid : uids) {
-    ASSIGN_OR_RETURN(const auto names, NamesIn(paths.PodVolumes(uid, plugin)));
+    ASSIGN_OR_RETURN(const auto names, NamesIn(paths.PodVolumes(api::PodUid(uid), plugin)));
     for (const std::string& name : names) {
       found.push_back({.plugin = std::string(plugin),
                        .device_name = "",

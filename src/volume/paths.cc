@@ -47,44 +47,44 @@ std::string Paths::Pod(std::string_view pod_uid) const {
   return fmt::format("{}/pods/{}", root_, pod_uid);
 }
 
-std::string Paths::PodVolumes(std::string_view pod_uid, std::string_view plugin) const {
-  return fmt::format("{}/volumes/{}", Pod(pod_uid), Escaped(plugin));
+std::string Paths::PodVolumes(const api::PodUid& pod, std::string_view plugin) const {
+  return fmt::format("{}/volumes/{}", Pod(pod.text()), Escaped(plugin));
 }
 
-std::string Paths::PodVolume(std::string_view pod_uid, std::string_view plugin,
-                             std::string_view volume) const {
-  return fmt::format("{}/{}", PodVolumes(pod_uid, plugin), volume);
+std::string Paths::PodVolume(const api::PodUid& pod, std::string_view plugin,
+                             const api::VolumeName& volume) const {
+  return fmt::format("{}/{}", PodVolumes(pod, plugin), volume.text());
 }
 
-std::string Paths::PodDeviceLink(std::string_view pod_uid, std::string_view plugin,
-                                 std::string_view volume) const {
-  return fmt::format("{}/volumeDevices/{}/{}", Pod(pod_uid), Escaped(plugin), volume);
+std::string Paths::PodDeviceLink(const api::PodUid& pod, std::string_view plugin,
+                                 const api::VolumeName& volume) const {
+  return fmt::format("{}/volumeDevices/{}/{}", Pod(pod.text()), Escaped(plugin), volume.text());
 }
 
 std::string Paths::PodSubPaths(std::string_view pod_uid) const {
   return fmt::format("{}/volume-subpaths", Pod(pod_uid));
 }
 
-std::string Paths::PodSubPath(std::string_view pod_uid, std::string_view volume,
+std::string Paths::PodSubPath(const api::PodUid& pod, const api::VolumeName& volume,
                               std::string_view container, int index) const {
-  return fmt::format("{}/{}/{}/{}", PodSubPaths(pod_uid), volume, container, index);
+  return fmt::format("{}/{}/{}/{}", PodSubPaths(pod.text()), volume.text(), container, index);
 }
 
 std::string Paths::PodEtcHosts(std::string_view pod_uid) const {
   return fmt::format("{}/etc-hosts", Pod(pod_uid));
 }
 
-std::string Paths::ContainerFolder(std::string_view pod_uid, std::string_view container) const {
-  return fmt::format("{}/containers/{}", Pod(pod_uid), container);
+std::string Paths::ContainerFolder(const api::PodUid& pod, std::string_view container) const {
+  return fmt::format("{}/containers/{}", Pod(pod.text()), container);
 }
 
 std::string Paths::CsiDevices() const { return fmt::format("{}/{}", root_, kCsi); }
 
-std::string Paths::CsiDevice(std::string_view driver, std::string_view handle) const {
-  return fmt::format("{}/{}/{}/{}", root_, kCsi, driver, base::Sha256Hex(handle));
+std::string Paths::CsiDevice(std::string_view driver, const api::VolumeHandle& handle) const {
+  return fmt::format("{}/{}/{}/{}", root_, kCsi, driver, base::Sha256Hex(handle.text()));
 }
 
-std::string Paths::CsiGlobalMount(std::string_view driver, std::string_view handle) const {
+std::string Paths::CsiGlobalMount(std::string_view driver, const api::VolumeHandle& handle) const {
   return fmt::format("{}/globalmount", CsiDevice(driver, handle));
 }
 
@@ -100,8 +100,8 @@ std::string Paths::CsiBlockPublished(std::string_view pv) const {
   return fmt::format("{}/{}", CsiBlockPublishedVolumes(), pv);
 }
 
-std::string Paths::CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const {
-  return fmt::format("{}/{}", CsiBlockPublished(pv), pod_uid);
+std::string Paths::CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const {
+  return fmt::format("{}/{}", CsiBlockPublished(pv.text()), pod.text());
 }
 
 std::string Paths::CsiBlockData(std::string_view pv) const {
@@ -122,8 +122,8 @@ std::string Paths::LocalPublished(std::string_view pv) const {
   return fmt::format("{}/{}", LocalPublishedVolumes(), pv);
 }
 
-std::string Paths::LocalPublish(std::string_view pv, std::string_view pod_uid) const {
-  return fmt::format("{}/{}", LocalPublished(pv), pod_uid);
+std::string Paths::LocalPublish(const api::VolumeName& pv, const api::PodUid& pod) const {
+  return fmt::format("{}/{}", LocalPublished(pv.text()), pod.text());
 }
 
 std::string Paths::FlexDrivers() const { return PluginFolder(kFlex) + "/.drivers"; }

@@ -30,6 +30,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/kinds/object_ids.h"
+
 namespace berth::volume {
 
 class Paths {
@@ -49,27 +51,27 @@ class Paths {
   std::string PluginRuns() const;
   std::string Pods() const;
   std::string Pod(std::string_view pod_uid) const;
-  std::string PodVolumes(std::string_view pod_uid, std::string_view plugin) const;
-  std::string PodVolume(std::string_view pod_uid, std::string_view plugin,
-                        std::string_view volume) const;
-  std::string PodDeviceLink(std::string_view pod_uid, std::string_view plugin,
-                            std::string_view volume) const;
+  std::string PodVolumes(const api::PodUid& pod, std::string_view plugin) const;
+  std::string PodVolume(const api::PodUid& pod, std::string_view plugin,
+                        const api::VolumeName& volume) const;
+  std::string PodDeviceLink(const api::PodUid& pod, std::string_view plugin,
+                            const api::VolumeName& volume) const;
   std::string PodSubPaths(std::string_view pod_uid) const;
-  std::string PodSubPath(std::string_view pod_uid, std::string_view volume,
+  std::string PodSubPath(const api::PodUid& pod, const api::VolumeName& volume,
                          std::string_view container, int index) const;
   std::string PodEtcHosts(std::string_view pod_uid) const;
-  std::string ContainerFolder(std::string_view pod_uid, std::string_view container) const;
+  std::string ContainerFolder(const api::PodUid& pod, std::string_view container) const;
   // The folders of CSI drivers, and beside them that of raw block volumes.
   std::string CsiDevices() const;
   static constexpr std::string_view kCsiBlockFolder = "volumeDevices";
   // The folder that holds vol_data.json and globalmount.
-  std::string CsiDevice(std::string_view driver, std::string_view handle) const;
-  std::string CsiGlobalMount(std::string_view driver, std::string_view handle) const;
+  std::string CsiDevice(std::string_view driver, const api::VolumeHandle& handle) const;
+  std::string CsiGlobalMount(std::string_view driver, const api::VolumeHandle& handle) const;
   std::string CsiBlockStaging(std::string_view pv) const;
   // The folder that holds, for each volume, the folder of its published devices.
   std::string CsiBlockPublishedVolumes() const;
   std::string CsiBlockPublished(std::string_view pv) const;
-  std::string CsiBlockPublish(std::string_view pv, std::string_view pod_uid) const;
+  std::string CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
   std::string CsiBlockData(std::string_view pv) const;
   // Local volumes: the folder of the devices' mounts, one mount in it, and the place of a device
   // that is published as such.
@@ -77,7 +79,7 @@ class Paths {
   std::string LocalMount(std::string_view pv) const;
   std::string LocalPublishedVolumes() const;
   std::string LocalPublished(std::string_view pv) const;
-  std::string LocalPublish(std::string_view pv, std::string_view pod_uid) const;
+  std::string LocalPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
   // Flexvolumes: the copies of drivers that are run, the folder of a driver's device mounts, one
   // mount in it, and the mark of that mount.
   std::string FlexDrivers() const;

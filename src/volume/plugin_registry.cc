@@ -179,7 +179,7 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     }
   }
   if (plugin == nullptr) {
-    Tell(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
+    ReportState(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
     return KeyedWorkers::Outcome::Done();
   }
   // A plugin that is listed only for what it set up is found, and explains itself why it sets up
@@ -195,7 +195,7 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     }
     found->second.state = state;
   }
-  Tell(name, standing.ok() ? state : standing);
+  ReportState(name, standing.ok() ? state : standing);
   // A retry would not help, because the name stays taken.
   if (state.code() == StatusCode::kAlreadyExists) return KeyedWorkers::Outcome::Done();
   return KeyedWorkers::Outcome::From(state);
@@ -212,7 +212,7 @@ Status PluginRegistry::InitOf(VolumePlugin& plugin) const {
                      plugin.name(), base::ToString(inited));
 }
 
-void PluginRegistry::Tell(const std::string& name, const Status& state) const {
+void PluginRegistry::ReportState(const std::string& name, const Status& state) const {
   if (options_.on_state) options_.on_state(name, state);
 }
 

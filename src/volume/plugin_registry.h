@@ -87,7 +87,7 @@ class PluginRegistry {
   base::KeyedWorkers::Outcome LookAtProbers();
   base::KeyedWorkers::Outcome InitNamed(const std::string& name);
   base::Status InitOf(VolumePlugin& plugin) const;
-  void Tell(const std::string& name, const base::Status& state) const;
+  void ReportState(const std::string& name, const base::Status& state) const;
   std::shared_ptr<VolumePlugin> Fixed(std::string_view name) const;
 
   const std::vector<std::shared_ptr<VolumePlugin>> fixed_;

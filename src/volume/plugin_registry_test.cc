@@ -24,13 +24,13 @@ class PluginRegistryTest : public testing::Test {
         std::move(fixed), std::move(probers),
         PluginRegistry::Options{
             .on_state = [this](const std::string& plugin,
-                               const Status& state) { Note(plugin + " " + CodeOf(state)); },
-            .on_probe_failed = [this](const Status& why) { Note("probe " + CodeOf(why)); }});
+                               const Status& state) { NoteReport(plugin + " " + CodeOf(state)); },
+            .on_probe_failed = [this](const Status& why) { NoteReport("probe " + CodeOf(why)); }});
   }
   static std::string CodeOf(const Status& status) {
     return absl::StatusCodeToString(status.code());
   }
-  void Note(const std::string& what) {
+  void NoteReport(const std::string& what) {
     MutexLock lock(mutex_);
     told_.push_back(what);
     changed_.NotifyAll();

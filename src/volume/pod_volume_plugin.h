@@ -32,10 +32,12 @@ class PodVolumePlugin : public VolumePlugin {
  protected:
   Host& host() const { return host_; }
   std::string Folder(const api::Pod& pod, const VolumeSpec& spec) const {
-    return host_.paths().PodVolume(pod.uid(), name_, spec.folder_name());
+    return host_.paths().PodVolume(api::PodUid(pod.uid()), name_,
+                                   api::VolumeName(spec.folder_name()));
   }
   std::string Folder(const PodVolumeRecord& record) const {
-    return host_.paths().PodVolume(record.pod_uid, name_, record.folder_name);
+    return host_.paths().PodVolume(api::PodUid(record.pod_uid), name_,
+                                   api::VolumeName(record.folder_name));
   }
   // The member that says where the volume comes from: pod.spec.volumes[].nfs, or the
   // PersistentVolume's spec.nfs.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "volume/volume_plugin.h"
 
@@ -16,11 +17,11 @@ class VolumeAttacher {
 
   // Returns the device on the node; empty if the driver names none. After a failure with an unknown
   // outcome, call it again or call Detach.
-  virtual base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) = 0;
+  virtual base::StatusOr<std::string> Attach(const VolumeSpec& spec, const api::NodeName& node) = 0;
   // `volume`: the PersistentVolume's name.
-  virtual base::Status Detach(const std::string& volume, const std::string& node) = 0;
+  virtual base::Status Detach(const api::VolumeName& volume, const api::NodeName& node) = 0;
   // UNIMPLEMENTED: the driver cannot tell, which does not mean that it is not attached.
-  virtual base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) = 0;
+  virtual base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const api::NodeName& node) = 0;
   virtual base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes,
                                     int64_t old_bytes) = 0;
 };

@@ -77,8 +77,8 @@ void CuttingProxy::Run(const std::stop_token& stop) {
 
     size_t at = 2;
     for (auto it = connections_.begin(); it != connections_.end(); at += 2) {
-      it = Move(*it, polled[at].revents, polled[at + 1].revents) ? std::next(it)
-                                                                 : connections_.erase(it);
+      it = MoveBytes(*it, polled[at].revents, polled[at + 1].revents) ? std::next(it)
+                                                                      : connections_.erase(it);
     }
     if (polled[0].revents != 0) Accept();
     if (polled[1].revents != 0) {
@@ -142,7 +142,7 @@ bool CuttingProxy::Forward(Stream& stream, bool readable, bool writable, int64_t
   return true;
 }
 
-bool CuttingProxy::Move(Connection& connection, short client_events, short server_events) {
+bool CuttingProxy::MoveBytes(Connection& connection, short client_events, short server_events) {
   constexpr short kIn = POLLIN | POLLHUP | POLLERR;
   const bool alive =
       Forward(connection.up, (client_events & kIn) != 0, (server_events & POLLOUT) != 0, nullptr) &&

@@ -55,7 +55,7 @@ class CuttingProxy {
   void Accept();
   void CutSome(double probability);
   // False if the connection is over.
-  bool Move(Connection& connection, short client_events, short server_events);
+  bool MoveBytes(Connection& connection, short client_events, short server_events);
   static bool Forward(Stream& stream, bool readable, bool writable, int64_t* life);
 
   const Options options_;

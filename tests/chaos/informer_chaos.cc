@@ -223,7 +223,7 @@ class Chaos {
   }
 
   // Stops the writers, waits until the copies equal the lists, and checks all promises.
-  Status Judge() {
+  Status JudgeCopies() {
     for (const auto& writer : writers_) writer->Stop();
     for (const auto& witness : witnesses_) {
       ASSIGN_OR_RETURN(const auto listed, ListAll(*direct_, *witness));
@@ -358,7 +358,7 @@ int Main(uint64_t seed, int restarts) {
     Chaos chaos(folder, seed);
     Status status = chaos.Begin(folder);
     if (status.ok()) status = chaos.Run(restarts);
-    if (status.ok()) status = chaos.Judge();
+    if (status.ok()) status = chaos.JudgeCopies();
     if (status.ok()) {
       chaos.Report();
       code = chaos.failed() ? 1 : 0;

@@ -46,7 +46,7 @@ Double& Self() { return *static_cast<Double*>(fuse_get_context()->private_data);
 std::string Real(const char* path) { return Self().folder + path; }
 
 // Returns 0, or the error with which the operation has to end.
-int Pass(const char* operation) {
+int PassSwitches(const char* operation) {
   const Switches& switches = *Self().switches;
   while (switches.Read()("hangs", operation)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -60,9 +60,9 @@ int Pass(const char* operation) {
 
 int Result(int64_t result) { return result < 0 ? -errno : static_cast<int>(result); }
 
-#define PASS(operation)                                    \
-  if (const int failure = Pass(operation); failure != 0) { \
-    return failure;                                        \
+#define PASS(operation)                                            \
+  if (const int failure = PassSwitches(operation); failure != 0) { \
+    return failure;                                                \
   }
 
 int GetAttr(const char* path, struct stat* st, fuse_file_info* /*info*/) {

@@ -20,7 +20,7 @@ using fuzz::Choices;
 constexpr int kMaxSteps = 64;
 
 // Gives one of a few names, so that the same name often comes again; some of them are strange.
-std::string Name(Choices& choices) {
+std::string ChooseName(Choices& choices) {
   static const char* const kNames[] = {
       "d",         "v~d",  "v.example~d", "e", "..d",    ".hidden",      "v~",       "~d",
       "a~b~c",     "V~d",  "lib",         "-", "d\n",    "d ",           "\xff\xfe", "*",
@@ -35,8 +35,8 @@ std::string PathIn(const std::string& folder, Choices& choices) {
   std::string path = folder;
   const std::string driver = kDrivers[choices.Choose(std::size(kDrivers))];
   if (!driver.empty()) path += "/" + driver;
-  path += "/" + Name(choices);
-  for (uint8_t more = choices.Choose(3); more > 0; --more) path += "/" + Name(choices);
+  path += "/" + ChooseName(choices);
+  for (uint8_t more = choices.Choose(3); more > 0; --more) path += "/" + ChooseName(choices);
   return path;
 }
 

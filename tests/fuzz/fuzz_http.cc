@@ -26,7 +26,7 @@ Outcome Read(std::string_view bytes, size_t step) {
     reader.Append(bytes.substr(0, step));
     RequestReader::Result result;
     while ((result = reader.Next()) == RequestReader::Result::kRequest) {
-      const auto request = reader.Take();
+      const auto request = reader.TakeRequest();
       if (request.body.size() > kMaxBody || request.target.size() > kMaxHead) std::abort();
       outcome.requests.push_back(request.method + " " + request.target + " " + request.body);
     }

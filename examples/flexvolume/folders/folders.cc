@@ -41,7 +41,7 @@ int Fail(std::string why) {
 int FailWithErrno(const std::string& what) { return Fail(what + ": " + strerror(errno)); }
 
 std::string Option(const Message& options, std::string_view name) {
-  const std::string* value = options.Text(name);
+  const std::string* value = options.FindText(name);
   return value == nullptr ? "" : *value;
 }
 

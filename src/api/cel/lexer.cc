@@ -63,7 +63,7 @@ class Lexer {
     if (const size_t quote = StringPrefix(); quote != std::string_view::npos) {
       return String(token, quote);
     }
-    if (IsNameStart(c)) return Name(token);
+    if (IsNameStart(c)) return ReadName(token);
     for (const std::string_view symbol :
          {"&&", "||", "==", "!=", "<=", ">=", "<", ">", "!", "+", "-", "*",
           "/",  "%",  "?",  ":",  "(",  ")",  "[", "]", "{", "}", ",", "."}) {
@@ -76,7 +76,7 @@ class Lexer {
     return Fail(fmt::format("Syntax error: token recognition error at: '{}'", c));
   }
 
-  Status Name(Token& token) {
+  Status ReadName(Token& token) {
     const size_t start = at_;
     while (at_ < text_.size() && IsNamePart(text_[at_])) ++at_;
     token.text = text_.substr(start, at_ - start);

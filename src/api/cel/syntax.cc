@@ -63,7 +63,7 @@ class Parser {
   bool IsSymbol(std::string_view symbol, size_t ahead = 0) const {
     return Peek(ahead).type == Token::Type::kSymbol && Peek(ahead).text == symbol;
   }
-  bool Take(std::string_view symbol) {
+  bool TakeSymbol(std::string_view symbol) {
     if (!IsSymbol(symbol)) return false;
     ++at_;
     return true;
@@ -77,7 +77,9 @@ class Parser {
     return Fail(token.offset, fmt::format("Syntax error: mismatched input '{}'",
                                           token.text.empty() ? "a literal" : token.text));
   }
-  Status Expect(std::string_view symbol) { return Take(symbol) ? base::OkStatus() : Unexpected(); }
+  Status Expect(std::string_view symbol) {
+    return TakeSymbol(symbol) ? base::OkStatus() : Unexpected();
+  }
 
   template <typename... Children>
   static NodePtr Make(NodeKind kind, size_t offset, Children... children) {
@@ -93,7 +95,7 @@ class Parser {
     if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
     ASSIGN_OR_RETURN(NodePtr condition, Either());
     const size_t offset = Peek().offset;
-    if (!Take("?")) return condition;
+    if (!TakeSymbol("?")) return condition;
     ASSIGN_OR_RETURN(NodePtr then, Either());
     RETURN_IF_ERROR(Expect(":"));
     ASSIGN_OR_RETURN(NodePtr otherwise, Expression());
@@ -105,7 +107,7 @@ class Parser {
     ASSIGN_OR_RETURN(NodePtr first, Both());
     if (!IsSymbol("||")) return first;
     NodePtr node = Make(NodeKind::kOr, Peek().offset, std::move(first));
-    while (Take("||")) {
+    while (TakeSymbol("||")) {
       ASSIGN_OR_RETURN(NodePtr next, Both());
       node->children.push_back(std::move(next));
     }
@@ -116,7 +118,7 @@ class Parser {
     ASSIGN_OR_RETURN(NodePtr first, Binary(0));
     if (!IsSymbol("&&")) return first;
     NodePtr node = Make(NodeKind::kAnd, Peek().offset, std::move(first));
-    while (Take("&&")) {
+    while (TakeSymbol("&&")) {
       ASSIGN_OR_RETURN(NodePtr next, Binary(0));
       node->children.push_back(std::move(next));
     }
@@ -143,11 +145,11 @@ class Parser {
     const Level level(depth_);
     if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
     const size_t offset = Peek().offset;
-    if (Take("!")) {
+    if (TakeSymbol("!")) {
       ASSIGN_OR_RETURN(NodePtr operand, Unary());
       return Make(NodeKind::kNot, offset, std::move(operand));
     }
-    if (Take("-")) {
+    if (TakeSymbol("-")) {
       const bool literal = Peek().type == Token::Type::kLiteral;
       ASSIGN_OR_RETURN(NodePtr operand, Unary());
       if (literal && operand->kind == NodeKind::kLiteral && operand->literal.is(Kind::kInt)) {
@@ -166,8 +168,8 @@ class Parser {
     for (int chain = 0;; ++chain) {
       const size_t offset = Peek().offset;
       if (chain > kMaxChain) return Fail(offset, kTooDeep);
-      if (Take(".")) {
-        const bool optional = Take("?");
+      if (TakeSymbol(".")) {
+        const bool optional = TakeSymbol("?");
         if (Peek().type != Token::Type::kName) return Unexpected();
         std::string name = tokens_[at_++].text;
         if (!optional && IsSymbol("(")) {
@@ -177,8 +179,8 @@ class Parser {
         node = Make(NodeKind::kSelect, offset, std::move(node));
         node->name = UnescapeName(name);
         node->optional = optional;
-      } else if (Take("[")) {
-        const bool optional = Take("?");
+      } else if (TakeSymbol("[")) {
+        const bool optional = TakeSymbol("?");
         ASSIGN_OR_RETURN(NodePtr index, Expression());
         RETURN_IF_ERROR(Expect("]"));
         node = Make(NodeKind::kIndex, offset, std::move(node), std::move(index));
@@ -223,7 +225,7 @@ class Parser {
     node->slot = kFirstLocal + locals_.size();
     locals_.push_back(variable);
     syntax_.slots = std::max(syntax_.slots, kFirstLocal + locals_.size());
-    while (Take(",")) {
+    while (TakeSymbol(",")) {
       ASSIGN_OR_RETURN(NodePtr argument, Expression());
       node->children.push_back(std::move(argument));
     }
@@ -245,7 +247,7 @@ class Parser {
     while (!IsSymbol(")")) {
       ASSIGN_OR_RETURN(NodePtr argument, Expression());
       node->children.push_back(std::move(argument));
-      if (!Take(",")) break;
+      if (!TakeSymbol(",")) break;
     }
     RETURN_IF_ERROR(Expect(")"));
     if (name == "has" && !member) return Has(std::move(node));
@@ -291,8 +293,8 @@ class Parser {
       ++at_;
       return node;
     }
-    if (token.type == Token::Type::kName) return Name();
-    if (Take("(")) {
+    if (token.type == Token::Type::kName) return ParseName();
+    if (TakeSymbol("(")) {
       ASSIGN_OR_RETURN(NodePtr inner, Expression());
       RETURN_IF_ERROR(Expect(")"));
       return inner;
@@ -302,7 +304,7 @@ class Parser {
     return Unexpected();
   }
 
-  StatusOr<NodePtr> Name() {
+  StatusOr<NodePtr> ParseName() {
     const Token& token = tokens_[at_++];
     if (IsSymbol("(")) return Call(token.text, nullptr, token.offset);
     NodePtr node = Make(NodeKind::kVariable, token.offset);
@@ -331,7 +333,7 @@ class Parser {
         ASSIGN_OR_RETURN(NodePtr value, Expression());
         node->children.push_back(std::move(value));
       }
-      if (!Take(",")) break;
+      if (!TakeSymbol(",")) break;
     }
     RETURN_IF_ERROR(Expect(close));
     return node;

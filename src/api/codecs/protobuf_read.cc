@@ -57,12 +57,12 @@ class Fields {
   explicit Fields(std::string_view bytes)
       : in_(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
 
-  // False at the end, and if what follows is no field (Done tells which).
+  // False at the end, and if what follows is no field (CheckEnd tells which).
   bool Next() {
     tag_ = in_.ReadTag();
     return tag_ != 0;
   }
-  Status Done() {
+  Status CheckEnd() {
     return in_.ConsumedEntireMessage() ? base::OkStatus() : Malformed("illegal tag");
   }
   int number() const { return WireFormatLite::GetTagFieldNumber(tag_); }
@@ -110,10 +110,10 @@ Status ForEachField(std::string_view message, const Read& read) {
     ASSIGN_OR_RETURN(const bool known, read(fields));
     if (!known) RETURN_IF_ERROR(fields.Skip());
   }
-  return fields.Done();
+  return fields.CheckEnd();
 }
 
-StatusOr<std::string> Text(std::string_view bytes) {
+StatusOr<std::string> ReadText(std::string_view bytes) {
   if (!base::IsUtf8(bytes)) return Malformed("a string is not UTF-8");
   return std::string(bytes);
 }
@@ -176,7 +176,7 @@ StatusOr<Json> IntOrString(std::string_view message) {
   ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
   if (parts.first > 1) return Malformed("an IntOrString is neither");
   if (parts.first == 0) return Json(static_cast<int32_t>(parts.second));
-  ASSIGN_OR_RETURN(std::string text, Text(parts.third));
+  ASSIGN_OR_RETURN(std::string text, ReadText(parts.third));
   return Json(std::move(text));
 }
 
@@ -244,7 +244,7 @@ StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* pr
       return Json(base::EncodeBase64(bytes));
     case FieldType::kQuantity: {
       ASSIGN_OR_RETURN(const std::string_view text, OnlyField(bytes));
-      ASSIGN_OR_RETURN(std::string quantity, Text(text));
+      ASSIGN_OR_RETURN(std::string quantity, ReadText(text));
       return Json(quantity.empty() ? "0" : std::move(quantity));
     }
     case FieldType::kIntOrString:
@@ -263,7 +263,7 @@ StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* pr
       return object;
     }
     default: {
-      ASSIGN_OR_RETURN(std::string text, Text(bytes));
+      ASSIGN_OR_RETURN(std::string text, ReadText(bytes));
       return Json(std::move(text));
     }
   }
@@ -299,7 +299,7 @@ Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& 
     if (fields.type() != wanted) return WrongType("of a map", fields.type());
     if (fields.number() == 1) {
       ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
-      ASSIGN_OR_RETURN(key, Text(bytes));
+      ASSIGN_OR_RETURN(key, ReadText(bytes));
     } else {
       ASSIGN_OR_RETURN(value, ReadValue(*map.element, fields, depth, nullptr));
     }

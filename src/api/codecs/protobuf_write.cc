@@ -94,7 +94,7 @@ class Writer {
   bool String(std::string_view value) {
     if (raw_depth_ > 0) return RawValue(base::json::Dump(Json(value)));
     Begin();
-    if (slot_.type != nullptr) Text(value);
+    if (slot_.type != nullptr) WriteText(value);
     return End();
   }
 
@@ -303,7 +303,7 @@ class Writer {
     Close();
   }
 
-  void Text(std::string_view value) {
+  void WriteText(std::string_view value) {
     switch (slot_.type->type) {
       case FieldType::kString:
       case FieldType::kDuration:

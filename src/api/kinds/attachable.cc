@@ -9,12 +9,12 @@ constexpr std::string_view kFlexPrefix = "flexvolume-";
 
 }  // namespace
 
-std::string Attachable::AttachmentName(std::string_view node) const {
-  return VolumeAttachmentName(handle, attacher, node);
+std::string Attachable::AttachmentName(const NodeName& node) const {
+  return VolumeAttachmentName(VolumeHandle(handle), attacher, node);
 }
 
-std::string UniqueFlexName(std::string_view driver, std::string_view volume) {
-  return fmt::format("{}{}/{}", kFlexPrefix, driver, volume);
+std::string UniqueFlexName(std::string_view driver, const VolumeName& volume) {
+  return fmt::format("{}{}/{}", kFlexPrefix, driver, volume.text());
 }
 
 std::string FlexDriverOf(const PersistentVolume& volume) {
@@ -24,13 +24,14 @@ std::string FlexDriverOf(const PersistentVolume& volume) {
 std::optional<Attachable> AttachableOf(const PersistentVolume& volume) {
   if (volume.has_csi()) {
     const CsiSource csi = volume.csi();
-    return Attachable{.attacher = csi.driver(),
-                      .handle = csi.volume_handle(),
-                      .unique_name = UniqueVolumeName(csi.driver(), csi.volume_handle())};
+    return Attachable{
+        .attacher = csi.driver(),
+        .handle = csi.volume_handle(),
+        .unique_name = UniqueVolumeName(csi.driver(), VolumeHandle(csi.volume_handle()))};
   }
   const std::string driver = FlexDriverOf(volume);
   if (driver.empty()) return std::nullopt;
-  return ParseUniqueName(UniqueFlexName(driver, volume.name()));
+  return ParseUniqueName(UniqueFlexName(driver, VolumeName(volume.name())));
 }
 
 std::optional<Attachable> ParseUniqueName(std::string_view unique_name) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 
 namespace berth::api {
 
@@ -16,7 +17,7 @@ struct Attachable {
   std::string unique_name;  // in Node.status.volumesInUse and volumesAttached
 
   // The name of its VolumeAttachment (csi_names.h).
-  std::string AttachmentName(std::string_view node) const;
+  std::string AttachmentName(const NodeName& node) const;
 };
 
 // The attacher of all Flexvolume drivers. Their own names cannot be names of attachers, because
@@ -29,7 +30,7 @@ inline constexpr std::string_view kDevicePath = "devicePath";
 
 // "flexvolume-vendor/driver/NAME", as Kubernetes' controllers write it; NAME is the
 // PersistentVolume's.
-std::string UniqueFlexName(std::string_view driver, std::string_view volume);
+std::string UniqueFlexName(std::string_view driver, const VolumeName& volume);
 
 // The Flexvolume driver of a volume; empty: the volume has none.
 std::string FlexDriverOf(const PersistentVolume& volume);

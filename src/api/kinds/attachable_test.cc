@@ -21,7 +21,8 @@ TEST(Attachable, OfCsiIsItsDriverWithTheHandle) {
   EXPECT_EQ(csi->attacher, "d.example.com");
   EXPECT_EQ(csi->handle, "h^1");
   EXPECT_EQ(csi->unique_name, "kubernetes.io/csi/d.example.com^h^1");
-  EXPECT_EQ(csi->AttachmentName("n"), VolumeAttachmentName("h^1", "d.example.com", "n"));
+  EXPECT_EQ(csi->AttachmentName(NodeName("n")),
+            VolumeAttachmentName(VolumeHandle("h^1"), "d.example.com", NodeName("n")));
 }
 
 TEST(Attachable, OfFlexvolumeIsOneForAllDrivers) {
@@ -31,7 +32,7 @@ TEST(Attachable, OfFlexvolumeIsOneForAllDrivers) {
   EXPECT_EQ(flex->unique_name, "flexvolume-acme.io/block/pv-1");
   // Two drivers' volumes never have one attachment.
   const auto other = AttachableOf(Volume({{"flexVolume", {{"driver", "acme.io/other"}}}}));
-  EXPECT_NE(flex->AttachmentName("n"), other->AttachmentName("n"));
+  EXPECT_NE(flex->AttachmentName(NodeName("n")), other->AttachmentName(NodeName("n")));
 }
 
 TEST(Attachable, IsFoundByItsNameInANodesLists) {
@@ -40,9 +41,9 @@ TEST(Attachable, IsFoundByItsNameInANodesLists) {
     ASSERT_TRUE(parsed.has_value()) << name;
     EXPECT_EQ(parsed->unique_name, name);
   }
-  EXPECT_EQ(
-      ParseUniqueName("flexvolume-acme.io/block/pv-1")->AttachmentName("n"),
-      AttachableOf(Volume({{"flexVolume", {{"driver", "acme.io/block"}}}}))->AttachmentName("n"));
+  EXPECT_EQ(ParseUniqueName("flexvolume-acme.io/block/pv-1")->AttachmentName(NodeName("n")),
+            AttachableOf(Volume({{"flexVolume", {{"driver", "acme.io/block"}}}}))
+                ->AttachmentName(NodeName("n")));
 }
 
 TEST(Attachable, IsNothingElse) {

@@ -13,13 +13,13 @@ namespace {
 constexpr std::string_view kUniquePrefix = "kubernetes.io/csi/";
 }  // namespace
 
-std::string VolumeAttachmentName(std::string_view volume_handle, std::string_view driver,
-                                 std::string_view node) {
-  return "csi-" + base::Sha256Hex(fmt::format("{}{}{}", volume_handle, driver, node));
+std::string VolumeAttachmentName(const VolumeHandle& handle, std::string_view driver,
+                                 const NodeName& node) {
+  return "csi-" + base::Sha256Hex(fmt::format("{}{}{}", handle.text(), driver, node.text()));
 }
 
-std::string UniqueVolumeName(std::string_view driver, std::string_view volume_handle) {
-  return fmt::format("{}{}^{}", kUniquePrefix, driver, volume_handle);
+std::string UniqueVolumeName(std::string_view driver, const VolumeHandle& handle) {
+  return fmt::format("{}{}^{}", kUniquePrefix, driver, handle.text());
 }
 
 std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name) {
@@ -33,8 +33,8 @@ std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name) {
                       .volume_handle = std::string(name.substr(separator + 1))};
 }
 
-std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name) {
-  return "csi-" + base::Sha256Hex(fmt::format("{}{}", pod_uid, volume_name));
+std::string InlineVolumeHandle(const PodUid& pod, const VolumeName& volume) {
+  return "csi-" + base::Sha256Hex(fmt::format("{}{}", pod.text(), volume.text()));
 }
 
 base::Status CheckCsiDriverName(std::string_view name) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 
 namespace berth::api {
@@ -14,12 +15,12 @@ namespace berth::api {
 inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 // "csi-" and the SHA-256 of handle, driver and node, written one after the other.
-std::string VolumeAttachmentName(std::string_view volume_handle, std::string_view driver,
-                                 std::string_view node);
+std::string VolumeAttachmentName(const VolumeHandle& handle, std::string_view driver,
+                                 const NodeName& node);
 
 // "kubernetes.io/csi/<driver>^<handle>": the entries of Node.status.volumesInUse and
 // volumesAttached.
-std::string UniqueVolumeName(std::string_view driver, std::string_view volume_handle);
+std::string UniqueVolumeName(std::string_view driver, const VolumeHandle& handle);
 
 struct UniqueVolume {
   std::string driver;
@@ -29,7 +30,7 @@ struct UniqueVolume {
 std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
 
 // The handle of an inline (ephemeral) volume: "csi-" and the SHA-256 of pod UID and volume name.
-std::string InlineVolumeHandle(std::string_view pod_uid, std::string_view volume_name);
+std::string InlineVolumeHandle(const PodUid& pod, const VolumeName& volume);
 
 // CSI, GetPluginInfo: a domain name of at most 63 letters, digits, '-' and '.', whose parts begin
 // and end with a letter or digit. The name becomes a part of paths and of objects' names, so all

@@ -7,16 +7,18 @@ namespace berth::api {
 namespace {
 
 TEST(CsiNamesTest, MatchesKubernetesToTheByte) {
-  EXPECT_EQ(VolumeAttachmentName("vol-1", "demo.csi.example.com", "node-a"),
+  EXPECT_EQ(VolumeAttachmentName(VolumeHandle("vol-1"), "demo.csi.example.com", NodeName("node-a")),
             "csi-7a7581186f3482ce8cae0c7380dcc117f2a251119d8f2e4fdf4882e24cbce465");
-  EXPECT_EQ(InlineVolumeHandle("11111111-2222-3333-4444-555555555555", "scratch"),
-            "csi-a46bec53679aafe7e6bc42077f33be9e5c533643ed1224b3bfbf2dd627bbf53c");
-  EXPECT_EQ(UniqueVolumeName("demo.csi.example.com", "vol-1"),
+  EXPECT_EQ(
+      InlineVolumeHandle(PodUid("11111111-2222-3333-4444-555555555555"), VolumeName("scratch")),
+      "csi-a46bec53679aafe7e6bc42077f33be9e5c533643ed1224b3bfbf2dd627bbf53c");
+  EXPECT_EQ(UniqueVolumeName("demo.csi.example.com", VolumeHandle("vol-1")),
             "kubernetes.io/csi/demo.csi.example.com^vol-1");
 }
 
 TEST(CsiNamesTest, UniqueVolumeNamesReadBack) {
-  const auto parsed = ParseUniqueVolumeName(UniqueVolumeName("d.example.com", "a^b/c"));
+  const auto parsed =
+      ParseUniqueVolumeName(UniqueVolumeName("d.example.com", VolumeHandle("a^b/c")));
   ASSERT_TRUE(parsed.has_value());
   EXPECT_EQ(parsed->driver, "d.example.com");
   EXPECT_EQ(parsed->volume_handle, "a^b/c");

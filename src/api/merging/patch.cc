@@ -91,7 +91,7 @@ class JsonPatcher {
     if (op == "remove") return Remove(path);
     if (op == "move" || op == "copy") {
       ASSIGN_OR_RETURN(const Pointer from, Member(operation, "from"));
-      return op == "move" ? Move(from, path) : Copy(from, path);
+      return op == "move" ? MoveMember(from, path) : Copy(from, path);
     }
     if (op != "add" && op != "replace" && op != "test") {
       return Error(StatusCode::kInvalidArgument, "JSON patch: unknown operation {}", Quote(op));
@@ -104,7 +104,7 @@ class JsonPatcher {
     return op == "add" ? Add(path, *value) : Replace(path, *value);
   }
 
-  Json Take() { return std::move(document_); }
+  Json TakeDocument() { return std::move(document_); }
 
  private:
   static Status Malformed(std::string_view what) {
@@ -172,7 +172,7 @@ class JsonPatcher {
     return base::OkStatus();
   }
 
-  Status Move(const Pointer& from, const Pointer& path) {
+  Status MoveMember(const Pointer& from, const Pointer& path) {
     const Json* source = Resolve(document_, from, from.size());
     if (source == nullptr) return Missing("move", from);
     if (from == path) return base::OkStatus();
@@ -233,7 +233,7 @@ StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
   }
   JsonPatcher patcher(std::move(document));
   for (const Json& operation : patch) RETURN_IF_ERROR(patcher.Apply(operation));
-  return patcher.Take();
+  return patcher.TakeDocument();
 }
 
 StatusOr<Json> ApplyMergePatch(Json document, const Json& patch) {

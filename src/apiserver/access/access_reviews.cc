@@ -152,7 +152,7 @@ base::StatusOr<Json> AccessReviews::StatusOf(const ResourceRequest& request, con
   return Access(request, spec, "", info == &kinds::kSelfSubjectAccessReview);
 }
 
-void AccessReviews::Answer(const ResourceRequest& request) {
+void AccessReviews::AnswerReview(const ResourceRequest& request) {
   const auto answer = [&]() -> Status {
     RETURN_IF_ERROR(IsDryRun(request.query));
     ASSIGN_OR_RETURN(Json review, DecodeObject(request));

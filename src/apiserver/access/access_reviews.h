@@ -19,7 +19,7 @@ class AccessReviews {
       : context_(context), authenticator_(authenticator), authorizer_(authorizer) {}
 
   // Answers the POST of a review. Runs on a worker.
-  void Answer(const ResourceRequest& request);
+  void AnswerReview(const ResourceRequest& request);
 
  private:
   base::StatusOr<Json> StatusOf(const ResourceRequest& request, const Json& review);

@@ -30,8 +30,9 @@ struct RuleCase {
   std::string_view reason = "";
 };
 
-AccessAttributes Ask(std::string verb, std::string group, std::string resource,
-                     std::string name = "", std::string subresource = "", std::string ns = "") {
+AccessAttributes MakeAttributes(std::string verb, std::string group, std::string resource,
+                                std::string name = "", std::string subresource = "",
+                                std::string ns = "") {
   return {.verb = std::move(verb),
           .group = std::move(group),
           .resource = std::move(resource),
@@ -50,88 +51,90 @@ constexpr const char* kNoRelation = "no relationship found between node 'a' and 
 
 TEST(NodeRulesTest, ANodeMayWhatTheNodeAuthorizerAllows) {
   const RuleCase cases[] = {
-      {Ask("get", "", "nodes", "a"), true},
-      {Ask("list", "", "nodes", "a"), true},
-      {Ask("watch", "", "nodes", "a"), true},
-      {Ask("get", "", "nodes", "b"), false, "only its own Node object can be read"},
-      {Ask("list", "", "nodes"), false, "only its own Node object can be read"},
-      {Ask("create", "", "nodes"), true},
-      {Ask("patch", "", "nodes", "a", "status"), true},
-      {Ask("delete", "", "nodes", "a"), false},
-      {Ask("deletecollection", "", "nodes"), false},
+      {MakeAttributes("get", "", "nodes", "a"), true},
+      {MakeAttributes("list", "", "nodes", "a"), true},
+      {MakeAttributes("watch", "", "nodes", "a"), true},
+      {MakeAttributes("get", "", "nodes", "b"), false, "only its own Node object can be read"},
+      {MakeAttributes("list", "", "nodes"), false, "only its own Node object can be read"},
+      {MakeAttributes("create", "", "nodes"), true},
+      {MakeAttributes("patch", "", "nodes", "a", "status"), true},
+      {MakeAttributes("delete", "", "nodes", "a"), false},
+      {MakeAttributes("deletecollection", "", "nodes"), false},
 
-      {Ask("get", "", "pods", "mine", "", "n"), true},
-      {Ask("get", "", "pods", "other", "", "n"), false, kNoRelation},
-      {Where(Ask("list", "", "pods"), "spec.nodeName", "a"), true},
-      {Where(Ask("watch", "", "pods"), "spec.nodeName", "a"), true},
-      {Where(Ask("watch", "", "pods"), "spec.nodeName", "b"), false,
+      {MakeAttributes("get", "", "pods", "mine", "", "n"), true},
+      {MakeAttributes("get", "", "pods", "other", "", "n"), false, kNoRelation},
+      {Where(MakeAttributes("list", "", "pods"), "spec.nodeName", "a"), true},
+      {Where(MakeAttributes("watch", "", "pods"), "spec.nodeName", "a"), true},
+      {Where(MakeAttributes("watch", "", "pods"), "spec.nodeName", "b"), false,
        "can only list/watch pods with spec.nodeName field selector"},
-      {Ask("list", "", "pods"), false,
+      {MakeAttributes("list", "", "pods"), false,
        "can only list/watch pods with spec.nodeName field selector"},
-      {Ask("create", "", "pods"), false},
-      {Ask("update", "", "pods", "mine"), false},
-      {Ask("patch", "", "pods", "mine", "status"), true},
-      {Ask("delete", "", "pods", "mine"), true},
-      {Ask("create", "", "pods", "mine", "exec"), false},
-      {Ask("get", "", "pods", "mine", "log"), false},
-      {Ask("create", "", "pods", "mine", "binding"), false},
+      {MakeAttributes("create", "", "pods"), false},
+      {MakeAttributes("update", "", "pods", "mine"), false},
+      {MakeAttributes("patch", "", "pods", "mine", "status"), true},
+      {MakeAttributes("delete", "", "pods", "mine"), true},
+      {MakeAttributes("create", "", "pods", "mine", "exec"), false},
+      {MakeAttributes("get", "", "pods", "mine", "log"), false},
+      {MakeAttributes("create", "", "pods", "mine", "binding"), false},
 
-      {Ask("get", "", "secrets", "mine", "", "n"), true},
-      {Ask("watch", "", "secrets", "mine", "", "n"), true},
-      {Ask("get", "", "secrets", "other", "", "n"), false, kNoRelation},
-      {Ask("list", "", "secrets", "", "", "n"), false, "No Object name found"},
-      {Ask("update", "", "secrets", "mine", "", "n"), false},
-      {Ask("get", "", "configmaps", "mine", "", "n"), true},
-      {Ask("get", "", "configmaps", "other", "", "n"), false, kNoRelation},
-      {Ask("get", "", "endpoints", "mine", "", "n"), true},
-      {Ask("get", "", "endpoints", "other", "", "n"), false, kNoRelation},
-      {Ask("list", "", "endpoints", "", "", "n"), false},
-      {Ask("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
-      {Ask("list", "", "persistentvolumeclaims"), false},
-      {Ask("patch", "", "persistentvolumeclaims", "mine", "status", "n"), true},
-      {Ask("patch", "", "persistentvolumeclaims", "other", "status", "n"), false, kNoRelation},
-      {Ask("patch", "", "persistentvolumeclaims", "mine", "", "n"), false},
-      {Ask("get", "", "persistentvolumes", "mine"), true},
-      {Ask("get", "", "persistentvolumes", "other"), false, kNoRelation},
-      {Ask("create", "", "serviceaccounts", "mine", "token", "n"), true},
-      {Ask("create", "", "serviceaccounts", "other", "token", "n"), false, kNoRelation},
-      {Ask("create", "", "serviceaccounts", "", "", "n"), false},
+      {MakeAttributes("get", "", "secrets", "mine", "", "n"), true},
+      {MakeAttributes("watch", "", "secrets", "mine", "", "n"), true},
+      {MakeAttributes("get", "", "secrets", "other", "", "n"), false, kNoRelation},
+      {MakeAttributes("list", "", "secrets", "", "", "n"), false, "No Object name found"},
+      {MakeAttributes("update", "", "secrets", "mine", "", "n"), false},
+      {MakeAttributes("get", "", "configmaps", "mine", "", "n"), true},
+      {MakeAttributes("get", "", "configmaps", "other", "", "n"), false, kNoRelation},
+      {MakeAttributes("get", "", "endpoints", "mine", "", "n"), true},
+      {MakeAttributes("get", "", "endpoints", "other", "", "n"), false, kNoRelation},
+      {MakeAttributes("list", "", "endpoints", "", "", "n"), false},
+      {MakeAttributes("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
+      {MakeAttributes("list", "", "persistentvolumeclaims"), false},
+      {MakeAttributes("patch", "", "persistentvolumeclaims", "mine", "status", "n"), true},
+      {MakeAttributes("patch", "", "persistentvolumeclaims", "other", "status", "n"), false,
+       kNoRelation},
+      {MakeAttributes("patch", "", "persistentvolumeclaims", "mine", "", "n"), false},
+      {MakeAttributes("get", "", "persistentvolumes", "mine"), true},
+      {MakeAttributes("get", "", "persistentvolumes", "other"), false, kNoRelation},
+      {MakeAttributes("create", "", "serviceaccounts", "mine", "token", "n"), true},
+      {MakeAttributes("create", "", "serviceaccounts", "other", "token", "n"), false, kNoRelation},
+      {MakeAttributes("create", "", "serviceaccounts", "", "", "n"), false},
 
-      {Ask("get", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
-      {Ask("update", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
-      {Ask("create", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), true},
-      {Ask("update", "coordination.k8s.io", "leases", "b", "", "kube-node-lease"), false,
+      {MakeAttributes("get", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
+      {MakeAttributes("update", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"), true},
+      {MakeAttributes("create", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), true},
+      {MakeAttributes("update", "coordination.k8s.io", "leases", "b", "", "kube-node-lease"), false,
        "can only access node lease with the same name as the requesting node"},
-      {Ask("create", "coordination.k8s.io", "leases", "", "", "default"), false,
+      {MakeAttributes("create", "coordination.k8s.io", "leases", "", "", "default"), false,
        "can only access leases in the \"kube-node-lease\" system namespace"},
-      {Ask("list", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), false},
+      {MakeAttributes("list", "coordination.k8s.io", "leases", "", "", "kube-node-lease"), false},
 
-      {Ask("create", kStorage, "csinodes"), true},
-      {Ask("update", kStorage, "csinodes", "a"), true},
-      {Ask("update", kStorage, "csinodes", "b"), false,
+      {MakeAttributes("create", kStorage, "csinodes"), true},
+      {MakeAttributes("update", kStorage, "csinodes", "a"), true},
+      {MakeAttributes("update", kStorage, "csinodes", "b"), false,
        "can only access CSINode with the same name as the requesting node"},
-      {Ask("list", kStorage, "csinodes"), false},
-      {Ask("get", kStorage, "volumeattachments", "mine"), true},
-      {Ask("get", kStorage, "volumeattachments", "other"), false, kNoRelation},
-      {Ask("patch", kStorage, "volumeattachments", "mine", "status"), false},
-      {Ask("list", kStorage, "csidrivers"), true},
-      {Ask("create", kStorage, "csidrivers"), false},
-      {Ask("get", kStorage, "storageclasses", "fast"), true},
-      {Ask("list", kStorage, "storageclasses"), false},
-      {Ask("watch", "node.k8s.io", "runtimeclasses"), true},
+      {MakeAttributes("list", kStorage, "csinodes"), false},
+      {MakeAttributes("get", kStorage, "volumeattachments", "mine"), true},
+      {MakeAttributes("get", kStorage, "volumeattachments", "other"), false, kNoRelation},
+      {MakeAttributes("patch", kStorage, "volumeattachments", "mine", "status"), false},
+      {MakeAttributes("list", kStorage, "csidrivers"), true},
+      {MakeAttributes("create", kStorage, "csidrivers"), false},
+      {MakeAttributes("get", kStorage, "storageclasses", "fast"), true},
+      {MakeAttributes("list", kStorage, "storageclasses"), false},
+      {MakeAttributes("watch", "node.k8s.io", "runtimeclasses"), true},
 
-      {Ask("create", "", "events", "", "", "n"), true},
-      {Ask("patch", "", "events", "e", "", "n"), true},
-      {Ask("list", "", "events"), false},
-      {Ask("create", "", "namespaces"), false},
-      {Ask("get", "", "namespaces", "default"), false},
-      {Ask("create", "authorization.k8s.io", "subjectaccessreviews"), true},
-      {Ask("create", "authentication.k8s.io", "tokenreviews"), true},
-      {Where(Ask("watch", "storage.berth.dev", "hostmounts"), "spec.nodeName", "a"), true},
-      {Ask("watch", "storage.berth.dev", "hostmounts"), false,
+      {MakeAttributes("create", "", "events", "", "", "n"), true},
+      {MakeAttributes("patch", "", "events", "e", "", "n"), true},
+      {MakeAttributes("list", "", "events"), false},
+      {MakeAttributes("create", "", "namespaces"), false},
+      {MakeAttributes("get", "", "namespaces", "default"), false},
+      {MakeAttributes("create", "authorization.k8s.io", "subjectaccessreviews"), true},
+      {MakeAttributes("create", "authentication.k8s.io", "tokenreviews"), true},
+      {Where(MakeAttributes("watch", "storage.berth.dev", "hostmounts"), "spec.nodeName", "a"),
+       true},
+      {MakeAttributes("watch", "storage.berth.dev", "hostmounts"), false,
        "can only list/watch hostmounts with spec.nodeName field selector"},
-      {Ask("create", "storage.berth.dev", "hostmounts"), false},
-      {Ask("*", "*", "*"), false},
+      {MakeAttributes("create", "storage.berth.dev", "hostmounts"), false},
+      {MakeAttributes("*", "*", "*"), false},
   };
   FakeReach reach;
   for (const RuleCase& one : cases) {
@@ -341,13 +344,13 @@ TEST_F(AuthorizerTest, EverybodyMayAskAboutHimselfAndNothingElse) {
   const auto may = [&](const AccessAttributes& asked) {
     return authorizer.Decide(nobody, authorizer.RoleOf(nobody), asked).allowed;
   };
-  EXPECT_TRUE(may(Ask("create", "authorization.k8s.io", "selfsubjectaccessreviews")));
-  EXPECT_TRUE(may(Ask("create", "authentication.k8s.io", "selfsubjectreviews")));
+  EXPECT_TRUE(may(MakeAttributes("create", "authorization.k8s.io", "selfsubjectaccessreviews")));
+  EXPECT_TRUE(may(MakeAttributes("create", "authentication.k8s.io", "selfsubjectreviews")));
   EXPECT_TRUE(may({.verb = "get", .path = "/apis/apps/v1"}));
   EXPECT_FALSE(may({.verb = "post", .path = "/apis"}));
   EXPECT_FALSE(may({.verb = "get", .path = "/metrics"}));
-  EXPECT_FALSE(may(Ask("create", "authorization.k8s.io", "subjectaccessreviews")));
-  EXPECT_FALSE(may(Ask("get", "", "pods", "p", "", "default")));
+  EXPECT_FALSE(may(MakeAttributes("create", "authorization.k8s.io", "subjectaccessreviews")));
+  EXPECT_FALSE(may(MakeAttributes("get", "", "pods", "p", "", "default")));
 }
 
 TEST_F(AuthorizerTest, RefusesInKubernetesWords) {
@@ -359,13 +362,13 @@ TEST_F(AuthorizerTest, RefusesInKubernetesWords) {
     return std::string(base::Message(refused));
   };
   EXPECT_EQ(
-      said(Ask("list", "", "pods")),
+      said(MakeAttributes("list", "", "pods")),
       "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" at the "
       "cluster scope");
-  EXPECT_EQ(said(Ask("delete", kStorage, "csinodes", "n")),
+  EXPECT_EQ(said(MakeAttributes("delete", kStorage, "csinodes", "n")),
             "csinodes.storage.k8s.io \"n\" is forbidden: User \"jane\" cannot delete resource "
             "\"csinodes\" in API group \"storage.k8s.io\" at the cluster scope");
-  EXPECT_EQ(said(Ask("patch", "", "pods", "p", "status", "d")),
+  EXPECT_EQ(said(MakeAttributes("patch", "", "pods", "p", "status", "d")),
             "pods \"p\" is forbidden: User \"jane\" cannot patch resource \"pods/status\" in API "
             "group \"\" in the namespace \"d\"");
   EXPECT_EQ(said({.verb = "get", .path = "/metrics"}),

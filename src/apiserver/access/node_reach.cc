@@ -57,7 +57,7 @@ class NodeReach::References : public store::Watcher {
     return base::OkStatus();
   }
 
-  void Leave() { subscription_.reset(); }
+  void Unsubscribe() { subscription_.reset(); }
 
   void OnChange(const store::Change& change) override {
     if (change.type == store::Change::Type::kDeleted) {
@@ -148,7 +148,7 @@ NodeReach::NodeReach(store::Store& store) : store_(store) {}
 NodeReach::~NodeReach() {
   MutexLock lock(mutex_);
   for (const auto& references : {pods_, host_mounts_}) {
-    if (references != nullptr) references->Leave();
+    if (references != nullptr) references->Unsubscribe();
   }
 }
 

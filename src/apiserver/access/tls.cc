@@ -5,7 +5,7 @@
 namespace berth::apiserver {
 namespace {
 
-std::string Text(const X509_NAME_ENTRY* entry) {
+std::string EntryText(const X509_NAME_ENTRY* entry) {
   unsigned char* utf8 = nullptr;
   const int size = ASN1_STRING_to_UTF8(&utf8, X509_NAME_ENTRY_get_data(entry));
   if (size < 0) return {};
@@ -47,8 +47,8 @@ std::shared_ptr<const http::User> PeerUser(SSL* ssl) {
   for (int i = 0; i < X509_NAME_entry_count(subject); ++i) {
     const X509_NAME_ENTRY* entry = X509_NAME_get_entry(subject, i);
     const int nid = OBJ_obj2nid(X509_NAME_ENTRY_get_object(entry));
-    if (nid == NID_commonName) user->name = Text(entry);
-    if (nid == NID_organizationName) user->groups.push_back(Text(entry));
+    if (nid == NID_commonName) user->name = EntryText(entry);
+    if (nid == NID_organizationName) user->groups.push_back(EntryText(entry));
   }
   return user->name.empty() ? nullptr : user;
 }

@@ -124,7 +124,7 @@ Status TokenIssuer::Bind(const ResourceRequest& request, const Json& reference,
   return base::OkStatus();
 }
 
-base::StatusOr<Json> TokenIssuer::Answer(const ResourceRequest& request, Json body) const {
+base::StatusOr<Json> TokenIssuer::SignToken(const ResourceRequest& request, Json body) const {
   StoreLookup lookup(context_.store);
   const auto account = lookup.Get(request.info(), request.ns, request.name);
   if (!account.ok()) return Absent(account.status(), request.info(), request.name);
@@ -164,7 +164,7 @@ void TokenIssuer::Issue(const ResourceRequest& request) const {
                      DecodeBody(request, api::SchemaOf("authentication.k8s.io/v1", "TokenRequest"),
                                 "TokenRequest"));
     if (!body.is_object()) return KubeError(Reason::kBadRequest, "the body must be a TokenRequest");
-    ASSIGN_OR_RETURN(const Json answer, Answer(request, std::move(body)));
+    ASSIGN_OR_RETURN(const Json answer, SignToken(request, std::move(body)));
     ReplyObject(*request.exchange, 201, base::json::Dump(answer));
     return base::OkStatus();
   };

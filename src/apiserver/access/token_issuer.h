@@ -16,7 +16,7 @@ class TokenIssuer {
   void Issue(const ResourceRequest& request) const;
 
  private:
-  base::StatusOr<Json> Answer(const ResourceRequest& request, Json body) const;
+  base::StatusOr<Json> SignToken(const ResourceRequest& request, Json body) const;
   base::Status Bind(const ResourceRequest& request, const Json& reference, Json& claims) const;
   base::Status BindPod(const ResourceRequest& request, const Json& reference,
                        const base::StatusOr<Json>& pod, Json& claims) const;

@@ -65,11 +65,11 @@ class Family {
 
  private:
   // A text that lives as long as the family.
-  std::string_view Keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+  std::string_view KeepText(std::string text) { return texts_.emplace_back(std::move(text)); }
   std::vector<std::string_view> KeepAll(std::string_view list) {
     std::vector<std::string_view> out;
     for (const Json& name : Array(names_, {list})) {
-      if (name.is_string()) out.push_back(Keep(name.get<std::string>()));
+      if (name.is_string()) out.push_back(KeepText(name.get<std::string>()));
     }
     return out;
   }
@@ -77,10 +77,10 @@ class Family {
   void AddVersion(const Json& json, bool namespaced) {
     CustomVersion& made = versions_.emplace_back(Array(json, {"additionalPrinterColumns"}));
     made.info = {.group = group_,
-                 .version = Keep(String(json, {"name"})),
-                 .kind = Keep(String(names_, {"kind"})),
-                 .plural = Keep(String(names_, {"plural"})),
-                 .singular = Keep(String(names_, {"singular"})),
+                 .version = KeepText(String(json, {"name"})),
+                 .kind = KeepText(String(names_, {"kind"})),
+                 .plural = KeepText(String(names_, {"plural"})),
+                 .singular = KeepText(String(names_, {"singular"})),
                  .short_names = KeepAll("shortNames"),
                  .namespaced = namespaced,
                  .has_status = Find(json, {"subresources", "status"}) != nullptr,

@@ -86,10 +86,10 @@ void DefinitionController::Stop() {
 }
 
 void DefinitionController::Loop() {
-  for (bool retry = false; wakeup_->Wait(retry);) retry = !Pass();
+  for (bool retry = false; wakeup_->Wait(retry);) retry = !SyncAll();
 }
 
-bool DefinitionController::Pass() {
+bool DefinitionController::SyncAll() {
   auto all = ReadAll();
   if (!all.ok()) {
     LOG_ERROR("api: the definitions of custom resources cannot be read: {}",
@@ -263,7 +263,7 @@ class Deletes {
     base::MutexLock lock(mutex_);
     ++running_;
   }
-  void Done(const Status& status) {
+  void CountDone(const Status& status) {
     base::MutexLock lock(mutex_);
     // NOT_FOUND counts as deleted.
     if (!status.ok() && status.code() != StatusCode::kNotFound && failure_.ok()) failure_ = status;
@@ -306,7 +306,7 @@ Status DefinitionController::DeleteObjects(const Definition& definition) {
             return PlanDelete(*kind, *current, {}, context_.clock.Now());
           },
           [deletes](const base::StatusOr<Mutation::Result>& result) {
-            deletes->Done(result.status());
+            deletes->CountDone(result.status());
           })
           ->Run();
     }

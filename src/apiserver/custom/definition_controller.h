@@ -46,7 +46,7 @@ class DefinitionController {
 
   void Loop();
   // Returns false if something must be tried again.
-  bool Pass();
+  bool SyncAll();
   base::StatusOr<std::vector<Definition>> ReadAll();
   bool AcceptNames(Definition& definition, const std::vector<Definition>& all);
   void ServeKinds(const std::vector<Definition>& all);

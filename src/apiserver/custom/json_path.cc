@@ -34,7 +34,7 @@ class JsonPath::Parser {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "{} is not a JSONPath that is understood", base::Quote(text_));
   }
-  bool Take(std::string_view prefix) {
+  bool TakePrefix(std::string_view prefix) {
     if (!rest_.starts_with(prefix)) return false;
     rest_.remove_prefix(prefix.size());
     return true;
@@ -44,24 +44,24 @@ class JsonPath::Parser {
   }
 
   Status Next(Step& step) {
-    if (Take(".")) {
-      if (Take("*")) {
+    if (TakePrefix(".")) {
+      if (TakePrefix("*")) {
         step.type = Step::Type::kAll;
         return base::OkStatus();
       }
-      step.name = Name();
+      step.name = ReadName();
       // A lone "." is the object itself.
       return step.name.empty() && !(rest_.empty() && text_ == ".") ? Invalid() : base::OkStatus();
     }
-    if (!Take("[")) return Invalid();
-    if (Take("*]")) {
+    if (!TakePrefix("[")) return Invalid();
+    if (TakePrefix("*]")) {
       step.type = Step::Type::kAll;
       return base::OkStatus();
     }
-    if (Take("?(")) {
+    if (TakePrefix("?(")) {
       step.type = Step::Type::kFilter;
       RETURN_IF_ERROR(Filter(step));
-      return Take(")]") ? base::OkStatus() : Invalid();
+      return TakePrefix(")]") ? base::OkStatus() : Invalid();
     }
     if (rest_.starts_with('\'') || rest_.starts_with('"')) {
       const auto name = Quoted();
@@ -74,11 +74,11 @@ class JsonPath::Parser {
       if (error != std::errc()) return Invalid();
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     }
-    return Take("]") ? base::OkStatus() : Invalid();
+    return TakePrefix("]") ? base::OkStatus() : Invalid();
   }
 
   // The name up to the next step. A backslash escapes the character after it.
-  std::string Name() {
+  std::string ReadName() {
     std::string name;
     while (!rest_.empty()) {
       const char c = rest_.front();
@@ -110,15 +110,15 @@ class JsonPath::Parser {
 
   Status Filter(Step& step) {
     SkipSpace();
-    if (!Take("@")) return Invalid();
-    while (Take(".")) {
-      step.field.push_back(Name());
+    if (!TakePrefix("@")) return Invalid();
+    while (TakePrefix(".")) {
+      step.field.push_back(ReadName());
       if (step.field.back().empty()) return Invalid();
     }
     SkipSpace();
     if (rest_.starts_with(')')) return base::OkStatus();
     for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"}) {
-      if (!Take(op)) continue;
+      if (!TakePrefix(op)) continue;
       step.op = op;
       break;
     }

@@ -67,7 +67,7 @@ http::Response Documents::Index() {
   return {.body = base::json::Dump({{"paths", paths}})};
 }
 
-void Documents::Answer(http::Exchange& exchange) {
+void Documents::AnswerRequest(http::Exchange& exchange) {
   const http::Request& request = exchange.request();
   std::string_view path = request.raw_path();
   path = base::TrimSlashes(path);

@@ -22,7 +22,7 @@ class Documents {
   // Whether `path` may be that of a document. All other paths are those of resources.
   static bool MayServe(std::string_view path);
   // On a worker: answers a GET or HEAD; 404 if there is no such document, 405 for other methods.
-  void Answer(http::Exchange& exchange);
+  void AnswerRequest(http::Exchange& exchange);
 
  private:
   std::optional<http::Response> Find(std::string_view path, const http::Request& request);

@@ -209,14 +209,14 @@ class Builder {
       camel += Capital(std::string_view(group).substr(at, end - at));
       at = end + 1;
     }
-    return fmt::format("{}{}{}{}{}{}", Name(operation.action), camel, Capital(info_.version),
+    return fmt::format("{}{}{}{}{}{}", VerbName(operation.action), camel, Capital(info_.version),
                        info_.namespaced && suffix != "ForAllNamespaces" ? "Namespaced" : "",
                        operation.action == "deletecollection" ? fmt::format("{}s", info_.kind)
                                                               : std::string(info_.kind),
                        suffix);
   }
 
-  static std::string_view Name(std::string_view action) {
+  static std::string_view VerbName(std::string_view action) {
     if (action == "get") return "read";
     if (action == "post") return "create";
     if (action == "put") return "replace";

@@ -14,54 +14,54 @@ namespace {
 // A message under construction. Fields that are absent or have the wrong type are left out.
 class Message {
  public:
-  void Bytes(int number, std::string_view content) { api::AppendField(number, content, bytes_); }
-  void Add(int number, const Message& message) { Bytes(number, message.bytes_); }
+  void PutBytes(int number, std::string_view content) { api::AppendField(number, content, bytes_); }
+  void Add(int number, const Message& message) { PutBytes(number, message.bytes_); }
 
-  void Text(int number, const Json& json, const char* key) {
+  void PutText(int number, const Json& json, const char* key) {
     const auto it = json.find(key);
-    if (it != json.end() && it->is_string()) Bytes(number, it->get_ref<const std::string&>());
+    if (it != json.end() && it->is_string()) PutBytes(number, it->get_ref<const std::string&>());
   }
-  void Texts(int number, const Json& json, const char* key) {
+  void PutTexts(int number, const Json& json, const char* key) {
     const auto it = json.find(key);
     if (it == json.end() || !it->is_array()) return;
     for (const Json& one : *it) {
-      if (one.is_string()) Bytes(number, one.get_ref<const std::string&>());
+      if (one.is_string()) PutBytes(number, one.get_ref<const std::string&>());
     }
   }
-  void Bool(int number, const Json& json, const char* key) {
+  void PutBool(int number, const Json& json, const char* key) {
     const auto it = json.find(key);
-    if (it != json.end() && *it == true) Bool(number, true);
+    if (it != json.end() && *it == true) PutBool(number, true);
   }
-  void Bool(int number, bool value) {
-    Varint(static_cast<uint64_t>(number) << 3);
-    Varint(value ? 1 : 0);
+  void PutBool(int number, bool value) {
+    PutVarint(static_cast<uint64_t>(number) << 3);
+    PutVarint(value ? 1 : 0);
   }
-  void Int(int number, const Json& json, const char* key) {
+  void PutInt(int number, const Json& json, const char* key) {
     const auto it = json.find(key);
     if (it == json.end() || !it->is_number_integer()) return;
-    Varint(static_cast<uint64_t>(number) << 3);
-    Varint(static_cast<uint64_t>(it->get<int64_t>()));
+    PutVarint(static_cast<uint64_t>(number) << 3);
+    PutVarint(static_cast<uint64_t>(it->get<int64_t>()));
   }
-  void Double(int number, const Json& json, const char* key) {
+  void PutDouble(int number, const Json& json, const char* key) {
     const auto it = json.find(key);
     if (it == json.end() || !it->is_number()) return;
-    Varint(static_cast<uint64_t>(number) << 3 | 1);
+    PutVarint(static_cast<uint64_t>(number) << 3 | 1);
     auto bits = std::bit_cast<uint64_t>(it->get<double>());
     for (int i = 0; i < 8; ++i, bits >>= 8) bytes_ += static_cast<char>(bits & 0xff);
   }
   // A value of any type as YAML. It is written as JSON, because JSON is also YAML.
-  void Any(int number, const Json& value) {
+  void PutAny(int number, const Json& value) {
     Message any;
-    any.Bytes(2, base::json::Dump(value));
+    any.PutBytes(2, base::json::Dump(value));
     Add(number, any);
   }
   // Members "x-...".
-  void Extensions(int number, const Json& json) {
+  void PutExtensions(int number, const Json& json) {
     for (const auto& [key, value] : json.items()) {
       if (!key.starts_with("x-")) continue;
       Message named;
-      named.Bytes(1, key);
-      named.Any(2, value);
+      named.PutBytes(1, key);
+      named.PutAny(2, value);
       Add(number, named);
     }
   }
@@ -69,7 +69,7 @@ class Message {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void Varint(uint64_t value) {
+  void PutVarint(uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>((value & 0x7f) | 0x80);
     bytes_ += static_cast<char>(value);
   }
@@ -79,7 +79,7 @@ class Message {
 
 Message Named(std::string_view name, const Message& value) {
   Message out;
-  out.Bytes(1, name);
+  out.PutBytes(1, name);
   out.Add(2, value);
   return out;
 }
@@ -87,43 +87,43 @@ Message Named(std::string_view name, const Message& value) {
 Message SchemaMessage(const Json& schema);
 
 void AddConstraints(const Json& schema, Message& out) {
-  out.Double(6, schema, "multipleOf");
-  out.Double(7, schema, "maximum");
-  out.Bool(8, schema, "exclusiveMaximum");
-  out.Double(9, schema, "minimum");
-  out.Bool(10, schema, "exclusiveMinimum");
-  out.Int(11, schema, "maxLength");
-  out.Int(12, schema, "minLength");
-  out.Text(13, schema, "pattern");
-  out.Int(14, schema, "maxItems");
-  out.Int(15, schema, "minItems");
-  out.Bool(16, schema, "uniqueItems");
-  out.Int(17, schema, "maxProperties");
-  out.Int(18, schema, "minProperties");
-  out.Texts(19, schema, "required");
+  out.PutDouble(6, schema, "multipleOf");
+  out.PutDouble(7, schema, "maximum");
+  out.PutBool(8, schema, "exclusiveMaximum");
+  out.PutDouble(9, schema, "minimum");
+  out.PutBool(10, schema, "exclusiveMinimum");
+  out.PutInt(11, schema, "maxLength");
+  out.PutInt(12, schema, "minLength");
+  out.PutText(13, schema, "pattern");
+  out.PutInt(14, schema, "maxItems");
+  out.PutInt(15, schema, "minItems");
+  out.PutBool(16, schema, "uniqueItems");
+  out.PutInt(17, schema, "maxProperties");
+  out.PutInt(18, schema, "minProperties");
+  out.PutTexts(19, schema, "required");
   if (schema.contains("enum")) {
-    for (const Json& value : schema["enum"]) out.Any(20, value);
+    for (const Json& value : schema["enum"]) out.PutAny(20, value);
   }
 }
 
 Message SchemaMessage(const Json& schema) {
   Message out;
-  out.Text(1, schema, "$ref");
-  out.Text(2, schema, "format");
-  out.Text(3, schema, "title");
-  out.Text(4, schema, "description");
-  if (schema.contains("default")) out.Any(5, schema["default"]);
+  out.PutText(1, schema, "$ref");
+  out.PutText(2, schema, "format");
+  out.PutText(3, schema, "title");
+  out.PutText(4, schema, "description");
+  if (schema.contains("default")) out.PutAny(5, schema["default"]);
   AddConstraints(schema, out);
   if (schema.contains("additionalProperties")) {
     const Json& additional = schema["additionalProperties"];
     Message item;
-    additional.is_boolean() ? item.Bool(2, additional.get<bool>())
+    additional.is_boolean() ? item.PutBool(2, additional.get<bool>())
                             : item.Add(1, SchemaMessage(additional));
     out.Add(21, item);
   }
   if (schema.contains("type")) {
     Message type;
-    type.Text(1, schema, "type");
+    type.PutText(1, schema, "type");
     out.Add(22, type);
   }
   if (schema.contains("items")) {
@@ -138,19 +138,19 @@ Message SchemaMessage(const Json& schema) {
     }
     out.Add(25, properties);
   }
-  if (schema.contains("example")) out.Any(30, schema["example"]);
-  out.Extensions(31, schema);
+  if (schema.contains("example")) out.PutAny(30, schema["example"]);
+  out.PutExtensions(31, schema);
   return out;
 }
 
 Message BodyParameter(const Json& parameter) {
   Message out;
-  out.Text(1, parameter, "description");
-  out.Text(2, parameter, "name");
-  out.Text(3, parameter, "in");
-  out.Bool(4, parameter, "required");
+  out.PutText(1, parameter, "description");
+  out.PutText(2, parameter, "name");
+  out.PutText(3, parameter, "in");
+  out.PutBool(4, parameter, "required");
   if (parameter.contains("schema")) out.Add(5, SchemaMessage(parameter["schema"]));
-  out.Extensions(6, parameter);
+  out.PutExtensions(6, parameter);
   return out;
 }
 
@@ -159,14 +159,14 @@ Message BodyParameter(const Json& parameter) {
 Message SimpleParameter(const Json& parameter, bool query) {
   const int shift = query ? 1 : 0;
   Message out;
-  out.Bool(1, parameter, "required");
-  out.Text(2, parameter, "in");
-  out.Text(3, parameter, "description");
-  out.Text(4, parameter, "name");
-  out.Text(5 + shift, parameter, "type");
-  out.Text(6 + shift, parameter, "format");
-  out.Bool(19 + shift, parameter, "uniqueItems");
-  out.Extensions(22 + shift, parameter);
+  out.PutBool(1, parameter, "required");
+  out.PutText(2, parameter, "in");
+  out.PutText(3, parameter, "description");
+  out.PutText(4, parameter, "name");
+  out.PutText(5 + shift, parameter, "type");
+  out.PutText(6 + shift, parameter, "format");
+  out.PutBool(19 + shift, parameter, "uniqueItems");
+  out.PutExtensions(22 + shift, parameter);
   return out;
 }
 
@@ -192,7 +192,7 @@ Message Responses(const Json& responses) {
   Message out;
   for (const auto& [code, one] : responses.items()) {
     Message response;
-    response.Text(1, one, "description");
+    response.PutText(1, one, "description");
     if (one.contains("schema")) {
       Message item;
       item.Add(1, SchemaMessage(one["schema"]));
@@ -207,14 +207,14 @@ Message Responses(const Json& responses) {
 
 Message Operation(const Json& operation) {
   Message out;
-  out.Texts(1, operation, "tags");
-  out.Text(3, operation, "description");
-  out.Text(5, operation, "operationId");
-  out.Texts(6, operation, "produces");
-  out.Texts(7, operation, "consumes");
+  out.PutTexts(1, operation, "tags");
+  out.PutText(3, operation, "description");
+  out.PutText(5, operation, "operationId");
+  out.PutTexts(6, operation, "produces");
+  out.PutTexts(7, operation, "consumes");
   AddParameters(8, operation, out);
   if (operation.contains("responses")) out.Add(9, Responses(operation["responses"]));
-  out.Extensions(13, operation);
+  out.PutExtensions(13, operation);
   return out;
 }
 
@@ -229,7 +229,7 @@ void OpenApiMessage::AddPath(std::string_view path, const Json& item) {
     if (item.contains(method)) out.Add(number, Operation(item[method]));
   }
   AddParameters(9, item, out);
-  out.Extensions(10, item);
+  out.PutExtensions(10, item);
   api::AppendField(2, Named(path, out).bytes(), paths_);
 }
 
@@ -239,13 +239,13 @@ void OpenApiMessage::AddDefinition(std::string_view name, const Json& schema) {
 
 std::string OpenApiMessage::Finish(std::string_view title, std::string_view version) const {
   Message info;
-  info.Bytes(1, title);
-  info.Bytes(2, version);
+  info.PutBytes(1, title);
+  info.PutBytes(2, version);
   Message out;
-  out.Bytes(1, "2.0");
+  out.PutBytes(1, "2.0");
   out.Add(2, info);
-  out.Bytes(8, paths_);
-  out.Bytes(9, definitions_);
+  out.PutBytes(8, paths_);
+  out.PutBytes(9, definitions_);
   return out.bytes();
 }
 

@@ -20,7 +20,7 @@ void SetOneOf(Json& out, OpenApi version, std::string_view fallback,
   out["oneOf"] = std::move(choices);
 }
 
-Json Use(const Schema& schema, OpenApi version);
+Json RenderUse(const Schema& schema, OpenApi version);
 
 void AddProperties(const Schema& schema, OpenApi version, Json& properties, Json& required) {
   for (const api::Field& field : schema.fields) {
@@ -28,7 +28,7 @@ void AddProperties(const Schema& schema, OpenApi version, Json& properties, Json
       AddProperties(*field.type, version, properties, required);
       continue;
     }
-    Json property = Use(*field.type, version);
+    Json property = RenderUse(*field.type, version);
     const bool refers = property.contains("$ref");
     if (!field.description.empty()) property["description"] = field.description;
     if (!field.default_value.is_null()) property["default"] = field.default_value;
@@ -54,7 +54,7 @@ void DescribeObject(const Schema& schema, OpenApi version, Json& out) {
 
 void DescribeList(const Schema& schema, OpenApi version, Json& out) {
   out["type"] = "array";
-  if (schema.element != nullptr) out["items"] = Use(*schema.element, version);
+  if (schema.element != nullptr) out["items"] = RenderUse(*schema.element, version);
   switch (schema.list_type) {
     case ListType::kAtomic:
       out["x-kubernetes-list-type"] = "atomic";
@@ -88,7 +88,7 @@ Json Describe(const Schema& schema, OpenApi version) {
     case FieldType::kMap:
       out["type"] = "object";
       if (schema.element != nullptr) {
-        out["additionalProperties"] = Use(*schema.element, version);
+        out["additionalProperties"] = RenderUse(*schema.element, version);
       }
       break;
     case FieldType::kList:
@@ -126,7 +126,7 @@ Json Describe(const Schema& schema, OpenApi version) {
 }
 
 // The schema of a field, an item or a map's member: a reference if `schema` has a name.
-Json Use(const Schema& schema, OpenApi version) {
+Json RenderUse(const Schema& schema, OpenApi version) {
   if (schema.name.empty()) return Describe(schema, version);
   Json out = SchemaReference(schema.name, version);
   // A field may be atomic although the named schema is merged, or the reverse.

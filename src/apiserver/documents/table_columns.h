@@ -51,28 +51,28 @@ struct Literal {
 };
 
 template <Literal... kPath>
-Json Text(const Json& object, base::WallTime) {
+Json TextCell(const Json& object, base::WallTime) {
   return base::json::String(object, {std::string_view(kPath.text)...});
 }
 
 template <Literal kFallback, Literal... kPath>
-Json TextOr(const Json& object, base::WallTime) {
+Json TextOrCell(const Json& object, base::WallTime) {
   return Or(base::json::String(object, {std::string_view(kPath.text)...}), kFallback.text);
 }
 
 template <Literal... kPath>
-Json Flag(const Json& object, base::WallTime) {
+Json FlagCell(const Json& object, base::WallTime) {
   return base::json::Bool(object, {std::string_view(kPath.text)...});
 }
 
 template <Literal... kPath>
-Json Number(const Json& object, base::WallTime) {
+Json NumberCell(const Json& object, base::WallTime) {
   return base::json::Int(object, {std::string_view(kPath.text)...});
 }
 
 // How many members or items there are.
 template <Literal... kPath>
-Json Count(const Json& object, base::WallTime) {
+Json CountCell(const Json& object, base::WallTime) {
   const Json* value = base::json::Find(object, {std::string_view(kPath.text)...});
   return value == nullptr ? size_t{0} : value->size();
 }

@@ -135,39 +135,39 @@ void AddCoreColumns(ColumnMap& columns) {
       {"Status", NodeStatusCell},
       {"Roles", NodeRolesCell},
       {"Age", AgeCell},
-      {"Version", Text<"status", "nodeInfo", "kubeletVersion">},
+      {"Version", TextCell<"status", "nodeInfo", "kubeletVersion">},
       {"Internal-IP", NodeAddressCell<"InternalIP">, true},
       {"External-IP", NodeAddressCell<"ExternalIP">, true},
-      {"OS-Image", TextOr<"<unknown>", "status", "nodeInfo", "osImage">, true},
-      {"Kernel-Version", TextOr<"<unknown>", "status", "nodeInfo", "kernelVersion">, true},
-      {"Container-Runtime", TextOr<"<unknown>", "status", "nodeInfo", "containerRuntimeVersion">,
-       true}};
+      {"OS-Image", TextOrCell<"<unknown>", "status", "nodeInfo", "osImage">, true},
+      {"Kernel-Version", TextOrCell<"<unknown>", "status", "nodeInfo", "kernelVersion">, true},
+      {"Container-Runtime",
+       TextOrCell<"<unknown>", "status", "nodeInfo", "containerRuntimeVersion">, true}};
   columns[&kinds::kEvent] = {{"Last Seen", LastSeenCell},
-                             {"Type", Text<"type">},
-                             {"Reason", Text<"reason">},
+                             {"Type", TextCell<"type">},
+                             {"Reason", TextCell<"reason">},
                              {"Object", EventObjectCell},
-                             {"Subobject", Text<"involvedObject", "fieldPath">, true},
+                             {"Subobject", TextCell<"involvedObject", "fieldPath">, true},
                              {"Source", EventSourceCell, true},
                              {"Message", EventMessageCell},
                              {"First Seen", FirstSeenCell, true},
                              {"Count", EventCountCell, true},
                              {"Name", NameCell, true}};
   columns[&kinds::kNamespace] = {
-      {"Name", NameCell}, {"Status", Text<"status", "phase">}, {"Age", AgeCell}};
+      {"Name", NameCell}, {"Status", TextCell<"status", "phase">}, {"Age", AgeCell}};
   columns[&kinds::kSecret] = {{"Name", NameCell},
-                              {"Type", Text<"type">},
-                              {"Data", Count<"data">, false, "integer"},
+                              {"Type", TextCell<"type">},
+                              {"Data", CountCell<"data">, false, "integer"},
                               {"Age", AgeCell}};
   columns[&kinds::kConfigMap] = {
       {"Name", NameCell}, {"Data", ConfigDataCell, false, "integer"}, {"Age", AgeCell}};
   columns[&kinds::kEndpoints] = {
       {"Name", NameCell}, {"Endpoints", EndpointsCell}, {"Age", AgeCell}};
   columns[&kinds::kLease] = {
-      {"Name", NameCell}, {"Holder", Text<"spec", "holderIdentity">}, {"Age", AgeCell}};
+      {"Name", NameCell}, {"Holder", TextCell<"spec", "holderIdentity">}, {"Age", AgeCell}};
   columns[&kinds::kRuntimeClass] = {
-      {"Name", NameCell}, {"Handler", Text<"handler">}, {"Age", AgeCell}};
+      {"Name", NameCell}, {"Handler", TextCell<"handler">}, {"Age", AgeCell}};
   columns[&kinds::kCustomResourceDefinition] = {
-      {"Name", NameCell}, {"Created At", Text<"metadata", "creationTimestamp">, false, "date"}};
+      {"Name", NameCell}, {"Created At", TextCell<"metadata", "creationTimestamp">, false, "date"}};
   columns[&kinds::kApiService] = {
       {"Name", NameCell}, {"Service", LocalCell}, {"Available", AvailableCell}, {"Age", AgeCell}};
 }

@@ -227,16 +227,16 @@ void AddPodColumns(ColumnMap& columns) {
       {"Restarts", RestartsCell},
       {"Age", AgeCell},
       {"IP", IpCell, true},
-      {"Node", TextOr<"<none>", "spec", "nodeName">, true},
-      {"Nominated Node", TextOr<"<none>", "status", "nominatedNodeName">, true},
+      {"Node", TextOrCell<"<none>", "spec", "nodeName">, true},
+      {"Nominated Node", TextOrCell<"<none>", "status", "nominatedNodeName">, true},
       {"Readiness Gates", GatesCell, true}};
   columns[&kinds::kDaemonSet] = {
       {"Name", NameCell},
-      {"Desired", Number<"status", "desiredNumberScheduled">, false, "integer"},
-      {"Current", Number<"status", "currentNumberScheduled">, false, "integer"},
-      {"Ready", Number<"status", "numberReady">, false, "integer"},
-      {"Up-to-date", Number<"status", "updatedNumberScheduled">, false, "integer"},
-      {"Available", Number<"status", "numberAvailable">, false, "integer"},
+      {"Desired", NumberCell<"status", "desiredNumberScheduled">, false, "integer"},
+      {"Current", NumberCell<"status", "currentNumberScheduled">, false, "integer"},
+      {"Ready", NumberCell<"status", "numberReady">, false, "integer"},
+      {"Up-to-date", NumberCell<"status", "updatedNumberScheduled">, false, "integer"},
+      {"Available", NumberCell<"status", "numberAvailable">, false, "integer"},
       {"Node Selector", NodeSelectorCell},
       {"Age", AgeCell},
       {"Containers", ContainersCell, true},
@@ -244,7 +244,7 @@ void AddPodColumns(ColumnMap& columns) {
       {"Selector", SelectorCell, true}};
   columns[&kinds::kControllerRevision] = {{"Name", NameCell},
                                           {"Controller", ControllerCell},
-                                          {"Revision", Number<"revision">, false, "integer"},
+                                          {"Revision", NumberCell<"revision">, false, "integer"},
                                           {"Age", AgeCell}};
 }
 

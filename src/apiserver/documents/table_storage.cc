@@ -78,8 +78,8 @@ Json ModesCell(const Json& driver, base::WallTime) {
   return Join(Array(driver, {"spec", "volumeLifecycleModes"}));
 }
 
-constexpr Cell kAttributesClass = TextOr<"<unset>", "spec", "volumeAttributesClassName">;
-constexpr Cell kVolumeMode = TextOr<"<unset>", "spec", "volumeMode">;
+constexpr Cell kAttributesClass = TextOrCell<"<unset>", "spec", "volumeAttributesClassName">;
+constexpr Cell kVolumeMode = TextOrCell<"<unset>", "spec", "volumeMode">;
 
 }  // namespace
 
@@ -87,61 +87,63 @@ void AddStorageColumns(ColumnMap& columns) {
   namespace kinds = api::kinds;
   columns[&kinds::kPersistentVolume] = {
       {"Name", NameCell},
-      {"Capacity", Text<"spec", "capacity", "storage">},
+      {"Capacity", TextCell<"spec", "capacity", "storage">},
       {"Access Modes", SpecModesCell},
-      {"Reclaim Policy", Text<"spec", "persistentVolumeReclaimPolicy">},
+      {"Reclaim Policy", TextCell<"spec", "persistentVolumeReclaimPolicy">},
       {"Status", PhaseOrTerminatingCell},
       {"Claim", VolumeClaimCell},
       {"StorageClass", ClassCell},
       {"VolumeAttributesClass", kAttributesClass},
-      {"Reason", Text<"status", "reason">},
+      {"Reason", TextCell<"status", "reason">},
       {"Age", AgeCell},
       {"VolumeMode", kVolumeMode, true}};
   columns[&kinds::kPersistentVolumeClaim] = {{"Name", NameCell},
                                              {"Status", PhaseOrTerminatingCell},
-                                             {"Volume", Text<"spec", "volumeName">},
+                                             {"Volume", TextCell<"spec", "volumeName">},
                                              {"Capacity", ClaimCapacityCell},
                                              {"Access Modes", ClaimModesCell},
                                              {"StorageClass", ClassCell},
                                              {"VolumeAttributesClass", kAttributesClass},
                                              {"Age", AgeCell},
                                              {"VolumeMode", kVolumeMode, true}};
-  columns[&kinds::kStorageClass] = {{"Name", ClassNameCell},
-                                    {"Provisioner", Text<"provisioner">},
-                                    {"ReclaimPolicy", TextOr<"Delete", "reclaimPolicy">},
-                                    {"VolumeBindingMode", TextOr<"Immediate", "volumeBindingMode">},
-                                    {"AllowVolumeExpansion", Flag<"allowVolumeExpansion">},
-                                    {"Age", AgeCell}};
+  columns[&kinds::kStorageClass] = {
+      {"Name", ClassNameCell},
+      {"Provisioner", TextCell<"provisioner">},
+      {"ReclaimPolicy", TextOrCell<"Delete", "reclaimPolicy">},
+      {"VolumeBindingMode", TextOrCell<"Immediate", "volumeBindingMode">},
+      {"AllowVolumeExpansion", FlagCell<"allowVolumeExpansion">},
+      {"Age", AgeCell}};
   columns[&kinds::kVolumeAttributesClass] = {
-      {"Name", NameCell}, {"DriverName", Text<"driverName">}, {"Age", AgeCell}};
-  columns[&kinds::kVolumeAttachment] = {{"Name", NameCell},
-                                        {"Attacher", Text<"spec", "attacher">},
-                                        {"PV", Text<"spec", "source", "persistentVolumeName">},
-                                        {"Node", Text<"spec", "nodeName">},
-                                        {"Attached", Flag<"status", "attached">, false, "boolean"},
-                                        {"Age", AgeCell}};
+      {"Name", NameCell}, {"DriverName", TextCell<"driverName">}, {"Age", AgeCell}};
+  columns[&kinds::kVolumeAttachment] = {
+      {"Name", NameCell},
+      {"Attacher", TextCell<"spec", "attacher">},
+      {"PV", TextCell<"spec", "source", "persistentVolumeName">},
+      {"Node", TextCell<"spec", "nodeName">},
+      {"Attached", FlagCell<"status", "attached">, false, "boolean"},
+      {"Age", AgeCell}};
   columns[&kinds::kCsiNode] = {{"Name", NameCell},
-                               {"Drivers", Count<"spec", "drivers">, false, "integer"},
+                               {"Drivers", CountCell<"spec", "drivers">, false, "integer"},
                                {"Age", AgeCell}};
   columns[&kinds::kCsiDriver] = {
       {"Name", NameCell},
       {"AttachRequired", AttachRequiredCell, false, "boolean"},
-      {"PodInfoOnMount", Flag<"spec", "podInfoOnMount">, false, "boolean"},
-      {"StorageCapacity", Flag<"spec", "storageCapacity">, false, "boolean"},
+      {"PodInfoOnMount", FlagCell<"spec", "podInfoOnMount">, false, "boolean"},
+      {"StorageCapacity", FlagCell<"spec", "storageCapacity">, false, "boolean"},
       {"TokenRequests", TokenRequestsCell},
-      {"RequiresRepublish", Flag<"spec", "requiresRepublish">, false, "boolean"},
+      {"RequiresRepublish", FlagCell<"spec", "requiresRepublish">, false, "boolean"},
       {"Modes", ModesCell},
       {"Age", AgeCell}};
   columns[&kinds::kCsiStorageCapacity] = {{"Name", NameCell},
-                                          {"StorageClassName", Text<"storageClassName">},
-                                          {"Capacity", TextOr<"<unset>", "capacity">}};
+                                          {"StorageClassName", TextCell<"storageClassName">},
+                                          {"Capacity", TextOrCell<"<unset>", "capacity">}};
   columns[&kinds::kHostMount] = {{"Name", NameCell},
-                                 {"Node", Text<"spec", "nodeName">},
-                                 {"Claim", Text<"spec", "claimName">},
-                                 {"Path", Text<"spec", "path">},
+                                 {"Node", TextCell<"spec", "nodeName">},
+                                 {"Claim", TextCell<"spec", "claimName">},
+                                 {"Path", TextCell<"spec", "path">},
                                  {"Status", PhaseOrTerminatingCell},
                                  {"Age", AgeCell},
-                                 {"Message", Text<"status", "message">, true}};
+                                 {"Message", TextCell<"status", "message">, true}};
 }
 
 }  // namespace berth::apiserver

@@ -50,7 +50,7 @@ class Collector {
     Add("endpoints", String(volume, {"glusterfs", "endpoints"}));
   }
 
-  std::vector<std::string> Take() { return {found_.begin(), found_.end()}; }
+  std::vector<std::string> TakeReferences() { return {found_.begin(), found_.end()}; }
 
  private:
   const std::string pod_name_;
@@ -79,7 +79,7 @@ std::vector<std::string> PodReferences(const Json& pod) {
     found.Add("secrets", String(secret, {"name"}));
   }
   found.Add("serviceaccounts", String(spec, {"serviceAccountName"}));
-  return found.Take();
+  return found.TakeReferences();
 }
 
 bool VolumeRefersTo(const Json& volume, std::string_view resource, std::string_view ns,

@@ -85,7 +85,7 @@ struct Control {
     memcpy(CMSG_DATA(head), descriptors.data(), descriptors.size_bytes());
   }
 
-  static void Take(msghdr& message, std::vector<UniqueFd>& descriptors) {
+  static void TakeDescriptors(msghdr& message, std::vector<UniqueFd>& descriptors) {
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
          head = CMSG_NXTHDR(&message, head)) {
       if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
@@ -201,7 +201,7 @@ Result<Message> Connection::Receive(size_t largest, Deadline deadline,
       if (Failure failure = Wait(POLLIN, deadline); !failure.ok()) return failure;
       continue;
     }
-    if (head) Control::Take(parts, received);
+    if (head) Control::TakeDescriptors(parts, received);
     if (count == 0) return Closed();
     if ((parts.msg_flags & MSG_CTRUNC) != 0) return Broken("more descriptors than it says");
     have += static_cast<size_t>(count);
@@ -235,7 +235,7 @@ Result<Message> Call(const std::string& path, const Message& request, Deadline d
   if (!sent.ok() && sent.problem != Problem::kClosed) return sent;
   Result<Message> reply = connection->Receive(kLargestReply, deadline);
   if (!reply.ok()) return sent.ok() ? reply.failure() : sent;
-  if (const std::string* error = reply->Text(kError)) return Failure{Problem::kRefused, *error};
+  if (const std::string* error = reply->FindText(kError)) return Failure{Problem::kRefused, *error};
   return reply;
 }
 

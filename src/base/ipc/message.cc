@@ -54,10 +54,10 @@ class Reader {
 
   bool ReadObject(Message& message) {
     if (!Expect('{')) return false;
-    if (!Take('}')) {
+    if (!TakeChar('}')) {
       do {
         if (!ReadField(message)) return false;
-      } while (Take(','));
+      } while (TakeChar(','));
       if (!Expect('}')) return false;
     }
     SkipSpace();
@@ -97,10 +97,10 @@ class Reader {
 
   bool ReadList(Strings& list) {
     if (!Expect('[')) return false;
-    if (Take(']')) return true;
+    if (TakeChar(']')) return true;
     do {
       if (!ReadString(list.emplace_back())) return false;
-    } while (Take(','));
+    } while (TakeChar(','));
     return Expect(']');
   }
 
@@ -192,7 +192,7 @@ class Reader {
     }
   }
 
-  bool Take(char wanted) {
+  bool TakeChar(char wanted) {
     SkipSpace();
     if (!rest_.starts_with(wanted)) return false;
     rest_.remove_prefix(1);
@@ -200,7 +200,7 @@ class Reader {
   }
 
   bool Expect(char wanted) {
-    if (Take(wanted)) return true;
+    if (TakeChar(wanted)) return true;
     return Fail(std::string("a '") + wanted + "' is missing");
   }
 

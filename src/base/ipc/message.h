@@ -31,9 +31,9 @@ class Message {
   Message& Set(std::string_view name, Strings value) { return Put(name, std::move(value)); }
 
   // Null (none) for a field that is not there or is of another type.
-  const std::string* Text(std::string_view name) const { return As<std::string>(name); }
-  const Strings* List(std::string_view name) const { return As<Strings>(name); }
-  std::optional<int64_t> Number(std::string_view name) const {
+  const std::string* FindText(std::string_view name) const { return As<std::string>(name); }
+  const Strings* FindList(std::string_view name) const { return As<Strings>(name); }
+  std::optional<int64_t> FindNumber(std::string_view name) const {
     const int64_t* number = As<int64_t>(name);
     return number == nullptr ? std::nullopt : std::optional(*number);
   }

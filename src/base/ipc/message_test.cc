@@ -46,19 +46,19 @@ TEST(MessageTest, ReadsWhatOtherWritersWrite) {
       " {\n\t\"a\\u0062\\/\" : \"\\ud83d\\udc3b\\n\" , \"n\": -9223372036854775808, "
       "\"l\" : [ \"x\" , \"\\u00fc\" ] } \n");
   ASSERT_TRUE(message.ok()) << message.failure().text;
-  ASSERT_NE(message->Text("ab/"), nullptr);
-  EXPECT_EQ(*message->Text("ab/"), "\xf0\x9f\x90\xbb\n");
-  EXPECT_EQ(message->Number("n"), std::numeric_limits<int64_t>::min());
-  ASSERT_NE(message->List("l"), nullptr);
-  EXPECT_EQ(*message->List("l"), (Strings{"x", "\xc3\xbc"}));
+  ASSERT_NE(message->FindText("ab/"), nullptr);
+  EXPECT_EQ(*message->FindText("ab/"), "\xf0\x9f\x90\xbb\n");
+  EXPECT_EQ(message->FindNumber("n"), std::numeric_limits<int64_t>::min());
+  ASSERT_NE(message->FindList("l"), nullptr);
+  EXPECT_EQ(*message->FindList("l"), (Strings{"x", "\xc3\xbc"}));
 }
 
 TEST(MessageTest, AFieldOfAnotherTypeIsNotThere) {
   const Message message = Message().Set("text", "7").Set("number", int64_t{7});
-  EXPECT_EQ(message.Number("text"), std::nullopt);
-  EXPECT_EQ(message.Text("number"), nullptr);
-  EXPECT_EQ(message.List("text"), nullptr);
-  EXPECT_EQ(message.Text("other"), nullptr);
+  EXPECT_EQ(message.FindNumber("text"), std::nullopt);
+  EXPECT_EQ(message.FindText("number"), nullptr);
+  EXPECT_EQ(message.FindList("text"), nullptr);
+  EXPECT_EQ(message.FindText("other"), nullptr);
 }
 
 TEST(MessageTest, RefusesWhatIsNoMessage) {

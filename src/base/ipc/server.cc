@@ -47,7 +47,7 @@ void Server::Accept() {
     }
     // The task must be copyable and a descriptor is not, so the task shares it.
     const auto shared = std::make_shared<UniqueFd>(std::move(socket));
-    if (pool_.Post([this, shared] { Answer(std::move(*shared)); })) continue;
+    if (pool_.Post([this, shared] { AnswerCall(std::move(*shared)); })) continue;
     if (auto connection = Connection::Of(std::move(*shared), options_.peer); connection.ok()) {
       // The empty buffer of a new socket takes this at once.
       connection->SendError("too many requests wait already: try again later", Deadline());
@@ -55,7 +55,7 @@ void Server::Accept() {
   }
 }
 
-void Server::Answer(UniqueFd socket) {
+void Server::AnswerCall(UniqueFd socket) {
   Result<Connection> connection = Connection::Of(std::move(socket), options_.peer);
   if (!connection.ok()) {
     LOG_WARNING("ipc: refused a connection: {}", Quote(connection.failure().text));
@@ -92,7 +92,7 @@ void Server::Answer(UniqueFd socket) {
 }
 
 StatusOr<Reply> Server::ReplyTo(const Request& request) {
-  const std::string* method = request.message.Text(kMethod);
+  const std::string* method = request.message.FindText(kMethod);
   if (method == nullptr) {
     return Error(StatusCode::kInvalidArgument, "the request names no method");
   }

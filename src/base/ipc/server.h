@@ -53,7 +53,7 @@ class Server {
 
  private:
   void Accept();
-  void Answer(UniqueFd socket);
+  void AnswerCall(UniqueFd socket);
   StatusOr<Reply> ReplyTo(const Request& request);
 
   const Options options_;

@@ -43,7 +43,7 @@ class ServerTest : public ::testing::Test {
                                     .max_waiting = max_waiting,
                                     .peer = geteuid()});
   }
-  Result<Message> Ask(const Message& request) {
+  Result<Message> SendCall(const Message& request) {
     return Call(path_, request, LateForServer(), geteuid());
   }
   Connection Connect() {
@@ -53,7 +53,7 @@ class ServerTest : public ::testing::Test {
   }
 
   static StatusOr<Message> Echo(const Request& request) {
-    return Message().Set("text", *request.message.Text("text"));
+    return Message().Set("text", *request.message.FindText("text"));
   }
 
   char folder_[32] = "/tmp/berth-ipc-XXXXXX";
@@ -65,14 +65,14 @@ TEST_F(ServerTest, AnswersByMethod) {
   Start({{"echo", Echo}, {"fail", [](const Request&) -> StatusOr<Message> {
                             return Error(StatusCode::kNotFound, "no pod is registered for 'x'");
                           }}});
-  const auto reply = Ask(Message().Set(kMethod, "echo").Set("text", "hello"));
+  const auto reply = SendCall(Message().Set(kMethod, "echo").Set("text", "hello"));
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_EQ(*reply->Text("text"), "hello");
-  const auto failed = Ask(Message().Set(kMethod, "fail"));
+  EXPECT_EQ(*reply->FindText("text"), "hello");
+  const auto failed = SendCall(Message().Set(kMethod, "fail"));
   EXPECT_EQ(failed.failure().problem, Problem::kRefused);
   EXPECT_EQ(failed.failure().text, "no pod is registered for 'x'");
-  EXPECT_THAT(Ask(Message().Set(kMethod, "other")).failure().text, HasSubstr("'other'"));
-  EXPECT_THAT(Ask(Message()).failure().text, HasSubstr("no method"));
+  EXPECT_THAT(SendCall(Message().Set(kMethod, "other")).failure().text, HasSubstr("'other'"));
+  EXPECT_THAT(SendCall(Message()).failure().text, HasSubstr("no method"));
 }
 
 TEST_F(ServerTest, LivesOnBesidePeersThatSendGarbageOrDie) {
@@ -82,7 +82,7 @@ TEST_F(ServerTest, LivesOnBesidePeersThatSendGarbageOrDie) {
     ASSERT_EQ(send(connection.fd(), garbage, strlen(garbage), MSG_NOSIGNAL),
               static_cast<ssize_t>(strlen(garbage)));
   }
-  EXPECT_TRUE(Ask(Message().Set(kMethod, "echo").Set("text", "")).ok());
+  EXPECT_TRUE(SendCall(Message().Set(kMethod, "echo").Set("text", "")).ok());
 }
 
 TEST_F(ServerTest, TellsAPeerOfAnotherVersion) {
@@ -91,7 +91,7 @@ TEST_F(ServerTest, TellsAPeerOfAnotherVersion) {
   ASSERT_EQ(send(connection.fd(), "BIPC\x02\0\0\0\0\0\0\0\0\0\0\0", 16, MSG_NOSIGNAL), 16);
   const auto reply = connection.Receive(kLargestReply, LateForServer());
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_THAT(*reply->Text(kError), HasSubstr("speaks version 2"));
+  EXPECT_THAT(*reply->FindText(kError), HasSubstr("speaks version 2"));
 }
 
 TEST_F(ServerTest, TellsThatTooManyWait) {
@@ -111,7 +111,7 @@ TEST_F(ServerTest, TellsThatTooManyWait) {
   Connection third = Connect();
   const auto refused = third.Receive(kLargestReply, LateForServer());
   ASSERT_TRUE(refused.ok()) << refused.failure().text;
-  EXPECT_THAT(*refused->Text(kError), HasSubstr("too many"));
+  EXPECT_THAT(*refused->FindText(kError), HasSubstr("too many"));
   go.count_down();
   EXPECT_TRUE(first.Receive(1000, LateForServer()).ok());
   ASSERT_TRUE(
@@ -144,7 +144,7 @@ TEST_F(ServerTest, DoesNotDoWhatNobodyWaitsFor) {
   }
   go.count_down();
   // This request's turn comes after the other one's.
-  ASSERT_TRUE(Ask(Message().Set(kMethod, "echo").Set("text", "")).ok());
+  ASSERT_TRUE(SendCall(Message().Set(kMethod, "echo").Set("text", "")).ok());
   EXPECT_FALSE(done);
 }
 
@@ -152,7 +152,7 @@ TEST_F(ServerTest, TellsThatAReplyIsTooLarge) {
   Start({{"large", [](const Request&) -> StatusOr<Message> {
             return Message().Set("out", std::string(kLargestReply, 'x'));
           }}});
-  EXPECT_THAT(Ask(Message().Set(kMethod, "large")).failure().text, HasSubstr("too large"));
+  EXPECT_THAT(SendCall(Message().Set(kMethod, "large")).failure().text, HasSubstr("too large"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool HasName(const base::UniqueFd& fd, const std::string& path) {
 
 }  // namespace
 
-base::StatusOr<ChangeLock> ChangeLock::Take(Paths paths, const std::string& image) {
+base::StatusOr<ChangeLock> ChangeLock::TakeLock(Paths paths, const std::string& image) {
   const auto deadline = steady_clock::now() + kWait;
   for (;;) {
     base::UniqueFd fd(open(paths.lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

@@ -19,7 +19,7 @@ class ChangeLock {
   };
 
   // Waits up to 10 s for another process. ABORTED: it still has the lock.
-  static base::StatusOr<ChangeLock> Take(Paths paths, const std::string& image);
+  static base::StatusOr<ChangeLock> TakeLock(Paths paths, const std::string& image);
   ~ChangeLock();
   ChangeLock(ChangeLock&&) = default;
   ChangeLock& operator=(ChangeLock&&) = delete;

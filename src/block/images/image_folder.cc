@@ -60,7 +60,7 @@ std::string ImageFolder::Beside(const std::string& image, std::string_view suffi
 
 // Asks in a child process, because a file system that no longer answers would block a thread for
 // ever.
-base::StatusOr<PoolPlace> ImageFolder::Place() const {
+base::StatusOr<PoolPlace> ImageFolder::FindPlace() const {
   const std::string context = fmt::format("look at the folder of images {}", Quote(folder_));
   ASSIGN_OR_RETURN(
       const struct stat st,
@@ -96,12 +96,12 @@ base::StatusOr<ImageRecord> ImageFolder::ReadReady(const std::string& image) con
 
 base::StatusOr<ChangeLock> ImageFolder::LockForChange(const std::string& image) const {
   RETURN_IF_ERROR(platform::MakeFolders(folder_ + "/.berth", 0700));
-  return ChangeLock::Take({.lock = Beside(image, ".lock"), .record = Beside(image, kRecordSuffix)},
-                          image);
+  return ChangeLock::TakeLock(
+      {.lock = Beside(image, ".lock"), .record = Beside(image, kRecordSuffix)}, image);
 }
 
-base::StatusOr<std::optional<ImageRecord>> ImageFolder::Settle(const std::string& image,
-                                                               const PoolPlace& place) {
+base::StatusOr<std::optional<ImageRecord>> ImageFolder::SettleImage(const std::string& image,
+                                                                    const PoolPlace& place) {
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Read(image));
   if (!record.has_value()) return record;
   const bool complete =
@@ -132,9 +132,9 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
   RETURN_IF_ERROR(CheckImageName(wanted.name));
   if (!wanted.source.empty()) RETURN_IF_ERROR(CheckImageName(wanted.source));
   ASSIGN_OR_RETURN(const int64_t size, RoundedSize(wanted.size_bytes));
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(wanted.name));
-  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(wanted.name, place));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, SettleImage(wanted.name, place));
   if (before.has_value()) {
     if (before->made_bytes == size && before->source == wanted.source &&
         before->snapshot_of.empty()) {
@@ -156,9 +156,9 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
 base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
                                                       const std::string& snapshot) {
   RETURN_IF_ERROR(CheckImageName(snapshot));
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(snapshot));
-  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, Settle(snapshot, place));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, SettleImage(snapshot, place));
   if (before.has_value()) {
     if (before->snapshot_of == image) return before->Info();
     return Error(StatusCode::kAlreadyExists, "{} exists and is no snapshot of image {}",
@@ -291,10 +291,10 @@ base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
 
 base::Status ImageFolder::Delete(const std::string& image) {
   RETURN_IF_ERROR(CheckImageName(image));
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   RETURN_IF_ERROR(RemoveTornRecords(image));
-  ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, Settle(image, place));
+  ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, SettleImage(image, place));
   if (!record.has_value()) return base::OkStatus();
   struct stat st;
   if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
@@ -314,10 +314,10 @@ base::Status ImageFolder::Delete(const std::string& image) {
 
 base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t size_bytes) {
   ASSIGN_OR_RETURN(const int64_t size, RoundedSize(size_bytes));
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
-  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
   if (!record.has_value()) return NoImage(image, folder_);
   if (!record->snapshot_of.empty()) {
     return Error(StatusCode::kFailedPrecondition, "{} is a snapshot, which never changes",
@@ -347,9 +347,9 @@ base::Status ImageFolder::NoteFormatting(const std::string& image, const std::st
   if (!uuid.empty() && !IsId(uuid)) {
     return Error(StatusCode::kInvalidArgument, "{} is no UUID of a file system", Quote(uuid));
   }
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
-  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Settle(image, place));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
   if (!record.has_value()) return NoImage(image, folder_);
   if (record->formatting == uuid) return base::OkStatus();
   record->formatting = uuid;
@@ -362,7 +362,7 @@ base::StatusOr<std::string> ImageFolder::Formatting(const std::string& image) co
 }
 
 base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   const auto names = platform::ListFolder(folder_ + "/.berth");
   if (names.status().code() == StatusCode::kNotFound) return std::vector<ImageInfo>();
   RETURN_IF_ERROR(names);
@@ -391,7 +391,7 @@ base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
     if (record->state != ImageState::kReady) {
       const auto change = LockForChange(record->name);
       if (!change.ok()) continue;  // it is being made at this moment
-      const auto settled = Settle(record->name, place);
+      const auto settled = SettleImage(record->name, place);
       RETURN_IF_ERROR(settled);
       if (!settled->has_value()) continue;
       *record = **settled;
@@ -404,7 +404,7 @@ base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
 }
 
 base::StatusOr<ImageFolder::Located> ImageFolder::Locate(const std::string& image) const {
-  ASSIGN_OR_RETURN(const PoolPlace place, Place());
+  ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
   RETURN_IF_ERROR(OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY));
   return Located{.info = record.Info(),

@@ -76,7 +76,7 @@ class ImageFolder {
  private:
   base::StatusOr<base::UniqueFd> OpenBy(const Located& image, int flags,
                                         std::optional<ImageLock> lock) const;
-  base::StatusOr<PoolPlace> Place() const;
+  base::StatusOr<PoolPlace> FindPlace() const;
   std::string Beside(const std::string& image, std::string_view suffix) const;
   base::StatusOr<std::optional<ImageRecord>> Read(const std::string& image) const;
   base::Status Write(const ImageRecord& record);
@@ -84,8 +84,8 @@ class ImageFolder {
   base::StatusOr<ImageRecord> ReadReady(const std::string& image) const;
   // Finishes or undoes what a crash left, and gives the record if the image is ready then. The
   // caller holds the ChangeLock; the functions below need it, too.
-  base::StatusOr<std::optional<ImageRecord>> Settle(const std::string& image,
-                                                    const PoolPlace& place);
+  base::StatusOr<std::optional<ImageRecord>> SettleImage(const std::string& image,
+                                                         const PoolPlace& place);
   base::StatusOr<ImageInfo> Make(ImageRecord record, const PoolPlace& place);
   base::Status Fill(const base::UniqueFd& image, const ImageRecord& record);
   base::StatusOr<ImageRecord> Finish(ImageRecord record, const PoolPlace& place);

@@ -149,8 +149,9 @@ std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
 }
 
 // `named`: the descriptors that the message names.
-base::StatusOr<std::string> Ask(GenericMessage message, std::string_view what,
-                                std::chrono::milliseconds timeout, std::vector<int> named = {}) {
+base::StatusOr<std::string> AskKernel(GenericMessage message, std::string_view what,
+                                      std::chrono::milliseconds timeout,
+                                      std::vector<int> named = {}) {
   const auto exchange = [bytes = std::string(message.Finish())](Answer& answer) {
     return Exchange(bytes, answer);
   };
@@ -162,7 +163,8 @@ base::StatusOr<std::string> Ask(GenericMessage message, std::string_view what,
 base::StatusOr<uint16_t> Family() {
   GenericMessage message(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
   message.AddText(CTRL_ATTR_FAMILY_NAME, NBD_GENL_FAMILY_NAME);
-  const auto answer = Ask(std::move(message), "look for the kernel's NBD client", kAnswerTime);
+  const auto answer =
+      AskKernel(std::move(message), "look for the kernel's NBD client", kAnswerTime);
   if (answer.status().code() == StatusCode::kNotFound) {
     return Error(StatusCode::kUnimplemented,
                  "this kernel has no NBD client (module nbd), or it is not seen from this network "
@@ -215,8 +217,8 @@ base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
   message.End(item);
   message.End(sockets);
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.before">());
-  ASSIGN_OR_RETURN(const std::string answer, Ask(std::move(message), "connect an NBD device",
-                                                 kAnswerTime, {connection.socket.get()}));
+  ASSIGN_OR_RETURN(const std::string answer, AskKernel(std::move(message), "connect an NBD device",
+                                                       kAnswerTime, {connection.socket.get()}));
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.after">());
   const auto index = NumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
   if (!index.has_value()) {
@@ -231,7 +233,8 @@ base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint
   message.AddNumber<uint32_t>(NBD_ATTR_INDEX, index);
   message.AddText(NBD_ATTR_BACKEND_IDENTIFIER, identifier);
   message.AddNumber<uint64_t>(NBD_ATTR_SIZE_BYTES, size_bytes);
-  return Ask(std::move(message), fmt::format("resize /dev/nbd{}", index), kAnswerTime).status();
+  return AskKernel(std::move(message), fmt::format("resize /dev/nbd{}", index), kAnswerTime)
+      .status();
 }
 
 base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
@@ -241,7 +244,8 @@ base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
   message.AddNumber<uint32_t>(NBD_ATTR_INDEX, index);
   message.AddText(NBD_ATTR_BACKEND_IDENTIFIER, identifier);
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_disconnect.before">());
-  RETURN_IF_ERROR(Ask(std::move(message), fmt::format("disconnect /dev/nbd{}", index), timeout));
+  RETURN_IF_ERROR(
+      AskKernel(std::move(message), fmt::format("disconnect /dev/nbd{}", index), timeout));
   return base::FaultPoint<"block.nbd_disconnect.after">();
 }
 

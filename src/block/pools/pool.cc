@@ -46,17 +46,17 @@ base::Status CheckExisting(const Record& existing, const NewVolume& wanted) {
 }
 
 base::Status NoSuch(Kind kind, std::string_view id) {
-  return Error(StatusCode::kNotFound, "{} {} does not exist", Name(kind), base::Quote(id));
+  return Error(StatusCode::kNotFound, "{} {} does not exist", NameOf(kind), base::Quote(id));
 }
 
 }  // namespace
 
 std::string Pool::LockKey(Kind kind, std::string_view id) {
-  return fmt::format("{} {}", Name(kind), id);
+  return fmt::format("{} {}", NameOf(kind), id);
 }
 
 std::string Pool::NameKey(Kind kind, std::string_view name) {
-  return fmt::format("{} name {}", Name(kind), name);
+  return fmt::format("{} name {}", NameOf(kind), name);
 }
 
 void Pool::Remember(const Record& record) {
@@ -80,7 +80,7 @@ std::optional<Record> Pool::FindVolume(const std::string& name) const {
 base::StatusOr<Record> Pool::Get(Kind kind, const std::string& id) const {
   base::MutexLock lock(mutex_);
   if (const auto why = shelf(kind).unreadable.find(id); why != shelf(kind).unreadable.end()) {
-    return Error(StatusCode::kDataLoss, "the record of {} {} cannot be read: {}", Name(kind),
+    return Error(StatusCode::kDataLoss, "the record of {} {} cannot be read: {}", NameOf(kind),
                  base::Quote(id), why->second);
   }
   const auto it = shelf(kind).records.find(id);
@@ -168,7 +168,7 @@ base::Status Pool::Reserve(const Record& record) {
 base::Status Pool::WriteRecord(const Record& record) {
   return base::Annotate(
       platform::WriteDurably<"block.record">(paths_.Record(record.kind, record.id), Encode(record)),
-      fmt::format("write the record of {} {}", Name(record.kind), base::Quote(record.id)));
+      fmt::format("write the record of {} {}", NameOf(record.kind), base::Quote(record.id)));
 }
 
 base::Status Pool::Update(const Record& record) {
@@ -191,12 +191,12 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
   if (source.has_value()) {
     if (source->access != wanted.access) {
       return Error(StatusCode::kInvalidArgument,
-                   "{} {} is a {} volume and cannot become a {} volume", Name(source->kind),
-                   base::Quote(source->id), Name(source->access), Name(wanted.access));
+                   "{} {} is a {} volume and cannot become a {} volume", NameOf(source->kind),
+                   base::Quote(source->id), NameOf(source->access), NameOf(wanted.access));
     }
     if (!wanted.fs_type.empty() && wanted.fs_type != source->fs_type) {
       return Error(StatusCode::kInvalidArgument, "{} {} holds {} and cannot become {}",
-                   Name(source->kind), base::Quote(source->id), source->fs_type, wanted.fs_type);
+                   NameOf(source->kind), base::Quote(source->id), source->fs_type, wanted.fs_type);
     }
     record.fs_type = source->fs_type;
     record.sector_size = source->sector_size;
@@ -205,7 +205,7 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
     if (range.required == 0) range.required = source->size_bytes;
     if (range.limit > 0 && range.limit < source->size_bytes) {
       return Error(StatusCode::kOutOfRange, "{} {} has {} bytes, above the limit of {}",
-                   Name(source->kind), base::Quote(source->id), source->size_bytes, range.limit);
+                   NameOf(source->kind), base::Quote(source->id), source->size_bytes, range.limit);
     }
   }
   if (record.access == AccessType::kMount) record.fs_uuid = base::NewUuid();
@@ -264,11 +264,11 @@ base::StatusOr<Record> Pool::Make(Record record, const std::optional<Record>& so
   const base::Status made = MakeSteps(record, source);
   if (made.ok()) return record;
   if (const base::Status removed = Remove(record); !removed.ok()) {
-    LOG_ERROR("a {} that could not be made is not removed yet: {}", Name(record.kind),
+    LOG_ERROR("a {} that could not be made is not removed yet: {}", NameOf(record.kind),
               base::ToString(removed));
   }
   return base::Annotate(made,
-                        fmt::format("make {} {}", Name(record.kind), base::Quote(record.name)));
+                        fmt::format("make {} {}", NameOf(record.kind), base::Quote(record.name)));
 }
 
 base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source) {
@@ -328,7 +328,7 @@ base::Status Pool::Delete(Kind kind, const std::string& id) {
     if (const auto why = shelf(kind).unreadable.find(id); why != shelf(kind).unreadable.end()) {
       return Error(StatusCode::kDataLoss,
                    "the record of {} {} cannot be read, so its image is not removed: {}",
-                   Name(kind), base::Quote(id), why->second);
+                   NameOf(kind), base::Quote(id), why->second);
     }
     const auto it = shelf(kind).records.find(id);
     if (it == shelf(kind).records.end()) return base::OkStatus();
@@ -341,7 +341,7 @@ base::Status Pool::Delete(Kind kind, const std::string& id) {
                    device->path);
     }
   }
-  return base::Annotate(Remove(record), fmt::format("remove {} {}", Name(kind), base::Quote(id)));
+  return base::Annotate(Remove(record), fmt::format("remove {} {}", NameOf(kind), base::Quote(id)));
 }
 
 base::Status Pool::DeleteVolume(const std::string& id) { return Delete(Kind::kVolume, id); }

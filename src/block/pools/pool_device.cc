@@ -79,7 +79,7 @@ base::StatusOr<LoopDevice> Pool::MapEmptied(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const Record record, Get(Kind::kVolume, volume_id));
   if (record.content != Content::kFormatting) {
     return Error(StatusCode::kInternal, "volume {} is not emptied: its content is '{}'",
-                 base::Quote(volume_id), Name(record.content));
+                 base::Quote(volume_id), NameOf(record.content));
   }
   RETURN_IF_ERROR(Unmap(volume_id));
   {

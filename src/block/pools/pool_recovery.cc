@@ -52,8 +52,8 @@ base::Status Pool::Recover() {
     // One volume that cannot be finished must not keep the others from being served; the next open
     // or the CO's repeated call tries again.
     if (const base::Status status = Resume(record); !status.ok()) {
-      LOG_ERROR("{} {} was left {} by a crash, and finishing it failed: {}", Name(record.kind),
-                base::Quote(record.id), Name(record.state), base::ToString(status));
+      LOG_ERROR("{} {} was left {} by a crash, and finishing it failed: {}", NameOf(record.kind),
+                base::Quote(record.id), NameOf(record.state), base::ToString(status));
     }
   }
   return base::OkStatus();
@@ -83,7 +83,7 @@ void Pool::LoadRecord(Kind kind, const std::string& id) {
     ASSIGN_OR_RETURN(Record record, DecodeRecord(text));
     if (record.id != id || record.kind != kind) {
       return base::Error(base::StatusCode::kDataLoss, "it is the record of {} {}",
-                         Name(record.kind), base::Quote(record.id));
+                         NameOf(record.kind), base::Quote(record.id));
     }
     return record;
   };
@@ -97,7 +97,7 @@ void Pool::LoadRecord(Kind kind, const std::string& id) {
     return;
   }
   const std::string why(base::Message(record.status()));
-  LOG_ERROR("the record of {} {} cannot be used; its image is left alone: {}", Name(kind),
+  LOG_ERROR("the record of {} {} cannot be used; its image is left alone: {}", NameOf(kind),
             base::Quote(id), why);
   shelf(kind).unreadable[id] = why;
 }
@@ -106,8 +106,8 @@ base::Status Pool::Resume(const Record& record) {
   RETURN_IF_ERROR(base::FaultPoint<"block.open.resume.before">());
   if (record.state == State::kReady) return CompleteGrowth(record);
   if (record.state == State::kCreating) ThawSource(record);
-  LOG_INFO("removing {} {}, left {} by a crash", Name(record.kind), base::Quote(record.id),
-           Name(record.state));
+  LOG_INFO("removing {} {}, left {} by a crash", NameOf(record.kind), base::Quote(record.id),
+           NameOf(record.state));
   return Remove(record);
 }
 

@@ -45,7 +45,7 @@ class PoolTest : public testing::Test {
   std::string RecordPath(const Record& r) const { return pool_->paths().Record(r.kind, r.id); }
 
   // Writes `record` as a crash would have left it.
-  void Leave(const Record& record) {
+  void LeaveRecord(const Record& record) {
     ASSERT_TRUE(platform::WriteDurably<"test.file">(RecordPath(record), Encode(record)).ok());
   }
 
@@ -122,9 +122,9 @@ TEST_F(PoolTest, WhatACrashLeftHalfMadeOrHalfDeletedIsRemovedAtOpen) {
   half.state = State::kCreating;
   half.image = {};
   gone.state = State::kDeleting;
-  Leave(half);
-  Leave(gone);
-  Leave(bare);
+  LeaveRecord(half);
+  LeaveRecord(gone);
+  LeaveRecord(bare);
   std::ofstream(folder_ + "/volumes/.x.json.tmp-Ab12Cd") << "{";
   Reopen();
   const auto names = platform::ListFolder(folder_ + "/volumes");
@@ -138,7 +138,7 @@ TEST_F(PoolTest, AGrowthCutOffByACrashIsCompletedAtOpen) {
   Record record = Create("pvc", 8 * kMiB);
   record.growing_from = record.size_bytes;
   record.size_bytes = 16 * kMiB;
-  Leave(record);
+  LeaveRecord(record);
   Reopen();
   EXPECT_EQ(std::filesystem::file_size(Image(record)), 16u * kMiB);
   EXPECT_EQ(pool_->Get(Kind::kVolume, record.id)->growing_from, 0);
@@ -180,7 +180,7 @@ TEST_F(PoolTest, AnImageIsStillTheSameAfterARebootThatNumbersDisksAnew) {
   Record made = Create("pvc");
   made.image.boot_id = "another boot";
   made.image.device += 16;
-  Leave(made);
+  LeaveRecord(made);
   Reopen();
   EXPECT_TRUE(pool_->CheckImage(made).ok());
   made.image.boot_id = Create("other").image.boot_id;

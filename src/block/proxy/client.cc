@@ -30,13 +30,13 @@ StatusCode CodeOf(base::ipc::Problem problem) {
 
 base::StatusOr<Shown> ShownBy(const base::StatusOr<Message>& reply) {
   RETURN_IF_ERROR(reply);
-  const std::string* path = reply->Text(kPath);
+  const std::string* path = reply->FindText(kPath);
   if (path == nullptr) {
     return Error(StatusCode::kInternal, "the I/O proxy's answer names no file");
   }
   return Shown{.path = *path,
-               .device = static_cast<uint64_t>(reply->Number(kDevice).value_or(0)),
-               .size_bytes = reply->Number(kSize).value_or(0)};
+               .device = static_cast<uint64_t>(reply->FindNumber(kDevice).value_or(0)),
+               .size_bytes = reply->FindNumber(kSize).value_or(0)};
 }
 
 }  // namespace
@@ -54,14 +54,14 @@ base::StatusOr<Message> Client::Call(const Message& request,
                reply.failure().text);
 }
 
-Message Client::Ask(std::string_view method, const std::string& image) const {
+Message Client::MakeRequest(std::string_view method, const std::string& image) const {
   Message request;
   request.Set(base::ipc::kMethod, std::string(method)).Set(kStore, store_).Set(kImage, image);
   return request;
 }
 
 base::StatusOr<Shown> Client::Open(const Volume& volume) const {
-  Message request = Ask(kOpen, volume.image);
+  Message request = MakeRequest(kOpen, volume.image);
   if (!volume.path.empty()) {
     request.Set(kPath, volume.path)
         .Set(kDevice, static_cast<int64_t>(volume.device))
@@ -75,23 +75,23 @@ base::StatusOr<Shown> Client::Open(const Volume& volume) const {
 }
 
 base::StatusOr<Shown> Client::Resize(const std::string& image, int64_t size) const {
-  Message request = Ask(kResize, image);
+  Message request = MakeRequest(kResize, image);
   request.Set(kSize, size);
   return ShownBy(Call(request, kCallTime));
 }
 
 base::Status Client::Close(const std::string& image) const {
-  return Call(Ask(kClose, image), kCallTime).status();
+  return Call(MakeRequest(kClose, image), kCallTime).status();
 }
 
 base::Status Client::Kill(const std::string& image, std::chrono::milliseconds within) const {
-  return Call(Ask(kKill, image), within).status();
+  return Call(MakeRequest(kKill, image), within).status();
 }
 
 base::StatusOr<std::vector<base::Json>> Client::List(const std::string& image) const {
-  ASSIGN_OR_RETURN(const Message reply, Call(Ask(kList, image), kCallTime));
+  ASSIGN_OR_RETURN(const Message reply, Call(MakeRequest(kList, image), kCallTime));
   std::vector<base::Json> exports;
-  const base::ipc::Strings* list = reply.List(kExports);
+  const base::ipc::Strings* list = reply.FindList(kExports);
   if (list == nullptr) return exports;
   for (const std::string& text : *list) {
     ASSIGN_OR_RETURN(base::Json one, base::json::Parse(text));

@@ -37,7 +37,7 @@ class Client {
  private:
   base::StatusOr<base::ipc::Message> Call(const base::ipc::Message& request,
                                           std::chrono::milliseconds within) const;
-  base::ipc::Message Ask(std::string_view method, const std::string& image) const;
+  base::ipc::Message MakeRequest(std::string_view method, const std::string& image) const;
 
   const std::string socket_;
   const std::string store_;

@@ -168,7 +168,7 @@ base::Status Exports::Recover() {
   return base::OkStatus();
 }
 
-base::StatusOr<Shown> Exports::Show(const Volume& volume) {
+base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
   RETURN_IF_ERROR(CheckImageName(volume.image));
   const std::string id = IdOf(volume.store, volume.image);
   ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));

@@ -57,7 +57,7 @@ class Exports {
 
   // FAILED_PRECONDITION: the volume is shown with other settings, is quarantined, or another holder
   // has its lock.
-  base::StatusOr<Shown> Show(const Volume& volume);
+  base::StatusOr<Shown> ShowVolume(const Volume& volume);
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
   // OK if it is not shown. FAILED_PRECONDITION: a loop device shows the file.
   base::Status Close(const std::string& store, const std::string& image);

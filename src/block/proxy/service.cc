@@ -12,8 +12,8 @@ using base::StatusCode;
 using base::ipc::Message;
 using base::ipc::Request;
 
-std::string Text(const Message& message, std::string_view name) {
-  const std::string* text = message.Text(name);
+std::string FieldText(const Message& message, std::string_view name) {
+  const std::string* text = message.FindText(name);
   return text != nullptr ? *text : std::string();
 }
 
@@ -27,25 +27,25 @@ base::StatusOr<Message> Reply(const base::StatusOr<Shown>& shown) {
 }
 
 base::StatusOr<Message> Open(Exports& exports, const Message& request) {
-  Volume volume{.store = Text(request, kStore),
-                .image = Text(request, kImage),
-                .path = Text(request, kPath),
-                .device = static_cast<uint64_t>(request.Number(kDevice).value_or(0)),
-                .inode = static_cast<uint64_t>(request.Number(kInode).value_or(0)),
-                .server = Text(request, kServer),
-                .export_name = Text(request, kExport),
-                .read_only = request.Number(kReadOnly).value_or(0) != 0,
-                .shared = request.Number(kShared).value_or(0) != 0};
+  Volume volume{.store = FieldText(request, kStore),
+                .image = FieldText(request, kImage),
+                .path = FieldText(request, kPath),
+                .device = static_cast<uint64_t>(request.FindNumber(kDevice).value_or(0)),
+                .inode = static_cast<uint64_t>(request.FindNumber(kInode).value_or(0)),
+                .server = FieldText(request, kServer),
+                .export_name = FieldText(request, kExport),
+                .read_only = request.FindNumber(kReadOnly).value_or(0) != 0,
+                .shared = request.FindNumber(kShared).value_or(0) != 0};
   if (volume.store.empty() || volume.path.empty() == volume.server.empty() ||
       (!volume.path.empty() && !volume.path.starts_with('/'))) {
     return Error(StatusCode::kInvalidArgument, "{} is asked for neither by a path nor by a server",
                  base::Quote(volume.image));
   }
-  return Reply(exports.Show(volume));
+  return Reply(exports.ShowVolume(volume));
 }
 
 base::StatusOr<Message> List(const Exports& exports, const Message& request) {
-  const std::string image = Text(request, kImage);
+  const std::string image = FieldText(request, kImage);
   base::ipc::Strings list;
   for (const Export& record : exports.List()) {
     if (!image.empty() && record.volume.image != image) continue;
@@ -77,14 +77,17 @@ std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listen
     return Open(exports, request.message);
   };
   options.methods[std::string(kResize)] = [&exports](const Request& request) {
-    return Reply(exports.Resize(Text(request.message, kStore), Text(request.message, kImage),
-                                request.message.Number(kSize).value_or(0)));
+    return Reply(exports.Resize(FieldText(request.message, kStore),
+                                FieldText(request.message, kImage),
+                                request.message.FindNumber(kSize).value_or(0)));
   };
   options.methods[std::string(kClose)] = [&exports, done](const Request& request) {
-    return done(exports.Close(Text(request.message, kStore), Text(request.message, kImage)));
+    return done(
+        exports.Close(FieldText(request.message, kStore), FieldText(request.message, kImage)));
   };
   options.methods[std::string(kKill)] = [&exports, done](const Request& request) {
-    return done(exports.Kill(Text(request.message, kStore), Text(request.message, kImage)));
+    return done(
+        exports.Kill(FieldText(request.message, kStore), FieldText(request.message, kImage)));
   };
   options.methods[std::string(kList)] = [&exports](const Request& request) {
     return List(exports, request.message);

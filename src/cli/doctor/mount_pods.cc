@@ -101,15 +101,15 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
     more.insert(more.end(), std::begin(kBlock), std::end(kBlock));
     should.clear();
   }
-  Finding finding{"mount pods", "utilities", Verdict::kOk,
-                  fmt::format("{}: {} has all programs that it needs", plugin, container.Name()),
-                  ""};
+  Finding finding{
+      "mount pods", "utilities", Verdict::kOk,
+      fmt::format("{}: {} has all programs that it needs", plugin, container.Describe()), ""};
   for (const auto& [programs, verdict] :
        {std::pair(must, Verdict::kBad), std::pair(should, Verdict::kNote)}) {
     const auto missing = Missing(runtime, container.id, programs);
     if (!missing.ok()) {
       finding.verdict = Verdict::kBad;
-      finding.text = fmt::format("{}: nothing can be run in {}: {}", plugin, container.Name(),
+      finding.text = fmt::format("{}: nothing can be run in {}: {}", plugin, container.Describe(),
                                  base::Message(missing.status()));
       finding.advice = "its image needs a shell; see deploy/mount-pod/Containerfile";
       break;
@@ -117,7 +117,7 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
     if (missing->empty()) continue;
     finding.verdict = verdict;
     finding.text =
-        fmt::format("{}: {} lacks {}", plugin, container.Name(), fmt::join(*missing, ", "));
+        fmt::format("{}: {} lacks {}", plugin, container.Describe(), fmt::join(*missing, ", "));
     if (verdict == Verdict::kBad) {
       finding.advice =
           "add their packages to its image (deploy/mount-pod/Containerfile): the "
@@ -162,7 +162,7 @@ void CheckRegistration(const Machine& machine, const volume::Paths& paths, const
                                paths.PluginContainers(), file)});
   } else {
     out.push_back({"mount pods", "registration", Verdict::kOk,
-                   fmt::format("{} is served by {}", plugin, (*container)->Name()), ""});
+                   fmt::format("{} is served by {}", plugin, (*container)->Describe()), ""});
     CheckUtilities(*runtime, plugin, **container, out);
   }
 }

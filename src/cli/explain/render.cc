@@ -28,9 +28,9 @@ std::string_view Word(Mark mark) {
 }
 
 base::Json ToJson(const Cause& cause) {
-  base::Json out = {{"id", cause.id},           {"link", Name(cause.link)},
+  base::Json out = {{"id", cause.id},           {"link", NameOf(cause.link)},
                     {"waiting", cause.waiting}, {"summary", cause.summary},
-                    {"proof", cause.proof},     {"owner", Name(cause.owner)},
+                    {"proof", cause.proof},     {"owner", NameOf(cause.owner)},
                     {"step", cause.step}};
   if (!cause.command.empty()) out["command"] = cause.command;
   return out;
@@ -46,14 +46,14 @@ std::string RenderText(const Explanation& explanation) {
   for (const Way& way : explanation.ways) {
     out += way.volume.empty() ? "\n" : fmt::format("\nvolume '{}'\n", way.volume);
     for (const Step& step : way.chain) {
-      out += fmt::format("  {} {:<11} {}\n", Sign(step.mark), Name(step.link), step.text);
+      out += fmt::format("  {} {:<11} {}\n", Sign(step.mark), NameOf(step.link), step.text);
     }
   }
   if (!explanation.causes.empty()) {
     const Cause& cause = explanation.causes.front();
     out += fmt::format("\nCause: {}\n", cause.summary);
     for (const std::string& proof : cause.proof) out += fmt::format("  - {}\n", proof);
-    out += fmt::format("Owner: {}\nNext:  {}\n", Name(cause.owner), cause.step);
+    out += fmt::format("Owner: {}\nNext:  {}\n", NameOf(cause.owner), cause.step);
     if (!cause.command.empty()) out += fmt::format("       $ {}\n", cause.command);
     for (size_t i = 1; i < explanation.causes.size(); ++i) {
       out += fmt::format("Then:  {}\n", explanation.causes[i].summary);
@@ -70,7 +70,8 @@ base::Json RenderJson(const Explanation& explanation) {
   for (const Way& way : explanation.ways) {
     base::Json chain = base::Json::array();
     for (const Step& step : way.chain) {
-      chain.push_back({{"link", Name(step.link)}, {"mark", Word(step.mark)}, {"text", step.text}});
+      chain.push_back(
+          {{"link", NameOf(step.link)}, {"mark", Word(step.mark)}, {"text", step.text}});
     }
     ways.push_back({{"volume", way.volume}, {"chain", std::move(chain)}});
   }

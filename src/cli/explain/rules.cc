@@ -5,14 +5,14 @@
 
 namespace berth::cli::explain {
 
-std::string_view Name(Link link) {
+std::string_view NameOf(Link link) {
   constexpr std::array<std::string_view, 10> kNames = {
       "claim",  "volume", "snapshot", "node",       "attachment",
       "driver", "stage",  "publish",  "containers", "deletion"};
   return kNames[static_cast<size_t>(link)];
 }
 
-std::string_view Name(Owner owner) {
+std::string_view NameOf(Owner owner) {
   constexpr std::array<std::string_view, 5> kNames = {"person", "driver", "controller",
                                                       "node agent", "kernel"};
   return kNames[static_cast<size_t>(owner)];

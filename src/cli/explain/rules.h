@@ -28,10 +28,10 @@ enum class Link {
   kContainers,  // sandbox, images, containers
   kDeletion,    // the subject is gone, if its deletion was requested
 };
-std::string_view Name(Link link);
+std::string_view NameOf(Link link);
 
 enum class Owner { kPerson, kDriver, kController, kNodeAgent, kKernel };
-std::string_view Name(Owner owner);
+std::string_view NameOf(Owner owner);
 
 struct Cause {
   std::string_view id;  // "no-class"; stable, for programs

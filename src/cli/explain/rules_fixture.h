@@ -143,7 +143,9 @@ class RulesTest : public RulesCase {
   static platform::ProcessInfo Process(pid_t pid, char state, const std::string& channel) {
     return {.pid = pid, .name = "mount", .state = state, .wait_channel = channel};
   }
-  static std::string OnNode() { return "volumes " + api::UniqueVolumeName(kDriver, "vol-1"); }
+  static std::string OnNode() {
+    return "volumes " + api::UniqueVolumeName(kDriver, api::VolumeHandle("vol-1"));
+  }
 };
 
 }  // namespace berth::cli::explain

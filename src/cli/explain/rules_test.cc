@@ -80,7 +80,7 @@ TEST_F(RulesTest, TheChainMarksWhatIsDoneWhatBlocksAndWhatWaits) {
   EXPECT_EQ(explanation.verdict(), "blocked");
   std::string marks;
   for (const Step& step : explanation.ways[0].chain) {
-    marks += fmt::format("{}:{} ", Name(step.link), static_cast<int>(step.mark));
+    marks += fmt::format("{}:{} ", NameOf(step.link), static_cast<int>(step.mark));
   }
   EXPECT_EQ(marks, "claim:0 volume:0 node:0 attachment:0 driver:0 stage:2 publish:1 containers:1 ");
   const Json json = RenderJson(explanation);
@@ -140,7 +140,7 @@ TEST_F(RulesTest, EveryCauseSaysWhoseItIsAndWhatToDo) {
     EXPECT_FALSE(cause.summary.empty()) << cause.id;
     EXPECT_FALSE(cause.proof.empty()) << cause.id;
     EXPECT_FALSE(cause.step.empty()) << cause.id;
-    EXPECT_FALSE(Name(cause.owner).empty()) << cause.id;
+    EXPECT_FALSE(NameOf(cause.owner).empty()) << cause.id;
   }
 }
 

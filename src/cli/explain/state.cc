@@ -15,7 +15,7 @@ std::string SnapshotKey(const State& state) {
   return "snapshot " + (state.content ? state.content->name() : "");
 }
 std::string NodeKey(const State& state) {
-  return "volumes " + api::UniqueVolumeName(state.driver, state.handle);
+  return "volumes " + api::UniqueVolumeName(state.driver, api::VolumeHandle(state.handle));
 }
 std::vector<std::string> DriverKeys(const State& state) {
   std::vector<std::string> keys;

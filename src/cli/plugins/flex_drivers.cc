@@ -48,7 +48,7 @@ class Installation {
         source_(WithoutSlash(options.source)) {}
 
   StatusOr<std::string> Run(const CheckFlexDriver& check) {
-    RETURN_IF_ERROR(Name());
+    RETURN_IF_ERROR(FindDriverName());
     ASSIGN_OR_RETURN(const bool update,
                      volume::HasDriverFolder(drivers_ + "/" + volume::FolderOfDriver(driver_)));
     ASSIGN_OR_RETURN(stage_, volume::DriverInstallation::Begin(drivers_, driver_));
@@ -59,13 +59,13 @@ class Installation {
                          "nothing was installed");
     // Places the files that were read before the check, because the check ran the driver, and files
     // that it wrote beside itself are no part of it.
-    RETURN_IF_ERROR(stage_->Place(*driver));
+    RETURN_IF_ERROR(stage_->PlaceDriver(*driver));
     return fmt::format("{} {} as {}\n", update ? "updated" : "installed", driver_,
                        stage_->target() + "/" + driver->executable().path);
   }
 
  private:
-  Status Name() {
+  Status FindDriverName() {
     std::error_code error;
     source_is_folder_ = fs::is_directory(source_, error);
     const std::string source_name = fs::path(source_).filename();

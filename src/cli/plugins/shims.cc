@@ -153,8 +153,8 @@ class Shims {
     if (!text.ok()) return std::nullopt;
     const auto message = base::ipc::ReadJson(*text);
     if (!message.ok()) return std::nullopt;
-    const std::string* path = message->Text(utility::kShimPath);
-    const auto* contents = message->List(utility::kShimContent);
+    const std::string* path = message->FindText(utility::kShimPath);
+    const auto* contents = message->FindList(utility::kShimContent);
     if (path == nullptr || contents == nullptr) return std::nullopt;
     return Record{*path, *contents};
   }
@@ -235,7 +235,7 @@ class Shims {
     }
     RETURN_IF_ERROR(WriteRecord(shim, contents));
     if (found == Found::kNothing) {
-      RETURN_IF_ERROR(Place(shim.utility));
+      RETURN_IF_ERROR(LinkShim(shim.utility));
     } else if (found == Found::kShim) {
       RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(shim.utility)));
       RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(path, content_, 0755));
@@ -250,7 +250,7 @@ class Shims {
   }
 
   // Puts a shim where no file is. link(2) replaces no file, not even one that appears meanwhile.
-  Status Place(const std::string& utility) const {
+  Status LinkShim(const std::string& utility) const {
     const std::string path = PathOf(utility);
     const std::string fresh = NewPathOf(utility);
     RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(fresh, content_, 0755));

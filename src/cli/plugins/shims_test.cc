@@ -68,8 +68,8 @@ TEST_F(ShimsTest, InstallsTheUtilitiesOfATypeAndRemovesThem) {
   EXPECT_EQ(info.st_mode & 07777, 0755u);
   const auto record = base::ipc::ReadJson(Read(folder_ / "etc/shims/mount.nfs4.json"));
   ASSERT_TRUE(record.ok()) << record.failure().text;
-  EXPECT_EQ(*record->Text("plugin"), "kubernetes.io/nfs");
-  EXPECT_EQ(*record->Text("socket"), "/run/berth/utilities.sock");
+  EXPECT_EQ(*record->FindText("plugin"), "kubernetes.io/nfs");
+  EXPECT_EQ(*record->FindText("socket"), "/run/berth/utilities.sock");
   EXPECT_THAT(told_, Contains("installed " + folder_.path() +
                               "/sbin/mount.nfs: runs in the pod of kubernetes.io/nfs"));
 

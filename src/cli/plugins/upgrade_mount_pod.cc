@@ -45,14 +45,14 @@ class Upgrade {
     RETURN_IF_ERROR(FindSets());
     RETURN_IF_ERROR(CheckTolerance());
     RETURN_IF_ERROR(WaitForRevisions());
-    ASSIGN_OR_RETURN(const MountPodState state, Look());
+    ASSIGN_OR_RETURN(const MountPodState state, ReadState());
     if (options_.dry_run) {
       SayPlan(node, state);
       return base::OkStatus();
     }
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
-      Say("nothing to do: node {} has the newest mount pods: {}", options_.node,
-          NamesOf(state.fresh));
+      PrintLine("nothing to do: node {} has the newest mount pods: {}", options_.node,
+                NamesOf(state.fresh));
       return base::OkStatus();
     }
     const Status done = Replace(state);
@@ -65,56 +65,57 @@ class Upgrade {
 
  private:
   template <typename... Args>
-  void Say(fmt::format_string<Args...> format, Args&&... args) {
+  void PrintLine(fmt::format_string<Args...> format, Args&&... args) {
     Print(fmt::format(format, std::forward<Args>(args)...) + "\n");
   }
 
   Status Replace(const MountPodState& before) {
     RETURN_IF_ERROR(SetTaint(true));
-    Say("node {} is tainted with {}:NoExecute", options_.node, kUpgradeTaint);
+    PrintLine("node {} is tainted with {}:NoExecute", options_.node, kUpgradeTaint);
     if (!before.evicted.empty()) {
-      Say("waiting until {} pods and their mounts are gone: {}", before.evicted.size(),
-          NamesOf(before.evicted));
+      PrintLine("waiting until {} pods and their mounts are gone: {}", before.evicted.size(),
+                NamesOf(before.evicted));
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.evicted.empty(); },
                               [](const MountPodState& now) {
                                 return fmt::format("these pods are still on the node: {}",
                                                    NamesOf(now.evicted));
                               }));
-    Say("only pods that tolerate the taint are left on the node");
-    ASSIGN_OR_RETURN(const MountPodState state, Look());
+    PrintLine("only pods that tolerate the taint are left on the node");
+    ASSIGN_OR_RETURN(const MountPodState state, ReadState());
     for (const api::Pod& pod : state.old) {
       RETURN_IF_ERROR(kube::Delete(client_, pod));
-      Say("deleted mount pod {}, which had an earlier template", pod.key());
+      PrintLine("deleted mount pod {}, which had an earlier template", pod.key());
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.upgraded(); },
                               [](const MountPodState& now) { return WhatLacks(now); }));
-    ASSIGN_OR_RETURN(const MountPodState after, Look());
-    Say("mount pods of the newest template are ready: {}", NamesOf(after.fresh));
+    ASSIGN_OR_RETURN(const MountPodState after, ReadState());
+    PrintLine("mount pods of the newest template are ready: {}", NamesOf(after.fresh));
     RETURN_IF_ERROR(SetTaint(false));
-    Say("removed the taint: node {} takes pods again", options_.node);
+    PrintLine("removed the taint: node {} takes pods again", options_.node);
     return base::OkStatus();
   }
 
   void SayPlan(const api::Node& node, const MountPodState& state) {
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
-      Say("nothing to do: node {} has the newest mount pods: {}", options_.node,
-          NamesOf(state.fresh));
+      PrintLine("nothing to do: node {} has the newest mount pods: {}", options_.node,
+                NamesOf(state.fresh));
       return;
     }
-    Say("would taint node {} with {}:NoExecute{}", options_.node, kUpgradeTaint,
-        node.has_taint(kUpgradeTaint) ? " (it is already)" : "");
-    for (const api::Pod& pod : state.evicted) Say("would evict pod {}", pod.key());
+    PrintLine("would taint node {} with {}:NoExecute{}", options_.node, kUpgradeTaint,
+              node.has_taint(kUpgradeTaint) ? " (it is already)" : "");
+    for (const api::Pod& pod : state.evicted) PrintLine("would evict pod {}", pod.key());
     for (const api::Pod& pod : state.tolerating) {
-      Say("pod {} tolerates the taint and stays: if it uses volumes of these mount pods, move it "
+      PrintLine(
+          "pod {} tolerates the taint and stays: if it uses volumes of these mount pods, move it "
           "first",
           pod.key());
     }
     for (const api::Pod& pod : state.leaving) {
-      Say("would wait for mount pod {}, which is being deleted", pod.key());
+      PrintLine("would wait for mount pod {}, which is being deleted", pod.key());
     }
-    for (const api::Pod& pod : state.old) Say("would delete mount pod {}", pod.key());
-    Say("would wait for ready mount pods of {} and remove the taint", SetNames());
+    for (const api::Pod& pod : state.old) PrintLine("would delete mount pod {}", pod.key());
+    PrintLine("would wait for ready mount pods of {} and remove the taint", SetNames());
   }
 
   std::string SetNames() const {
@@ -189,7 +190,7 @@ class Upgrade {
     return {.field_selector = fmt::format("spec.nodeName={}", options_.node)};
   }
 
-  StatusOr<MountPodState> Look() {
+  StatusOr<MountPodState> ReadState() {
     MountPodWorld world;
     for (const api::DaemonSet& set : sets_) {
       ASSIGN_OR_RETURN(auto now, kube::Get<api::DaemonSet>(client_, set.ns(), set.name()));
@@ -227,7 +228,7 @@ class Upgrade {
     Status failed = base::OkStatus();
     const Status waited =
         WaitForChange(client_, api::kinds::kPod, OnNode(), Left(), stop_, [&]() -> bool {
-          const StatusOr<MountPodState> now = Look();
+          const StatusOr<MountPodState> now = ReadState();
           if (!now.ok()) {
             failed = now.status();
             // The wait goes on while the API is away.

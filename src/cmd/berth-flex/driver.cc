@@ -37,14 +37,14 @@ std::string Clean(std::string_view text) {
   return clean;
 }
 
-Reply Say(std::string_view status, const std::string& message) {
+Reply MakeReply(std::string_view status, const std::string& message) {
   ipc::Message reply;
   reply.Set("status", std::string(status));
   if (!message.empty()) reply.Set("message", Clean(message));
   return {status == "Success" ? 0 : 1, ipc::WriteJson(reply) + "\n"};
 }
 
-Reply Fail(const std::string& why) { return Say("Failure", why); }
+Reply Fail(const std::string& why) { return MakeReply("Failure", why); }
 
 // Waits until something may have changed at the socket's place, at most `pause`.
 class SocketWatch {
@@ -72,8 +72,8 @@ bool IsAway(ipc::Problem problem) {
   return problem == ipc::Problem::kNobody || problem == ipc::Problem::kClosed;
 }
 
-ipc::Result<ipc::Message> Ask(const std::string& socket, const ipc::Message& request,
-                              milliseconds patience) {
+ipc::Result<ipc::Message> CallAgent(const std::string& socket, const ipc::Message& request,
+                                    milliseconds patience) {
   const ipc::Deadline deadline = ipc::In(patience);
   ipc::Result<ipc::Message> reply = ipc::Call(socket, request, deadline);
   if (reply.ok() || !IsAway(reply.failure().problem)) return reply;
@@ -115,7 +115,7 @@ ipc::Message Request(std::string_view method) {
 }
 
 std::string_view Flag(const ipc::Message& trailer, std::string_view name) {
-  const std::string* value = trailer.Text(name);
+  const std::string* value = trailer.FindText(name);
   return value != nullptr && *value == "false" ? "false" : "true";
 }
 
@@ -164,13 +164,13 @@ Reply Run(const std::vector<std::string>& arguments, const std::string& executab
           Patience patience) {
   const std::string_view call = arguments.empty() ? "" : std::string_view(arguments[0]);
   const size_t wanted = call == "init" ? 1 : call == "mount" ? 3 : call == "unmount" ? 2 : 0;
-  if (wanted == 0) return Say("Not supported", "");
+  if (wanted == 0) return MakeReply("Not supported", "");
   if (arguments.size() != wanted) {
     return Fail("'" + std::string(call) + "' was given " + std::to_string(arguments.size() - 1) +
                 " arguments and has " + std::to_string(wanted - 1));
   }
   const auto trailer = ReadTrailer(executable);
-  const std::string* socket = trailer.ok() ? trailer->Text(block::kTrailerSocket) : nullptr;
+  const std::string* socket = trailer.ok() ? trailer->FindText(block::kTrailerSocket) : nullptr;
   if (socket == nullptr) {
     return Fail(trailer.ok() ? "the driver's trailer names no socket" : trailer.failure().text);
   }
@@ -180,16 +180,16 @@ Reply Run(const std::vector<std::string>& arguments, const std::string& executab
   if (call != "init") request.Set(block::kMountDir, arguments[1]);
   if (call == "mount") request.Set(block::kOptions, arguments[2]);
   const milliseconds time = call == "init" ? patience.init : patience.call;
-  const auto reply = Ask(*socket, request, time);
+  const auto reply = CallAgent(*socket, request, time);
   if (!reply.ok()) return Fail(Explain(reply.failure(), *socket, time));
-  const auto version = reply->Number(block::kVersion);
+  const auto version = reply->FindNumber(block::kVersion);
   if (version != block::kProtocol) {
     return Fail("this driver speaks version " + std::to_string(block::kProtocol) +
                 " and the block agent version " + std::to_string(version.value_or(0)) +
                 ": restart the agent, which installs its own driver");
   }
   if (call == "init") return {0, Capabilities(*trailer)};
-  return Say("Success", "");
+  return MakeReply("Success", "");
 }
 
 }  // namespace berth::flex

@@ -62,7 +62,7 @@ class FlexDriverTest : public testing::Test {
     return fd;
   }
   // Takes one call; gives the request.
-  static ipc::Message Answer(const base::UniqueFd& listener, const ipc::Message& reply) {
+  static ipc::Message AnswerCall(const base::UniqueFd& listener, const ipc::Message& reply) {
     auto connection = ipc::Connection::Of(
         base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)), getuid());
     EXPECT_TRUE(connection.ok()) << connection.failure().text;
@@ -91,11 +91,11 @@ TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
   auto reply = std::async(std::launch::async, [&] {
     return flex::Run({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong);
   });
-  const ipc::Message request = Answer(listener, Same());
-  EXPECT_EQ(*request.Text(ipc::kMethod), block::kMount);
-  EXPECT_EQ(*request.Text(block::kMountDir), "/k/v");
-  EXPECT_EQ(*request.Text(block::kOptions), "{\"a\": \"b\"}");
-  EXPECT_EQ(request.Number(block::kVersion), block::kProtocol);
+  const ipc::Message request = AnswerCall(listener, Same());
+  EXPECT_EQ(*request.FindText(ipc::kMethod), block::kMount);
+  EXPECT_EQ(*request.FindText(block::kMountDir), "/k/v");
+  EXPECT_EQ(*request.FindText(block::kOptions), "{\"a\": \"b\"}");
+  EXPECT_EQ(request.FindNumber(block::kVersion), block::kProtocol);
   const Reply said = reply.get();
   EXPECT_EQ(said.text, "{\"status\":\"Success\"}\n");
   EXPECT_EQ(said.exit_code, 0);
@@ -106,7 +106,7 @@ TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {
   const auto listener = Listen();
   auto reply =
       std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
-  Answer(listener, Same());
+  AnswerCall(listener, Same());
   EXPECT_EQ(reply.get().text,
             "{\"status\":\"Success\",\"capabilities\":{\"attach\":false,\"supportsMetrics\":true,"
             "\"fsGroup\":true,\"selinuxRelabel\":false}}\n");
@@ -117,7 +117,7 @@ TEST_F(FlexDriverTest, WaitsForAnAgentThatIsAway) {
                           [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
   EXPECT_EQ(reply.wait_for(milliseconds(50)), std::future_status::timeout);
   const auto listener = Listen();
-  Answer(listener, Same());
+  AnswerCall(listener, Same());
   EXPECT_EQ(reply.get().text, "{\"status\":\"Success\"}\n");
 }
 
@@ -128,7 +128,7 @@ TEST_F(FlexDriverTest, AsksAgainWhereTheAgentEndsInMidCall) {
   base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
   listener.Reset();
   listener = Listen();
-  Answer(listener, Same());
+  AnswerCall(listener, Same());
   EXPECT_EQ(reply.get().text, "{\"status\":\"Success\"}\n");
 }
 
@@ -143,7 +143,7 @@ TEST_F(FlexDriverTest, GivesTheAgentsOwnWords) {
   const auto listener = Listen();
   auto reply = std::async(std::launch::async,
                           [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
-  Answer(listener, ipc::Message().Set(ipc::kError, std::string("volume 'a' is \xff busy")));
+  AnswerCall(listener, ipc::Message().Set(ipc::kError, std::string("volume 'a' is \xff busy")));
   EXPECT_EQ(reply.get().text, "{\"status\":\"Failure\",\"message\":\"volume 'a' is ? busy\"}\n");
 }
 
@@ -151,7 +151,7 @@ TEST_F(FlexDriverTest, SaysThatTheVersionsDiffer) {
   const auto listener = Listen();
   auto reply =
       std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
-  Answer(listener, ipc::Message().Set(block::kVersion, int64_t{7}));
+  AnswerCall(listener, ipc::Message().Set(block::kVersion, int64_t{7}));
   EXPECT_THAT(reply.get().text, HasSubstr("version 1 and the block agent version 7"));
 }
 

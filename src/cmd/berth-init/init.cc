@@ -48,7 +48,7 @@ Result<std::vector<Mount>> Table(const std::string& path) {
 
 int Init::Run() {
   if (Failure failure = Begin(); !failure.ok()) {
-    Say(failure.text);
+    LogLine(failure.text);
     return 1;
   }
   Serve();
@@ -99,15 +99,15 @@ void Init::StayWhileUsed() {
     const std::vector<std::string> used = InUse();
     if (used.empty()) return;
     if (used != told) {
-      Say("stays, because these are in use (" + std::to_string(used.size()) + "):");
-      for (const std::string& line : used) Say("  " + line);
+      LogLine("stays, because these are in use (" + std::to_string(used.size()) + "):");
+      for (const std::string& line : used) LogLine("  " + line);
       told = used;
     }
     milliseconds limit = kResync;
     if (options_.grace.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(began + options_.grace - Clock::now());
       if (rest.count() <= 0) {
-        Say("ends although these are in use, because --grace is " + Seconds(options_.grace));
+        LogLine("ends although these are in use, because --grace is " + Seconds(options_.grace));
         return;
       }
       limit = std::min(limit, rest);
@@ -129,7 +129,7 @@ void Init::End() {
   while (!no_children_ && Clock::now() < end) {
     Wait(std::chrono::ceil<milliseconds>(end - Clock::now()));
   }
-  Say("ends");
+  LogLine("ends");
 }
 
 void Init::Wait(milliseconds limit) {
@@ -155,7 +155,7 @@ void Init::TakeSignals() {
     if (std::find(std::begin(kLeaveSignals), std::end(kLeaveSignals), signal) !=
         std::end(kLeaveSignals)) {
       if (!leaving_) {
-        Say("received signal " + std::to_string(signal) + ", and ends when nothing is in use");
+        LogLine("received signal " + std::to_string(signal) + ", and ends when nothing is in use");
       }
       leaving_ = true;
     } else if (child_) {
@@ -172,7 +172,8 @@ void Init::Reap() {
     if (pid != child_) continue;
     child_.reset();
     exit_code_ = ExitCode(status);
-    Say("the command '" + options_.command.front() + "' ended with " + std::to_string(exit_code_));
+    LogLine("the command '" + options_.command.front() + "' ended with " +
+            std::to_string(exit_code_));
     leaving_ = true;
   }
   no_children_ = pid < 0 && errno == ECHILD;

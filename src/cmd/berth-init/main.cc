@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   const auto options = ParseOptions({argv + (argc > 0 ? 1 : 0), argv + argc},
                                     [](const char* name) -> const char* { return getenv(name); });
   if (!options.ok()) {
-    Say(options.failure().text);
+    LogLine(options.failure().text);
     return 2;
   }
   if (options->help) {
@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   // berth-init must be process 1, because otherwise the orphaned daemons of its container would not
   // become its children, and its signals at the end would reach processes of others.
   if (getpid() != 1) {
-    Say("must be process 1 of its container: set neither hostPID nor shareProcessNamespace in the "
+    LogLine(
+        "must be process 1 of its container: set neither hostPID nor shareProcessNamespace in the "
         "pod");
     return 2;
   }

@@ -72,14 +72,15 @@ Failure Register(const Options& options) {
                                             .Set("containerName", pod.container)) +
                               "\n";
   const UniqueFd lock = LockFolder(folder);
-  if (!lock.valid()) Say("registers without a lock, because it could not lock '" + folder + "'");
+  if (!lock.valid())
+    LogLine("registers without a lock, because it could not lock '" + folder + "'");
   for (const std::string& plugin : options.plugins) {
     const std::string name = FileName(plugin);
     const std::string temp = "." + name + ".tmp-" + pod.uid;
     if (Failure failure = WriteAtomically(folder, name, temp, content); !failure.ok()) {
       return failure;
     }
-    Say("registered for " + plugin + ": " + folder + "/" + name);
+    LogLine("registered for " + plugin + ": " + folder + "/" + name);
   }
   return Ok();
 }
@@ -93,11 +94,11 @@ void Withdraw(const Options& options) {
     const auto content = ReadWhole(path);
     if (!content.ok()) continue;
     const auto registration = base::ipc::ReadJson(*content);
-    const std::string* uid = registration.ok() ? registration->Text(kPodUid) : nullptr;
+    const std::string* uid = registration.ok() ? registration->FindText(kPodUid) : nullptr;
     if (uid == nullptr || *uid != options.pod.uid) {
-      Say("leaves the registration for " + plugin + " to another pod");
+      LogLine("leaves the registration for " + plugin + " to another pod");
     } else if (unlink(path.c_str()) == 0) {
-      Say("is no longer registered for " + plugin);
+      LogLine("is no longer registered for " + plugin);
     }
   }
 }

@@ -6,7 +6,7 @@
 
 namespace berth::init {
 
-void Say(std::string_view text) {
+void LogLine(std::string_view text) {
   std::string line = "berth-init: ";
   // Control characters are replaced, so that a text from outside cannot forge a line.
   for (const char c : text) line += static_cast<unsigned char>(c) < 0x20 ? '?' : c;

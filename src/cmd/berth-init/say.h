@@ -6,6 +6,6 @@
 namespace berth::init {
 
 // "berth-init: TEXT", as one line on standard error.
-void Say(std::string_view text);
+void LogLine(std::string_view text);
 
 }  // namespace berth::init

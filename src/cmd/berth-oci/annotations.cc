@@ -18,7 +18,7 @@ class Reader {
 
   // The functions return false if the text holds something else. The reader cannot be used after
   // that.
-  bool Take(char wanted) {
+  bool TakeChar(char wanted) {
     SkipSpace();
     if (at_ >= text_.size() || text_[at_] != wanted) return false;
     ++at_;
@@ -35,7 +35,7 @@ class Reader {
   size_t at() const { return at_; }
 
   bool String(std::string& out) {
-    if (!Take('"')) return false;
+    if (!TakeChar('"')) return false;
     out.clear();
     while (at_ < text_.size()) {
       const char c = text_[at_++];
@@ -62,7 +62,7 @@ class Reader {
         closing += next == '{' ? '}' : ']';
         if (Next() == closing.back()) {
           if (!Close(closing)) return false;
-        } else if (closing.back() == '}' && !Name(text)) {
+        } else if (closing.back() == '}' && !ReadName(text)) {
           return false;
         }
         continue;
@@ -80,7 +80,7 @@ class Reader {
     }
   }
 
-  bool Name(std::string& text) { return String(text) && Take(':'); }
+  bool ReadName(std::string& text) { return String(text) && TakeChar(':'); }
 
   bool Scalar() {
     const size_t begin = at_;
@@ -101,8 +101,8 @@ class Reader {
 
   bool AfterValue(std::string& closing, std::string& text) {
     while (!closing.empty()) {
-      if (Take(',')) return closing.back() == ']' || Name(text);
-      if (!Take(closing.back())) return false;
+      if (TakeChar(',')) return closing.back() == ']' || ReadName(text);
+      if (!TakeChar(closing.back())) return false;
       closing.pop_back();
     }
     return true;
@@ -138,35 +138,35 @@ class Reader {
 
 // An object of strings; other values are left out.
 bool ReadStrings(Reader& reader, Annotations& out) {
-  if (!reader.Take('{')) return false;
-  if (reader.Take('}')) return true;
+  if (!reader.TakeChar('{')) return false;
+  if (reader.TakeChar('}')) return true;
   std::string name, value;
   do {
-    if (!reader.String(name) || !reader.Take(':')) return false;
+    if (!reader.String(name) || !reader.TakeChar(':')) return false;
     if (reader.Next() != '"') {
       if (!reader.Skip()) return false;
       continue;
     }
     if (!reader.String(value)) return false;
     out[name] = value;
-  } while (reader.Take(','));
-  return reader.Take('}');
+  } while (reader.TakeChar(','));
+  return reader.TakeChar('}');
 }
 
 bool ReadConfig(Reader& reader, Annotations& out) {
-  if (!reader.Take('{')) return false;
-  if (reader.Take('}')) return true;
+  if (!reader.TakeChar('{')) return false;
+  if (reader.TakeChar('}')) return true;
   std::string name;
   do {
-    if (!reader.String(name) || !reader.Take(':')) return false;
+    if (!reader.String(name) || !reader.TakeChar(':')) return false;
     if (name == "annotations" && reader.Next() == '{') {
       out.clear();
       if (!ReadStrings(reader, out)) return false;
     } else if (!reader.Skip()) {
       return false;
     }
-  } while (reader.Take(','));
-  return reader.Take('}');
+  } while (reader.TakeChar(','));
+  return reader.TakeChar('}');
 }
 
 }  // namespace

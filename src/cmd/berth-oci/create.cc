@@ -73,7 +73,7 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
   }
   Result<ipc::Message> reply = connection->Receive(ipc::kLargestReply, deadline, received);
   if (!reply.ok()) return reply.failure();
-  if (const std::string* error = reply->Text(ipc::kError)) {
+  if (const std::string* error = reply->FindText(ipc::kError)) {
     return Failure{Problem::kRefused, *error};
   }
   return reply;
@@ -81,8 +81,9 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
 
 // Asks the handler. While it is restarted, this waits and asks again, because a pod whose
 // restartPolicy is Never fails if a container cannot be created.
-Result<ipc::Message> Ask(const Config& config, const ipc::Message& request,
-                         std::span<const int> descriptors, std::vector<UniqueFd>* received) {
+Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& request,
+                                 std::span<const int> descriptors,
+                                 std::vector<UniqueFd>* received) {
   const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
   std::optional<ipc::Deadline> patience;
   while (true) {
@@ -123,10 +124,10 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
     ipc::Message request = base;
     request.Set(crust::kFrom, static_cast<int64_t>(mounts.descriptors.size()));
     std::vector<UniqueFd> received;
-    Result<ipc::Message> reply = Ask(config, request, descriptors, &received);
+    Result<ipc::Message> reply = CallHandler(config, request, descriptors, &received);
     if (!reply.ok()) return reply.failure();
-    const auto count = reply->Number(crust::kCount);
-    const ipc::Strings* kinds = reply->List(crust::kKinds);
+    const auto count = reply->FindNumber(crust::kCount);
+    const ipc::Strings* kinds = reply->FindList(crust::kKinds);
     if (!count || *count < 0 || kinds == nullptr || kinds->size() != received.size() ||
         mounts.descriptors.size() + received.size() > static_cast<size_t>(*count)) {
       return Broken("Berth's CRUST handler gave an answer that makes no sense");
@@ -213,7 +214,7 @@ Failure Prepare(const Config& config, const Arguments& arguments) {
     return errno == ENOENT ? ipc::Ok() : ipc::SystemFailure("look for '" + plan + "'", errno);
   }
   const ipc::Message message = CreateMessage(kind, sandbox, uid, bundle.folder);
-  if (kind == "sandbox") return Ask(config, message, {}, nullptr).failure();
+  if (kind == "sandbox") return CallHandler(config, message, {}, nullptr).failure();
   const Result<Mounts> mounts = AskForMounts(config, message, bundle);
   if (!mounts.ok() || mounts->descriptors.empty()) {
     unlink(bundle.fresh.c_str());

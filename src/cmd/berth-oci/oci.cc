@@ -58,9 +58,9 @@ ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths) {
     if (!settings.ok()) {
       return ipc::Failure{ipc::Problem::kBroken, "'" + path + "': " + settings.failure().text};
     }
-    if (const std::string* runtime = settings->Text("runtime")) config.runtime = *runtime;
-    if (const std::string* socket = settings->Text("socket")) config.socket = *socket;
-    if (const std::string* run = settings->Text("run")) config.run_folder = *run;
+    if (const std::string* runtime = settings->FindText("runtime")) config.runtime = *runtime;
+    if (const std::string* socket = settings->FindText("socket")) config.socket = *socket;
+    if (const std::string* run = settings->FindText("run")) config.run_folder = *run;
     break;
   }
   return config;

@@ -52,8 +52,8 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
     return ipc::SystemFailure("read '" + path + "'", error);
   }
   const auto message = ipc::ReadJson(text);
-  const std::string* plugin = message.ok() ? message->Text(utility::kPlugin) : nullptr;
-  const std::string* socket = message.ok() ? message->Text(utility::kShimSocket) : nullptr;
+  const std::string* plugin = message.ok() ? message->FindText(utility::kPlugin) : nullptr;
+  const std::string* socket = message.ok() ? message->FindText(utility::kShimSocket) : nullptr;
   if (plugin == nullptr || socket == nullptr) {
     return ipc::Failure{ipc::Problem::kBroken,
                         "'" + path + "' names no plugin and socket: " + message.failure().text};
@@ -133,10 +133,10 @@ int Run(const std::vector<std::string>& argv, const std::vector<std::string>& en
                                    .Set(utility::kFolder, WorkingFolder()),
                                ipc::In(utility::TimeOf(name) + kAround));
   if (!reply.ok()) return Fail(name, Explain(reply.failure(), *config));
-  const auto code = reply->Number(utility::kExit);
+  const auto code = reply->FindNumber(utility::kExit);
   if (!code) return Fail(name, "Berth's node agent answered without an exit code");
-  if (const std::string* out = reply->Text(utility::kOut)) Write(STDOUT_FILENO, *out);
-  if (const std::string* err = reply->Text(utility::kErr)) Write(STDERR_FILENO, *err);
+  if (const std::string* out = reply->FindText(utility::kOut)) Write(STDOUT_FILENO, *out);
+  if (const std::string* err = reply->FindText(utility::kErr)) Write(STDERR_FILENO, *err);
   if (HoldsInput(STDIN_FILENO)) {
     Write(STDERR_FILENO, name + ": what came on standard input meanwhile was not read\n");
   }

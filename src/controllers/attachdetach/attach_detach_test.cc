@@ -37,17 +37,18 @@ class AttachDetachTest : public ::testing::Test {
     cluster_.Put(MakeVolume("pv-" + claim, Merged(BoundVolume(claim), more)));
     cluster_.Put(MakeClaim(claim, BoundClaim("pv-" + claim)));
   }
-  static std::string Name(const std::string& claim, const std::string& node) {
-    return api::VolumeAttachmentName("handle-pv-" + claim, kDriver, node);
+  static std::string AttachmentName(const std::string& claim, const std::string& node) {
+    return api::VolumeAttachmentName(api::VolumeHandle("handle-pv-" + claim), kDriver,
+                                     api::NodeName(node));
   }
   static std::string Unique(const std::string& claim) {
-    return api::UniqueVolumeName(kDriver, "handle-pv-" + claim);
+    return api::UniqueVolumeName(kDriver, api::VolumeHandle("handle-pv-" + claim));
   }
   Attachment Get(const std::string& claim, const std::string& node) {
-    return cluster_.Get<Attachment>("", Name(claim, node));
+    return cluster_.Get<Attachment>("", AttachmentName(claim, node));
   }
   bool Exists(const std::string& claim, const std::string& node) {
-    return cluster_.Has<Attachment>("", Name(claim, node));
+    return cluster_.Has<Attachment>("", AttachmentName(claim, node));
   }
   bool WaitExists(const std::string& claim, const std::string& node) {
     return cluster_.WaitUntil([&] { return Exists(claim, node); });
@@ -119,7 +120,7 @@ TEST_F(AttachDetachTest, AttachesForAPodAndTellsTheNodeWhenItIsDone) {
       "Normal SuccessfulAttachVolume default/web-data: AttachVolume.Attach succeeded for volume "
       "\"pv-data\""));
   EXPECT_THAT(cluster_.client.ActionNames(),
-              ElementsAre("create volumeattachments/" + Name("data", "node-a"),
+              ElementsAre("create volumeattachments/" + AttachmentName("data", "node-a"),
                           "patch nodes/node-a/status"));
 }
 
@@ -135,7 +136,8 @@ TEST_F(AttachDetachTest, ADriverThatNeedsNoAttachGetsNone) {
   ASSERT_TRUE(WaitExists("data", "node-a"));
   Barrier();
   EXPECT_FALSE(cluster_.Has<Attachment>(
-      "", api::VolumeAttachmentName("handle-pv-plain", "plain.example.com", "node-a")));
+      "", api::VolumeAttachmentName(api::VolumeHandle("handle-pv-plain"), "plain.example.com",
+                                    api::NodeName("node-a"))));
 }
 
 TEST_F(AttachDetachTest, APodWithoutNodeOrAnUnboundClaimAttachesNothing) {
@@ -174,7 +176,8 @@ TEST_F(AttachDetachTest, DetachesWhenThePodIsGoneAndTheNodeLetGoEntryFirst) {
   EXPECT_THAT(actions[0], HasSubstr("patch nodes/node-a/status"));
   EXPECT_THAT(actions[0], HasSubstr("\"volumesAttached\":[]"));
   EXPECT_THAT(actions[0], HasSubstr("resourceVersion"));
-  EXPECT_THAT(actions[1], HasSubstr("delete volumeattachments/" + Name("data", "node-a")));
+  EXPECT_THAT(actions[1],
+              HasSubstr("delete volumeattachments/" + AttachmentName("data", "node-a")));
 }
 
 TEST_F(AttachDetachTest, AVolumeInUseStaysUntilTheNodeSaysThatItIsNot) {
@@ -294,7 +297,7 @@ TEST_F(AttachDetachTest, AnUncertainAttachmentElsewhereRefusesToo) {
   Attachment old(Json{{"apiVersion", "storage.k8s.io/v1"},
                       {"kind", "VolumeAttachment"},
                       {"metadata",
-                       {{"name", Name("data", "node-a")},
+                       {{"name", AttachmentName("data", "node-a")},
                         {"finalizers", {"external-attacher/fake"}},
                         {"deletionTimestamp", "2026-01-01T00:00:00Z"}}},
                       {"spec",
@@ -308,7 +311,7 @@ TEST_F(AttachDetachTest, AnUncertainAttachmentElsewhereRefusesToo) {
   ASSERT_TRUE(
       cluster_.events.WaitFor("can't be attached to another: it is still at node 'node-a'"));
   EXPECT_FALSE(Exists("data", "node-b"));
-  cluster_.client.Remove(Attachment::kInfo, "", Name("data", "node-a"));
+  cluster_.client.Remove(Attachment::kInfo, "", AttachmentName("data", "node-a"));
   EXPECT_TRUE(WaitExists("data", "node-b"));
 }
 
@@ -337,7 +340,7 @@ TEST_F(AttachDetachTest, AnAttachErrorIsSaidOnThePod) {
 TEST_F(AttachDetachTest, AfterARestartWhatIsNotUsedAnyMoreIsDetached) {
   Json attachment = {{"apiVersion", "storage.k8s.io/v1"},
                      {"kind", "VolumeAttachment"},
-                     {"metadata", {{"name", Name("data", "node-a")}}},
+                     {"metadata", {{"name", AttachmentName("data", "node-a")}}},
                      {"spec",
                       {{"attacher", kDriver},
                        {"nodeName", "node-a"},
@@ -385,7 +388,7 @@ TEST_F(AttachDetachTest, AVolumeWantedAgainWhileItIsDeletedComesBackAsANewAttach
   Barrier();
   EXPECT_EQ(Get("data", "node-a").uid(), first);
   EXPECT_THAT(Attached("node-a"), IsEmpty());
-  cluster_.client.Remove(Attachment::kInfo, "", Name("data", "node-a"));
+  cluster_.client.Remove(Attachment::kInfo, "", AttachmentName("data", "node-a"));
   ASSERT_TRUE(WaitExists("data", "node-a"));
   EXPECT_FALSE(Get("data", "node-a").deleting());
 }
@@ -443,7 +446,7 @@ class FlexAttachDetachTest : public AttachDetachTest {
     registry_.prober().List({driver}, tell);
   }
   static std::string FlexName(const std::string& node = "node-a") {
-    return api::ParseUniqueName(kFlexUnique)->AttachmentName(node);
+    return api::ParseUniqueName(kFlexUnique)->AttachmentName(api::NodeName(node));
   }
   bool WaitFlexExists() {
     return cluster_.WaitUntil([&] { return cluster_.Has<Attachment>("", FlexName()); });

@@ -83,7 +83,7 @@ std::optional<api::Attachable> AttachDetach::OwnInNodeLists(const std::string& u
 
 std::optional<std::string> AttachDetach::UniqueName(const Attachment& attachment) const {
   const auto matches = [&](const api::Attachable& attachable) {
-    return attachable.AttachmentName(attachment.node_name()) == attachment.name();
+    return attachable.AttachmentName(api::NodeName(attachment.node_name())) == attachment.name();
   };
   if (const auto volume = volumes_.Get(attachment.pv_name()); volume != nullptr) {
     if (const auto attachable = api::AttachableOf(*volume)) {
@@ -222,7 +222,7 @@ AttachDetach::Outcome AttachDetach::Attach(
   Attachment attachment;
   attachment.Set({"apiVersion"}, Attachment::kInfo.api_version());
   attachment.Set({"kind"}, std::string(Attachment::kInfo.kind));
-  attachment.set_name(attachable.AttachmentName(node));
+  attachment.set_name(attachable.AttachmentName(api::NodeName(node)));
   attachment.Set({"spec"}, {{"attacher", attachable.attacher},
                             {"nodeName", node},
                             {"source", {{"persistentVolumeName", volume.name()}}}});

@@ -103,7 +103,7 @@ class Attacher : public Controller {
   Outcome Detach(const Attachment& attachment, const DriverInfo& driver);
   base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
   base::Status Unpublish(const Volume& volume, const std::string& node_id);
-  Outcome LetGo(const Attachment& attachment, const std::string& finalizer);
+  Outcome ReleaseAttachment(const Attachment& attachment, const std::string& finalizer);
 
   // subject.cc: the volume and the node id of an attachment, and the report of its failures.
   // The volume: a PersistentVolume, or the inline volume in the attachment's spec.

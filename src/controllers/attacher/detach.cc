@@ -43,10 +43,11 @@ Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInf
   if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
     return Failed(attachment, kDetachOperation, detached);
   }
-  return LetGo(attachment, FinalizerName(driver.name));
+  return ReleaseAttachment(attachment, FinalizerName(driver.name));
 }
 
-Attacher::Outcome Attacher::LetGo(const Attachment& attachment, const std::string& finalizer) {
+Attacher::Outcome Attacher::ReleaseAttachment(const Attachment& attachment,
+                                              const std::string& finalizer) {
   // The finalizer is removed first, because the object may vanish with it, and then no status needs
   // to be written. An attachment without it is here because the driver still lists it as published.
   StatusOr<Attachment> freed = attachment;

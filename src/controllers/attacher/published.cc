@@ -17,7 +17,7 @@ StatusOr<PublishedNodes> ListPublished(DriverConnection& driver, int max_entries
       published[entry.volume().volume_id()].insert(nodes.begin(), nodes.end());
     }
     if (page.next_token().empty()) return published;
-    RETURN_IF_ERROR(pages.Turn(page.next_token()));
+    RETURN_IF_ERROR(pages.TurnPage(page.next_token()));
     request.set_starting_token(page.next_token());
   }
 }

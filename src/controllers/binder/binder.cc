@@ -87,7 +87,8 @@ void Binder::Warn(const api::Object& object, std::string_view reason, std::strin
   context_.events.Record(object.reference(), base::EventType::kWarning, reason, message);
 }
 
-void Binder::Note(const api::Object& object, std::string_view reason, std::string_view message) {
+void Binder::NoteEvent(const api::Object& object, std::string_view reason,
+                       std::string_view message) {
   context_.events.Record(object.reference(), base::EventType::kNormal, reason, message);
 }
 

@@ -81,7 +81,7 @@ class Binder : public Controller {
                         std::string_view message = "");
 
   void Warn(const api::Object& object, std::string_view reason, std::string_view message);
-  void Note(const api::Object& object, std::string_view reason, std::string_view message);
+  void NoteEvent(const api::Object& object, std::string_view reason, std::string_view message);
 
   const Context context_;
   kube::Informer<Claim>& claims_;

@@ -72,8 +72,8 @@ StatusOr<Binder::Claim> Binder::AssignDefaultClass(const Claim& claim,
 
 Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& class_name) {
   if (class_name.empty()) {
-    Note(claim, "FailedBinding",
-         "no persistent volumes available for this claim and no storage class is set");
+    NoteEvent(claim, "FailedBinding",
+              "no persistent volumes available for this claim and no storage class is set");
     return Outcome::Done();
   }
   const auto storage_class = classes_.Get(class_name);
@@ -85,11 +85,12 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
   if (storage_class->wait_for_first_consumer() && !claim.has_annotation(kSelectedNode)) {
     for (const auto& pod : pods_.ByIndex(kPodsByClaim, claim.key())) {
       if (pod->terminated() || pod->deleting()) continue;
-      Note(claim, "WaitForPodScheduled",
-           fmt::format("waiting for pod {} to be scheduled", pod->name()));
+      NoteEvent(claim, "WaitForPodScheduled",
+                fmt::format("waiting for pod {} to be scheduled", pod->name()));
       return Outcome::Done();
     }
-    Note(claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding");
+    NoteEvent(claim, "WaitForFirstConsumer",
+              "waiting for first consumer to be created before binding");
     return Outcome::Done();
   }
   const std::string provisioner = storage_class->provisioner();
@@ -113,11 +114,12 @@ Binder::Outcome Binder::AskForVolume(const Claim& claim, const std::string& clas
   if (!asked.ok()) return AfterApi(asked.status());
   LOG_INFO("provisioner {} is asked for a volume for claim {}", base::Quote(provisioner),
            base::Quote(claim.key()));
-  Note(claim, "ExternalProvisioning",
-       fmt::format("Waiting for a volume to be created either by the external provisioner '{}' or "
-                   "manually by the system administrator. If volume creation is delayed, please "
-                   "verify that the provisioner is running and correctly registered.",
-                   provisioner));
+  NoteEvent(
+      claim, "ExternalProvisioning",
+      fmt::format("Waiting for a volume to be created either by the external provisioner '{}' or "
+                  "manually by the system administrator. If volume creation is delayed, please "
+                  "verify that the provisioner is running and correctly registered.",
+                  provisioner));
   return Outcome::Done();
 }
 

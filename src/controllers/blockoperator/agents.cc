@@ -129,7 +129,7 @@ Agents::Outcome Agents::Sync() {
   for (const std::string_view manifest : AgentManifests()) {
     const StatusOr<Set> wanted = AgentSet(manifest, *settings);
     if (!wanted.ok()) return Outcome::Retry(wanted.status());
-    if (const Status kept = Keep(*wanted); !kept.ok()) {
+    if (const Status kept = EnsureDaemonSet(*wanted); !kept.ok()) {
       return AfterApi(base::Annotate(kept, fmt::format("DaemonSet '{}'", wanted->key())));
     }
   }
@@ -168,7 +168,7 @@ StatusOr<AgentSettings> Agents::Settings() const {
   return settings;
 }
 
-Status Agents::Keep(const Set& wanted) {
+Status Agents::EnsureDaemonSet(const Set& wanted) {
   const auto present = sets_->Get(wanted.key());
   if (present == nullptr) {
     RETURN_IF_ERROR(sets_->CheckListed());

@@ -52,7 +52,7 @@ class Agents {
 
   Outcome Sync();
   base::Status Install();
-  base::Status Keep(const Set& wanted);
+  base::Status EnsureDaemonSet(const Set& wanted);
   base::StatusOr<AgentSettings> Settings() const;
 
   const Context context_;

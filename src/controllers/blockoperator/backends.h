@@ -43,9 +43,9 @@ class Backends {
 template <base::FaultName kCall, typename Call>
 auto Passing(Call call) -> decltype(call()) {
   const base::CallPoints points = base::CallPointsOf<kCall>();
-  RETURN_IF_ERROR(points.before->Pass());
+  RETURN_IF_ERROR(points.before->PassPoint());
   auto result = call();
-  RETURN_IF_ERROR(points.after->Pass());
+  RETURN_IF_ERROR(points.after->PassPoint());
   return result;
 }
 

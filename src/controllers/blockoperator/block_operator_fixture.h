@@ -60,13 +60,13 @@ class BlockOperatorTest : public ::testing::Test {
                          {"spec", {{"backend", {{"images", {{"folder", "/srv/pool"}}}}}}}},
                         more));
   }
-  void Ask(const std::string& name, const base::Json& more = nullptr) {
+  void CreateClaim(const std::string& name, const base::Json& more = nullptr) {
     cluster_.Put(MakeClaim(
         name, Merged({{"metadata",
                        {{"annotations", {{std::string(kStorageProvisioner), "block.berth.dev"}}}}}},
                      more)));
   }
-  // A bound pair with its image, as they are after Ask and the binder.
+  // A bound pair with its image, as they are after CreateClaim and the binder.
   void PutBound(const std::string& claim, const base::Json& more_of_volume = nullptr) {
     const std::string name = "pvc-uid-" + claim;
     store_->Add(name, int64_t{1} << 30);
@@ -88,7 +88,7 @@ class BlockOperatorTest : public ::testing::Test {
     volume["status"]["phase"] = "Released";
     cluster_.Put(volume);
   }
-  static api::FenceEntry Use(const std::string& node, const std::string& pod) {
+  static api::FenceEntry FenceEntryOf(const std::string& node, const std::string& pod) {
     return {.node = node,
             .pod_namespace = "default",
             .pod = pod,

@@ -93,7 +93,7 @@ Clusters::Outcome Clusters::Sync(const std::string& name) {
   return held.ok() ? Check(*held) : AfterApi(held.status());
 }
 
-Status Clusters::Ask(const Cluster& cluster) {
+Status Clusters::CheckBackend(const Cluster& cluster) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Open(cluster));
   const Status listed = backend->List().status();
   // A back end that cannot list images does at least answer.
@@ -101,7 +101,7 @@ Status Clusters::Ask(const Cluster& cluster) {
 }
 
 Clusters::Outcome Clusters::Check(const Cluster& cluster) {
-  const Status there = Ask(cluster);
+  const Status there = CheckBackend(cluster);
   const std::string phase = there.ok() ? kReady : kFailed;
   if (cluster.String({"status", "phase"}) != phase) {
     context_.events.Record(cluster.reference(),
@@ -109,12 +109,13 @@ Clusters::Outcome Clusters::Check(const Cluster& cluster) {
                            there.ok() ? "BackendReady" : "BackendFailed",
                            there.ok() ? "the back end answers" : std::string(base::Message(there)));
   }
-  const Status said = Say(cluster, phase, std::string(base::Message(there)));
+  const Status said = WritePhase(cluster, phase, std::string(base::Message(there)));
   if (!said.ok()) return AfterApi(said);
   return there.ok() ? Outcome::After(options_.check_interval) : Outcome::Retry(there);
 }
 
-Status Clusters::Say(const Cluster& cluster, std::string_view phase, const std::string& message) {
+Status Clusters::WritePhase(const Cluster& cluster, std::string_view phase,
+                            const std::string& message) {
   if (cluster.String({"status", "phase"}) == phase &&
       cluster.String({"status", "message"}) == message) {
     return base::OkStatus();
@@ -150,7 +151,8 @@ Clusters::Outcome Clusters::Clean(const Cluster& cluster) {
     }
   }
   if (message.empty()) return Finish(cluster);
-  if (const Status said = Say(cluster, kDeleting, message); !said.ok()) return AfterApi(said);
+  if (const Status said = WritePhase(cluster, kDeleting, message); !said.ok())
+    return AfterApi(said);
   return Outcome::After(kLookAgain);
 }
 

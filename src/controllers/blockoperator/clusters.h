@@ -45,7 +45,7 @@ class Clusters {
 
   Outcome Sync(const std::string& name);
   Outcome Check(const Cluster& cluster);
-  base::Status Ask(const Cluster& cluster);
+  base::Status CheckBackend(const Cluster& cluster);
   Outcome Clean(const Cluster& cluster);
   base::Status DeleteClaims(const Cluster& cluster);
   // The answer of each node that may have a volume of the cluster; "" if it has not answered.
@@ -54,7 +54,8 @@ class Clusters {
   // The volumes of deleted claims whose images must be deleted before the cluster.
   std::vector<std::string> ImagesLeft(const Cluster& cluster) const;
   Outcome Finish(const Cluster& cluster);
-  base::Status Say(const Cluster& cluster, std::string_view phase, const std::string& message);
+  base::Status WritePhase(const Cluster& cluster, std::string_view phase,
+                          const std::string& message);
 
   const Context context_;
   Backends& backends_;

@@ -15,7 +15,7 @@ class ClustersTest : public BlockOperatorTest {
   }
   void Delete() { ASSERT_TRUE(kube::Delete(cluster_.client, GetCluster()).ok()); }
   // As the agent of a node.
-  void Answer(const std::string& node, const Json& said) {
+  void AnswerCleanup(const std::string& node, const Json& said) {
     ASSERT_TRUE(kube::MergePatch(cluster_.client, GetCluster(),
                                  {{"status", {{"nodes", {{node, said}}}}}}, "status")
                     .ok());
@@ -64,19 +64,20 @@ TEST_F(ClustersTest, WaitsUntilEachNodeHasAnswered) {
   Begin();
   ASSERT_TRUE(WaitPhase("Ready"));
   PutBound("data");
-  PutFence("pvc-uid-data", {Use("node-a", "web")});
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
   Delete();
   ASSERT_TRUE(WaitPhase("Deleting"));
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return Message() == "waiting for nodes: 'node-a' (no answer from its agent)"; }));
-  Answer("node-a",
-         {{"state", "Cleaning"},
-          {"volumes", {{{"volume", "pvc-uid-data"}, {"state", "Failed"}, {"message", "busy"}}}}});
+  AnswerCleanup(
+      "node-a",
+      {{"state", "Cleaning"},
+       {"volumes", {{{"volume", "pvc-uid-data"}, {"state", "Failed"}, {"message", "busy"}}}}});
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return Message() == "waiting for nodes: 'node-a' (Cleaning; pvc-uid-data: busy)"; }));
   // It is clean when its fence says so, too.
-  Answer("node-a",
-         {{"state", "Clean"}, {"volumes", {{{"volume", "pvc-uid-data"}, {"state", "Forced"}}}}});
+  AnswerCleanup("node-a", {{"state", "Clean"},
+                           {"volumes", {{{"volume", "pvc-uid-data"}, {"state", "Forced"}}}}});
   EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Cluster>("", "pool"); },
                                          std::chrono::milliseconds(100)));
   cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
@@ -92,13 +93,13 @@ TEST_F(ClustersTest, DoesWithoutANodeThatIsProvenGone) {
   PutBound("data");
   MapOn("node-b", "pvc-uid-data");
   cluster_.Put(MakePod("web", "data"));
-  PutFence("pvc-uid-data", {Use("node-b", "web")});
+  PutFence("pvc-uid-data", {FenceEntryOf("node-b", "web")});
   Delete();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Phase() == "Deleting"; }));
   // Each change of the cluster brings it here again.
   ASSERT_TRUE(cluster_.events.WaitFor("StaleAttachment"));
   std::this_thread::sleep_for(options_.node_silence);
-  Answer("node-a", {{"state", "Clean"}});
+  AnswerCleanup("node-a", {{"state", "Clean"}});
   ASSERT_TRUE(WaitGone());
   EXPECT_TRUE(cluster_.events.WaitFor("the clean-up does without node 'node-b'"));
 }
@@ -128,7 +129,7 @@ TEST_F(ClustersTest, DoesNotWaitForeverForImagesOfABackEndThatIsOutOfReach) {
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return Message() == "waiting for images to be deleted: pvc-uid-data"; }));
   cluster_.clock.Advance(options_.image_patience + std::chrono::minutes(1));
-  Answer("node-a", {{"state", "Clean"}});
+  AnswerCleanup("node-a", {{"state", "Clean"}});
   ASSERT_TRUE(WaitGone());
   EXPECT_TRUE(store_->Has("pvc-uid-data"));
   EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));

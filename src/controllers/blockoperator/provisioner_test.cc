@@ -11,7 +11,7 @@ using base::StatusCode;
 
 TEST_F(BlockOperatorTest, AClaimGetsAnImageAndAPersistentVolume) {
   Begin();
-  Ask("data");
+  CreateClaim("data");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   const auto volume = cluster_.Get<Volume>("", "pvc-uid-data");
   EXPECT_EQ(volume.annotation(kProvisionedBy), "block.berth.dev");
@@ -28,14 +28,14 @@ TEST_F(BlockOperatorTest, TheFinalizerIsWrittenBeforeTheImageIsMade) {
     held = claim.has_finalizer(kProvisioningFinalizer) && claim.annotation(kBegunIn) == "pool";
   };
   Begin();
-  Ask("data");
+  CreateClaim("data");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_TRUE(held);
 }
 
 TEST_F(BlockOperatorTest, ABinderThatKnowsNoneOfItLeavesTheFinalizerToUs) {
   Begin();
-  Ask("data");
+  CreateClaim("data");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   Claim claim = GetClaim("data");
   claim.Set({"spec", "volumeName"}, "pvc-uid-data");
@@ -51,7 +51,7 @@ TEST_F(BlockOperatorTest, AnAnswerThatIsLostMakesNoSecondImage) {
   Begin();
   cluster_.client.LoseNextAnswer("create", "persistentvolumes",
                                  base::Error(StatusCode::kUnavailable, "no answer"));
-  Ask("data");
+  CreateClaim("data");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data: "));
   EXPECT_TRUE(cluster_.events.WaitFor("no answer"));
@@ -72,7 +72,7 @@ TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage)
   });
   ASSERT_TRUE(cluster_.events.WaitFor("BackendReady"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return was_ready->load(); }));
-  Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
+  CreateClaim("data", {{"metadata", {{"finalizers", Json::array()}}}});
   ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data"));
   ASSERT_TRUE(store_->Has("pvc-uid-data"));
   ASSERT_TRUE(kube::Delete(cluster_.client, GetClaim("data")).ok());
@@ -83,7 +83,7 @@ TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage)
 
 TEST_F(BlockOperatorTest, AnImageThatAnObjectNamesIsNotDeletedWithTheClaim) {
   Begin();
-  Ask("data", {{"metadata", {{"finalizers", Json::array()}}}});
+  CreateClaim("data", {{"metadata", {{"finalizers", Json::array()}}}});
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   ASSERT_TRUE(kube::Delete(cluster_.client, GetClaim("data")).ok());
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
@@ -95,7 +95,7 @@ TEST_F(BlockOperatorTest, SaysThatTheClusterIsMissingAndGoesOnWhenItIsThere) {
       "fast", {{"provisioner", "block.berth.dev"}, {"parameters", {{"cluster", "pool"}}}}));
   options_.retry_start = options_.retry_max = std::chrono::seconds(30);
   Start();
-  Ask("data");
+  CreateClaim("data");
   ASSERT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' does not exist: create it"));
   PutCluster();
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
@@ -103,8 +103,8 @@ TEST_F(BlockOperatorTest, SaysThatTheClusterIsMissingAndGoesOnWhenItIsThere) {
 
 TEST_F(BlockOperatorTest, WaitsForItsFirstConsumer) {
   Begin({{"volumeBindingMode", "WaitForFirstConsumer"}});
-  Ask("data");
-  Ask("other", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
+  CreateClaim("data");
+  CreateClaim("other", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
   ASSERT_TRUE(WaitVolume("pvc-uid-other"));
   EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
   Claim claim = GetClaim("data");
@@ -117,7 +117,7 @@ TEST_F(BlockOperatorTest, ANodeThatDoesNotUseTheClusterIsGivenBackToTheScheduler
   Begin({{"volumeBindingMode", "WaitForFirstConsumer"},
          {"allowedTopologies",
           {{{"matchLabelExpressions", {{{"key", "zone"}, {"values", {"a"}}}}}}}}});
-  Ask("data", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
+  CreateClaim("data", {{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}}});
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
   EXPECT_TRUE(cluster_.events.WaitFor("node 'node-a', which was selected, is not one"));
   EXPECT_FALSE(store_->Has("pvc-uid-data"));
@@ -126,7 +126,8 @@ TEST_F(BlockOperatorTest, ANodeThatDoesNotUseTheClusterIsGivenBackToTheScheduler
 TEST_F(BlockOperatorTest, ACopyIsMadeOfAClaimThatNobodyUses) {
   Begin();
   PutBound("data");
-  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  CreateClaim("copy",
+              {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
   ASSERT_TRUE(WaitVolume("pvc-uid-copy"));
   EXPECT_EQ(store_->Count("create pvc-uid-copy 1073741824 of pvc-uid-data"), 1);
 }
@@ -134,8 +135,9 @@ TEST_F(BlockOperatorTest, ACopyIsMadeOfAClaimThatNobodyUses) {
 TEST_F(BlockOperatorTest, ACopyOfWhatIsInUseWaits) {
   Begin();
   PutBound("data");
-  PutFence("pvc-uid-data", {Use("node-a", "web")});
-  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
+  CreateClaim("copy",
+              {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
   ASSERT_TRUE(cluster_.events.WaitFor("pod 'default/web' on node 'node-a' may use it"));
   EXPECT_FALSE(store_->Has("pvc-uid-copy"));
   cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
@@ -146,11 +148,12 @@ TEST_F(BlockOperatorTest, ACopyUnderWhichSomebodyWroteIsThrownAway) {
   int copies = 0;
   store_->while_creating = [&] {
     if (++copies > 1) return;
-    PutFence("pvc-uid-data", {Use("node-a", "web")});
+    PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
   };
   Begin();
   PutBound("data");
-  Ask("copy", {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  CreateClaim("copy",
+              {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
   ASSERT_TRUE(cluster_.events.WaitFor("may use it"));
   EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-copy"));
   cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
@@ -161,7 +164,8 @@ TEST_F(BlockOperatorTest, ACopyUnderWhichSomebodyWroteIsThrownAway) {
 
 TEST_F(BlockOperatorTest, ASnapshotIsRefusedWithWhatToDo) {
   Begin();
-  Ask("data",
+  CreateClaim(
+      "data",
       {{"spec",
         {{"dataSource",
           {{"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "s"}}}}}});
@@ -197,7 +201,7 @@ TEST_F(BlockOperatorTest, AReleasedVolumeThatIsToBeRetainedStays) {
 TEST_F(BlockOperatorTest, NoImageIsDeletedThatAFenceNames) {
   Begin();
   PutBound("data");
-  PutFence("pvc-uid-data", {Use("node-a", "web")});
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
   Release("data");
   ASSERT_TRUE(
       cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data: pod 'default/web'"));
@@ -224,7 +228,7 @@ TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasStillToTakeOff) {
   cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
   cleanup.Set({"kind"}, "NodeCleanup");
   cleanup.set_name("node-a");
-  cleanup.set_entries({{.volume = "pvc-uid-data", .attachment = Use("node-a", "web")}});
+  cleanup.set_entries({{.volume = "pvc-uid-data", .attachment = FenceEntryOf("node-a", "web")}});
   cluster_.Put(cleanup);
   Release("data");
   ASSERT_TRUE(cluster_.events.WaitFor("node 'node-a' has still to take it off"));

@@ -35,7 +35,7 @@ std::string DeviceOn(const api::VolumeFence& fence, const std::string& node) {
   return "";
 }
 
-std::string Text(const FenceEntry& entry) {
+std::string EntryText(const FenceEntry& entry) {
   return fmt::format("pod '{}/{}' on node '{}'", entry.pod_namespace, entry.pod, entry.node);
 }
 
@@ -149,9 +149,9 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
       rest.push_back(entry.attachment);
       missing = proof.status();
       if (missing.code() == StatusCode::kFailedPrecondition) {
-        context_.events.Record(
-            live->reference(), EventType::kWarning, "StaleAttachment",
-            fmt::format("{} keeps the volume: {}", Text(entry.attachment), base::Message(missing)));
+        context_.events.Record(live->reference(), EventType::kWarning, "StaleAttachment",
+                               fmt::format("{} keeps the volume: {}", EntryText(entry.attachment),
+                                           base::Message(missing)));
       }
     }
   }
@@ -163,16 +163,16 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
       }
       if (const Status kept = Remember(node, of_node); !kept.ok()) return AfterApi(kept);
     }
-    if (const Status freed = Free(*live, rest); !freed.ok()) return AfterApi(freed);
+    if (const Status freed = FreeFence(*live, rest); !freed.ok()) return AfterApi(freed);
     for (const auto& [entry, proof] : proven) {
       context_.events.Record(live->reference(), EventType::kNormal, "FenceBroken",
-                             fmt::format("took {} off the fence: {}", Text(entry), proof));
+                             fmt::format("took {} off the fence: {}", EntryText(entry), proof));
     }
   }
   return missing.ok() ? Outcome::Done() : Outcome::Retry(missing);
 }
 
-Status StaleUses::Free(const Fence& fence, const std::vector<FenceEntry>& rest) {
+Status StaleUses::FreeFence(const Fence& fence, const std::vector<FenceEntry>& rest) {
   if (rest.empty()) {
     return context_.client.Delete(
         Fence::kInfo, "", fence.name(),

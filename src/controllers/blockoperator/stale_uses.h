@@ -52,7 +52,7 @@ class StaleUses {
   base::StatusOr<std::string> ProveShutOut(const api::CleanupEntry& entry);
   // Writes the entries of one node. OK: its NodeCleanup has them as they are here.
   base::Status Remember(const std::string& node, const std::vector<api::CleanupEntry>& entries);
-  base::Status Free(const Fence& fence, const std::vector<api::FenceEntry>& rest);
+  base::Status FreeFence(const Fence& fence, const std::vector<api::FenceEntry>& rest);
 
   Outcome SyncCleanup(const std::string& node);
   Outcome DeleteEmpty(const Cleanup& cleanup);

@@ -25,7 +25,7 @@ class StaleUsesTest : public BlockOperatorTest {
     cluster_.Put(MakePod("web", "data", {{"spec", {{"nodeName", "node-b"}}}}));
     PutBound("data");
     MapOn("node-b", kVolume);
-    PutFence(kVolume, {Use("node-b", "web")});
+    PutFence(kVolume, {FenceEntryOf("node-b", "web")});
   }
   void EndPod() { cluster_.client.Remove(api::Pod::kInfo, "default", "web"); }
   void EndNode() { cluster_.client.Remove(api::Node::kInfo, "", "node-b"); }
@@ -43,7 +43,7 @@ class StaleUsesTest : public BlockOperatorTest {
 TEST_F(StaleUsesTest, NothingIsDoneWhereTheNodeIs) {
   BeginWithUse();
   EndPod();
-  PutFence("other", {Use("node-gone", "x")});
+  PutFence("other", {FenceEntryOf("node-gone", "x")});
   ASSERT_TRUE(cluster_.WaitUntil([&] { return cluster_.Has<Cleanup>("", "node-gone"); }));
   EXPECT_FALSE(cluster_.Has<Cleanup>("", "node-b"));
   EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
@@ -56,7 +56,7 @@ TEST_F(StaleUsesTest, TheEndOfANodeIsRememberedAndTheLockKeepsTheFence) {
   ASSERT_TRUE(WaitRemembered());
   EXPECT_EQ(Remembered()[0].volume, kVolume);
   EXPECT_EQ(Remembered()[0].image, kVolume);
-  EXPECT_EQ(Remembered()[0].attachment, Use("node-b", "web"));
+  EXPECT_EQ(Remembered()[0].attachment, FenceEntryOf("node-b", "web"));
   ASSERT_TRUE(cluster_.events.WaitFor("StaleAttachment pvc-uid-data"));
   ASSERT_TRUE(cluster_.events.WaitFor("the back end holds a lock"));
   EXPECT_TRUE(cluster_.Has<Fence>("", kVolume)) << "its kernel may still write";
@@ -137,10 +137,10 @@ TEST_F(StaleUsesTest, ABackEndThatKnowsNoLocksHasToShutTheNodeOut) {
 TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {
   Begin();
   PutBound("data", {{"spec", {{"accessModes", {"ReadOnlyMany"}}}}});
-  PutFence(kVolume, {Use("node-a", "here"), Use("node-b", "web")});
+  PutFence(kVolume, {FenceEntryOf("node-a", "here"), FenceEntryOf("node-b", "web")});
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return cluster_.Get<Fence>("", kVolume).entries().size() == 1; }));
-  EXPECT_EQ(cluster_.Get<Fence>("", kVolume).entries()[0], Use("node-a", "here"));
+  EXPECT_EQ(cluster_.Get<Fence>("", kVolume).entries()[0], FenceEntryOf("node-a", "here"));
 }
 
 TEST_F(StaleUsesTest, NoEntryIsLostWhereAnotherWritesTheSameCleanup) {
@@ -150,12 +150,12 @@ TEST_F(StaleUsesTest, NoEntryIsLostWhereAnotherWritesTheSameCleanup) {
   cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
   cleanup.Set({"kind"}, "NodeCleanup");
   cleanup.set_name("node-b");
-  cleanup.set_entries({{.volume = "other", .attachment = Use("node-b", "x")}});
+  cleanup.set_entries({{.volume = "other", .attachment = FenceEntryOf("node-b", "x")}});
   cluster_.Put(cleanup);
   cluster_.client.FailNext("patch", "nodecleanups", base::Error(StatusCode::kAborted, "conflict"));
   cluster_.client.LoseNextAnswer("patch", "nodecleanups",
                                  base::Error(StatusCode::kUnavailable, "no answer"));
-  PutFence(kVolume, {Use("node-b", "web")});
+  PutFence(kVolume, {FenceEntryOf("node-b", "web")});
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Remembered().size() == 2; }));
   EXPECT_EQ(Remembered()[0].volume, "other");
   EXPECT_TRUE(WaitFree());
@@ -165,7 +165,7 @@ TEST_F(StaleUsesTest, TheCleanupIsWrittenBeforeTheFence) {
   Begin();
   PutBound("data");
   cluster_.client.TakeActions();
-  PutFence(kVolume, {Use("node-b", "web")});
+  PutFence(kVolume, {FenceEntryOf("node-b", "web")});
   ASSERT_TRUE(WaitFree());
   std::vector<std::string> names;
   for (const std::string& name : cluster_.client.ActionNames()) {

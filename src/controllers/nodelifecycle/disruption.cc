@@ -26,7 +26,8 @@ double EvictionRate(const ZoneCount& zone, bool all_down) {
   return zone.ready + zone.not_ready > kLargeZone ? kSlowRate : 0;
 }
 
-std::chrono::milliseconds EvictionLimiter::Take(const std::string& zone, double rate, Time now) {
+std::chrono::milliseconds EvictionLimiter::TakeToken(const std::string& zone, double rate,
+                                                     Time now) {
   if (rate <= 0) return std::chrono::milliseconds(-1);
   const auto interval = std::chrono::milliseconds(static_cast<int64_t>(1000 / rate));
   const auto [last, first] = last_.try_emplace(zone, now);

@@ -32,7 +32,7 @@ class EvictionLimiter {
 
   // Takes the zone's token and returns zero, if there is one. Otherwise returns how long to wait
   // for it; negative: for ever, because the rate is 0.
-  std::chrono::milliseconds Take(const std::string& zone, double rate, Time now);
+  std::chrono::milliseconds TakeToken(const std::string& zone, double rate, Time now);
   // Returns the token that was just taken, because it was not used.
   void GiveBack(const std::string& zone) { last_.erase(zone); }
 

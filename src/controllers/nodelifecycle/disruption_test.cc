@@ -38,12 +38,12 @@ TEST(DisruptionTest, PartlyDownZonesEvictSlowlyOrNotAtAll) {
 TEST(DisruptionTest, TheLimiterSavesUpOneTokenAndEachZoneHasItsOwn) {
   EvictionLimiter limiter;
   const EvictionLimiter::Time start{};
-  EXPECT_EQ(limiter.Take("a", 0.1, start), milliseconds(0));
-  EXPECT_EQ(limiter.Take("a", 0.1, start + seconds(4)), milliseconds(6000));
-  EXPECT_EQ(limiter.Take("b", 0.1, start + seconds(4)), milliseconds(0));
-  EXPECT_EQ(limiter.Take("a", 0.1, start + seconds(100)), milliseconds(0));
-  EXPECT_EQ(limiter.Take("a", 0.1, start + seconds(100)), milliseconds(10000));
-  EXPECT_LT(limiter.Take("a", 0, start + seconds(200)), milliseconds(0));
+  EXPECT_EQ(limiter.TakeToken("a", 0.1, start), milliseconds(0));
+  EXPECT_EQ(limiter.TakeToken("a", 0.1, start + seconds(4)), milliseconds(6000));
+  EXPECT_EQ(limiter.TakeToken("b", 0.1, start + seconds(4)), milliseconds(0));
+  EXPECT_EQ(limiter.TakeToken("a", 0.1, start + seconds(100)), milliseconds(0));
+  EXPECT_EQ(limiter.TakeToken("a", 0.1, start + seconds(100)), milliseconds(10000));
+  EXPECT_LT(limiter.TakeToken("a", 0, start + seconds(200)), milliseconds(0));
 }
 
 }  // namespace

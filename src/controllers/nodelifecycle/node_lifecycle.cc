@@ -165,7 +165,7 @@ Eviction NodeLifecycle::Allowed(const api::Node& node, Eviction wanted, millisec
     if (key == kNotReadyTaint || key == kUnreachableTaint) return wanted;
   }
   const double rate = EvictionRate(zones[node.zone()], all_down);
-  const milliseconds wait = limiter_.Take(node.zone(), rate, options_.now());
+  const milliseconds wait = limiter_.TakeToken(node.zone(), rate, options_.now());
   if (wait.count() == 0) return wanted;
   again = wait.count() < 0 ? options_.check_interval : wait;
   return Eviction::kNone;

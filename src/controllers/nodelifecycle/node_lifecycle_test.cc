@@ -40,7 +40,7 @@ class NodeLifecycleTest : public ::testing::Test {
             {"spec", {{"renewTime", fmt::format("renewal {}", ++renewals_)}}}};
   }
   void Renew(const std::string& name) { cluster_.Put(Renewed(name)); }
-  void Pass(milliseconds time) { elapsed_ = elapsed_.load() + time; }
+  void PassTime(milliseconds time) { elapsed_ = elapsed_.load() + time; }
   void SetReady(const std::string& node, const std::string& status) {
     cluster_.Put(
         MakeNode(node, {{"spec", cluster_.Get<api::Node>("", node).json()["spec"]},
@@ -96,14 +96,14 @@ TEST_F(NodeLifecycleTest, ASilentNodeBecomesUnknownIsTaintedAndComesBack) {
   AddNode("node-b");
   cluster_.Put(MakePod("web", "", On("node-b", Json::array({Tolerate(kUnreachableTaint)}))));
   Begin();
-  Pass(seconds(39));
+  PassTime(seconds(39));
   EXPECT_TRUE(Never([&] { return Ready("node-b") != "True"; }));
   Renew("node-a");
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     const auto lease = cluster_.informers.Of<api::Lease>().Get(kLeases, "node-a");
     return lease != nullptr && lease->renew_time() == fmt::format("renewal {}", renewals_.load());
   }));
-  Pass(seconds(2));
+  PassTime(seconds(2));
   ASSERT_TRUE(WaitReady("node-b", "Unknown"));
   EXPECT_TRUE(WaitTaint("node-b", kUnreachableTaint, "NoSchedule"));
   EXPECT_TRUE(WaitTaint("node-b", kUnreachableTaint, "NoExecute"));
@@ -124,10 +124,10 @@ TEST_F(NodeLifecycleTest, ANodeThatNeverSpokeHasALittleMoreTime) {
   AddNode("node-a");
   cluster_.Put(MakeNode("node-b", {{"status", {{"conditions", nullptr}}}}));
   Begin();
-  Pass(seconds(50));
+  PassTime(seconds(50));
   Renew("node-a");
   EXPECT_TRUE(Never([&] { return !Ready("node-b").empty(); }));
-  Pass(seconds(11));
+  PassTime(seconds(11));
   ASSERT_TRUE(WaitReady("node-b", "Unknown"));
   const api::Node silent = cluster_.Get<api::Node>("", "node-b");
   EXPECT_EQ(String(*silent.condition("Ready"), {"reason"}), "NodeStatusNeverUpdated");
@@ -139,7 +139,7 @@ TEST_F(NodeLifecycleTest, ARenewedLeaseKeepsANodeThatWritesNoStatus) {
   AddNode("node-b");
   Begin();
   for (int i = 0; i < 10; ++i) {
-    Pass(seconds(30));
+    PassTime(seconds(30));
     Renew("node-a");
     Renew("node-b");
     ASSERT_TRUE(cluster_.WaitUntil([&] {
@@ -158,7 +158,7 @@ TEST_F(NodeLifecycleTest, AnInformerThatHearsNothingMarksNobody) {
   cluster_.informers.Of<api::Lease>().Stop();
   cluster_.client.Add(Renewed("node-a"));
   cluster_.client.Add(Renewed("node-b"));
-  Pass(seconds(41));
+  PassTime(seconds(41));
   EXPECT_TRUE(Never([&] { return Ready("node-a") != "True" || Ready("node-b") != "True"; }));
 }
 
@@ -169,10 +169,10 @@ TEST_F(NodeLifecycleTest, AnAbsentApiAndALateCheckMarkNobody) {
   ASSERT_TRUE(cluster_.events.WaitFor("RegisteredNode", 2));
   cluster_.client.SetOutage(base::Error(base::StatusCode::kUnavailable, "away"));
   // The process stood still, or waited for the API, for an hour.
-  Pass(std::chrono::hours(1));
+  PassTime(std::chrono::hours(1));
   EXPECT_TRUE(Never([&] { return Ready("node-a") != "True" || Ready("node-b") != "True"; }));
   cluster_.client.SetOutage(base::OkStatus());
-  Pass(seconds(9));
+  PassTime(seconds(9));
   EXPECT_TRUE(Never([&] { return Ready("node-a") != "True" || Ready("node-b") != "True"; }));
 }
 
@@ -181,7 +181,7 @@ TEST_F(NodeLifecycleTest, WhenNoNodeIsReadyNobodyIsEvicted) {
   AddNode("node-b");
   cluster_.Put(MakePod("web", "", On("node-a")));
   Begin();
-  Pass(seconds(41));
+  PassTime(seconds(41));
   ASSERT_TRUE(WaitReady("node-a", "Unknown"));
   ASSERT_TRUE(WaitReady("node-b", "Unknown"));
   ASSERT_TRUE(cluster_.WaitUntil([&] {
@@ -208,7 +208,7 @@ TEST_F(NodeLifecycleTest, NodesAreTaintedForEvictionOneByOne) {
   EXPECT_TRUE(Never([&] { return tainted() == 2; }));
   EXPECT_TRUE(HasTaint("node-b", kNotReadyTaint, "NoSchedule"));
   EXPECT_TRUE(HasTaint("node-c", kNotReadyTaint, "NoSchedule"));
-  Pass(seconds(10));
+  PassTime(seconds(10));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return tainted() == 2; }));
 }
 
@@ -229,9 +229,9 @@ TEST_F(NodeLifecycleTest, PodsGoWhenTheirTolerationEnds) {
   ASSERT_NE(evicted.condition("DisruptionTarget"), nullptr);
   EXPECT_EQ(String(*evicted.condition("DisruptionTarget"), {"reason"}), "DeletionByTaintManager");
   EXPECT_TRUE(Never([&] { return Deleting("short"); }));  // its time begins
-  Pass(seconds(4));
+  PassTime(seconds(4));
   EXPECT_TRUE(Never([&] { return Deleting("short"); }));
-  Pass(seconds(2));
+  PassTime(seconds(2));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Deleting("short"); }));
   EXPECT_TRUE(Never([&] { return Deleting("ever") || Deleting("elsewhere"); }));
 }
@@ -243,11 +243,11 @@ TEST_F(NodeLifecycleTest, ATaintThatGoesInTimeSparesThePod) {
   cluster_.Put(MakePod("web", "", On("node-b", Json::array({Tolerate("broken", 300)}))));
   Begin();
   EXPECT_TRUE(Never([&] { return Deleting("web"); }));  // its time begins
-  Pass(seconds(20));
+  PassTime(seconds(20));
   cluster_.Put(MakeNode("node-b"));
   ASSERT_TRUE(cluster_.events.WaitFor("Cancelling deletion of Pod default/web"));
   Renew("node-b");
-  Pass(seconds(30));
+  PassTime(seconds(30));
   EXPECT_TRUE(Never([&] { return Deleting("web"); }));
 }
 

@@ -51,7 +51,7 @@ OwnerGc::Outcome OwnerGc::Collect(const std::string& uid, const GraphNode& node)
   if (live.status().code() == StatusCode::kNotFound) return Outcome::Done();
   if (!live.ok()) return AfterApi(live.status());
   if (live->deleting() || live->owner_references().empty()) return Outcome::Done();
-  const StatusOr<Verdict> verdict = Judge(*live, node);
+  const StatusOr<Verdict> verdict = JudgeObject(*live, node);
   if (!verdict.ok()) return AfterApi(verdict.status());
   if (!verdict->stay.empty()) {
     if (verdict->absent.empty() && verdict->wait.empty()) return Outcome::Done();
@@ -82,7 +82,7 @@ StatusOr<api::Object> OwnerGc::ReadLive(const std::string& uid, const GraphNode&
   return base::Error(StatusCode::kNotFound, "'{}' is gone", node.name);
 }
 
-StatusOr<OwnerGc::Verdict> OwnerGc::Judge(const api::Object& object, const GraphNode& node) {
+StatusOr<OwnerGc::Verdict> OwnerGc::JudgeObject(const api::Object& object, const GraphNode& node) {
   Verdict verdict;
   for (const api::OwnerReference& reference : object.owner_references()) {
     ASSIGN_OR_RETURN(const Owner owner, JudgeOwner(reference, object, node));

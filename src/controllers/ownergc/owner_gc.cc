@@ -55,7 +55,7 @@ size_t OwnerGc::remembered() {
   return graph_.size();
 }
 
-void OwnerGc::Look(const Uids& uids) {
+void OwnerGc::QueueObjects(const Uids& uids) {
   for (const std::string& uid : uids) workers_.Add(uid);
 }
 
@@ -71,7 +71,7 @@ void OwnerGc::OnObject(const KindPtr& kind, const api::Object& object, uint64_t 
     MutexLock lock(mutex_);
     look = graph_.Put(kind, object, list);
   }
-  Look(look);
+  QueueObjects(look);
   NoteDefinitionChange(kind);
 }
 
@@ -82,7 +82,7 @@ void OwnerGc::OnGone(const KindPtr& kind, const std::string& uid) {
     look = graph_.Remove(uid);
     std::erase_if(reported_, [&](const std::string& one) { return one.starts_with(uid); });
   }
-  Look(look);
+  QueueObjects(look);
   NoteDefinitionChange(kind);
 }
 
@@ -92,7 +92,7 @@ void OwnerGc::OnListed(const KindPtr& kind, uint64_t list) {
     MutexLock lock(mutex_);
     look = graph_.RemoveUnlisted(kind->info(), list);
   }
-  Look(look);
+  QueueObjects(look);
 }
 
 OwnerGc::Outcome OwnerGc::Sync(const std::string& key) {
@@ -146,7 +146,7 @@ OwnerGc::Outcome OwnerGc::AwaitDependents(const std::string& uid, const GraphNod
   }
   // The end of the last dependent queues this object again.
   if (!blocking.empty()) {
-    Look(blocking);
+    QueueObjects(blocking);
     return Outcome::Done();
   }
   return AfterApi(TakeFinalizerOff(uid, node, kForegroundDeletion));

@@ -71,7 +71,7 @@ class OwnerGc : public Controller, Source::Listener {
   void OnObject(const KindPtr& kind, const api::Object& object, uint64_t list) override;
   void OnGone(const KindPtr& kind, const std::string& uid) override;
   void OnListed(const KindPtr& kind, uint64_t list) override;
-  void Look(const Uids& uids);
+  void QueueObjects(const Uids& uids);
   void NoteDefinitionChange(const KindPtr& kind);
 
   // kinds.cc
@@ -93,7 +93,7 @@ class OwnerGc : public Controller, Source::Listener {
   Outcome Collect(const std::string& uid, const GraphNode& node);
   // The object as the API has it; NOT_FOUND (and forgotten) if another or none is under its name.
   base::StatusOr<api::Object> ReadLive(const std::string& uid, const GraphNode& node);
-  base::StatusOr<Verdict> Judge(const api::Object& object, const GraphNode& node);
+  base::StatusOr<Verdict> JudgeObject(const api::Object& object, const GraphNode& node);
   base::StatusOr<Owner> JudgeOwner(const api::OwnerReference& reference, const api::Object& object,
                                    const GraphNode& node);
   base::Status KeepReferences(const GraphNode& node, const api::Object& object,

@@ -112,8 +112,8 @@ StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginAttacher::PluginFor(
                plugin->name());
 }
 
-StatusOr<PluginAttacher::Attachment> PluginAttacher::Hold(const Attachment& attachment,
-                                                          const std::string& plugin) {
+StatusOr<PluginAttacher::Attachment> PluginAttacher::HoldAttachment(const Attachment& attachment,
+                                                                    const std::string& plugin) {
   if (attachment.has_finalizer(kFinalizer) && attachment.annotation(kPluginAnnotation) == plugin) {
     return attachment;
   }
@@ -128,10 +128,10 @@ PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
   if (!spec.ok()) return Failed(attachment, kAttachOperation, spec.status());
   const auto plugin = PluginFor(*spec);
   if (!plugin.ok()) return Failed(attachment, kAttachOperation, plugin.status());
-  const auto held = Hold(attachment, std::string((*plugin)->name()));
+  const auto held = HoldAttachment(attachment, std::string((*plugin)->name()));
   if (held.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!held.ok()) return AfterApi(held.status());
-  const auto device = (*plugin)->attacher()->Attach(*spec, attachment.node_name());
+  const auto device = (*plugin)->attacher()->Attach(*spec, api::NodeName(attachment.node_name()));
   if (!device.ok()) return Failed(*held, kAttachOperation, device.status());
   LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
            base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
@@ -148,7 +148,8 @@ PluginAttacher::Outcome PluginAttacher::Detach(const Attachment& attachment) {
                   Error(StatusCode::kUnavailable,
                         "volume plugin '{}', which attached it, is not there to detach it", name));
   }
-  const Status detached = plugin->attacher()->Detach(attachment.pv_name(), attachment.node_name());
+  const Status detached = plugin->attacher()->Detach(api::VolumeName(attachment.pv_name()),
+                                                     api::NodeName(attachment.node_name()));
   if (!detached.ok()) return Failed(attachment, kDetachOperation, detached);
   LOG_INFO("volume {} is detached from node {} (VolumeAttachment {})",
            base::Quote(attachment.pv_name()), base::Quote(attachment.node_name()),
@@ -176,7 +177,8 @@ PluginAttacher::Outcome PluginAttacher::Check(const Attachment& attachment) {
   if (!spec.ok()) return Outcome::Done();
   const auto plugin = PluginFor(*spec);
   if (!plugin.ok()) return Outcome::Done();
-  const auto attached = (*plugin)->attacher()->IsAttached(*spec, attachment.node_name());
+  const auto attached =
+      (*plugin)->attacher()->IsAttached(*spec, api::NodeName(attachment.node_name()));
   if (attached.status().code() == StatusCode::kUnimplemented) return Outcome::Done();
   if (!attached.ok()) {
     LOG_WARNING("whether volume {} is attached to node {} is not known: {}",

@@ -68,7 +68,8 @@ class PluginAttacher : public Controller {
   // A plugin that attaches, ready for it.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginFor(
       const volume::VolumeSpec& spec) const;
-  base::StatusOr<Attachment> Hold(const Attachment& attachment, const std::string& plugin);
+  base::StatusOr<Attachment> HoldAttachment(const Attachment& attachment,
+                                            const std::string& plugin);
   Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
                  const base::Status& status) {
     return AttachmentFailed(context_, attachments_, attachment, operation, status);

@@ -47,29 +47,29 @@ class PluginAttacherTest : public ::testing::Test {
     // Which has all that waits tried anew: not in the midst of what a test looks at.
     ASSERT_TRUE(cluster_.WaitUntil([&] { return !with_driver || changes_ > 0; }));
   }
-  void Want(const std::string& node = "node-a") {
+  void CreateAttachment(const std::string& node = "node-a") {
     cluster_.Put({{"apiVersion", Attachment::kInfo.api_version()},
                   {"kind", Attachment::kInfo.kind},
-                  {"metadata", {{"name", Name(node)}}},
+                  {"metadata", {{"name", AttachmentName(node)}}},
                   {"spec",
                    {{"attacher", api::kFlexAttacher},
                     {"nodeName", node},
                     {"source", {{"persistentVolumeName", "pv-data"}}}}}});
   }
-  void LetGo(const std::string& node = "node-a") {
+  void DeleteAttachment(const std::string& node = "node-a") {
     ASSERT_TRUE(kube::Delete(cluster_.client, Get(node)).ok());
   }
-  static std::string Name(const std::string& node) {
-    return api::ParseUniqueName(kUnique)->AttachmentName(node);
+  static std::string AttachmentName(const std::string& node) {
+    return api::ParseUniqueName(kUnique)->AttachmentName(api::NodeName(node));
   }
   Attachment Get(const std::string& node = "node-a") {
-    return cluster_.Get<Attachment>("", Name(node));
+    return cluster_.Get<Attachment>("", AttachmentName(node));
   }
   bool WaitAttached(const std::string& node = "node-a") {
     return cluster_.WaitUntil([&] { return Get(node).attached(); });
   }
   bool WaitGone(const std::string& node = "node-a") {
-    return cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", Name(node)); });
+    return cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", AttachmentName(node)); });
   }
   std::atomic<int> changes_ = 0;
   const std::shared_ptr<volume::FakeDriverPlugin> driver_ =
@@ -85,7 +85,7 @@ class PluginAttacherTest : public ::testing::Test {
 
 TEST_F(PluginAttacherTest, AttachesWithARecordBeforeAndTellsTheDevice) {
   Begin();
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   EXPECT_EQ(Get().attacher(), api::kFlexAttacher);
   EXPECT_TRUE(Get().has_finalizer(kFinalizer));
@@ -95,9 +95,9 @@ TEST_F(PluginAttacherTest, AttachesWithARecordBeforeAndTellsTheDevice) {
 
 TEST_F(PluginAttacherTest, DetachesWhatIsDeleted) {
   Begin();
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
-  LetGo();
+  DeleteAttachment();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }
@@ -105,7 +105,7 @@ TEST_F(PluginAttacherTest, DetachesWhatIsDeleted) {
 TEST_F(PluginAttacherTest, AFailureIsToldAndTriedAgain) {
   Begin();
   driver_->FailNext("attach", base::Error(StatusCode::kInternal, "no room on the array"));
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   EXPECT_TRUE(cluster_.events.WaitFor("FailedAttachVolume"));
   EXPECT_TRUE(cluster_.events.WaitFor("no room on the array"));
@@ -116,20 +116,20 @@ TEST_F(PluginAttacherTest, AnAttachWhoseAnswerWasLostIsDetached) {
   Begin(true, {.retry_start = std::chrono::hours(1), .retry_max = std::chrono::hours(1)});
   driver_->FailNext("attach", base::Error(StatusCode::kDeadlineExceeded, "it was killed"),
                     /*takes_effect=*/true);
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().attach_error().empty(); }));
   EXPECT_FALSE(Get().attached());
-  LetGo();
+  DeleteAttachment();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }
 
 TEST_F(PluginAttacherTest, ADetachThatFailsKeepsTheAttachment) {
   Begin();
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   driver_->FailNext("detach", base::Error(StatusCode::kInternal, "the array is away"));
-  LetGo();
+  DeleteAttachment();
   EXPECT_TRUE(cluster_.events.WaitFor("the array is away"));
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
@@ -137,28 +137,28 @@ TEST_F(PluginAttacherTest, ADetachThatFailsKeepsTheAttachment) {
 
 TEST_F(PluginAttacherTest, DetachesAVolumeWhoseObjectIsGone) {
   Begin();
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   cluster_.client.Remove(api::PersistentVolume::kInfo, "", "pv-data");
-  LetGo();
+  DeleteAttachment();
   ASSERT_TRUE(WaitGone());
   EXPECT_THAT(driver_->Attached(), IsEmpty());
 }
 
 TEST_F(PluginAttacherTest, WaitsForADriverThatComesLater) {
   Begin(/*with_driver=*/false);
-  Want();
+  CreateAttachment();
   registry_.prober().List({driver_}, /*tell=*/true);
   EXPECT_TRUE(WaitAttached());
 }
 
 TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
   Begin();
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   registry_.prober().List({}, /*tell=*/true);
   ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kDriver) == nullptr; }));
-  LetGo();
+  DeleteAttachment();
   EXPECT_TRUE(cluster_.events.WaitFor("volume plugin 'acme.io/block', which attached it, is not"));
   registry_.prober().List({driver_}, /*tell=*/true);
   ASSERT_TRUE(WaitGone());
@@ -167,7 +167,7 @@ TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
 
 TEST_F(PluginAttacherTest, WhatTheDriverLostIsAttachedAgain) {
   Begin(true, {.retry_start = 5ms, .retry_max = 40ms, .check = 10ms});
-  Want();
+  CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   driver_->Lose("pv-data node-a");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !driver_->Attached().empty(); }));

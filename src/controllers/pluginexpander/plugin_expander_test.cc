@@ -35,7 +35,7 @@ class PluginExpanderTest : public ::testing::Test {
     cluster_.Start();
     ASSERT_TRUE(registry_->Init().ok());
   }
-  void Ask(const std::string& size) {
+  void RequestSize(const std::string& size) {
     Claim claim = GetClaim();
     claim.Set({"spec", "resources", "requests", "storage"}, size);
     cluster_.Put(claim);
@@ -60,7 +60,7 @@ class PluginExpanderTest : public ::testing::Test {
 
 TEST_F(PluginExpanderTest, TheDriverGrowsTheVolumeAndTheNodeIsAskedForItsPart) {
   Begin();
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(WaitGrown("2Gi"));
   EXPECT_THAT(driver_->Calls(), ElementsAre("expandvolume pv-data 1073741824 2147483648"));
   EXPECT_TRUE(cluster_.events.WaitFor("Normal Resizing default/data"));
@@ -69,7 +69,7 @@ TEST_F(PluginExpanderTest, TheDriverGrowsTheVolumeAndTheNodeIsAskedForItsPart) {
 TEST_F(PluginExpanderTest, AFailureIsToldAndTriedAgain) {
   Begin();
   driver_->FailNext("expandvolume", base::Error(StatusCode::kInternal, "no room on the array"));
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(WaitGrown("2Gi"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
   EXPECT_TRUE(cluster_.events.WaitFor("no room on the array"));
@@ -77,7 +77,7 @@ TEST_F(PluginExpanderTest, AFailureIsToldAndTriedAgain) {
 
 TEST_F(PluginExpanderTest, WaitsForADriverThatComesLater) {
   Begin(/*with_driver=*/false);
-  Ask("2Gi");
+  RequestSize("2Gi");
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
   registry_.prober().List({driver_}, /*tell=*/true);
   EXPECT_TRUE(WaitGrown("2Gi"));

@@ -101,7 +101,7 @@ CapacityController::Outcome CapacityController::SyncClass(const std::string& nam
   const auto storage_class = classes_.Get(name);
   if (storage_class == nullptr || !WantsCapacity(*storage_class, *driver, options_)) {
     const Status removed = Remove(ObjectsOf(name, driver->name));
-    Tell(name, driver->name, {.obsolete = ObjectsOf(name, driver->name).size()});
+    ReportFigures(name, driver->name, {.obsolete = ObjectsOf(name, driver->name).size()});
     return AfterApi(removed);
   }
   const Status published = Publish(*storage_class, *driver);
@@ -133,7 +133,7 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
   }
   const Status removed = Remove(left);
   if (!removed.ok()) figures.obsolete = left.size();
-  Tell(storage_class.name(), driver.name, figures);
+  ReportFigures(storage_class.name(), driver.name, figures);
   return first.ok() ? removed : first;
 }
 
@@ -197,8 +197,8 @@ Status CapacityController::Remove(const std::vector<CapacityPtr>& objects) {
   return base::OkStatus();
 }
 
-void CapacityController::Tell(const std::string& storage_class, const std::string& driver,
-                              Figures figures) {
+void CapacityController::ReportFigures(const std::string& storage_class, const std::string& driver,
+                                       Figures figures) {
   static const auto& kGoal = *new base::Metrics::Description{
       .name = "csistoragecapacities_desired_goal", .help = "CSIStorageCapacity objects to be kept"};
   static const auto& kCurrent = *new base::Metrics::Description{

@@ -58,7 +58,7 @@ class CapacityController : public Controller {
     size_t current = 0;   // of those: objects that there are
     size_t obsolete = 0;  // objects to be deleted
   };
-  void Tell(const std::string& storage_class, const std::string& driver, Figures figures)
+  void ReportFigures(const std::string& storage_class, const std::string& driver, Figures figures)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes the version of an object that this process wrote last ("": it deleted the object), so
   // that its own writes do not queue the class again.

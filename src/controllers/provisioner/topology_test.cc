@@ -31,7 +31,7 @@ class TopologyTest : public ::testing::Test {
     }
   }
 
-  csi::v1::TopologyRequirement Ask() {
+  csi::v1::TopologyRequirement MakeRequirement() {
     auto answer = RequireTopology(question_);
     EXPECT_TRUE(answer.ok()) << base::ToString(answer.status());
     return answer.ok() && answer->has_value() ? **answer : csi::v1::TopologyRequirement();
@@ -42,7 +42,7 @@ class TopologyTest : public ::testing::Test {
 
 TEST_F(TopologyTest, DelayedPrefersTheSelectedNodesTopologyAmongAll) {
   question_.selected_node = "n2";
-  const auto answer = Ask();
+  const auto answer = MakeRequirement();
   EXPECT_THAT(Zones(answer.requisite()), ElementsAre("a", "b", "c"));
   EXPECT_THAT(Zones(answer.preferred()), ElementsAre("b", "c", "a"));
 }
@@ -50,7 +50,7 @@ TEST_F(TopologyTest, DelayedPrefersTheSelectedNodesTopologyAmongAll) {
 TEST_F(TopologyTest, StrictAsksForTheSelectedNodesTopologyAlone) {
   question_.selected_node = "n3";
   question_.strict = true;
-  const auto answer = Ask();
+  const auto answer = MakeRequirement();
   EXPECT_THAT(Zones(answer.requisite()), ElementsAre("c"));
   EXPECT_THAT(Zones(answer.preferred()), ElementsAre("c"));
 }
@@ -60,7 +60,7 @@ TEST_F(TopologyTest, AllowedTopologiesReplaceTheNodes) {
       Json::parse(R"([{"matchLabelExpressions":[{"key":"zone","values":["c","b","b"]}]}])");
   question_.allowed = &allowed;
   question_.selected_node = "n2";
-  EXPECT_THAT(Zones(Ask().preferred()), ElementsAre("b", "c"));
+  EXPECT_THAT(Zones(MakeRequirement().preferred()), ElementsAre("b", "c"));
 
   question_.selected_node = "n1";
   const auto outside = RequireTopology(question_);
@@ -75,14 +75,14 @@ TEST_F(TopologyTest, AllowedTopologiesCombineWithinATerm) {
       R"([{"matchLabelExpressions":[{"key":"zone","values":["a","b"]},
                                     {"key":"rack","values":["1","2"]}]}])");
   question_.allowed = &allowed;
-  EXPECT_EQ(Ask().requisite_size(), 4);
+  EXPECT_EQ(MakeRequirement().requisite_size(), 4);
 }
 
 TEST_F(TopologyTest, ImmediateClaimsOfAStatefulSetSpreadOverZones) {
   std::vector<std::string> first;
   for (const char* name : {"data-web-0", "data-web-1", "data-web-2", "data-web-3"}) {
     question_.claim_name = name;
-    first.push_back(Zones(Ask().preferred())[0]);
+    first.push_back(Zones(MakeRequirement().preferred())[0]);
   }
   EXPECT_EQ(first[0], first[3]);
   EXPECT_THAT(std::set<std::string>(first.begin(), first.end()), ElementsAre("a", "b", "c"));

@@ -44,7 +44,7 @@ class ResizerTest : public ::testing::Test {
     return options;
   }
   // What a person does with kubectl.
-  void Ask(const std::string& size) {
+  void RequestSize(const std::string& size) {
     Claim claim = GetClaim();
     claim.Set({"spec", "resources", "requests", "storage"}, size);
     cluster_.Put(claim);
@@ -59,7 +59,7 @@ class ResizerTest : public ::testing::Test {
 
 TEST_F(ResizerTest, WithoutANodesPartTheClaimHasItsNewSize) {
   Begin();
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_EQ(GetVolume().capacity(), "2Gi");
   EXPECT_EQ(GetClaim().resize_status(), "");
@@ -77,7 +77,7 @@ TEST_F(ResizerTest, WithoutANodesPartTheClaimHasItsNewSize) {
 
 TEST_F(ResizerTest, TheNodesPartIsAskedFor) {
   Begin({});
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
   EXPECT_EQ(GetVolume().capacity(), "2Gi");
@@ -91,7 +91,7 @@ TEST_F(ResizerTest, TheNodesPartIsAskedFor) {
 TEST_F(ResizerTest, TheTargetIsDurableBeforeTheDriverIsAsked) {
   Begin();
   script().Hang("ControllerExpandVolume");
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(script().WaitFor("ControllerExpandVolume"));
   EXPECT_EQ(GetClaim().resize_status(), "ControllerResizeInProgress");
   EXPECT_EQ(GetClaim().allocated_storage(), "2Gi");
@@ -120,13 +120,13 @@ TEST_F(ResizerTest, AnInfeasibleTargetIsGivenUpForASmallerOne) {
   rpc::FakeCsiDriver::Options driver = ControllerOnly();
   driver.capacity_bytes = int64_t{10} << 30;
   Begin(driver);
-  Ask("100Gi");
+  RequestSize("100Gi");
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return GetClaim().resize_status() == "ControllerResizeInfeasible"; }));
   EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Resizing", "ControllerResizeError"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeResizeFailed default/data"));
   EXPECT_EQ(GetVolume().capacity(), "1Gi");
-  Ask("3Gi");
+  RequestSize("3Gi");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "3Gi"; }));
   EXPECT_EQ(GetClaim().resize_status(), "");
 }
@@ -134,7 +134,7 @@ TEST_F(ResizerTest, AnInfeasibleTargetIsGivenUpForASmallerOne) {
 TEST_F(ResizerTest, AnUnknownOutcomeIsAskedAgain) {
   Begin();
   script().LoseAnswer("ControllerExpandVolume");
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_EQ(script().Count("ControllerExpandVolume"), 2);
 }
@@ -145,7 +145,7 @@ TEST_F(ResizerTest, WhatIsInUseWaitsForTheEndOfItsUse) {
                        {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
   script().Fail("ControllerExpandVolume",
                 base::Error(StatusCode::kFailedPrecondition, "volume is published"), 1);
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.events.WaitFor("volume is published"));
   cluster_.client.Remove(api::Pod::kInfo, "default", "web");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
@@ -172,7 +172,7 @@ TEST_F(ResizerTest, WhereEachNodeHasAResizerItGrowsWhatItsNodeReaches) {
   near["spec"]["resources"]["requests"]["storage"] = "2Gi";
   cluster_.Put(MakeClaim("near", near));
   cluster_.Start();
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return cluster_.Get<Claim>("default", "near").capacity() == "2Gi"; }));
   EXPECT_EQ(script().Count("ControllerExpandVolume"), 1);
@@ -203,10 +203,10 @@ TEST_F(ResizerTest, AfterAFinalFailureASmallerRequestTakesTheTargetsPlace) {
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(ControllerOnly(), slow);
   script().Fail("ControllerExpandVolume", base::Error(StatusCode::kInternal, "broken"));
-  Ask("5Gi");
+  RequestSize("5Gi");
   ASSERT_TRUE(cluster_.events.WaitFor("broken"));
   EXPECT_EQ(GetClaim().resize_status(), "ControllerResizeInProgress");
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_EQ(GetVolume().capacity(), "2Gi");
 }
@@ -216,9 +216,9 @@ TEST_F(ResizerTest, AfterAnUnknownOutcomeASmallerRequestDoesNot) {
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(ControllerOnly(), slow);
   script().Fail("ControllerExpandVolume", base::Error(StatusCode::kDeadlineExceeded, "too slow"));
-  Ask("5Gi");
+  RequestSize("5Gi");
   ASSERT_TRUE(cluster_.events.WaitFor("too slow"));
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "5Gi"; }));
 }
 
@@ -228,7 +228,7 @@ TEST_F(ResizerTest, WhatCannotBeIsNotTriedAgainAtOnce) {
   Begin(ControllerOnly(), slow);
   script().Fail("ControllerExpandVolume", base::Error(StatusCode::kOutOfRange, "never"),
                 rpc::CallScript::kAlways);
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return GetClaim().resize_status() == "ControllerResizeInfeasible"; }));
   EXPECT_FALSE(script().WaitFor("ControllerExpandVolume", 2, std::chrono::milliseconds(100)));
@@ -236,7 +236,7 @@ TEST_F(ResizerTest, WhatCannotBeIsNotTriedAgainAtOnce) {
 
 TEST_F(ResizerTest, WhatANodeRefusedIsOfferedAgainAfterAWhile) {
   Begin({});
-  Ask("2Gi");
+  RequestSize("2Gi");
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
   Claim claim = GetClaim();
@@ -255,7 +255,7 @@ TEST_F(ResizerTest, WithoutHandlingOfUseItIsTriedAgain) {
                        {{"spec", {{"nodeName", "node-a"}}}, {"status", {{"phase", "Running"}}}}));
   script().Fail("ControllerExpandVolume",
                 base::Error(StatusCode::kFailedPrecondition, "volume is published"), 2);
-  Ask("2Gi");
+  RequestSize("2Gi");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return GetClaim().capacity() == "2Gi"; }));
   EXPECT_EQ(cluster_.informers.Find(api::Pod::kInfo), nullptr);
 }
@@ -265,7 +265,7 @@ TEST_F(ResizerTest, ADriverThatCannotExpandIsSaid) {
   driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
   driver.node_capabilities = {};
   Begin(driver);
-  Ask("2Gi");
+  RequestSize("2Gi");
   EXPECT_TRUE(cluster_.events.WaitFor("cannot expand volumes"));
   EXPECT_EQ(GetClaim().resize_status(), "");
 }

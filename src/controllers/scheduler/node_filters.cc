@@ -16,7 +16,7 @@ using api::MakeTaint;
 using base::Json;
 using base::json::String;
 
-std::string Refusals::Text() const {
+std::string Refusals::RenderMessage() const {
   int nodes = 0;
   std::vector<std::string> parts;
   for (const auto& [reason, count] : counts_) {

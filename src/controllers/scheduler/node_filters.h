@@ -14,7 +14,7 @@ class Refusals {
  public:
   void Add(const std::string& reason) { ++counts_[reason]; }
   // "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) were not ready."
-  std::string Text() const;
+  std::string RenderMessage() const;
 
  private:
   std::map<std::string, int> counts_;

@@ -45,7 +45,7 @@ Scheduler::Outcome Scheduler::SyncPod(const std::string& key) {
   }
   Placement placement;
   const std::optional<std::string> node = ChooseNode(*pod, *claims, progress, refusals, placement);
-  if (!node.has_value()) return ReportUnschedulable(*pod, refusals.Text());
+  if (!node.has_value()) return ReportUnschedulable(*pod, refusals.RenderMessage());
   {
     MutexLock lock(mutex_);
     Progress& now = progress_[pod->uid()];

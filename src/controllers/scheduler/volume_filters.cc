@@ -163,7 +163,7 @@ std::string Scheduler::CountedAs(const Claim& claim, const std::string& driver) 
   if (!claim.volume_name().empty()) {
     const auto volume = volumes_.Get(claim.volume_name());
     if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver) return "";
-    return api::UniqueVolumeName(driver, volume->csi().volume_handle());
+    return api::UniqueVolumeName(driver, api::VolumeHandle(volume->csi().volume_handle()));
   }
   const auto storage_class = classes_.Get(ClassName(claim, classes_));
   if (storage_class == nullptr || storage_class->provisioner() != driver) return "";
@@ -187,9 +187,10 @@ std::set<std::string> Scheduler::VolumesOn(const std::string& node,
   for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, node)) {
     if (attachment->attacher() != driver) continue;
     const auto volume = volumes_.Get(attachment->pv_name());
-    volumes.insert(volume != nullptr && volume->has_csi()
-                       ? api::UniqueVolumeName(driver, volume->csi().volume_handle())
-                       : attachment->name());
+    volumes.insert(
+        volume != nullptr && volume->has_csi()
+            ? api::UniqueVolumeName(driver, api::VolumeHandle(volume->csi().volume_handle()))
+            : attachment->name());
   }
   volumes.erase("");
   return volumes;
@@ -233,14 +234,16 @@ bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& pla
     std::set<std::string> wanted;
     for (const VolumePtr& volume : claims.bound) {
       if (volume->has_csi() && volume->csi().driver() == driver.name) {
-        wanted.insert(api::UniqueVolumeName(driver.name, volume->csi().volume_handle()));
+        wanted.insert(
+            api::UniqueVolumeName(driver.name, api::VolumeHandle(volume->csi().volume_handle())));
       }
     }
     for (const auto& [claim, volume] : placement) {
       if (volume == nullptr) {
         wanted.insert(CountedAs(*claim, driver.name));
       } else if (volume->has_csi() && volume->csi().driver() == driver.name) {
-        wanted.insert(api::UniqueVolumeName(driver.name, volume->csi().volume_handle()));
+        wanted.insert(
+            api::UniqueVolumeName(driver.name, api::VolumeHandle(volume->csi().volume_handle())));
       }
     }
     wanted.erase("");

@@ -61,9 +61,9 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
     const StatusOr<Snapshot> classed =
         PatchAt(context_.client, snapshots_, snapshot,
                 {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
-    return classed.ok() ? Take(*classed, **snapshot_class) : AfterApi(classed.status());
+    return classed.ok() ? TakeSnapshot(*classed, **snapshot_class) : AfterApi(classed.status());
   }
-  if (snapshot_class.ok()) return Take(snapshot, **snapshot_class);
+  if (snapshot_class.ok()) return TakeSnapshot(snapshot, **snapshot_class);
   const std::string why(base::Message(snapshot_class.status()));
   if (snapshot.class_name().empty()) {
     return Fail(snapshot, "SetDefaultSnapshotClassFailed",
@@ -73,8 +73,8 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
               fmt::format("Failed to get snapshot class with error {}", why));
 }
 
-SnapshotController::Outcome SnapshotController::Take(const Snapshot& snapshot,
-                                                     const Class& snapshot_class) {
+SnapshotController::Outcome SnapshotController::TakeSnapshot(const Snapshot& snapshot,
+                                                             const Class& snapshot_class) {
   const auto refuse = [&](const Status& status) {
     if (OfApi(status)) return AfterApi(status);
     return Fail(

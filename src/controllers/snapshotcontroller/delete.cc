@@ -20,7 +20,7 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
     return Outcome::Done();
   }
   StatusOr<Content> content = ContentOf(snapshot);
-  if (content.status().code() == StatusCode::kNotFound) return LetGo(snapshot);
+  if (content.status().code() == StatusCode::kNotFound) return ReleaseSnapshot(snapshot);
   if (!content.ok()) return AfterApi(content.status());
   if (IsBeingRestored(snapshot)) {
     context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
@@ -36,7 +36,7 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
   if (!content->delete_with_snapshot()) {
     // The claim must not be deleted while a snapshot of its volume may still be taken. The change
     // of the content queues the snapshot again.
-    return content->has_annotation(kBeingCreated) ? Outcome::Done() : LetGo(snapshot);
+    return content->has_annotation(kBeingCreated) ? Outcome::Done() : ReleaseSnapshot(snapshot);
   }
   if (content->deleting()) return Outcome::Done();  // its end queues the snapshot again
   LOG_INFO("snapshot {} is deleted: deleting its content {}", base::Quote(snapshot.key()),
@@ -70,7 +70,7 @@ bool SnapshotController::IsBeingRestored(const Snapshot& snapshot) const {
                      [](const auto& claim) { return claim->phase() == "Pending"; });
 }
 
-SnapshotController::Outcome SnapshotController::LetGo(const Snapshot& snapshot) {
+SnapshotController::Outcome SnapshotController::ReleaseSnapshot(const Snapshot& snapshot) {
   Snapshot free = snapshot;
   free.remove_finalizer(kSnapshotSourceProtection);
   free.remove_finalizer(kSnapshotBoundProtection);

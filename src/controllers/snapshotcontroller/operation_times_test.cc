@@ -36,18 +36,18 @@ class OperationTimesTest : public ::testing::Test {
 
 TEST_F(OperationTimesTest, TheLifeOfASnapshot) {
   times_.Seen(Snapshot(), "");
-  EXPECT_THAT(metrics_.Text(), InFlight(2));
+  EXPECT_THAT(metrics_.RenderText(), InFlight(2));
   times_.Seen(Snapshot(taken_), "d.example.com");
-  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshot", "success"));
-  EXPECT_THAT(metrics_.Text(), InFlight(1));
+  EXPECT_THAT(metrics_.RenderText(), Counted("CreateSnapshot", "success"));
+  EXPECT_THAT(metrics_.RenderText(), InFlight(1));
   times_.Seen(Snapshot(ready_), "d.example.com");
   times_.Seen(Snapshot(ready_), "d.example.com");
-  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshotAndReady", "success"));
+  EXPECT_THAT(metrics_.RenderText(), Counted("CreateSnapshotAndReady", "success"));
   times_.Seen(Snapshot(Merged(ready_, deleted_)), "d.example.com");
   times_.Gone(Snapshot(Merged(ready_, deleted_)), "d.example.com");
-  EXPECT_THAT(metrics_.Text(), Counted("DeleteSnapshot", "success"));
-  EXPECT_THAT(metrics_.Text(), InFlight(0));
-  EXPECT_THAT(metrics_.Text(), HasSubstr("le=\"600\""));
+  EXPECT_THAT(metrics_.RenderText(), Counted("DeleteSnapshot", "success"));
+  EXPECT_THAT(metrics_.RenderText(), InFlight(0));
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("le=\"600\""));
 }
 
 TEST_F(OperationTimesTest, WhatIsDeletedBeforeItIsReadyIsCancelled) {
@@ -55,14 +55,14 @@ TEST_F(OperationTimesTest, WhatIsDeletedBeforeItIsReadyIsCancelled) {
   times_.Seen(Snapshot(deleted_), "");
   times_.Gone(Snapshot(deleted_), "");
   for (const char* operation : {"CreateSnapshot", "CreateSnapshotAndReady"}) {
-    EXPECT_THAT(metrics_.Text(), Counted(operation, "cancel", "dynamic", "unknown"));
+    EXPECT_THAT(metrics_.RenderText(), Counted(operation, "cancel", "dynamic", "unknown"));
   }
 }
 
 // One that was there when this process began has nothing to be measured.
 TEST_F(OperationTimesTest, WhatIsReadyAlreadyIsNotCounted) {
   times_.Seen(Snapshot(ready_), "d.example.com");
-  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("operation_total_seconds")));
+  EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("operation_total_seconds")));
 }
 
 TEST_F(OperationTimesTest, OneThatWasTakenElsewhereIsOnlyReady) {
@@ -71,8 +71,9 @@ TEST_F(OperationTimesTest, OneThatWasTakenElsewhereIsOnlyReady) {
        {{"source", {{"volumeSnapshotContentName", "c"}, {"persistentVolumeClaimName", nullptr}}}}}};
   times_.Seen(Snapshot(existing), "d.example.com");
   times_.Seen(Snapshot(Merged(existing, ready_)), "d.example.com");
-  EXPECT_THAT(metrics_.Text(), Counted("CreateSnapshotAndReady", "success", "pre-provisioned"));
-  EXPECT_THAT(metrics_.Text(), Not(HasSubstr("operation_name=\"CreateSnapshot\"")));
+  EXPECT_THAT(metrics_.RenderText(),
+              Counted("CreateSnapshotAndReady", "success", "pre-provisioned"));
+  EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("operation_name=\"CreateSnapshot\"")));
 }
 
 }  // namespace

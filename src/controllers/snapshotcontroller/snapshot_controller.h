@@ -89,7 +89,7 @@ class SnapshotController : public Controller {
   // The volume of its claim.
   base::StatusOr<std::shared_ptr<const Volume>> VolumeOf(const Snapshot& snapshot) const;
   base::Status HoldClaim(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  Outcome Take(const Snapshot& snapshot, const Class& snapshot_class);
+  Outcome TakeSnapshot(const Snapshot& snapshot, const Class& snapshot_class);
   base::StatusOr<Content> CreateContent(const Snapshot& snapshot, const Content& wanted);
   base::StatusOr<Content> NewContent(const Snapshot& snapshot, const Class& snapshot_class,
                                      const Volume& volume) const;
@@ -103,7 +103,7 @@ class SnapshotController : public Controller {
   // The content that stands for `snapshot` and names it. NOT_FOUND: there is none.
   base::StatusOr<Content> ContentOf(const Snapshot& snapshot);
   bool IsBeingRestored(const Snapshot& snapshot) const;
-  Outcome LetGo(const Snapshot& snapshot);
+  Outcome ReleaseSnapshot(const Snapshot& snapshot);
 
   // "" while neither its content nor its class is known.
   std::string DriverOf(const Snapshot& snapshot) const;

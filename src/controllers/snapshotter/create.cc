@@ -266,7 +266,7 @@ StatusOr<csi::v1::Snapshot> Snapshotter::FindInList(const csi::v1::GetSnapshotRe
       if (entry.snapshot().snapshot_id() == wanted.snapshot_id()) return entry.snapshot();
     }
     if (response->next_token().empty()) break;
-    RETURN_IF_ERROR(pages.Turn(response->next_token()));
+    RETURN_IF_ERROR(pages.TurnPage(response->next_token()));
     request.set_starting_token(response->next_token());
   }
   return Error(StatusCode::kNotFound, "can not find snapshot for snapshotID {}",

@@ -16,7 +16,7 @@ using base::StatusOr;
 
 Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const std::string handle = content.snapshot_handle();
-  if (!content.delete_with_snapshot() || handle.empty()) return LetGo(content);
+  if (!content.delete_with_snapshot() || handle.empty()) return ReleaseContent(content);
   if (content.has_annotation(kBeingCreated)) {
     // Without the handle the snapshot would be taken once more. The change queues the content
     // again.
@@ -52,7 +52,7 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const StatusOr<Content> written =
       Patch(context_.client, contents_, content, {{"status", cleared}}, "status");
   if (!written.ok()) return AfterApi(written.status());
-  return LetGo(*written);
+  return ReleaseContent(*written);
 }
 
 Status Snapshotter::CheckAlone(const Content& content, const std::string& handle) {
@@ -76,7 +76,7 @@ Snapshotter::Outcome Snapshotter::DeleteFailed(const Content& content, const Sta
   return Outcome::Retry(status);
 }
 
-Snapshotter::Outcome Snapshotter::LetGo(const Content& content) {
+Snapshotter::Outcome Snapshotter::ReleaseContent(const Content& content) {
   if (!content.has_finalizer(kContentProtection)) return Outcome::Done();
   return AfterApi(
       PatchAt(context_.client, contents_, content, FinalizersPatch(content, "", kContentProtection))

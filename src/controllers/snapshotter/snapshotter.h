@@ -130,7 +130,7 @@ class Snapshotter : public Controller {
   // FAILED_PRECONDITION: the snapshot also belongs to another content, which must stay.
   base::Status CheckAlone(const Content& content, const std::string& handle);
   Outcome DeleteFailed(const Content& content, const base::Status& status);
-  Outcome LetGo(const Content& content);
+  Outcome ReleaseContent(const Content& content);
 
   // handles.cc: makes sure that the driver gives no snapshot to two contents.
   // The other contents that stand for the snapshot.

@@ -140,11 +140,12 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
       ASSIGN_OR_RETURN(source, DeferredSubPath(source, sub_path));
     } else if (!sub_path.empty()) {
       // The bind is writable; the container's own mount is what is read-only, as for whole volumes.
-      auto prepared =
-          PrepareSubPath(mounter_, {.volume_path = source,
-                                    .sub_path = sub_path,
-                                    .target = paths_.PodSubPath(input.pod.uid(), mount.name(),
-                                                                input.container.name(), index)});
+      auto prepared = PrepareSubPath(
+          mounter_,
+          {.volume_path = source,
+           .sub_path = sub_path,
+           .target = paths_.PodSubPath(api::PodUid(input.pod.uid()), api::VolumeName(mount.name()),
+                                       input.container.name(), index)});
       RETURN_IF_ERROR_WITH(prepared,
                            fmt::format("subPath '{}' of volume '{}'", sub_path, mount.name()));
       source = *std::move(prepared);
@@ -188,7 +189,8 @@ Status ContainerConfigs::AddFiles(const ContainerConfigInput& input,
     mount->set_container_path(kEtcHosts);
     mount->set_host_path(paths_.PodEtcHosts(input.pod.uid()));
   }
-  const std::string folder = paths_.ContainerFolder(input.pod.uid(), input.container.name());
+  const std::string folder =
+      paths_.ContainerFolder(api::PodUid(input.pod.uid()), input.container.name());
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
   // One file a start, so that an old message is never taken for a new one.
   const std::string file = fmt::format("{}/{}", folder, input.restart_count);

@@ -37,7 +37,7 @@ StatusOr<int> Port(const api::Container& container, const Json* port) {
 Status RunExec(rpc::CriClient& cri, const HandlerTarget& target, const Json& exec,
                milliseconds timeout) {
   rpc::cri::ExecSyncRequest request;
-  request.set_container_id(target.container_id);
+  request.set_container_id(target.container_id.text());
   for (const Json& word : json::Array(exec, {"command"})) {
     if (word.is_string()) request.add_cmd(word.get<std::string>());
   }

@@ -7,12 +7,13 @@
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
+#include "node/containers/pod_runtime.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {
 
 struct HandlerTarget {
-  std::string container_id;
+  ContainerId container_id;
   api::Container container;  // its ports by name
   std::string pod_ip;
 };

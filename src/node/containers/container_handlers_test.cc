@@ -112,11 +112,13 @@ class GrpcServer : public grpc::CallbackGenericService {
 class ContainerHandlersTest : public ::testing::Test {
  protected:
   base::Status Run(const Json& handler, milliseconds timeout = std::chrono::seconds(10)) {
-    return RunHandler(*cri_,
-                      {.container_id = "c-1", .container = container_, .pod_ip = "127.0.0.1"},
-                      handler, timeout, stop_.get_token());
+    return RunHandler(
+        *cri_, {.container_id = ContainerId("c-1"), .container = container_, .pod_ip = "127.0.0.1"},
+        handler, timeout, stop_.get_token());
   }
-  static std::string Text(const base::Status& status) { return std::string(base::Message(status)); }
+  static std::string MessageOf(const base::Status& status) {
+    return std::string(base::Message(status));
+  }
 
   std::unique_ptr<rpc::FakeCri> runtime_ = *rpc::FakeCri::Start();
   std::unique_ptr<rpc::CriClient> cri_ = *rpc::CriClient::New(runtime_->socket());
@@ -134,7 +136,7 @@ TEST_F(ContainerHandlersTest, HttpFrom200To399IsWell) {
     TcpServer server(HttpAnswer(status));
     const base::Status result = Run({{"httpGet", {{"port", server.port()}}}});
     EXPECT_EQ(result.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Text(result), HasSubstr(std::string("statuscode: ") + std::string(status, 3)));
+    EXPECT_THAT(MessageOf(result), HasSubstr(std::string("statuscode: ") + std::string(status, 3)));
   }
 }
 
@@ -185,7 +187,7 @@ TEST_F(ContainerHandlersTest, GrpcIsWellWhenItServes) {
   GrpcServer not_serving(std::string("\x08\x02", 2));
   const base::Status result = Run({{"grpc", {{"port", not_serving.port()}}}});
   EXPECT_EQ(result.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(result), HasSubstr("not SERVING"));
+  EXPECT_THAT(MessageOf(result), HasSubstr("not SERVING"));
 }
 
 TEST_F(ContainerHandlersTest, WhatNamesNoHandlerIsWrong) {

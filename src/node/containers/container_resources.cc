@@ -22,7 +22,7 @@ constexpr int64_t kMaxShares = 262'144;
 constexpr int64_t kMinQuota = 1'000;  // µs: the kernel's least
 
 // The member as text: quantities may be written as numbers.
-std::string Text(const Json& value) {
+std::string MemberText(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number() ? value.dump() : "";
 }
@@ -36,7 +36,7 @@ std::optional<Quantity> Resource(const api::Container& container, const char* wh
     value = base::json::Find(container.json(), {"resources", "limits", name});
   }
   if (value == nullptr) return std::nullopt;
-  const auto quantity = Quantity::Parse(Text(*value));
+  const auto quantity = Quantity::Parse(MemberText(*value));
   if (!quantity.ok()) return std::nullopt;
   return *quantity;
 }

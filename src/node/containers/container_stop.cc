@@ -64,9 +64,9 @@ ContainerStopper::ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTa
       events_(events),
       on_stopped_(std::move(on_stopped)) {}
 
-bool ContainerStopper::Stopping(const std::string& container_id) const {
+bool ContainerStopper::Stopping(const ContainerId& container) const {
   base::MutexLock lock(mutex_);
-  return running_.contains(container_id);
+  return running_.contains(container);
 }
 
 void ContainerStopper::Stop(const api::Pod& pod, const ContainerState& container,
@@ -82,7 +82,7 @@ void ContainerStopper::Stop(const api::Pod& pod, const ContainerState& container
     ++it->second.tasks;
   }
   if (first) events_.Record(pod.reference(), EventType::kNormal, "Killing", why);
-  const std::string key = fmt::format("stop/{}/{}", container.id, grace);
+  const std::string key = fmt::format("stop/{}/{}", container.id.text(), grace);
   const bool started = tasks_.Run(key, [this, pod, container, grace, first](std::stop_token stop) {
     const Status stopped = Run(pod, container, grace, first, stop);
     {
@@ -126,7 +126,7 @@ Status ContainerStopper::Run(const api::Pod& pod, const ContainerState& containe
   const auto used = std::chrono::duration_cast<seconds>(std::chrono::steady_clock::now() - began);
   const seconds left = std::max(grace - used, seconds(kMinGraceSeconds));
   rpc::cri::StopContainerRequest request;
-  request.set_container_id(container.id);
+  request.set_container_id(container.id.text());
   request.set_timeout(left.count());
   const auto stopped = cri_.StopContainer(request, left + kRuntimeTime);
   Status result =

@@ -35,7 +35,7 @@ class ContainerStopper {
   // the time it was given: then the runtime gets the shorter time.
   void Stop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
             const std::string& why);
-  bool Stopping(const std::string& container_id) const;
+  bool Stopping(const ContainerId& container) const;
 
  private:
   base::Status Run(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
@@ -53,7 +53,7 @@ class ContainerStopper {
     int64_t grace = 0;
     int tasks = 0;
   };
-  std::map<std::string, Running> running_ ABSL_GUARDED_BY(mutex_);  // by container id
+  std::map<ContainerId, Running> running_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The container of a pod (also an init container) of that name.

@@ -36,8 +36,8 @@ uint32_t RestartCount(const std::string& text, uint32_t fallback) {
 
 ContainerState FromList(const cri::Container& item) {
   ContainerState out;
-  out.id = item.id();
-  out.sandbox_id = item.pod_sandbox_id();
+  out.id = ContainerId(item.id());
+  out.sandbox_id = SandboxId(item.pod_sandbox_id());
   out.name = ValueOf(item.labels(), labels::kContainerName);
   out.restart_count =
       RestartCount(ValueOf(item.annotations(), labels::kRestartCount), item.metadata().attempt());
@@ -109,7 +109,7 @@ StatusOr<PodListing> CriLister::List(const std::string& uid) const {
     pod.ns = item.metadata().namespace_();
     pod.name = item.metadata().name();
     SandboxState sandbox;
-    sandbox.id = item.id();
+    sandbox.id = SandboxId(item.id());
     sandbox.attempt = item.metadata().attempt();
     sandbox.ready = item.state() == cri::SANDBOX_READY;
     sandbox.created_at = item.created_at();
@@ -156,7 +156,7 @@ Status CriLister::FillDetails(PodRuntime& pod) const {
 
 Status CriLister::FillSandbox(SandboxState& sandbox) const {
   cri::PodSandboxStatusRequest request;
-  request.set_pod_sandbox_id(sandbox.id);
+  request.set_pod_sandbox_id(sandbox.id.text());
   const auto response = cri_.PodSandboxStatus(request, kListTimeout);
   if (response.status().code() == StatusCode::kNotFound) return base::OkStatus();  // gone meanwhile
   RETURN_IF_ERROR(response);
@@ -166,7 +166,7 @@ Status CriLister::FillSandbox(SandboxState& sandbox) const {
 
 Status CriLister::FillContainer(ContainerState& container) const {
   cri::ContainerStatusRequest request;
-  request.set_container_id(container.id);
+  request.set_container_id(container.id.text());
   request.set_verbose(container.running());  // for its pid
   const auto response = cri_.ContainerStatus(request, kListTimeout);
   if (response.status().code() == StatusCode::kNotFound) return base::OkStatus();  // gone meanwhile
@@ -188,7 +188,7 @@ Status CriLister::FillContainer(ContainerState& container) const {
   container.detailed = true;
   if (StartWasCutOff(status, started_ns_)) container.phase = ContainerState::Phase::kCreated;
   if (container.running()) {
-    if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id, pid);
+    if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id.text(), pid);
   }
   return base::OkStatus();
 }

@@ -22,7 +22,7 @@ constexpr milliseconds kConnectFirst{100};
 constexpr milliseconds kConnectMax{3000};
 
 template <typename T>
-T* FindById(std::vector<T>& items, std::string_view id) {
+T* FindById(std::vector<T>& items, const decltype(T::id)& id) {
   const auto it = std::find_if(items.begin(), items.end(), [&](const T& i) { return i.id == id; });
   return it == items.end() ? nullptr : &*it;
 }
@@ -90,20 +90,20 @@ std::vector<std::string> CriState::Pods() const {
   return out;
 }
 
-std::string CriState::PodOf(const std::string& container_id) const {
+std::string CriState::PodOf(const ContainerId& container) const {
   base::MutexLock lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
-    if (pod.ById(container_id) != nullptr) return uid;
+    if (pod.ById(container) != nullptr) return uid;
   }
   return "";
 }
 
-void CriState::PutSandbox(const std::string& uid, std::string_view ns, std::string_view name,
+void CriState::PutSandbox(const api::PodUid& pod_uid, std::string_view ns, std::string_view name,
                           SandboxState sandbox) {
   base::MutexLock lock(mutex_);
-  told_[sandbox.id] = ++sequence_;
-  PodRuntime& pod = pods_[uid];
-  pod.uid = uid;
+  told_[sandbox.id.text()] = ++sequence_;
+  PodRuntime& pod = pods_[pod_uid.text()];
+  pod.uid = pod_uid.text();
   pod.ns = ns;
   pod.name = name;
   if (SandboxState* present = FindById(pod.sandboxes, sandbox.id); present != nullptr) {
@@ -113,11 +113,11 @@ void CriState::PutSandbox(const std::string& uid, std::string_view ns, std::stri
   }
 }
 
-void CriState::PutContainer(const std::string& uid, ContainerState container) {
+void CriState::PutContainer(const api::PodUid& pod_uid, ContainerState container) {
   base::MutexLock lock(mutex_);
-  told_[container.id] = ++sequence_;
-  PodRuntime& pod = pods_[uid];
-  pod.uid = uid;
+  told_[container.id.text()] = ++sequence_;
+  PodRuntime& pod = pods_[pod_uid.text()];
+  pod.uid = pod_uid.text();
   // Its pid and the like are asked for a little later, so as not to be in the way of the next
   // start.
   if (container.running()) HurryLocked(options_.list_after_start);
@@ -128,24 +128,24 @@ void CriState::PutContainer(const std::string& uid, ContainerState container) {
   }
 }
 
-void CriState::RemoveSandbox(const std::string& uid, const std::string& id) {
+void CriState::RemoveSandbox(const api::PodUid& pod_uid, const SandboxId& id) {
   base::MutexLock lock(mutex_);
-  told_[id] = ++sequence_;
-  const auto it = pods_.find(uid);
+  told_[id.text()] = ++sequence_;
+  const auto it = pods_.find(pod_uid.text());
   if (it == pods_.end()) return;
   PodRuntime& pod = it->second;
   for (const ContainerState& container : pod.containers) {
-    if (container.sandbox_id == id) told_[container.id] = sequence_;
+    if (container.sandbox_id == id) told_[container.id.text()] = sequence_;
   }
   std::erase_if(pod.sandboxes, [&](const SandboxState& s) { return s.id == id; });
   std::erase_if(pod.containers, [&](const ContainerState& c) { return c.sandbox_id == id; });
   if (it->second.empty()) pods_.erase(it);
 }
 
-void CriState::RemoveContainer(const std::string& uid, const std::string& id) {
+void CriState::RemoveContainer(const api::PodUid& pod_uid, const ContainerId& id) {
   base::MutexLock lock(mutex_);
-  told_[id] = ++sequence_;
-  const auto it = pods_.find(uid);
+  told_[id.text()] = ++sequence_;
+  const auto it = pods_.find(pod_uid.text());
   if (it == pods_.end()) return;
   std::erase_if(it->second.containers, [&](const ContainerState& c) { return c.id == id; });
   if (it->second.empty()) pods_.erase(it);
@@ -172,10 +172,11 @@ std::vector<std::string> CriState::Apply(const std::string& only_uid, PodListing
     return it != told_.end() && it->second > sequence;
   };
   const auto merge = [&](auto& listed, const auto& known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::erase_if(listed, [&](const auto& item)
-                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return newer(item.id); });
+    std::erase_if(listed, [&](const auto& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return newer(item.id.text());
+    });
     for (const auto& item : known) {
-      if (newer(item.id)) listed.push_back(item);
+      if (newer(item.id.text())) listed.push_back(item);
     }
   };
 
@@ -326,7 +327,7 @@ void CriState::EventLoop(std::stop_token stop) {
         cri_.GetContainerEvents(stop, [&](const cri::ContainerEventResponse& event) {
           set_streaming(true);
           std::string uid = ValueOf(event.pod_sandbox_status().labels(), labels::kPodUid);
-          if (uid.empty()) uid = PodOf(event.container_id());
+          if (uid.empty()) uid = PodOf(ContainerId(event.container_id()));
           if (uid.empty() || !Refresh(uid).ok()) Hurry();
         });
     set_streaming(false);

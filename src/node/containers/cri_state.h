@@ -18,10 +18,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "node/containers/cri_exit_watch.h"
@@ -63,14 +65,14 @@ class CriState {
   PodRuntime Pod(const std::string& uid) const;
   std::vector<std::string> Pods() const;
   // The pod of a container, "" if unknown.
-  std::string PodOf(const std::string& container_id) const;
+  std::string PodOf(const ContainerId& container) const;
 
   // What the caller just did.
-  void PutSandbox(const std::string& uid, std::string_view ns, std::string_view name,
+  void PutSandbox(const api::PodUid& pod, std::string_view ns, std::string_view name,
                   SandboxState sandbox);
-  void PutContainer(const std::string& uid, ContainerState container);
-  void RemoveSandbox(const std::string& uid, const std::string& id);  // with its containers
-  void RemoveContainer(const std::string& uid, const std::string& id);
+  void PutContainer(const api::PodUid& pod, ContainerState container);
+  void RemoveSandbox(const api::PodUid& pod, const SandboxId& id);  // with its containers
+  void RemoveContainer(const api::PodUid& pod, const ContainerId& id);
 
   // Reads one pod anew from the runtime; on_change is called if it differs from the copy.
   base::Status Refresh(const std::string& uid);

@@ -17,7 +17,7 @@ const ContainerState* PodRuntime::Previous(std::string_view container) const {
   return nullptr;
 }
 
-const ContainerState* PodRuntime::ById(std::string_view id) const {
+const ContainerState* PodRuntime::ById(const ContainerId& id) const {
   for (const ContainerState& state : containers) {
     if (state.id == id) return &state;
   }

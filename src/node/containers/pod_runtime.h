@@ -6,10 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "rpc/cri_ids.h"
+
 namespace berth::node {
 
+using rpc::ContainerId;
+using rpc::SandboxId;
+
 struct SandboxState {
-  std::string id;
+  SandboxId id;
   uint32_t attempt = 0;
   bool ready = false;
   int64_t created_at = 0;  // ns since the epoch, as all times here
@@ -20,8 +25,8 @@ struct SandboxState {
 
 struct ContainerState {
   enum class Phase { kCreated, kRunning, kExited, kUnknown };
-  std::string id;
-  std::string sandbox_id;
+  ContainerId id;
+  SandboxId sandbox_id;
   std::string name;
   uint32_t restart_count = 0;
   Phase phase = Phase::kCreated;
@@ -58,7 +63,7 @@ struct PodRuntime {
   // The newest container of a name, or nullptr; and the one before it.
   const ContainerState* Newest(std::string_view container) const;
   const ContainerState* Previous(std::string_view container) const;
-  const ContainerState* ById(std::string_view id) const;
+  const ContainerState* ById(const ContainerId& id) const;
 };
 
 }  // namespace berth::node

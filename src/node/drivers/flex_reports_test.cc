@@ -64,7 +64,7 @@ TEST_F(FlexReportsTest, FiguresSayItToo) {
   for (int i = 0; i < 2; ++i) {
     reports_.Report("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
   }
-  const std::string text = metrics_.Text();
+  const std::string text = metrics_.RenderText();
   for (const char* line :
        {"berth_flexvolume_driver_ready{driver=\"acme.io/good\"} 1",
         "berth_flexvolume_driver_ready{driver=\"acme.io/bad\"} 0",
@@ -72,7 +72,7 @@ TEST_F(FlexReportsTest, FiguresSayItToo) {
     EXPECT_THAT(text, testing::HasSubstr(line));
   }
   reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
-  EXPECT_THAT(metrics_.Text(),
+  EXPECT_THAT(metrics_.RenderText(),
               testing::HasSubstr("berth_flexvolume_driver_ready{driver=\"acme.io/good\"} 0"));
 }
 

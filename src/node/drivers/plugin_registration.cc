@@ -309,8 +309,8 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
   return written;
 }
 
-void PluginRegistration::Tell(const std::string& path, const Socket& socket,
-                              const Status& why) const {
+void PluginRegistration::ReportFailure(const std::string& path, const Socket& socket,
+                                       const Status& why) const {
   if (why.code() == StatusCode::kCancelled) return;
   if (!LiesWithApi(why)) return Refused(path, socket, why);
   if (options_.on_delayed) options_.on_delayed(why);
@@ -374,7 +374,7 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   if (entered.ok()) entered = Enter(path, info->name, info->endpoint);
   if (!entered.ok()) {
     const Status why = WithContext(entered, context);
-    Tell(path, socket, why);
+    ReportFailure(path, socket, why);
     return why;
   }
   {
@@ -440,7 +440,7 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
     }
     socket = found->second;
   }
-  Tell(path, socket, why);
+  ReportFailure(path, socket, why);
   return why;
 }
 

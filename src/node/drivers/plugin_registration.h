@@ -121,7 +121,7 @@ class PluginRegistration {
   base::Status Register(const std::string& path, const Socket& socket);
   // Reports why a registration failed: to the registrar and by on_refused if the driver is at
   // fault, by on_delayed if the API is. Reports nothing when this process stops.
-  void Tell(const std::string& path, const Socket& socket, const base::Status& why) const;
+  void ReportFailure(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
                         PluginVersion& version) const;
   base::Status Enter(const std::string& path, const std::string& driver,

@@ -64,14 +64,15 @@ class PluginRegistrationTest : public ::testing::Test {
 
   void Start() {
     registration_ = std::make_unique<PluginRegistration>(
-        PluginRegistrationOptions{.folder = folder_ + "/registry",
-                                  .retry_start = std::chrono::milliseconds(5),
-                                  .retry_max = std::chrono::milliseconds(20),
-                                  .on_refused = [this](const base::Status& why) { Note(why); },
-                                  .on_delayed = [this](const base::Status& why) { Note(why); },
-                                  .plugins_folder = folder_ + "/plugins",
-                                  .unannounced_delay = std::chrono::milliseconds(1),
-                                  .absent_delay = absent_delay_},
+        PluginRegistrationOptions{
+            .folder = folder_ + "/registry",
+            .retry_start = std::chrono::milliseconds(5),
+            .retry_max = std::chrono::milliseconds(20),
+            .on_refused = [this](const base::Status& why) { NoteFailure(why); },
+            .on_delayed = [this](const base::Status& why) { NoteFailure(why); },
+            .plugins_folder = folder_ + "/plugins",
+            .unannounced_delay = std::chrono::milliseconds(1),
+            .absent_delay = absent_delay_},
         csi_nodes_, drivers_, [this](const std::string& driver) {
           base::MutexLock lock(mutex_);
           told_.push_back(driver);
@@ -93,7 +94,7 @@ class PluginRegistrationTest : public ::testing::Test {
     std::filesystem::rename(folder_ + "/new.sock", folder_ + "/registry/demo-reg.sock");
     announced_ = *std::move(started);
   }
-  void Note(const base::Status& why) {
+  void NoteFailure(const base::Status& why) {
     base::MutexLock lock(mutex_);
     troubles_ += base::ToString(why) + "\n";
   }

@@ -66,7 +66,7 @@ Status HostMounts::Start() {
     events_.Record(kube::NodeReference(options_.node_name), base::EventType::kWarning,
                    "VolumeRecordDamaged", message);
   }
-  for (const HostMountRecord& record : *records) Keep(record);
+  for (const HostMountRecord& record : *records) KeepRecord(record);
   ReleaseUnknownPods();
   workers_.Start();
   for (const HostMountRecord& record : *records) workers_.AddNow(record.key);
@@ -110,7 +110,7 @@ std::optional<HostMountRecord> HostMounts::RecordOf(const std::string& uid) cons
   return found == records_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void HostMounts::Keep(const HostMountRecord& record) {
+void HostMounts::KeepRecord(const HostMountRecord& record) {
   MutexLock lock(mutex_);
   records_[record.uid] = record;
   keys_[record.uid] = record.key;
@@ -236,7 +236,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     news = wanted != pod->json();
     wanted = pod->json();
   }
-  if (news) volumes_.Want(pod);
+  if (news) volumes_.WantVolumes(pod);
   const PodVolumes state = volumes_.State(pod->uid());
   if (!state.ready) {
     // After a restart, or while the claim is being deleted, an existing mount stays.
@@ -252,7 +252,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
                              .read_only = mount.read_only()};
   }
   const Status mounted = targets_.Mount(*record, state.published.at(kVolume).path);
-  if (!record->boot_id.empty()) Keep(*record);
+  if (!record->boot_id.empty()) KeepRecord(*record);
   if (!mounted.ok()) {
     events_.Record(mount.reference(), base::EventType::kWarning, "FailedMount",
                    base::Message(mounted));

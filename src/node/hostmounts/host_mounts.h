@@ -70,7 +70,7 @@ class HostMounts {
   void VolumeChanged(const std::string& pod_uid);
   std::shared_ptr<const api::Pod> PodOf(const api::HostMount& mount) const;
   std::optional<HostMountRecord> RecordOf(const std::string& uid) const;
-  void Keep(const HostMountRecord& record);
+  void KeepRecord(const HostMountRecord& record);
   void Forget(const std::string& uid);
 
   const HostMountsOptions options_;

@@ -27,12 +27,12 @@ ContainerProbes::ContainerProbes(rpc::CriClient& cri, base::EventSink& events, O
       workers_({.name = "probes", .workers = 8},
                [this](const std::string& key) { return Run(key); }) {}
 
-std::string ContainerProbes::Key(const std::string& container_id, Kind kind) {
-  return fmt::format("{}/{}", container_id, static_cast<int>(kind));
+std::string ContainerProbes::Key(const ContainerId& container, Kind kind) {
+  return fmt::format("{}/{}", container.text(), static_cast<int>(kind));
 }
 
 void ContainerProbes::Follow(const api::Pod& pod, const api::Container& container,
-                             const std::string& container_id, const std::string& pod_ip) {
+                             const ContainerId& container_id, const std::string& pod_ip) {
   std::map<Kind, Probe> probes;
   for (const auto& [member, kind] :
        {std::pair("startupProbe", Kind::kStartup), std::pair("readinessProbe", Kind::kReadiness),
@@ -58,10 +58,10 @@ void ContainerProbes::Follow(const api::Pod& pod, const api::Container& containe
   }
 }
 
-void ContainerProbes::Retain(const std::string& pod_uid, const std::set<std::string>& running) {
+void ContainerProbes::Retain(const api::PodUid& pod, const std::set<ContainerId>& running) {
   base::MutexLock lock(mutex_);
   std::erase_if(followed_, [&](const auto& entry) {
-    return entry.second.pod.uid == pod_uid && !running.contains(entry.first);
+    return entry.second.pod.uid == pod.text() && !running.contains(entry.first);
   });
 }
 
@@ -70,10 +70,10 @@ bool ContainerProbes::Started(const Followed& followed) {
   return startup == followed.probes.end() || startup->second.passed;
 }
 
-ContainerHealth ContainerProbes::Health(const std::string& container_id) const {
+ContainerHealth ContainerProbes::Health(const ContainerId& container) const {
   base::MutexLock lock(mutex_);
   ContainerHealth out;
-  const auto it = followed_.find(container_id);
+  const auto it = followed_.find(container);
   if (it == followed_.end()) return out;
   const Followed& followed = it->second;
   out.started = Started(followed);
@@ -88,7 +88,7 @@ ContainerHealth ContainerProbes::Health(const std::string& container_id) const {
   return out;
 }
 
-bool ContainerProbes::Note(Followed& followed, Kind kind, const Status& result) {
+bool ContainerProbes::NoteResult(Followed& followed, Kind kind, const Status& result) {
   Probe& probe = followed.probes[kind];
   const bool passed = probe.passed;
   const bool failed = probe.failed;
@@ -110,7 +110,7 @@ bool ContainerProbes::Note(Followed& followed, Kind kind, const Status& result) 
 base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
   using Outcome = base::KeyedWorkers::Outcome;
   const size_t slash = key.rfind('/');
-  const std::string id = key.substr(0, slash);
+  const ContainerId id(key.substr(0, slash));
   const auto kind = static_cast<Kind>(key[slash + 1] - '0');
   Json spec;
   HandlerTarget target;
@@ -138,7 +138,7 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
     base::MutexLock lock(mutex_);
     const auto it = followed_.find(id);
     if (it == followed_.end()) return Outcome::Done();  // it ended meanwhile
-    if (known) changed = Note(it->second, kind, result);
+    if (known) changed = NoteResult(it->second, kind, result);
     started = kind == Kind::kStartup && Started(it->second);
     rest = it->second;
   }

@@ -37,13 +37,13 @@ class ContainerProbes {
   }
 
   // Starts to probe a running container. A container that is already followed is left alone.
-  void Follow(const api::Pod& pod, const api::Container& container, const std::string& container_id,
+  void Follow(const api::Pod& pod, const api::Container& container, const ContainerId& container_id,
               const std::string& pod_ip);
   // Forgets the containers of a pod that are not in `running`.
-  void Retain(const std::string& pod_uid, const std::set<std::string>& running);
+  void Retain(const api::PodUid& pod, const std::set<ContainerId>& running);
 
   // A container that is not followed, or has no probes, counts as started and ready.
-  ContainerHealth Health(const std::string& container_id) const;
+  ContainerHealth Health(const ContainerId& container) const;
 
  private:
   enum class Kind { kStartup, kReadiness, kLiveness };
@@ -63,17 +63,17 @@ class ContainerProbes {
 
   base::KeyedWorkers::Outcome Run(const std::string& key);
   // True if the container's health changed.
-  bool Note(Followed& followed, Kind kind, const base::Status& result)
+  bool NoteResult(Followed& followed, Kind kind, const base::Status& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Started(const Followed& followed);
-  static std::string Key(const std::string& container_id, Kind kind);
+  static std::string Key(const ContainerId& container, Kind kind);
 
   rpc::CriClient& cri_;
   base::EventSink& events_;
   const OnChange on_change_;
   std::stop_source stop_;
   mutable base::Mutex mutex_;
-  std::map<std::string, Followed> followed_ ABSL_GUARDED_BY(mutex_);  // by container id
+  std::map<ContainerId, Followed> followed_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;
 };
 

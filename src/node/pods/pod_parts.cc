@@ -21,16 +21,16 @@ PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& r
   return out;
 }
 
-ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id) {
-  ContainerHealth out = parts.probes.Health(container_id);
-  if (parts.tasks.Busy(PostStartTask(container_id))) out.started = false;
-  if (parts.stopper.Stopping(container_id)) out.ready = false;
+ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& container) {
+  ContainerHealth out = parts.probes.Health(container);
+  if (parts.tasks.Busy(PostStartTask(container))) out.started = false;
+  if (parts.stopper.Stopping(container)) out.ready = false;
   return out;
 }
 
 base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
                          bool terminating) {
-  std::map<std::string, std::string> messages;
+  std::map<ContainerId, std::string> messages;
   for (const ContainerState& container : runtime.containers) {
     if (!container.exited()) continue;
     const auto known = entry.messages.find(container.id);
@@ -41,7 +41,7 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
     }
   }
   entry.messages = std::move(messages);
-  const HealthOf health = [&](const std::string& id) { return HealthOfContainer(parts, id); };
+  const HealthOf health = [&](const ContainerId& id) { return HealthOfContainer(parts, id); };
   return MakePodStatus({.pod = *entry.pod,
                         .runtime = runtime,
                         .facts = FactsOf(parts, *entry.pod, runtime),
@@ -63,7 +63,7 @@ void WantVolumes(const PodParts& parts, PodEntry& entry) {
   if (entry.wanted_version == entry.pod->resource_version()) return;
   entry.wanted_version = entry.pod->resource_version();
   entry.released = false;
-  parts.volumes.Want(entry.pod);
+  parts.volumes.WantVolumes(entry.pod);
 }
 
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry) {

@@ -77,9 +77,9 @@ struct PodEntry {
   PodRecord record;  // record.pod is null until a record is written
   CrashBackoff backoff;
   std::map<std::string, WaitingReason> waiting;  // of the last sync
-  std::map<std::string, std::string> messages;   // by container id
-  std::string hosts_of;                          // the sandbox for which /etc/hosts was written
-  std::string placed_in;                         // the sandbox that has its deferred volumes
+  std::map<ContainerId, std::string> messages;
+  SandboxId hosts_of;   // the sandbox for which /etc/hosts was written
+  SandboxId placed_in;  // the sandbox that has its deferred volumes
   // The volume manager calls back after every request, so each change is passed to it only once.
   std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
   bool released = false;
@@ -97,9 +97,9 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
                          bool terminating);
 
 // What the probes and hooks say about a container.
-ContainerHealth HealthOfContainer(const PodParts& parts, const std::string& container_id);
+ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& container);
 
-// VolumeManager::Want and Release, once for each change.
+// VolumeManager::WantVolumes and Release, once for each change.
 void WantVolumes(const PodParts& parts, PodEntry& entry);
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 

@@ -202,7 +202,7 @@ class Planner {
   void PlanEphemeral() {
     if (plan_.sandbox_id.empty() && plan_.starts.empty()) return;
     for (const api::Container& container : pod_.ephemeral_containers()) {
-      std::vector<std::string> never_ran;
+      std::vector<ContainerId> never_ran;
       bool ran = false;
       for (const ContainerState& state : runtime_.containers) {
         if (state.name != container.name()) continue;
@@ -245,7 +245,8 @@ PodPlan MakePlan(const api::Pod& pod, const PodRuntime& runtime, const HealthOf&
 
 PodGarbage FindGarbage(const PodRuntime& runtime) {
   PodGarbage out;
-  std::set<std::string> dead_seen, used_sandboxes;
+  std::set<std::string> dead_seen;
+  std::set<SandboxId> used_sandboxes;
   for (const ContainerState& container : runtime.containers) {  // newest first
     if (container.exited() && !dead_seen.insert(container.name).second) {
       out.containers.push_back(container.id);

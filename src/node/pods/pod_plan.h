@@ -24,7 +24,7 @@ struct ContainerHealth {
   bool ready = true;      // and the readiness probe passes
   std::string must_stop;  // why it must be stopped and started again, else empty
 };
-using HealthOf = std::function<ContainerHealth(const std::string& container_id)>;
+using HealthOf = std::function<ContainerHealth(const ContainerId& container)>;
 
 struct ContainerStart {
   api::Container container;
@@ -35,19 +35,19 @@ struct ContainerStart {
 };
 
 struct ContainerStop {
-  std::string id;
+  ContainerId id;
   std::string name;
   std::string why;  // for the event
 };
 
 struct PodPlan {
   // The sandbox to use. Empty: there is none, and a new one would have the number sandbox_attempt.
-  std::string sandbox_id;
+  SandboxId sandbox_id;
   uint32_t sandbox_attempt = 0;
   bool needs_sandbox = false;
   std::vector<ContainerStop> stops;            // done before all else
-  std::vector<std::string> stop_sandboxes;     // ready ones besides the one to use
-  std::vector<std::string> remove_containers;  // created and never started, or in an unknown state
+  std::vector<SandboxId> stop_sandboxes;       // ready ones besides the one to use
+  std::vector<ContainerId> remove_containers;  // created and never started, or in an unknown state
   std::vector<ContainerStart> starts;
   // "Succeeded" or "Failed" if no container will run any more; otherwise empty.
   std::string ended_phase;
@@ -59,8 +59,8 @@ PodPlan MakePlan(const api::Pod& pod, const PodRuntime& runtime, const HealthOf&
 // What may be removed from the runtime: exited containers except the newest of each name, and
 // sandboxes that are not ready and hold no other container. The pod's newest sandbox stays.
 struct PodGarbage {
-  std::vector<std::string> containers;
-  std::vector<std::string> sandboxes;
+  std::vector<ContainerId> containers;
+  std::vector<SandboxId> sandboxes;
 };
 PodGarbage FindGarbage(const PodRuntime& runtime);
 

@@ -31,13 +31,13 @@ class Runtime {
   Runtime& Sandbox(const std::string& id, bool ready, uint32_t attempt = 0) {
     runtime_.sandboxes.insert(
         runtime_.sandboxes.begin(),
-        {.id = id, .attempt = attempt, .ready = ready, .created_at = ++time_});
+        {.id = SandboxId(id), .attempt = attempt, .ready = ready, .created_at = ++time_});
     return *this;
   }
   Runtime& Container(const std::string& name, Phase phase, int exit_code = 0, uint32_t restarts = 0,
                      const std::string& sandbox = "s") {
-    ContainerState state{.id = fmt::format("{}-{}", name, restarts),
-                         .sandbox_id = sandbox,
+    ContainerState state{.id = ContainerId(fmt::format("{}-{}", name, restarts)),
+                         .sandbox_id = SandboxId(sandbox),
                          .name = name,
                          .restart_count = restarts,
                          .phase = phase,
@@ -54,7 +54,7 @@ class Runtime {
   PodRuntime runtime_;
 };
 
-const HealthOf kHealthy = [](const std::string&) { return ContainerHealth(); };
+const HealthOf kHealthy = [](const ContainerId&) { return ContainerHealth(); };
 
 std::vector<std::string> Starts(const PodPlan& plan) {
   std::vector<std::string> out;
@@ -95,7 +95,7 @@ TEST(PodPlan, StartsAnEphemeralContainerThatWasMadeAndNeverRan) {
                                     .Get(),
                                 kHealthy);
   EXPECT_THAT(Starts(plan), ElementsAre("look/0"));
-  EXPECT_THAT(plan.remove_containers, ElementsAre("look-0"));
+  EXPECT_THAT(plan.remove_containers, ElementsAre(ContainerId("look-0")));
 }
 
 TEST(PodPlan, AnEphemeralContainerHasOneSandboxAndHoldsNoPod) {
@@ -161,7 +161,7 @@ TEST(PodPlan, KeepsSidecarsRunningAndStartsTheRestBesideThem) {
   Runtime runtime;
   runtime.Sandbox("s", true).Container("side", Phase::kRunning);
   EXPECT_THAT(Starts(MakePlan(pod, runtime.Get(), kHealthy)), ElementsAre("i/0"));
-  const HealthOf starting = [](const std::string&) { return ContainerHealth{.started = false}; };
+  const HealthOf starting = [](const ContainerId&) { return ContainerHealth{.started = false}; };
   EXPECT_THAT(Starts(MakePlan(pod, runtime.Get(), starting)), IsEmpty());
   runtime.Container("i", Phase::kExited)
       .Container("a", Phase::kRunning)
@@ -231,22 +231,22 @@ TEST(PodPlan, KeepsTheNewestOfTwoSandboxes) {
   Runtime runtime;
   runtime.Sandbox("old", true, 0).Sandbox("s", true, 1).Container("a", Phase::kRunning);
   const PodPlan plan = MakePlan(PodOf("Always", {"a"}), runtime.Get(), kHealthy);
-  EXPECT_EQ(plan.sandbox_id, "s");
-  EXPECT_THAT(plan.stop_sandboxes, ElementsAre("old"));
+  EXPECT_EQ(plan.sandbox_id, SandboxId("s"));
+  EXPECT_THAT(plan.stop_sandboxes, ElementsAre(SandboxId("old")));
 }
 
 TEST(PodPlan, MakesAContainerAgainThatNeverStarted) {
   Runtime runtime;
   runtime.Sandbox("s", true).Container("a", Phase::kCreated, 0, 2);
   const PodPlan plan = MakePlan(PodOf("Always", {"a"}), runtime.Get(), kHealthy);
-  EXPECT_THAT(plan.remove_containers, ElementsAre("a-2"));
+  EXPECT_THAT(plan.remove_containers, ElementsAre(ContainerId("a-2")));
   EXPECT_THAT(Starts(plan), ElementsAre("a/2"));
 }
 
 TEST(PodPlan, StopsWhatIsUnhealthyOrChanged) {
   Runtime runtime;
   runtime.Sandbox("s", true).Container("a", Phase::kRunning);
-  const HealthOf sick = [](const std::string&) { return ContainerHealth{.must_stop = "sick"}; };
+  const HealthOf sick = [](const ContainerId&) { return ContainerHealth{.must_stop = "sick"}; };
   EXPECT_THAT(MakePlan(PodOf("Always", {"a"}), runtime.Get(), sick).stops, SizeIs(1));
   PodRuntime changed = runtime.Get();
   changed.containers[0].hash = "another";
@@ -271,8 +271,8 @@ TEST(PodGarbageTest, KeepsOneDeadContainerOfEachNameAndWhatItNeeds) {
       .Container("a", Phase::kExited, 1, 1)
       .Container("a", Phase::kRunning, 0, 2);
   const PodGarbage garbage = FindGarbage(runtime.Get());
-  EXPECT_THAT(garbage.containers, ElementsAre("a-0"));
-  EXPECT_THAT(garbage.sandboxes, ElementsAre("old"));
+  EXPECT_THAT(garbage.containers, ElementsAre(ContainerId("a-0")));
+  EXPECT_THAT(garbage.sandboxes, ElementsAre(SandboxId("old")));
   Runtime young;
   young.Sandbox("old", false, 0)
       .Container("a", Phase::kExited, 1, 0, "old")

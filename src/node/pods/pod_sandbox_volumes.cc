@@ -25,10 +25,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
-crust::RuntimePublishVolumeRequest PublishRequest(const std::string& sandbox_id,
+crust::RuntimePublishVolumeRequest PublishRequest(const SandboxId& sandbox_id,
                                                   const DeferredVolume& volume) {
   crust::RuntimePublishVolumeRequest request;
-  request.set_sandbox_id(sandbox_id);
+  request.set_sandbox_id(sandbox_id.text());
   request.set_host_volume_id(volume.mount.source);
   request.set_host_target_path(volume.target);
   request.set_file_system(volume.mount.fs_type);
@@ -45,14 +45,14 @@ crust::RuntimePublishVolumeRequest PublishRequest(const std::string& sandbox_id,
   return request;
 }
 
-Status PublishOne(const std::string& sandbox_id, const DeferredVolume& volume) {
+Status PublishOne(const SandboxId& sandbox_id, const DeferredVolume& volume) {
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
   return client->RuntimePublishVolume(PublishRequest(sandbox_id, volume), kPublish).status();
 }
 
-Status UnpublishOne(const std::string& sandbox_id, const DeferredVolume& volume) {
+Status UnpublishOne(const SandboxId& sandbox_id, const DeferredVolume& volume) {
   crust::RuntimeUnpublishVolumeRequest request;
-  request.set_sandbox_id(sandbox_id);
+  request.set_sandbox_id(sandbox_id.text());
   request.set_host_volume_id(volume.mount.source);
   request.set_host_target_path(volume.target);
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
@@ -85,7 +85,7 @@ Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
   return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
 }
 
-Status PodSandboxVolumes::Publish(const api::Pod& pod, const std::string& sandbox_id) const {
+Status PodSandboxVolumes::Publish(const api::Pod& pod, const SandboxId& sandbox_id) const {
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status published = PublishOne(sandbox_id, volume);
     if (published.ok()) continue;
@@ -102,11 +102,11 @@ Status PodSandboxVolumes::Publish(const api::Pod& pod, const std::string& sandbo
     }
     return why;
   }
-  volumes_.Placed(pod.uid(), sandbox_id);
+  volumes_.NoteSandbox(api::PodUid(pod.uid()), sandbox_id);
   return OkStatus();
 }
 
-Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const std::string& sandbox_id) const {
+Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const SandboxId& sandbox_id) const {
   Status first = OkStatus();
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status gone = UnpublishOne(sandbox_id, volume);

@@ -25,7 +25,7 @@ constexpr milliseconds kPostStartTimeout{3'600'000};
 
 }  // namespace
 
-std::string PostStartTask(const std::string& container_id) { return "post-start/" + container_id; }
+std::string PostStartTask(const ContainerId& container) { return "post-start/" + container.text(); }
 
 int64_t PodStarter::Now() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(parts_.clock.Now().time_since_epoch())
@@ -51,7 +51,7 @@ StatusOr<std::string> PodStarter::RuntimeHandler(const api::Pod& pod) const {
   return base::json::String(*runtime_class, {"handler"});
 }
 
-StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) {
+StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) {
   const api::Pod& pod = *entry.pod;
   RETURN_IF_ERROR(platform::MakeFolders(parts_.paths.Pod(entry.uid), 0750));
   RETURN_IF_ERROR(platform::MakeFolders(PodLogFolder(parts_.settings.log_folder, pod), 0755));
@@ -62,14 +62,14 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.before">());
   ASSIGN_OR_RETURN(const auto response, parts_.cri.RunPodSandbox(request, kSandboxTimeout));
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.after">());
-  SandboxState sandbox{.id = response.pod_sandbox_id(),
+  SandboxState sandbox{.id = SandboxId(response.pod_sandbox_id()),
                        .attempt = attempt,
                        .ready = true,
                        .created_at = Now(),
                        .agent = parts_.settings.agent};
   if (!pod.host_network()) {  // its address, for /etc/hosts and status.podIP
     cri::PodSandboxStatusRequest status;
-    status.set_pod_sandbox_id(sandbox.id);
+    status.set_pod_sandbox_id(sandbox.id.text());
     const auto answer = parts_.cri.PodSandboxStatus(status, kCallTimeout);
     if (!answer.ok()) {
       parts_.runtime.Expect();  // the sandbox exists, so the next list finds it
@@ -77,7 +77,7 @@ StatusOr<std::string> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt
     }
     sandbox.ips = SandboxIps(answer->status());
   }
-  parts_.runtime.PutSandbox(entry.uid, pod.ns(), pod.name(), sandbox);
+  parts_.runtime.PutSandbox(api::PodUid(entry.uid), pod.ns(), pod.name(), sandbox);
   return sandbox.id;
 }
 
@@ -150,7 +150,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
                   base::Error(StatusCode::kFailedPrecondition,
                               "its target container '{}' does not run", target));
     }
-    processes_of = found->id;
+    processes_of = found->id.text();
   }
   cri::CreateContainerRequest create;
   auto config = parts_.configs.Make({.pod = pod,
@@ -161,7 +161,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
                                      .volumes = volumes.published,
                                      .processes_of = processes_of});
   if (!config.ok()) return fail("CreateContainerConfigError", config.status());
-  create.set_pod_sandbox_id(sandbox.id);
+  create.set_pod_sandbox_id(sandbox.id.text());
   *create.mutable_config() = *std::move(config);
   *create.mutable_sandbox_config() = SandboxConfig(pod, sandbox.attempt);
   const std::string log_path =
@@ -174,7 +174,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
     return fail("CreateContainerError", fault);
   }
 
-  ContainerState state{.id = created->container_id(),
+  ContainerState state{.id = ContainerId(created->container_id()),
                        .sandbox_id = sandbox.id,
                        .name = name,
                        .restart_count = start.restart_count,
@@ -183,12 +183,12 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
                        .image_id = image.id(),
                        .hash = ContainerHash(start.container),
                        .log_path = log_path};
-  parts_.runtime.PutContainer(entry.uid, state);
+  parts_.runtime.PutContainer(api::PodUid(entry.uid), state);
   parts_.events.Record(pod.reference(), EventType::kNormal, "Created",
                        fmt::format("Created container: {}", name));
   entry.backoff.Started(name, start.last_exit, Now());
   cri::StartContainerRequest request;
-  request.set_container_id(state.id);
+  request.set_container_id(state.id.text());
   const auto started = parts_.cri.StartContainer(request, kCallTimeout);
   if (!started.ok()) {
     // The runtime keeps the container as an ended one, so the crash back-off delays its next start.
@@ -204,7 +204,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
       post_start != nullptr && post_start->is_object()) {
     RunPostStart(entry, state, start.container);
   }
-  parts_.runtime.PutContainer(entry.uid, std::move(state));
+  parts_.runtime.PutContainer(api::PodUid(entry.uid), std::move(state));
   parts_.events.Record(pod.reference(), EventType::kNormal, "Started",
                        fmt::format("Started container {}", name));
   return {};

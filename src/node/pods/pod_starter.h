@@ -22,7 +22,7 @@ class PodStarter {
 
   // Starts a new sandbox with that attempt number and returns its id. The pod's record must already
   // say that a sandbox may exist.
-  base::StatusOr<std::string> StartSandbox(PodEntry& entry, uint32_t attempt);
+  base::StatusOr<SandboxId> StartSandbox(PodEntry& entry, uint32_t attempt);
 
   // The outcome of a start. `status` is a failure, which is retried with backoff. `wait` is the
   // time for which a back-off delays the start. If neither is set, the container runs or its image
@@ -49,6 +49,6 @@ class PodStarter {
 };
 
 // The key in PodTasks of a container's postStart hook.
-std::string PostStartTask(const std::string& container_id);
+std::string PostStartTask(const ContainerId& container);
 
 }  // namespace berth::node

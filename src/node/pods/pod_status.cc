@@ -63,7 +63,7 @@ class StatusMaker {
 
  private:
   std::string ContainerId(const ContainerState& state) const {
-    return in_.facts.runtime_name + "://" + state.id;
+    return in_.facts.runtime_name + "://" + state.id.text();
   }
 
   Json Terminated(const ContainerState& state) const {

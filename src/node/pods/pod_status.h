@@ -25,8 +25,8 @@ struct PodStatusInput {
   // By container name. The reason under "" is for every container that has none of its own.
   const std::map<std::string, WaitingReason>& waiting;
   // The messages that exited containers left, by container id.
-  const std::map<std::string, std::string>& messages;
-  std::string ended_phase;  // if set, the pod has ended for good in this phase
+  const std::map<ContainerId, std::string>& messages;
+  std::string ended_phase;  // set: the pod ended so, for good
   std::string ended_reason;
   std::string ended_message;
   // True if no container will run again. The phase then comes from the exit codes, even with

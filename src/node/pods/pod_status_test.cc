@@ -20,8 +20,8 @@ class PodStatusTest : public ::testing::Test {
 
   ContainerState& Add(const std::string& name, Phase phase, int exit_code = 0,
                       uint32_t restarts = 0) {
-    ContainerState state{.id = fmt::format("{}-{}", name, restarts),
-                         .sandbox_id = "s",
+    ContainerState state{.id = ContainerId(fmt::format("{}-{}", name, restarts)),
+                         .sandbox_id = SandboxId("s"),
                          .name = name,
                          .restart_count = restarts,
                          .phase = phase,
@@ -30,11 +30,12 @@ class PodStatusTest : public ::testing::Test {
                          .finished_at = phase == Phase::kExited ? 1'767'225'601'000'000'000 : 0,
                          .exit_code = exit_code};
     runtime_.containers.insert(runtime_.containers.begin(), state);
-    if (runtime_.sandboxes.empty()) runtime_.sandboxes.push_back({.id = "s", .ready = true});
+    if (runtime_.sandboxes.empty())
+      runtime_.sandboxes.push_back({.id = SandboxId("s"), .ready = true});
     return runtime_.containers[0];
   }
   Json Make() {
-    const HealthOf health = [this](const std::string&) { return health_; };
+    const HealthOf health = [this](const ContainerId&) { return health_; };
     return MakePodStatus({.pod = pod_,
                           .runtime = runtime_,
                           .facts = facts_,
@@ -58,7 +59,7 @@ class PodStatusTest : public ::testing::Test {
   PodFacts facts_{.host_ip = "192.0.2.1", .pod_ips = {"10.0.0.1"}};
   ContainerHealth health_;
   std::map<std::string, WaitingReason> waiting_;
-  std::map<std::string, std::string> messages_;
+  std::map<ContainerId, std::string> messages_;
   std::string ended_;
   bool terminating_ = false;
 };
@@ -128,7 +129,7 @@ TEST_F(PodStatusTest, OfAPodThatWaits) {
 
 TEST_F(PodStatusTest, OfACrashLoop) {
   Add("a", Phase::kExited, 1, 3);
-  messages_["a-3"] = "it broke";
+  messages_[ContainerId("a-3")] = "it broke";
   waiting_["a"] = {"CrashLoopBackOff", "back-off 40s"};
   const Json status = Make();
   EXPECT_EQ(status["phase"], "Running");

@@ -54,17 +54,17 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
   for (SandboxState sandbox : runtime.sandboxes) {
     if (!sandbox.ready) continue;
     cri::StopPodSandboxRequest request;
-    request.set_pod_sandbox_id(sandbox.id);
+    request.set_pod_sandbox_id(sandbox.id.text());
     const auto stopped = parts_.cri.StopPodSandbox(request, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
     sandbox.ready = false;
-    parts_.runtime.PutSandbox(entry.uid, runtime.ns, runtime.name, sandbox);
+    parts_.runtime.PutSandbox(api::PodUid(entry.uid), runtime.ns, runtime.name, sandbox);
   }
   for (const SandboxState& sandbox : runtime.sandboxes) {
     RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
   }
   // The handler may have a sandbox of which the runtime has lost the record.
-  if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, "");
+  if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, SandboxId());
   return base::OkStatus();
 }
 
@@ -73,17 +73,17 @@ Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
   RETURN_IF_ERROR(StopSandboxes(entry, runtime));
   for (const SandboxState& sandbox : runtime.sandboxes) {
     cri::RemovePodSandboxRequest request;
-    request.set_pod_sandbox_id(sandbox.id);
+    request.set_pod_sandbox_id(sandbox.id.text());
     const auto removed = parts_.cri.RemovePodSandbox(request, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveSandbox(entry.uid, sandbox.id);
+    parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), sandbox.id);
   }
   for (const ContainerState& container : parts_.runtime.Pod(entry.uid).containers) {
     cri::RemoveContainerRequest request;  // its sandbox is gone
-    request.set_container_id(container.id);
+    request.set_container_id(container.id.text());
     const auto removed = parts_.cri.RemoveContainer(request, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveContainer(entry.uid, container.id);
+    parts_.runtime.RemoveContainer(api::PodUid(entry.uid), container.id);
   }
   // The runtime is read again before the volumes are released, because a sandbox whose start had an
   // unknown outcome may have appeared.
@@ -142,7 +142,7 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   if (!entry.gone && entry.final_status.is_null()) {
     entry.final_status = CurrentStatus(parts_, entry, runtime, true);
   }
-  parts_.probes.Retain(entry.uid, {});
+  parts_.probes.Retain(api::PodUid(entry.uid), {});
   if (may_run) {
     if (const Status removed = RemoveFromRuntime(entry); !removed.ok())
       return Outcome::Retry(removed);
@@ -178,7 +178,7 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
       return Outcome::Retry(stopped);
     }
   }
-  parts_.probes.Retain(entry.uid, {});
+  parts_.probes.Retain(api::PodUid(entry.uid), {});
   ReleaseVolumes(parts_, entry);
   // A pod that ended before this agent took it over has its status already, and perhaps no
   // containers.

@@ -88,7 +88,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
                "Pod was active on the node longer than the specified deadline");
   }
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
-  const HealthOf health = [&](const std::string& id) { return HealthOfContainer(parts_, id); };
+  const HealthOf health = [&](const ContainerId& id) { return HealthOfContainer(parts_, id); };
   const PodPlan plan = MakePlan(pod, runtime, health);
   if (!plan.ended_phase.empty()) return End(entry, plan.ended_phase, "", plan.ended_message);
 
@@ -99,7 +99,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
     outcome = StartAll(entry, plan);
   } else if (!plan.sandbox_id.empty()) {
     // This agent may have restarted, and then does not know whether the volumes are in the sandbox.
-    const Status placed = Place(entry, plan.sandbox_id);
+    const Status placed = PlaceVolumes(entry, plan.sandbox_id);
     if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
   FollowProbes(entry);
@@ -118,24 +118,24 @@ Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& 
       parts_.stopper.Stop(*entry.pod, *container, entry.pod->termination_grace_seconds(), stop.why);
     }
   }
-  for (const std::string& id : plan.stop_sandboxes) {
+  for (const SandboxId& id : plan.stop_sandboxes) {
     cri::StopPodSandboxRequest stop;
-    stop.set_pod_sandbox_id(id);
+    stop.set_pod_sandbox_id(id.text());
     const auto stopped = parts_.cri.StopPodSandbox(stop, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
     RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, id));
     cri::RemovePodSandboxRequest remove;
-    remove.set_pod_sandbox_id(id);
+    remove.set_pod_sandbox_id(id.text());
     const auto removed = parts_.cri.RemovePodSandbox(remove, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveSandbox(entry.uid, id);
+    parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), id);
   }
-  for (const std::string& id : plan.remove_containers) {
+  for (const ContainerId& id : plan.remove_containers) {
     cri::RemoveContainerRequest remove;
-    remove.set_container_id(id);
+    remove.set_container_id(id.text());
     const auto removed = parts_.cri.RemoveContainer(remove, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveContainer(entry.uid, id);
+    parts_.runtime.RemoveContainer(api::PodUid(entry.uid), id);
   }
   return base::OkStatus();
 }
@@ -146,7 +146,7 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
 }
 
 // Takes the pod's deferred volumes out of its dead sandboxes and mounts them in `sandbox_id`.
-Status PodWorker::Place(PodEntry& entry, const std::string& sandbox_id) {
+Status PodWorker::PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
   for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
     if (other.id == sandbox_id || other.ready) continue;
@@ -175,7 +175,7 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
     // the last mount, unless the sandbox itself may mount volumes.
     if (!volumes.begun || !plan.needs_sandbox || MayDefer(*entry.pod)) return Outcome::Done();
   }
-  std::string sandbox_id = plan.sandbox_id;
+  SandboxId sandbox_id = plan.sandbox_id;
   if (plan.needs_sandbox) {
     auto started = starter_.StartSandbox(entry, plan.sandbox_attempt);
     if (started.status().code() == StatusCode::kCancelled) return Outcome::Retry(started.status());
@@ -204,7 +204,7 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
   if (sandbox.id.empty()) {  // the sandbox died within the last milliseconds
     return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
   }
-  if (const Status placed = Place(entry, sandbox.id); !placed.ok()) {
+  if (const Status placed = PlaceVolumes(entry, sandbox.id); !placed.ok()) {
     return Outcome::Retry(placed);
   }
   Outcome outcome = Outcome::Done();
@@ -221,7 +221,7 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
 void PodWorker::FollowProbes(const PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const PodFacts facts = FactsOf(parts_, *entry.pod, runtime);
-  std::set<std::string> running;
+  std::set<ContainerId> running;
   for (const ContainerState& container : runtime.containers) {
     if (!container.running()) continue;
     running.insert(container.id);
@@ -231,29 +231,29 @@ void PodWorker::FollowProbes(const PodEntry& entry) {
                            facts.pod_ips.empty() ? facts.host_ip : facts.pod_ips[0]);
     }
   }
-  parts_.probes.Retain(entry.uid, running);
+  parts_.probes.Retain(api::PodUid(entry.uid), running);
 }
 
 void PodWorker::CollectGarbage(const PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const PodGarbage garbage = FindGarbage(runtime);
   if (garbage.containers.empty() && garbage.sandboxes.empty()) return;
-  parts_.tasks.Run("garbage/" + entry.uid, [&parts = parts_, uid = entry.uid, garbage,
+  parts_.tasks.Run("garbage/" + entry.uid, [&parts = parts_, uid = api::PodUid(entry.uid), garbage,
                                             runtime](std::stop_token stop) {
-    for (const std::string& id : garbage.containers) {
+    for (const ContainerId& id : garbage.containers) {
       if (stop.stop_requested()) return;
       cri::RemoveContainerRequest request;
-      request.set_container_id(id);
+      request.set_container_id(id.text());
       if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
         continue;
       const ContainerState* container = runtime.ById(id);
       if (!container->log_path.empty()) unlink(container->log_path.c_str());
       parts.runtime.RemoveContainer(uid, id);
     }
-    for (const std::string& id : garbage.sandboxes) {
+    for (const SandboxId& id : garbage.sandboxes) {
       if (stop.stop_requested()) return;
       cri::RemovePodSandboxRequest request;
-      request.set_pod_sandbox_id(id);
+      request.set_pod_sandbox_id(id.text());
       if (!IsGone(base::AsStatus(parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout))))
         continue;
       parts.runtime.RemoveSandbox(uid, id);

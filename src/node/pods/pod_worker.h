@@ -36,7 +36,7 @@ class PodWorker {
   // Stops and removes the containers and sandboxes that the plan names.
   base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
   static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
-  base::Status Place(PodEntry& entry, const std::string& sandbox_id);
+  base::Status PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id);
   Outcome StartAll(PodEntry& entry, const PodPlan& plan);
   void FollowProbes(const PodEntry& entry);
   void CollectGarbage(const PodEntry& entry);

@@ -72,12 +72,12 @@ StatusOr<StreamBackend::Log> PodStreamBackend::FindLog(const StreamTarget& targe
     RETURN_IF_ERROR(pods_.RuntimeReachable());
     return NotStarted(*pod, target.container);
   }
-  return Log{.path = container->log_path, .container_id = container->id};
+  return Log{.path = container->log_path, .container_id = container->id.text()};
 }
 
 bool PodStreamBackend::Running(const StreamTarget& target, const std::string& container_id) {
   const PodRuntime runtime = pods_.Runtime(target.uid);
-  const ContainerState* container = runtime.ById(container_id);
+  const ContainerState* container = runtime.ById(ContainerId(container_id));
   return container != nullptr && container->running();
 }
 
@@ -87,7 +87,7 @@ StatusOr<std::string> PodStreamBackend::RunningId(const StreamTarget& target) co
   const PodRuntime runtime = pods_.Runtime(target.uid);
   const ContainerState* container = runtime.Newest(target.container);
   if (container == nullptr || !container->running()) return NotStarted(*pod, target.container);
-  return container->id;
+  return container->id.text();
 }
 
 StatusOr<std::string> PodStreamBackend::Exec(const StreamTarget& target,
@@ -127,7 +127,7 @@ StatusOr<std::string> PodStreamBackend::PortForward(const StreamTarget& target,
                        target.pod);
   }
   rpc::cri::PortForwardRequest request;
-  request.set_pod_sandbox_id(sandbox->id);
+  request.set_pod_sandbox_id(sandbox->id.text());
   for (const int32_t port : ports) request.add_port(port);
   ASSIGN_OR_RETURN(const auto response, cri_.PortForward(request, kStreamTimeout));
   return response.url();

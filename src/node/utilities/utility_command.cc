@@ -90,10 +90,10 @@ std::string TargetOfMount(const std::vector<std::string>& argv) {
 }  // namespace
 
 StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message) {
-  const std::string* plugin = message.Text(utility::kPlugin);
-  const auto* argv = message.List(utility::kArguments);
-  const auto* env = message.List(utility::kEnvironment);
-  const std::string* folder = message.Text(utility::kFolder);
+  const std::string* plugin = message.FindText(utility::kPlugin);
+  const auto* argv = message.FindList(utility::kArguments);
+  const auto* env = message.FindList(utility::kEnvironment);
+  const std::string* folder = message.FindText(utility::kFolder);
   if (plugin == nullptr || plugin->empty() || argv == nullptr || argv->empty() || env == nullptr ||
       folder == nullptr) {
     return Error(StatusCode::kInvalidArgument,

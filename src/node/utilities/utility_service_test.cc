@@ -45,7 +45,7 @@ class UtilityServiceTest : public ::testing::Test {
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
   }
-  ipc::Result<ipc::Message> Ask(const ipc::Message& request) {
+  ipc::Result<ipc::Message> CallService(const ipc::Message& request) {
     return ipc::Call(folder_ / "run/utilities.sock", request, ipc::In(std::chrono::seconds(60)),
                      geteuid());
   }
@@ -66,22 +66,22 @@ TEST_F(UtilityServiceTest, RunsTheUtilityWithItsArgumentsEnvironmentAndFolder) {
   Start(*host_);
   const std::string below = folder_ / "kubelet/pods";
   ASSERT_TRUE(platform::RunOk(*host_, {.argv = {"mkdir", "-p", below}}).ok());
-  const auto reply = Ask(
+  const auto reply = CallService(
       Request({"sh", "-c", R"(echo "$1|$A|$B|$LD_X|${C-unset}"; pwd; echo wrong >&2; exit 7)", "x",
                "it's \"one\" $(word)\n"},
               {"A=b c", "B=it's\n$(x)", "LD_X=host's", "PATH=/nowhere", "not a name=1", "no value"},
               below));
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_EQ(reply->Number(ipc::utility::kExit), 7);
-  EXPECT_EQ(*reply->Text(ipc::utility::kOut),
+  EXPECT_EQ(reply->FindNumber(ipc::utility::kExit), 7);
+  EXPECT_EQ(*reply->FindText(ipc::utility::kOut),
             "it's \"one\" $(word)\n|b c|it's\n$(x)||unset\n" + below + "\n");
-  EXPECT_EQ(*reply->Text(ipc::utility::kErr), "wrong\n");
+  EXPECT_EQ(*reply->FindText(ipc::utility::kErr), "wrong\n");
   EXPECT_THAT(plugins_, ElementsAre("kubernetes.io/glusterfs"));
 }
 
 TEST_F(UtilityServiceTest, SaysThatThePodHasNoSuchUtility) {
   Start(*host_);
-  const auto reply = Ask(Request({"mkfs.nowhere"}));
+  const auto reply = CallService(Request({"mkfs.nowhere"}));
   EXPECT_EQ(reply.failure().text, "the pod of kubernetes.io/glusterfs has no 'mkfs.nowhere'");
 }
 
@@ -90,7 +90,7 @@ TEST_F(UtilityServiceTest, SaysWhyThePodDidNotRunIt) {
   fake_.SetAnswer([](const platform::Command&) {
     return base::Error(base::StatusCode::kFailedPrecondition, "no pod is registered");
   });
-  const auto reply = Ask(Request({"mkfs.xfs", "/dev/loop7"}));
+  const auto reply = CallService(Request({"mkfs.xfs", "/dev/loop7"}));
   EXPECT_EQ(reply.failure().problem, ipc::Problem::kRefused);
   EXPECT_EQ(reply.failure().text, "no pod is registered");
 }
@@ -103,9 +103,9 @@ TEST_F(UtilityServiceTest, MountsWhereTheHostSeesIt) {
     mounter_.Add(target, "fuse.glusterfs", "10.0.0.7:/v");
     return platform::CommandResult{.out = "mounted"};
   });
-  const auto reply = Ask(Request({"mount.glusterfs", "10.0.0.7:/v", target, "-o", "rw"}));
+  const auto reply = CallService(Request({"mount.glusterfs", "10.0.0.7:/v", target, "-o", "rw"}));
   ASSERT_TRUE(reply.ok()) << reply.failure().text;
-  EXPECT_EQ(*reply->Text(ipc::utility::kOut), "mounted");
+  EXPECT_EQ(*reply->FindText(ipc::utility::kOut), "mounted");
   ASSERT_EQ(fake_.commands().size(), 1U);
   EXPECT_THAT(Ran(fake_.commands()[0]),
               ElementsAre("mount.glusterfs", "10.0.0.7:/v", target, "-o", "rw"));
@@ -114,7 +114,7 @@ TEST_F(UtilityServiceTest, MountsWhereTheHostSeesIt) {
 TEST_F(UtilityServiceTest, TakesAMountAwayThatStaysInThePod) {
   Start(fake_);
   const std::string target = folder_ / "kubelet/pods/a/b";
-  const auto reply = Ask(Request({"mount.glusterfs", "10.0.0.7:/v", target}));
+  const auto reply = CallService(Request({"mount.glusterfs", "10.0.0.7:/v", target}));
   EXPECT_THAT(reply.failure().text, HasSubstr("Bidirectional"));
   ASSERT_EQ(fake_.commands().size(), 2U);
   EXPECT_THAT(fake_.commands()[1].argv, ElementsAre("umount", target));
@@ -124,7 +124,7 @@ TEST_F(UtilityServiceTest, RefusesAMountThatTheHostWouldNotSee) {
   Start(fake_);
   for (const std::string& target :
        {std::string("/mnt"), folder_ / "kubelet", folder_ / "kubelet/../x", folder_ / "kubelets"}) {
-    const auto reply = Ask(Request({"mount.glusterfs", "10.0.0.7:/v", target}));
+    const auto reply = CallService(Request({"mount.glusterfs", "10.0.0.7:/v", target}));
     EXPECT_THAT(reply.failure().text, HasSubstr("can mount only below")) << target;
   }
   EXPECT_THAT(fake_.commands(), IsEmpty());
@@ -138,7 +138,7 @@ TEST_F(UtilityServiceTest, RefusesWhatNoShimSends) {
         Request({"x"}, {"A=" + std::string(200'000, 'x')}),
         Request({"x"}).Set(ipc::utility::kPlugin, ""),
         Request({"x"}).Set(ipc::utility::kFolder, int64_t{7})}) {
-    EXPECT_EQ(Ask(request).failure().problem, ipc::Problem::kRefused);
+    EXPECT_EQ(CallService(request).failure().problem, ipc::Problem::kRefused);
   }
   EXPECT_THAT(fake_.commands(), IsEmpty());
 }
@@ -152,7 +152,7 @@ TEST_F(UtilityServiceTest, CancelsWhatRunsWhenItEnds) {
     return base::Error(base::StatusCode::kCancelled, "the agent ends");
   });
   std::jthread asking(
-      [&] { EXPECT_EQ(Ask(Request({"mkfs.xfs"})).failure().text, "the agent ends"); });
+      [&] { EXPECT_EQ(CallService(Request({"mkfs.xfs"})).failure().text, "the agent ends"); });
   running.wait();
   service_.reset();
 }

@@ -21,7 +21,7 @@ using base::StatusOr;
 constexpr std::chrono::seconds kAsk(10);
 constexpr size_t kMostFileSystems = 64;
 
-StatusOr<HandlerOffer> Ask(const std::string& socket) {
+StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(socket));
   ASSIGN_OR_RETURN(const auto capabilities, client->RuntimeGetCapabilities({}, kAsk));
   ASSIGN_OR_RETURN(const auto file_systems, client->RuntimeGetSupportedFileSystems({}, kAsk));
@@ -89,7 +89,7 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
-  StatusOr<HandlerOffer> offer = Ask(socket);
+  StatusOr<HandlerOffer> offer = AskHandler(socket);
   RETURN_IF_ERROR_WITH(offer, fmt::format("ask the runtime handler at '{}' what it can", socket));
   const std::string why_not =
       WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);

@@ -31,7 +31,7 @@ class DeadMounts : public ::testing::Test {
   void SetUp() override {
     world_.AddBoundClaim("x");
     ASSERT_TRUE(world_.Start().ok());
-    world_.manager->Want(world_.ClaimPod("a", "x"));
+    world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
     ASSERT_TRUE(world_.WaitReady("uid-a"));
     ASSERT_TRUE(world_.WaitRecorded());
   }
@@ -55,7 +55,7 @@ class DeadMounts : public ::testing::Test {
 TEST_F(DeadMounts, ADeadStagedMountIsReplacedForTheNextPodAndTheOldOneKeepsIts) {
   mounter().Kill(Staged());
   mounter().Kill(Published("a"));
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-b"));
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 2U);
   EXPECT_TRUE(mounter().IsMounted(Staged()));
@@ -68,8 +68,8 @@ TEST_F(DeadMounts, ADeadStagedMountIsReplacedForTheNextPodAndTheOldOneKeepsIts) 
 TEST_F(DeadMounts, AreReplacedAfterARestartToo) {
   mounter().Kill(Staged());
   world_.Restart();
-  world_.manager->Want(world_.ClaimPod("a", "x"));
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-b"));
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 2U);
   EXPECT_EQ(world_.shared->CallCount("SetUp uid-a"), 1U);
@@ -98,15 +98,15 @@ TEST_F(DeadMounts, ADeadStrangerIsLeftToWhoPutItThere) {
   ASSERT_TRUE(
       world_.host->mounter().Mount({.source = "x", .target = Staged(), .fs_type = "fuse"}).ok());
   mounter().Kill(Staged());
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   EXPECT_TRUE(world_.WaitReason("uid-b", "another mount (fuse from 'x') stands at"));
   EXPECT_TRUE(mounter().IsMounted(Staged()));
 }
 
 TEST_F(DeadMounts, EachPodThatUsesOneIsToldWhyAndWhatToDo) {
   world_.AddBoundClaim("y");
-  world_.manager->Want(world_.ClaimPod("b", "x"));
-  world_.manager->Want(world_.ClaimPod("c", "y"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("c", "y"));
   ASSERT_TRUE(world_.WaitReady("uid-b"));
   ASSERT_TRUE(world_.WaitReady("uid-c"));
   // Binds of one mount have its connection; here each is one of its own.
@@ -118,13 +118,13 @@ TEST_F(DeadMounts, EachPodThatUsesOneIsToldWhyAndWhatToDo) {
                                   "until the pod is deleted and made anew"}));
   }
   EXPECT_EQ(events().Count(kReason), 2U);
-  EXPECT_THAT(world_.metrics.Text(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
+  EXPECT_THAT(world_.metrics.RenderText(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
 }
 
 TEST_F(DeadMounts, AStrangersDeathIsNoneOfThePods) {
   // What the disk has is what the next manager knows.
   world_.Restart();
-  world_.manager->Want(world_.ClaimPod("a", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-a"));
   ASSERT_TRUE(world_.host->mounter()
                   .Mount({.source = "x", .target = Published("a"), .fs_type = "fuse"})

@@ -2,7 +2,7 @@
 
 namespace berth::node {
 
-void FakeVolumeManager::Tell() {
+void FakeVolumeManager::ReportChanges() {
   std::function<void(const std::string&)> on_change;
   std::set<std::string> pods;
   {
@@ -23,7 +23,7 @@ void FakeVolumeManager::SetReady(bool ready, std::string reason) {
     begun_ = false;
     reason_ = std::move(reason);
   }
-  Tell();
+  ReportChanges();
 }
 
 void FakeVolumeManager::SetBegun() {
@@ -33,7 +33,7 @@ void FakeVolumeManager::SetBegun() {
     begun_ = true;
     reason_ = "volume 'data': it is being set up";
   }
-  Tell();
+  ReportChanges();
 }
 
 void FakeVolumeManager::SetNoRoom(std::string reason) {
@@ -43,7 +43,7 @@ void FakeVolumeManager::SetNoRoom(std::string reason) {
     no_room_ = true;
     reason_ = std::move(reason);
   }
-  Tell();
+  ReportChanges();
 }
 
 void FakeVolumeManager::SetReleases(bool releases) {
@@ -51,7 +51,7 @@ void FakeVolumeManager::SetReleases(bool releases) {
     base::MutexLock lock(mutex_);
     releases_ = releases;
   }
-  Tell();
+  ReportChanges();
 }
 
 void FakeVolumeManager::Publish(const std::string& volume, volume::Published published) {
@@ -75,9 +75,9 @@ std::vector<DeferredVolume> FakeVolumeManager::Deferred(const std::string&) cons
   return deferred_;
 }
 
-void FakeVolumeManager::Placed(const std::string& pod_uid, const std::string& sandbox_id) {
+void FakeVolumeManager::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) {
   base::MutexLock lock(mutex_);
-  placed_in_[pod_uid] = sandbox_id;
+  placed_in_[pod.text()] = sandbox.text();
 }
 
 void FakeVolumeManager::AddKnownPod(const std::string& uid) {
@@ -111,7 +111,7 @@ base::Status FakeVolumeManager::Start(std::function<void(const std::string& pod_
   return base::OkStatus();
 }
 
-void FakeVolumeManager::Want(std::shared_ptr<const api::Pod> pod) {
+void FakeVolumeManager::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   base::MutexLock lock(mutex_);
   wanted_.insert(pod->uid());
   changed_.NotifyAll();

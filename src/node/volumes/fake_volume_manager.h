@@ -34,16 +34,16 @@ class FakeVolumeManager : public VolumeManager {
 
   base::Status Start(std::function<void(const std::string& pod_uid)> on_change) override;
   void Stop() override {}
-  void Want(std::shared_ptr<const api::Pod> pod) override;
+  void WantVolumes(std::shared_ptr<const api::Pod> pod) override;
   void Release(const std::string& pod_uid) override;
   bool Released(const std::string& pod_uid) const override;
   PodVolumes State(const std::string& pod_uid) const override;
   std::vector<std::string> KnownPods() const override;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override;
-  void Placed(const std::string& pod_uid, const std::string& sandbox_id) override;
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) override;
 
  private:
-  void Tell();
+  void ReportChanges();
 
   mutable base::Mutex mutex_;
   mutable base::CondVar changed_;

@@ -118,8 +118,8 @@ bool FakeVolumePlugin::Supports(const volume::VolumeSpec& spec) const {
 StatusOr<std::optional<std::string>> FakeVolumePlugin::DeviceName(
     const volume::VolumeSpec& spec) const {
   if (spec.pv == nullptr) return std::optional<std::string>();
-  return std::optional<std::string>(
-      api::UniqueVolumeName(spec.pv->csi().driver(), spec.pv->csi().volume_handle()));
+  return std::optional<std::string>(api::UniqueVolumeName(
+      spec.pv->csi().driver(), api::VolumeHandle(spec.pv->csi().volume_handle())));
 }
 
 StatusOr<bool> FakeVolumePlugin::NeedsAttach(const volume::VolumeSpec&) const {
@@ -185,7 +185,8 @@ StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
                                                     const volume::VolumeSpec& spec,
                                                     const api::Labels& publish_context) {
   const std::string subject = pod.uid() + "/" + spec.folder_name();
-  const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  const std::string folder =
+      host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
   const std::string path = folder + "/mount";
   const bool defer = options_.defers && !spec.runtime_file_systems.empty();
   RETURN_IF_ERROR(Call("SetUp", subject, [&]() -> Status {
@@ -215,7 +216,8 @@ StatusOr<volume::Published> FakeVolumePlugin::SetUp(const api::Pod& pod,
 Status FakeVolumePlugin::TearDown(const volume::PodVolumeRecord& record) {
   const std::string subject = record.pod_uid + "/" + record.folder_name;
   return Call("TearDown", subject, [&]() -> Status {
-    const std::string folder = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+    const std::string folder = host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
+                                                       api::VolumeName(record.folder_name));
     RETURN_IF_ERROR(host_.mounter().Unmount(folder + "/mount"));
     RETURN_IF_ERROR(platform::RemoveTree(folder));
     bool last = false;

@@ -92,15 +92,16 @@ void FakeVolumeWorld::Bind(const std::string& claim) {
 }
 
 void FakeVolumeWorld::Attach(const std::string& claim) {
-  client.Add(
-      {{"apiVersion", "storage.k8s.io/v1"},
-       {"kind", "VolumeAttachment"},
-       {"metadata", {{"name", api::VolumeAttachmentName("handle-" + claim, kDriver, kNode)}}},
-       {"spec",
-        {{"attacher", kDriver},
-         {"nodeName", kNode},
-         {"source", {{"persistentVolumeName", "pv-" + claim}}}}},
-       {"status", {{"attached", true}, {"attachmentMetadata", {{"lun", "7"}}}}}});
+  client.Add({{"apiVersion", "storage.k8s.io/v1"},
+              {"kind", "VolumeAttachment"},
+              {"metadata",
+               {{"name", api::VolumeAttachmentName(api::VolumeHandle("handle-" + claim), kDriver,
+                                                   api::NodeName(kNode))}}},
+              {"spec",
+               {{"attacher", kDriver},
+                {"nodeName", kNode},
+                {"source", {{"persistentVolumeName", "pv-" + claim}}}}},
+              {"status", {{"attached", true}, {"attachmentMetadata", {{"lun", "7"}}}}}});
 }
 
 std::shared_ptr<const api::Pod> FakeVolumeWorld::Pod(const std::string& name,

@@ -52,7 +52,8 @@ class SubPath : public MountTest {
   base::StatusOr<std::string> Prepare(const std::string& sub_path, bool read_only = false) {
     return PrepareSubPath(*mounter_, {.volume_path = volume_,
                                       .sub_path = sub_path,
-                                      .target = paths_.PodSubPath("u", "data", "main", 0),
+                                      .target = paths_.PodSubPath(
+                                          api::PodUid("u"), api::VolumeName("data"), "main", 0),
                                       .read_only = read_only});
   }
   // In the constructor's order: after folder_.
@@ -62,7 +63,7 @@ class SubPath : public MountTest {
 TEST_F(SubPath, AFolderIsMadeAndMounted) {
   const auto target = Prepare("a/b");
   ASSERT_TRUE(target.ok()) << target.status();
-  EXPECT_EQ(*target, paths_.PodSubPath("u", "data", "main", 0));
+  EXPECT_EQ(*target, paths_.PodSubPath(api::PodUid("u"), api::VolumeName("data"), "main", 0));
   std::ofstream(*target + "/file") << "hello";
   EXPECT_EQ(Read(volume_ + "/a/b/file"), "hello");
   ASSERT_TRUE(ReleaseSubPaths(*mounter_, paths_, "u", {"data"}).ok());
@@ -104,7 +105,8 @@ TEST_F(SubPath, PathsThatLeadOutAreRefused) {
   for (const char* sub_path : {"", "/etc", "..", "a/../..", "../secret"}) {
     EXPECT_EQ(Prepare(sub_path).status().code(), StatusCode::kInvalidArgument) << sub_path;
   }
-  EXPECT_EQ(MountAt(paths_.PodSubPath("u", "data", "main", 0)), nullptr);
+  EXPECT_EQ(MountAt(paths_.PodSubPath(api::PodUid("u"), api::VolumeName("data"), "main", 0)),
+            nullptr);
 }
 
 TEST_F(SubPath, ASymlinkWithinTheVolumeIsFollowed) {

@@ -49,7 +49,7 @@ base::Status CheckNodeAffinity(const api::PersistentVolume& volume, const api::N
 
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name) {
   const auto attachable = api::AttachableOf(pv);
-  return attachable.has_value() ? attachable->AttachmentName(node_name) : "";
+  return attachable.has_value() ? attachable->AttachmentName(api::NodeName(node_name)) : "";
 }
 
 Attachment VolumeAttachments::Of(const volume::VolumeSpec& spec,

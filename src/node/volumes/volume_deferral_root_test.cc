@@ -64,7 +64,7 @@ class VolumeDeferralTest : public testing::Test {
 TEST_F(VolumeDeferralTest, EachVolumeOfAPodIsDecidedForItself) {
   AddClaim("y", "slow");
   ASSERT_OK(world_.Start());
-  world_.manager->Want(
+  world_.manager->WantVolumes(
       Sandboxed({world_.ClaimVolume("data", "x"), world_.ClaimVolume("logs", "y")}));
   ASSERT_TRUE(world_.WaitReady("uid-web"));
   const auto deferred = world_.manager->Deferred("uid-web");
@@ -81,7 +81,7 @@ TEST_F(VolumeDeferralTest, EachVolumeOfAPodIsDecidedForItself) {
 TEST_F(VolumeDeferralTest, WhatWasLeftToAHandlerIsNotMountedByTheHostLater) {
   world_.shared->FailAll("SetUp", base::Error(StatusCode::kUnavailable, "the driver went away"));
   ASSERT_OK(world_.Start());
-  world_.manager->Want(Sandboxed());
+  world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReason("uid-web", "the driver went away"));
   PutClass(false);
   world_.shared->FailAll("SetUp", base::OkStatus());
@@ -89,7 +89,7 @@ TEST_F(VolumeDeferralTest, WhatWasLeftToAHandlerIsNotMountedByTheHostLater) {
   EXPECT_THAT(world_.shared->Mounted(), testing::ElementsAre(FakeVolumeWorld::Device("x")));
   // Nor after a restart.
   world_.Restart();
-  world_.manager->Want(Sandboxed());
+  world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReason("uid-web", "its mount was left to the runtime handler at"));
   PutClass(true);
   ASSERT_TRUE(world_.WaitReady("uid-web"));
@@ -100,7 +100,7 @@ TEST_F(VolumeDeferralTest, AHandlerThatIsAwayIsWaitedFor) {
   handler_->script().Fail("RuntimeGetCapabilities", base::Error(StatusCode::kUnavailable, "away"),
                           rpc::CallScript::kAlways);
   ASSERT_OK(world_.Start());
-  world_.manager->Want(Sandboxed());
+  world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReason("uid-web", "decide who mounts it"));
   EXPECT_EQ(world_.shared->CallCount("SetUp"), 0U);
   EXPECT_EQ(world_.host->fake_events().Count("HostMount"), 0U);
@@ -113,16 +113,16 @@ TEST_F(VolumeDeferralTest, GrowthWaitsForTheSandboxAndIsRefusedOnceInEach) {
   Grow("x");
   world_.shared->FailAll("Expand",
                          base::Error(StatusCode::kFailedPrecondition, "it grows no file systems"));
-  world_.manager->Want(Sandboxed());
+  world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReady("uid-web"));
   EXPECT_EQ(world_.shared->CallCount("Expand"), 0U);
-  world_.manager->Placed("uid-web", "s1");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s1"));
   ASSERT_TRUE(world_.shared->WaitForCalls("Expand", 1));
   ASSERT_TRUE(world_.host->fake_events().WaitFor({"grows no file systems"}));
   world_.manager->DriverRegistered(FakeVolumeWorld::kDriver);
-  world_.manager->Placed("uid-web", "s1");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s1"));
   EXPECT_EQ(world_.shared->CallCount("Expand"), 1U);
-  world_.manager->Placed("uid-web", "s2");
+  world_.manager->NoteSandbox(api::PodUid("uid-web"), rpc::SandboxId("s2"));
   ASSERT_TRUE(world_.shared->WaitForCalls("Expand", 2));
 }
 

@@ -53,7 +53,7 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
   if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
   Update(job, [&](Unit& unit, Use& use) {
     // The refusal came from a sandbox that is not the pod's any more, so it does not count.
-    if (not_in_sandbox && use.sandbox_id != job.stored->record.sandbox->sandbox_id) return;
+    if (not_in_sandbox && use.sandbox_id.text() != job.stored->record.sandbox->sandbox_id) return;
     unit.expand_refused = bytes;
   });
   return OkStatus();

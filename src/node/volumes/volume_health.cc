@@ -24,14 +24,16 @@ VolumeHealth::VolumeHealth(std::chrono::milliseconds interval, std::function<Vol
       figures_(metrics),
       // One for the round, one for the drivers, and more while drivers are slow to answer.
       workers_({.name = "volume-health", .workers = 2, .max_workers = kMaxWorkers},
-               [this](const std::string& key) { return key == kAll ? Look() : AskDriver(key); }) {}
+               [this](const std::string& key) {
+                 return key == kAll ? CheckVolumes() : AskDriver(key);
+               }) {}
 
 void VolumeHealth::Start() {
   workers_.Start();
   workers_.AddAfter(std::string(kAll), interval_);
 }
 
-Outcome VolumeHealth::Look() {
+Outcome VolumeHealth::CheckVolumes() {
   Volumes volumes = volumes_();
   std::set<std::string> drivers;
   std::set<std::string> claims;
@@ -57,12 +59,12 @@ Outcome VolumeHealth::AskDriver(const std::string& driver) {
   }
   for (const auto& [key, volume] : volumes) {
     if (stopping_) break;
-    if (volume.driver == driver) Ask(key, volume);
+    if (volume.driver == driver) ReadHealth(key, volume);
   }
   return Outcome::Done();
 }
 
-void VolumeHealth::Ask(const std::string& key, const VolumeUnits::Ready& volume) {
+void VolumeHealth::ReadHealth(const std::string& key, const VolumeUnits::Ready& volume) {
   if (!AskCondition(key, volume) || volume.claim.empty() || !figures_.wanted()) return;
   const auto stats = volume.plugin->GetStats(volume.record);
   if (stats.ok()) {

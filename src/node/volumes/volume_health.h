@@ -43,9 +43,9 @@ class VolumeHealth {
   }
 
  private:
-  base::KeyedWorkers::Outcome Look();
+  base::KeyedWorkers::Outcome CheckVolumes();
   base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
-  void Ask(const std::string& key, const VolumeUnits::Ready& volume);
+  void ReadHealth(const std::string& key, const VolumeUnits::Ready& volume);
   // False: the driver does not answer.
   bool AskCondition(const std::string& key, const VolumeUnits::Ready& volume);
 

@@ -40,7 +40,7 @@ TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
   VolumeFigures figures(&metrics);
   figures.Put("shop/data", {.total_bytes = 100, .used_bytes = 40, .available_inodes = 7});
   figures.Put("shop/more", {.total_bytes = 200});
-  const std::string text = metrics.Text();
+  const std::string text = metrics.RenderText();
   const auto has = [](const std::string& all, const std::string& line) {
     return all.find(line) != std::string::npos;
   };
@@ -49,8 +49,8 @@ TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
   EXPECT_TRUE(has(text, "kubelet_volume_stats_used_bytes" + labels + " 40"));
   EXPECT_TRUE(has(text, "kubelet_volume_stats_inodes_free" + labels + " 7"));
   figures.Retain({"shop/more"});
-  EXPECT_FALSE(has(metrics.Text(), labels));
-  EXPECT_TRUE(has(metrics.Text(), R"(persistentvolumeclaim="more")"));
+  EXPECT_FALSE(has(metrics.RenderText(), labels));
+  EXPECT_TRUE(has(metrics.RenderText(), R"(persistentvolumeclaim="more")"));
 }
 
 }  // namespace

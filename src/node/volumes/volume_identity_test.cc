@@ -20,7 +20,7 @@ class VolumeIdentity : public ::testing::Test {
   void SetUp() override {
     world_.AddBoundClaim("x");
     ASSERT_TRUE(world_.Start().ok());
-    world_.manager->Want(world_.ClaimPod("a", "x"));
+    world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
     ASSERT_TRUE(world_.WaitReady("uid-a"));
     ASSERT_TRUE(world_.WaitRecorded());
   }
@@ -43,7 +43,7 @@ class VolumeIdentity : public ::testing::Test {
 
 TEST_F(VolumeIdentity, AnotherMountInTheStagedOnesPlaceIsGivenToNoPod) {
   PutAnotherMountThere();
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   ExpectRefused("uid-b");
   // Who looked at it takes it away, and what is below is the volume's.
   ASSERT_TRUE(world_.host->mounter().Unmount(Staged()).ok());
@@ -53,7 +53,7 @@ TEST_F(VolumeIdentity, AnotherMountInTheStagedOnesPlaceIsGivenToNoPod) {
 
 TEST_F(VolumeIdentity, AStagedMountThatIsGoneIsMadeAgainForTheNextPod) {
   ASSERT_TRUE(world_.host->mounter().Unmount(Staged()).ok());
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-b"));
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 2U);
   EXPECT_TRUE(world_.host->fake_mounter().IsMounted(Staged()));
@@ -63,7 +63,7 @@ TEST_F(VolumeIdentity, TheNextAgentKnowsTheStagedMountToo) {
   world_.StopManager();
   PutAnotherMountThere();
   ASSERT_TRUE(world_.Start().ok());
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   ExpectRefused("uid-b");
   EXPECT_EQ(world_.shared->CallCount("MountDevice"), 1U);
 }
@@ -75,18 +75,18 @@ TEST(VolumeMountedWithItsPods, ComesAndGoesWithThemAlsoAfterARestart) {
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
   const std::string staged = world.shared->DevicePath({.device_name = World::Device("x")});
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   ASSERT_TRUE(world.WaitRecorded());
   EXPECT_TRUE(world.host->fake_mounter().IsMounted(staged));
   world.Restart();
-  world.manager->Want(world.ClaimPod("a", "x"));
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(world.WaitReady("uid-b"));
   ASSERT_TRUE(world.WaitRecorded());
   // One that waits keeps the device while all that have it go.
   world.shared->FailAll("SetUp", base::Error(base::StatusCode::kUnavailable, "not now"));
-  world.manager->Want(world.ClaimPod("c", "x"));
+  world.manager->WantVolumes(world.ClaimPod("c", "x"));
   ASSERT_TRUE(world.WaitReason("uid-c", "not now"));
   world.manager->Release("uid-a");
   world.manager->Release("uid-b");
@@ -95,7 +95,7 @@ TEST(VolumeMountedWithItsPods, ComesAndGoesWithThemAlsoAfterARestart) {
   EXPECT_FALSE(world.host->fake_mounter().IsMounted(staged));
   world.shared->FailAll("SetUp", base::OkStatus());
   ASSERT_TRUE(world.WaitReady("uid-c"));
-  world.manager->Want(world.ClaimPod("d", "x"));
+  world.manager->WantVolumes(world.ClaimPod("d", "x"));
   EXPECT_TRUE(world.WaitReady("uid-d"));
   EXPECT_EQ(world.shared->CallCount("UnmountDevice"), 0U);
 }
@@ -116,7 +116,7 @@ TEST_F(VolumeIdentity, WhatWasStagedBeforeARebootSaysNothing) {
   world_.StopManager();
   ChangeRecord(world_, "devices", [](Json& record) { record["mount"]["id"] = 1; });
   ASSERT_TRUE(world_.Start().ok());
-  world_.manager->Want(world_.ClaimPod("b", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "x"));
   EXPECT_TRUE(world_.WaitReady("uid-b"));
 }
 
@@ -124,7 +124,7 @@ TEST_F(VolumeIdentity, WhatWasPublishedBeforeARebootIsNotTakenForWhatHasItsNumbe
   world_.StopManager();
   ChangeRecord(world_, "pods", [](Json&) {});
   ASSERT_TRUE(world_.Start().ok());
-  world_.manager->Want(world_.ClaimPod("a", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-a"));
   EXPECT_EQ(world_.shared->CallCount("SetUp"), 2U);
 }
@@ -156,7 +156,7 @@ TEST_F(LostRecords, KeepTheVolumeInUseUntilItIsTornDown) {
   // The pod is gone from the API; another's coming makes the list anew.
   EXPECT_THAT(world_.manager->KnownPods(), ElementsAre("uid-a"));
   world_.AddBoundClaim("y");
-  world_.manager->Want(world_.ClaimPod("b", "y"));
+  world_.manager->WantVolumes(world_.ClaimPod("b", "y"));
   ASSERT_TRUE(world_.WaitReady("uid-b"));
   EXPECT_TRUE(world_.WaitInUse({Device(), World::Device("y")}));
   EXPECT_EQ(world_.shared->CallCount("TearDown"), 0U);
@@ -170,7 +170,7 @@ TEST_F(LostRecords, KeepTheVolumeInUseUntilItIsTornDown) {
 TEST_F(LostRecords, OfAPodThatIsStillThereAreWrittenAgain) {
   LoseRecords();
   ASSERT_TRUE(world_.Start().ok());
-  world_.manager->Want(world_.ClaimPod("a", "x"));
+  world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-a"));
   ASSERT_TRUE(world_.WaitRecorded());
   world_.manager->Release("uid-a");
@@ -189,7 +189,7 @@ TEST(VolumeOfTheHost, KeepsWhatIsMountedBeneathIt) {
     world.AddBoundClaim("x");
     world.shared->SetHostFolder(host_folder);
     ASSERT_TRUE(world.Start().ok());
-    world.manager->Want(world.ClaimPod("a", "x"));
+    world.manager->WantVolumes(world.ClaimPod("a", "x"));
     ASSERT_TRUE(world.WaitReady("uid-a"));
     ASSERT_TRUE(world.WaitRecorded());
     const std::string beneath = world.manager->State("uid-a").published.at("data").path + "/more";

@@ -24,7 +24,7 @@ VolumeLookups::VolumeLookups(const VolumeManagerOptions& options, Dependencies d
                 .retry_max = options.retry_max},
                [this](const std::string& uid) { return LookUp(uid); }) {}
 
-void VolumeLookups::Want(std::shared_ptr<const api::Pod> pod) {
+void VolumeLookups::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   const std::string uid = pod->uid();
   bool ready = false;
   {
@@ -203,7 +203,7 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
   for (const std::string& claim : entry.claims) by_claim_[claim].insert(uid);
   for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
   for (WantedVolume& wanted : resolved.volumes) {
-    const UseId use = UseOf(wanted, uid);
+    const UseId use = UseOf(wanted, api::PodUid(uid));
     // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
     // that is not is let go.
     const auto old = entry.uses.find(wanted.names.front());
@@ -212,7 +212,7 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
       units_.ReleaseUse(old->second);
     }
     for (const std::string& name : wanted.names) entry.uses[name] = use;
-    units_.Want(entry.pod, std::move(wanted));
+    units_.WantVolume(entry.pod, std::move(wanted));
   }
 }
 

@@ -1,10 +1,11 @@
 // Looks up which volumes the node's pods want (volume_resolver.h), and hands them to the units.
 //
-//   Want ──▶ [looked up] ──▶ a volume that is found: VolumeUnits::Want
-//              ▲    │
-//              │    └──▶ one that is not: the pod's reason, and an event if it lasts or is an error
-//              │
-//            a claim, PersistentVolume, driver or plugin that the pod depends on changes
+//   WantVolumes ──▶ [looked up] ──▶ a volume that is found: VolumeUnits::WantVolume
+//                     ▲    │
+//                     │    └──▶ one that is not: the pod's reason, and an event if it lasts or is
+//                     │         an error
+//                     │
+//                   a claim, PersistentVolume, driver or plugin that the pod depends on changes
 //
 // It borrows what it is given, which outlives it. Thread-safe; no call blocks on a volume.
 #pragma once
@@ -44,7 +45,7 @@ class VolumeLookups {
   void Stop() { workers_.Stop(); }
 
   // As in VolumeManager.
-  void Want(std::shared_ptr<const api::Pod> pod);
+  void WantVolumes(std::shared_ptr<const api::Pod> pod);
   void Release(const std::string& pod_uid);
   bool Released(const std::string& pod_uid) const;
   PodVolumes State(const std::string& pod_uid) const;

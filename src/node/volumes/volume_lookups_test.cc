@@ -46,7 +46,7 @@ TEST(VolumeLookups, WhatChangesWhileItIsLookedUpIsSeen) {
   Growing plugin(*world.host, grow);
   world.plugins = {&plugin};
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(plugin.WaitForCalls("Expand", 1));
   world.manager->Release("uid-web");
   EXPECT_TRUE(world.WaitReleased("uid-web"));
@@ -56,7 +56,7 @@ TEST(VolumeLookups, WhatChangesWhileItIsLookedUpIsSeen) {
 TEST(VolumeLookups, APodWithoutUsedVolumesIsReadyAtOnce) {
   World world({});
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(World::Pod("web", {}));
+  world.manager->WantVolumes(World::Pod("web", {}));
   EXPECT_TRUE(world.manager->State("uid-web").ready);
   world.manager->Release("uid-web");
   EXPECT_TRUE(world.manager->Released("uid-web"));
@@ -66,7 +66,7 @@ TEST(VolumeLookups, AnUnboundClaimIsNamedAndItsBindingWakesThePod) {
   World world({});
   world.AddUnboundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web",
                                "volume 'data': claim 'x' is not bound: its phase is "
                                "Pending; storage class 'fast'"));
@@ -79,7 +79,7 @@ TEST(VolumeLookups, AnUnboundClaimIsNamedAndItsBindingWakesThePod) {
 TEST(VolumeLookups, AMissingClaimIsNamed) {
   World world({});
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web", "claim 'x' does not exist"));
   world.AddBoundClaim("x");
   EXPECT_TRUE(world.WaitReady("uid-web"));
@@ -90,7 +90,7 @@ TEST(VolumeLookups, AVolumeOfAnotherClaimIsNotUsed) {
   world.AddBoundClaim("x");
   world.AddVolume("x", "claim-of-the-past");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web",
                                "volume 'pv-x' belongs to claim 'default/x' (uid "
                                "claim-of-the-past)"));
@@ -104,7 +104,7 @@ TEST(VolumeLookups, ADeletedClaimIsNotGivenToANewPod) {
   claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
   world.client.Add(claim);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(world.WaitReason("uid-web", "claim 'x' is being deleted"));
 }
 
@@ -112,7 +112,7 @@ TEST(VolumeLookups, TwoVolumesOfAPodMayNameOneClaim) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(
+  world.manager->WantVolumes(
       World::Pod("web", {World::ClaimVolume("one", "x"), World::ClaimVolume("two", "x")}));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   const PodVolumes state = world.manager->State("uid-web");
@@ -131,7 +131,7 @@ TEST(VolumeLookups, RepublishingThatIsSwitchedOnReachesPodsThatRun) {
   put(false);
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.shared->CallCount("SetUp uid-web"), 1U);
   put(true);
@@ -145,7 +145,7 @@ TEST(VolumeLookups, UsageMustFitTheVolume) {
   pv["spec"]["volumeMode"] = "Block";
   world.client.Add(pv);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(world.WaitReason("uid-web", "volume 'pv-x' is a raw block device"));
 }
 

@@ -42,7 +42,7 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
 
   Status Start(std::function<void(const std::string&)> on_change) override;
   void Stop() override;
-  void Want(PodPtr pod) override { lookups_.Want(std::move(pod)); }
+  void WantVolumes(PodPtr pod) override { lookups_.WantVolumes(std::move(pod)); }
   void Release(const std::string& pod_uid) override { lookups_.Release(pod_uid); }
   bool Released(const std::string& pod_uid) const override { return lookups_.Released(pod_uid); }
   PodVolumes State(const std::string& pod_uid) const override { return lookups_.State(pod_uid); }
@@ -53,8 +53,8 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override {
     return units_.Deferred(pod_uid);
   }
-  void Placed(const std::string& pod_uid, const std::string& sandbox_id) override {
-    units_.Placed(pod_uid, sandbox_id);
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) override {
+    units_.NoteSandbox(pod, sandbox);
   }
   void DriverRegistered(const std::string& driver) override { units_.DriverRegistered(driver); }
   void PluginChanged(const std::string& plugin) override {
@@ -177,10 +177,10 @@ void Manager::NodeChanged(const api::Node* before, const api::Node* after) {
   const std::set<std::string> new_names = attached(after);
   std::set_symmetric_difference(old_names.begin(), old_names.end(), new_names.begin(),
                                 new_names.end(), std::back_inserter(changed));
-  for (const std::string& name : changed) units_.Poke(name);
+  for (const std::string& name : changed) units_.WakeUnit(name);
   // A volume that this node could not reach may be reachable with its new labels.
   if (before != nullptr && after != nullptr && before->labels() != after->labels()) {
-    units_.PokeAll();
+    units_.WakeAllUnits();
   }
 }
 

@@ -1,7 +1,7 @@
 // Brings the volumes of this node's pods from what is to what is wanted, and back.
 //
-//   Want ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
-//                                                                      containers may start
+//   WantVolumes ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
+//                                                                             containers may start
 //
 //   Release ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ may be detached
 //
@@ -26,11 +26,13 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/event_sink.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "rpc/cri_ids.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"
 #include "volume/volume_plugin.h"
@@ -77,7 +79,7 @@ class VolumeManager {
   virtual void Stop() = 0;
 
   // Sets up the pod's volumes; called again after each change of the pod. Returns quickly.
-  virtual void Want(std::shared_ptr<const api::Pod> pod) = 0;
+  virtual void WantVolumes(std::shared_ptr<const api::Pod> pod) = 0;
   // Tears down the pod's volumes. Called when no container of the pod runs any more.
   virtual void Release(const std::string& pod_uid) = 0;
   // True when nothing of the pod's volumes is left: the pod's folder and object may be deleted.
@@ -93,7 +95,7 @@ class VolumeManager {
   // of a pod that is not wanted any more.
   virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
   // Notes that the pod's deferred volumes are mounted in that sandbox: from now on they can grow.
-  virtual void Placed(const std::string& /*pod_uid*/, const std::string& /*sandbox_id*/) {}
+  virtual void NoteSandbox(const api::PodUid& /*pod*/, const rpc::SandboxId& /*sandbox*/) {}
 
   // Tries the volumes that wait for a CSI driver now, not at the end of their backoff, because it
   // was registered.

@@ -21,10 +21,12 @@ TEST(VolumeManager, SetsUpAndTearsDownAClaim) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.manager->State("uid-web").published.at("data").path,
-            world.host->paths().PodVolume("uid-web", "kubernetes.io/csi", "pv-x") + "/mount");
+            world.host->paths().PodVolume(api::PodUid("uid-web"), "kubernetes.io/csi",
+                                          api::VolumeName("pv-x")) +
+                "/mount");
   EXPECT_FALSE(world.manager->Released("uid-web"));
   EXPECT_TRUE(world.WaitInUse({World::Device("x")}));
 
@@ -48,7 +50,7 @@ TEST(VolumeManager, EveryStepIsRecordedBeforeItIsTaken) {
                                world.RecordFiles("pods").size()));
   });
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.manager->Release("uid-web");
@@ -62,8 +64,8 @@ TEST(VolumeManager, PodsShareADeviceAndTheLastOneUnmountsIt) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   ASSERT_TRUE(world.WaitReady("uid-b"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -83,9 +85,9 @@ TEST(VolumeManager, ReadWriteOncePodIsForOnePod) {
   World world({});
   world.AddBoundClaim("x", "ReadWriteOncePod");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(world.WaitReason("uid-b", "ReadWriteOncePod and in use by pod 'default/a'"));
   world.manager->Release("uid-a");
   EXPECT_TRUE(world.WaitReady("uid-b"));
@@ -99,7 +101,7 @@ TEST(VolumeManager, AFailedSetUpIsToldAndRepeated) {
   world.AddBoundClaim("x");
   world.shared->FailNext("SetUp", kFinal);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.shared->CallCount("SetUp"), 2U);
   EXPECT_TRUE(world.host->fake_events().WaitFor(
@@ -111,7 +113,7 @@ TEST(VolumeManager, TheSameFailureIsToldOnce) {
   world.AddBoundClaim("x");
   world.shared->FailAll("MountDevice", kFinal);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 4));
   EXPECT_EQ(world.host->fake_events().Count("FailedMount"), 1U);
   EXPECT_TRUE(world.WaitReason("uid-web", "the driver refuses"));
@@ -124,7 +126,7 @@ TEST(VolumeManager, AVolumeThatNeverCameUpIsCleanedUp) {
   world.AddBoundClaim("x");
   world.shared->FailAll("SetUp", kDriverGone);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("SetUp", 1));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.manager->Release("uid-web");
@@ -138,12 +140,12 @@ TEST(VolumeManager, ATearDownOfUnknownOutcomeKeepsTheVolumeFromANewPod) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kDriverGone);
   world.manager->Release("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(
       world.WaitReason("uid-b", "waiting until the volume is torn down for pod 'default/a'"));
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 4));
@@ -159,12 +161,12 @@ TEST(VolumeManager, ATearDownThatSurelyDidNothingDoesNot) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kFinal);
   world.manager->Release("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   EXPECT_TRUE(world.WaitReady("uid-b"));
   EXPECT_FALSE(world.manager->Released("uid-a"));
 }
@@ -175,9 +177,9 @@ TEST(VolumeManager, AHangingVolumeHoldsUpNoOther) {
   world.AddBoundClaim("y");
   world.shared->Hang("MountDevice", "handle-x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 1));
-  world.manager->Want(world.ClaimPod("b", "y"));
+  world.manager->WantVolumes(world.ClaimPod("b", "y"));
   EXPECT_TRUE(world.WaitReady("uid-b"));
   EXPECT_FALSE(world.manager->State("uid-a").ready);
   world.shared->Unhang();
@@ -193,10 +195,10 @@ TEST(VolumeManager, AsManyHangingVolumesAsWorkersHoldUpNoOther) {
   for (int i = 0; i < kHanging; ++i) {
     const std::string claim = fmt::format("hung{}", i);
     world.AddBoundClaim(claim);
-    world.manager->Want(world.ClaimPod(fmt::format("a{}", i), claim));
+    world.manager->WantVolumes(world.ClaimPod(fmt::format("a{}", i), claim));
   }
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", kHanging));
-  world.manager->Want(world.ClaimPod("b", "y"));
+  world.manager->WantVolumes(world.ClaimPod("b", "y"));
   EXPECT_TRUE(world.WaitReady("uid-b"));
   EXPECT_FALSE(world.manager->State("uid-a0").ready);
   world.shared->Unhang();
@@ -209,7 +211,7 @@ TEST(VolumeManager, SaysWhenWhatAVolumeWaitsForHasCome) {
   world.shared->Hang("MountDevice", "handle-x");
   ASSERT_TRUE(world.Start().ok());
   EXPECT_FALSE(world.manager->State("uid-web").begun);
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 1));
   EXPECT_TRUE(world.manager->State("uid-web").begun);
   world.shared->Unhang();
@@ -222,7 +224,7 @@ TEST(VolumeManager, AVolumeThatFailedHasNotBegun) {
   world.AddBoundClaim("x");
   world.shared->FailAll("MountDevice", kFinal);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 3));
   EXPECT_FALSE(world.manager->State("uid-web").begun);
   EXPECT_THAT(world.manager->State("uid-web").reason, testing::HasSubstr("mount it on the node"));
@@ -233,7 +235,7 @@ TEST(VolumeManager, APodReleasedWhileItsVolumeIsSetUpIsCleanedUp) {
   world.AddBoundClaim("x");
   world.shared->Hang("SetUp", "uid-web");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("SetUp", 1));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.manager->Release("uid-web");
@@ -256,7 +258,7 @@ TEST(VolumeManager, AVolumeIsMountedOnlyWhenBothSaysItIsAttached) {
     }
   });
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web", "there is no VolumeAttachment 'csi-"));
   // The fence is up before the volume is attached.
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -286,7 +288,7 @@ TEST(VolumeManager, WhereTheDriverKeepsItsLimitsANodeWithoutRoomIsToldOf) {
                             {"attachError", {{"message", "slots are full"}, {"errorCode", 8}}}};
     world.client.Add(attachment);
     ASSERT_TRUE(world.Start().ok());
-    world.manager->Want(world.ClaimPod("web", "x"));
+    world.manager->WantVolumes(world.ClaimPod("web", "x"));
     ASSERT_TRUE(world.WaitReason("uid-web", "failed: slots are full"));
     EXPECT_EQ(world.manager->State("uid-web").no_room, keeps);
   }
@@ -300,7 +302,7 @@ TEST(VolumeManager, AnAttachErrorIsTold) {
   attachment["status"] = {{"attached", false}, {"attachError", {{"message", "no such disk"}}}};
   world.client.Add(attachment);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web", "failed: no such disk"));
   EXPECT_TRUE(world.host->fake_events().WaitFor({"FailedAttachVolume", "no such disk"}));
 }
@@ -309,7 +311,7 @@ TEST(VolumeManager, ANodeThatIsRegisteredAnewListsItsVolumesAgain) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
   world.client.Remove(api::kinds::kNode, "", World::kNode);
@@ -328,7 +330,7 @@ TEST(VolumeManager, TheListOfVolumesInUseIsRepeatedUntilTheApiTakesIt) {
   ASSERT_TRUE(world.Start().ok());
   ASSERT_TRUE(world.client.WaitUntil([&] { return !world.client.ActionNames().empty(); }));
   world.client.FailNext("patch", "nodes/status", kDriverGone);
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_THAT(world.client.Peek<api::Node>("", World::kNode)->volumes_in_use(),
               ElementsAre(World::Device("x")));
@@ -344,7 +346,7 @@ TEST(VolumeManager, ContentFollowsItsObject) {
                     {"data", {{"a", "1"}}}};
   world.client.Add(map);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(
+  world.manager->WantVolumes(
       World::Pod("web", {{{"name", "conf"}, {"configMap", {{"name", "settings"}}}}}));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.client.WaitForWatches(api::kinds::kConfigMap, 1));
@@ -362,10 +364,10 @@ TEST(VolumeManager, ContentFollowsThePod) {
   World world({.refreshes = true});
   ASSERT_TRUE(world.Start().ok());
   const std::vector<Json> volumes = {{{"name", "conf"}, {"configMap", {{"name", "settings"}}}}};
-  world.manager->Want(World::Pod("web", volumes));
+  world.manager->WantVolumes(World::Pod("web", volumes));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   const size_t before = world.scratch->CallCount("SetUp");
-  world.manager->Want(World::Pod("web", volumes, {{"colour", "red"}}));
+  world.manager->WantVolumes(World::Pod("web", volumes, {{"colour", "red"}}));
   EXPECT_TRUE(world.scratch->WaitForCalls("SetUp", before + 1));
 }
 
@@ -373,7 +375,7 @@ TEST(VolumeManager, AGrownVolumeGrowsOnTheNode) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   Json pv = world.client.Peek(api::kinds::kPersistentVolume, "", "pv-x");
   pv["spec"]["capacity"]["storage"] = "2Gi";
@@ -405,7 +407,7 @@ TEST(VolumeManager, AnExpansionThatCannotBeIsMarkedAndNotRepeated) {
   claim["status"]["allocatedResourceStatuses"] = {{"storage", "NodeResizePending"}};
   world.client.Add(claim);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.client.WaitUntil([&] {
     return world.client.Peek<api::PersistentVolumeClaim>("default", "x")
                ->String({"status", "allocatedResourceStatuses", "storage"}) ==
@@ -414,7 +416,7 @@ TEST(VolumeManager, AnExpansionThatCannotBeIsMarkedAndNotRepeated) {
   EXPECT_TRUE(
       world.host->fake_events().WaitFor({"Pod web Warning VolumeResizeFailed", "too large"}));
   // The volume stays usable; a second pod on it does not make Expand be called again.
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(world.WaitReady("uid-b"));
   EXPECT_EQ(world.shared->CallCount("Expand"), 1U);
 }
@@ -431,7 +433,7 @@ TEST(VolumeManager, AVolumeGrowsBeforeItsFirstPodMayStart) {
   world.client.Add(claim);
   world.shared->FailAll("Expand", base::Error(StatusCode::kUnavailable, "busy"));
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReason("uid-web", "grow it"));
   EXPECT_FALSE(world.manager->State("uid-web").ready);
   EXPECT_TRUE(world.host->fake_events().WaitFor({"Pod web Warning VolumeResizeFailed", "busy"}));
@@ -450,7 +452,7 @@ TEST(VolumeManager, APodGetsItsVolumeThoughItCannotGrowWhereItIs) {
   world.client.Add(pv);
   world.shared->FailAll("Expand", base::Error(StatusCode::kFailedPrecondition, "in use"));
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(world.WaitReady("uid-web"));
 }
 
@@ -458,7 +460,7 @@ TEST(VolumeManager, MountsInsideAVolumeGoBeforeIt) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   // By a container with Bidirectional propagation.
   const std::string inside = world.manager->State("uid-web").published.at("data").path + "/inside";
@@ -474,7 +476,7 @@ TEST(VolumeManager, ARegisteredDriverEndsTheWait) {
   world.AddBoundClaim("x");
   world.shared->FailAll("MountDevice", kDriverGone);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("MountDevice", 1));
   world.shared->FailAll("MountDevice", base::OkStatus());
   world.manager->DriverRegistered(World::kDriver);
@@ -489,7 +491,7 @@ TEST(VolumeManager, AVolumeThatIsElsewhereIsNotMountedUntilTheNodeIsThere) {
       {{{"matchExpressions", {{{"key", "zone"}, {"operator", "In"}, {"values", {"b", "c"}}}}}}});
   world.client.Add(pv);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(world.host->fake_events().WaitFor({"Pod web Warning FailedMount",
                                                  "volume node affinity conflict",
                                                  "it is where zone In [b,c]"}));
@@ -504,7 +506,7 @@ TEST(VolumeManager, APodHearsWhenItsVolumeDoesNotDoWellAndWhenItDoesAgain) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   using Condition = volume::VolumePlugin::Condition;
   world.shared->SetCondition(std::optional(Condition{.abnormal = true, .message = "a disk fails"}));

@@ -35,14 +35,14 @@ TEST(VolumeReboot, APodThatComesBackGetsItsVolumeAnew) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   world.StopManager();
   world.shared->Reboot();
   AgeRecords(world);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_THAT(world.shared->Mounted(), UnorderedElementsAre(World::Device("x"), "uid-web/pv-x"));
   EXPECT_EQ(world.shared->CallCount("MountDevice"), 2U);
@@ -52,7 +52,7 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -66,11 +66,12 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
-  EXPECT_EQ(
-      platform::ListFolder(world.host->paths().PodVolume("uid-web", "kubernetes.io/csi", "pv-x"))
-          .status()
-          .code(),
-      StatusCode::kNotFound);
+  EXPECT_EQ(platform::ListFolder(world.host->paths().PodVolume(api::PodUid("uid-web"),
+                                                               "kubernetes.io/csi",
+                                                               api::VolumeName("pv-x")))
+                .status()
+                .code(),
+            StatusCode::kNotFound);
 }
 
 // The real plugin's marks beside its mounts would pass for volumes of this boot.
@@ -100,7 +101,7 @@ TEST(VolumeReboot, OfCsiVolumesNothingIsLeftThoughTheirDriverIsGone) {
                  ->json();
   pod["spec"]["containers"][0]["volumeMounts"] = {{{"name", "data"}, {"mountPath", "/data"}}};
   pod["spec"]["containers"][0]["volumeDevices"] = {{{"name", "raw"}, {"devicePath", "/dev/raw"}}};
-  world.manager->Want(std::make_shared<const api::Pod>(pod));
+  world.manager->WantVolumes(std::make_shared<const api::Pod>(pod));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitInUse({World::Device("raw"), World::Device("x")}));
   world.StopManager();

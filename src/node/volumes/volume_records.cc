@@ -24,7 +24,7 @@ constexpr std::string_view kSuffix = ".json";
 
 constexpr std::string_view kStepNames[] = {"mounting", "mounted", "unmounting"};
 
-std::string_view Name(Step step) { return kStepNames[static_cast<int>(step)]; }
+std::string_view StepName(Step step) { return kStepNames[static_cast<int>(step)]; }
 
 StatusOr<Step> ParseStep(const Json& json) {
   const std::string name = base::json::String(json, {"step"});
@@ -78,7 +78,7 @@ Json Encode(const StoredDevice& device) {
   Json json = {{"version", kVersion},
                {"type", "device"},
                {"bootId", device.boot_id},
-               {"step", Name(device.step)},
+               {"step", StepName(device.step)},
                {"plugin", device.record.plugin},
                {"deviceName", device.record.device_name},
                {"pvName", device.record.pv_name},
@@ -134,7 +134,7 @@ Json Encode(const StoredPodVolume& volume) {
   Json json = {{"version", kVersion},
                {"type", "podVolume"},
                {"bootId", volume.boot_id},
-               {"step", Name(volume.step)},
+               {"step", StepName(volume.step)},
                {"plugin", volume.record.plugin},
                {"deviceName", volume.record.device_name},
                {"podUid", volume.record.pod_uid},
@@ -287,14 +287,14 @@ Status VolumeRecords::Write(StoredDevice& device) {
   device.boot_id = boot_id_;
   return base::Annotate(platform::WriteDurably<"node.device_record">(
                             DeviceFile(device.record), base::json::Dump(Encode(device))),
-                        fmt::format("record that the volume is {}", Name(device.step)));
+                        fmt::format("record that the volume is {}", StepName(device.step)));
 }
 
 Status VolumeRecords::Write(StoredPodVolume& volume) {
   volume.boot_id = boot_id_;
   return base::Annotate(platform::WriteDurably<"node.pod_volume_record">(
                             PodVolumeFile(volume.record), base::json::Dump(Encode(volume))),
-                        fmt::format("record that the pod's volume is {}", Name(volume.step)));
+                        fmt::format("record that the pod's volume is {}", StepName(volume.step)));
 }
 
 Status VolumeRecords::Remove(const StoredDevice& device) {

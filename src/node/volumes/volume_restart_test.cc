@@ -47,7 +47,7 @@ class VolumeRestart : public ::testing::TestWithParam<Cut> {
 
   // What every cut ends with: the pod gets its volume, gives it back, and nothing is left.
   static void RunToTheEnd(World& world) {
-    world.manager->Want(world.ClaimPod("web", "x"));
+    world.manager->WantVolumes(world.ClaimPod("web", "x"));
     ASSERT_TRUE(world.WaitReady("uid-web"));
     EXPECT_THAT(world.shared->Mounted(), UnorderedElementsAre(World::Device("x"), "uid-web/pv-x"));
     ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -66,7 +66,7 @@ TEST_P(VolumeRestart, TheNextManagerGoesOn) {
   world.AddBoundClaim("x");
   Prepare(world);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   const bool going_up = GetParam().method == "MountDevice" || GetParam().method == "SetUp";
   if (!going_up) {
     ASSERT_TRUE(world.WaitReady("uid-web"));
@@ -84,7 +84,7 @@ TEST_P(VolumeRestart, TheNextManagerUndoesIt) {
   world.AddBoundClaim("x");
   Prepare(world);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   const bool going_up = GetParam().method == "MountDevice" || GetParam().method == "SetUp";
   if (!going_up) {
     ASSERT_TRUE(world.WaitReady("uid-web"));
@@ -116,7 +116,7 @@ TEST(VolumeRestartState, ARunningPodsVolumeIsReadyWithoutItsDriver) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   const auto before = world.shared->Calls();
@@ -124,7 +124,7 @@ TEST(VolumeRestartState, ARunningPodsVolumeIsReadyWithoutItsDriver) {
   world.shared->FailAll("MountDevice", kAgentKilled);
   world.Restart();
   EXPECT_THAT(world.manager->KnownPods(), ElementsAre("uid-web"));
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.shared->Calls(), before);
   EXPECT_FALSE(world.manager->State("uid-web").published.at("data").path.empty());
@@ -134,14 +134,14 @@ TEST(VolumeRestartState, AMountThatIsGoneIsMadeAnew) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   const std::string path = world.manager->State("uid-web").published.at("data").path;
   world.StopManager();
   ASSERT_TRUE(world.host->mounter().Unmount(path).ok());
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.shared->CallCount("SetUp"), 2U);
   EXPECT_TRUE(world.host->fake_mounter().IsMounted(path));
@@ -151,14 +151,14 @@ TEST(VolumeRestartState, AnotherMountInItsPlaceIsNotTakenForIt) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   const std::string path = world.manager->State("uid-web").published.at("data").path;
   world.StopManager();
   ASSERT_TRUE(world.host->mounter().Mount({.source = "other", .target = path}).ok());
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   EXPECT_EQ(world.shared->CallCount("SetUp"), 2U);
 }
@@ -167,11 +167,11 @@ TEST(VolumeRestartState, NothingIsTornDownBeforeSomebodySaysSo) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   world.Restart();
   world.AddBoundClaim("y");
-  world.manager->Want(world.ClaimPod("other", "y"));
+  world.manager->WantVolumes(world.ClaimPod("other", "y"));
   ASSERT_TRUE(world.WaitReady("uid-other"));
   EXPECT_EQ(world.shared->CallCount("TearDown"), 0U);
   EXPECT_TRUE(world.WaitInUse({World::Device("x"), World::Device("y")}));
@@ -181,13 +181,13 @@ TEST(VolumeRestartState, AnUnfinishedTearDownKeepsTheVolumeFromANewPod) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("a", "x"));
+  world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kAgentKilled);
   world.manager->Release("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.Restart();
-  world.manager->Want(world.ClaimPod("b", "x"));
+  world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(
       world.WaitReason("uid-b", "waiting until the volume is torn down for pod 'default/a'"));
   EXPECT_EQ(world.shared->CallCount("SetUp uid-b"), 0U);
@@ -208,7 +208,7 @@ TEST(DamagedRecords, ATornDeviceRecordKeepsTheFenceAndIsRebuilt) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -228,7 +228,7 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   World world({});
   world.AddBoundClaim("x");
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitRecorded());
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
@@ -240,10 +240,10 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   EXPECT_EQ(world.RecordFiles("damaged").size(), 2U);
   // Another volume's coming and going does not take it off the list.
   world.AddBoundClaim("y");
-  world.manager->Want(world.ClaimPod("b", "y"));
+  world.manager->WantVolumes(world.ClaimPod("b", "y"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x"), World::Device("y")}));
   // Once it is used again, its record tells when it is gone.
-  world.manager->Want(world.ClaimPod("web", "x"));
+  world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   world.manager->Release("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));

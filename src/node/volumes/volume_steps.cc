@@ -124,8 +124,9 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
               base::ToString(status));
   const Status forgotten = plugin->ForgetPodVolume(stored.record);
   if (forgotten.code() != StatusCode::kUnimplemented) return forgotten;
-  return platform::RemoveTree(deps_.host.paths().PodVolume(
-      stored.record.pod_uid, stored.record.plugin, stored.record.folder_name));
+  return platform::RemoveTree(
+      deps_.host.paths().PodVolume(api::PodUid(stored.record.pod_uid), stored.record.plugin,
+                                   api::VolumeName(stored.record.folder_name)));
 }
 
 // ---- set-up ----

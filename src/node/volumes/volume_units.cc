@@ -15,12 +15,12 @@ using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
 // The key of a use within its unit.
-std::string KeyInUnit(const UseId& id) { return id.pod_uid + "/" + id.folder_name; }
+std::string KeyInUnit(const UseId& id) { return id.pod_uid.text() + "/" + id.folder_name.text(); }
 
 // A device that pods share has a unit of its own; any other volume has one for each pod.
 std::string UnitKey(const std::string& device_name, std::string_view plugin, const UseId& id) {
   if (!device_name.empty()) return device_name;
-  return fmt::format("{}/{}/{}", id.pod_uid, plugin, id.folder_name);
+  return fmt::format("{}/{}/{}", id.pod_uid.text(), plugin, id.folder_name.text());
 }
 
 std::string DriverOf(const WantedVolume& volume) {
@@ -33,14 +33,15 @@ std::string DriverOf(const WantedVolume& volume) {
 
 }  // namespace
 
-UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid) {
-  UseId id{.pod_uid = pod_uid, .folder_name = wanted.spec.folder_name()};
+UseId UseOf(const WantedVolume& wanted, const api::PodUid& pod) {
+  UseId id{.pod_uid = pod, .folder_name = api::VolumeName(wanted.spec.folder_name())};
   id.unit = UnitKey(wanted.device_name, wanted.plugin->name(), id);
   return id;
 }
 
 UseId UseOf(const volume::PodVolumeRecord& record) {
-  UseId id{.pod_uid = record.pod_uid, .folder_name = record.folder_name};
+  UseId id{.pod_uid = api::PodUid(record.pod_uid),
+           .folder_name = api::VolumeName(record.folder_name)};
   id.unit = UnitKey(record.device_name, record.plugin, id);
   return id;
 }
@@ -116,13 +117,13 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
 
 void VolumeUnits::Start() {
   workers_.Start();
-  PokeAll();
+  WakeAllUnits();
 }
 
 void VolumeUnits::Stop() { workers_.Stop(); }
 
-void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
-  const UseId id = UseOf(wanted, pod->uid());
+void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted) {
+  const UseId id = UseOf(wanted, api::PodUid(pod->uid()));
   bool ready = false;
   bool urgent = false;
   {
@@ -143,7 +144,7 @@ void VolumeUnits::Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted)
         !use.volume.follows_api) {
       use.RefreshNow();
     }
-    use.pod_uid = id.pod_uid;
+    use.pod_uid = id.pod_uid.text();
     use.state.Apply(UseEvent::kWant);
     use.pod = std::move(pod);
     use.volume = std::move(wanted);
@@ -214,14 +215,15 @@ std::vector<DeferredVolume> VolumeUnits::Deferred(const std::string& pod_uid) co
   return out;
 }
 
-void VolumeUnits::Placed(const std::string& pod_uid, const std::string& sandbox_id) {
+void VolumeUnits::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
     for (const auto& [key, unit] : units_) {
       for (auto& [use_key, use] : unit->uses) {
-        if (use.pod_uid != pod_uid || !use.stored.has_value() || !IsDeferred(*use.stored)) continue;
-        if (std::exchange(use.sandbox_id, sandbox_id) == sandbox_id) continue;
+        if (use.pod_uid != pod.text() || !use.stored.has_value() || !IsDeferred(*use.stored))
+          continue;
+        if (std::exchange(use.sandbox_id, sandbox) == sandbox) continue;
         // the sandbox is another one, and its handler may be able to grow the volume
         unit->expand_refused = 0;
         keys.push_back(key);
@@ -263,7 +265,7 @@ std::set<std::string> VolumeUnits::DevicesInUse() const {
   return out;
 }
 
-void VolumeUnits::Poke(const std::string& unit) {
+void VolumeUnits::WakeUnit(const std::string& unit) {
   {
     MutexLock lock(mutex_);
     if (!units_.contains(unit)) return;
@@ -271,7 +273,7 @@ void VolumeUnits::Poke(const std::string& unit) {
   workers_.AddNow(unit);
 }
 
-void VolumeUnits::PokeWhere(const std::function<bool(Unit&)>& condition) {
+void VolumeUnits::WakeUnitsWhere(const std::function<bool(Unit&)>& condition) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
@@ -282,16 +284,16 @@ void VolumeUnits::PokeWhere(const std::function<bool(Unit&)>& condition) {
   for (const std::string& key : keys) workers_.AddNow(key);
 }
 
-void VolumeUnits::PokeAll() {
-  PokeWhere([](const Unit&) { return true; });
+void VolumeUnits::WakeAllUnits() {
+  WakeUnitsWhere([](const Unit&) { return true; });
 }
 
 void VolumeUnits::RetryUnreported() {
-  PokeWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
+  WakeUnitsWhere([](Unit& unit) { return std::exchange(unit.waits_for_report, false); });
 }
 
 void VolumeUnits::DriverRegistered(const std::string& driver) {
-  PokeWhere([&driver](const Unit& unit) {
+  WakeUnitsWhere([&driver](const Unit& unit) {
     const auto device = api::ParseUniqueVolumeName(unit.device_name);
     return !device.has_value() || device->driver == driver;
   });
@@ -330,7 +332,7 @@ std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
     if (!condition(unit, use)) continue;
     std::optional<StoredPodVolume> stored = use.stored;
     if (stored.has_value() && IsDeferred(*stored)) {
-      stored->record.sandbox->sandbox_id = use.sandbox_id;
+      stored->record.sandbox->sandbox_id = use.sandbox_id.text();
     }
     jobs.push_back({.unit = key,
                     .use = use_key,
@@ -407,7 +409,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
       volume::PodVolumeRecord record = use.stored->record;
       if (IsDeferred(*use.stored)) {
         if (use.sandbox_id.empty()) continue;
-        record.sandbox->sandbox_id = use.sandbox_id;
+        record.sandbox->sandbox_id = use.sandbox_id.text();
       }
       out[fmt::format("{} {}", unit_key, use_key)] = {.plugin = use.volume.plugin,
                                                       .record = std::move(record),

@@ -5,7 +5,7 @@
 // wait. An event only wakes a unit and does not say what to do, so a stale event does no harm.
 //
 //   a pod's use (volume_use.h draws its phases):
-//     Want ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
+//     WantVolume ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
 //     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
 //   the device, if the volume has one:
@@ -54,7 +54,7 @@
 namespace berth::node {
 
 // The use for a volume that a pod wants, and the use that a record describes.
-UseId UseOf(const WantedVolume& wanted, const std::string& pod_uid);
+UseId UseOf(const WantedVolume& wanted, const api::PodUid& pod);
 UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
@@ -86,13 +86,13 @@ class VolumeUnits {
   void Start();
   void Stop();
 
-  void Want(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
+  void WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
   void Release(const std::string& pod_uid);
   // True if no unit has anything left of the pod's volumes.
   bool Gone(const std::string& pod_uid) const;
   VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
-  void Placed(const std::string& pod_uid, const std::string& sandbox_id);
+  void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox);
   std::set<std::string> Pods() const;
   // The pods that want a volume of this CSI driver, or of this plugin.
   std::set<std::string> PodsOf(const std::string& driver) const;
@@ -111,8 +111,8 @@ class VolumeUnits {
   std::map<std::string, Ready> AllReady() const;
 
   // Wakes the unit, because something that it waits for may have come.
-  void Poke(const std::string& unit);
-  void PokeAll();
+  void WakeUnit(const std::string& unit);
+  void WakeAllUnits();
   // The API took a new list of the volumes in use: units that waited for that are tried now.
   void RetryUnreported();
   void DriverRegistered(const std::string& driver);
@@ -192,7 +192,7 @@ class VolumeUnits {
   // Finds the plugin of the volume. UNAVAILABLE: there is none.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
   bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
-  void PokeWhere(const std::function<bool(Unit&)>& condition);
+  void WakeUnitsWhere(const std::function<bool(Unit&)>& condition);
   // Runs `change` on the unit and the use under the lock, if they (still) exist.
   void Update(const Job& job, const std::function<void(Unit&, Use&)>& change);
 

@@ -22,7 +22,9 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "node/volumes/volume_records.h"
+#include "rpc/cri_ids.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
@@ -42,8 +44,8 @@ struct WantedVolume {
 // that unit. It is one value, because three separate arguments could be mixed up.
 struct UseId {
   std::string unit;
-  std::string pod_uid;
-  std::string folder_name;
+  api::PodUid pod_uid;
+  api::VolumeName folder_name;
 };
 
 enum class UsePhase {
@@ -108,7 +110,7 @@ struct VolumeUse {
   std::shared_ptr<const api::Pod> pod;    // null until a pod has wanted it
   WantedVolume volume;                    // as the pod wanted it last
   std::optional<StoredPodVolume> stored;  // what the durable record says; none: there is no record
-  std::string sandbox_id;                 // of a deferred volume: it is mounted there
+  rpc::SandboxId sandbox_id;              // of a deferred volume: it is mounted there
   volume::Published published;
 
   // Facts that do not follow from the phase.

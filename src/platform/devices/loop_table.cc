@@ -65,7 +65,7 @@ struct Answer {
 };
 
 // Makes only system calls.
-void Ask(const char* path, Answer& answer) {
+void AskDevice(const char* path, Answer& answer) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     answer.error = errno;
@@ -86,13 +86,13 @@ base::StatusOr<std::vector<Answer>> AskAll(std::span<const LoopEntry> entries,
   return AskChildForEach<Answer>("look at loop devices", timeout, paths.size(),
                                  [paths](std::span<Answer> answers) {
                                    for (size_t i = 0; i < answers.size(); ++i) {
-                                     Ask(paths[i].c_str(), answers[i]);
+                                     AskDevice(paths[i].c_str(), answers[i]);
                                    }
                                    return 0;
                                  });
 }
 
-void Take(const Answer& answer, LoopEntry& entry) {
+void TakeAnswer(const Answer& answer, LoopEntry& entry) {
   entry.answered = answer.error == 0;
   if (!entry.answered) return;
   entry.loop.backing = {.dev = static_cast<dev_t>(answer.dev),
@@ -139,12 +139,12 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
   const auto asked = AskAll(found, timeout);
   for (size_t i = 0; i < found.size(); ++i) {
     if (asked.ok()) {
-      Take((*asked)[i], found[i]);
+      TakeAnswer((*asked)[i], found[i]);
       continue;
     }
     // Ask one by one now, because one of them held up the others.
     const auto alone = AskAll(std::span(found).subspan(i, 1), timeout);
-    Take(alone.ok() ? alone->front() : Answer{}, found[i]);
+    TakeAnswer(alone.ok() ? alone->front() : Answer{}, found[i]);
   }
   // These were detached meanwhile.
   std::erase_if(found, [](const LoopEntry& entry) {

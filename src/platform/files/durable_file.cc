@@ -36,7 +36,7 @@ base::Status Replace(const internal::WritePoints& points, int fd, const std::str
   RETURN_IF_ERROR(WriteAll(fd, content));
   if (fchmod(fd, mode) != 0) return ErrnoError(errno, "chmod");
   if (fsync(fd) != 0) return ErrnoError(errno, "fsync");
-  RETURN_IF_ERROR(points.temp.Pass());
+  RETURN_IF_ERROR(points.temp.PassPoint());
   if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoError(errno, "rename");
   return base::OkStatus();
 }
@@ -52,7 +52,7 @@ namespace internal {
 
 base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
                    mode_t mode) {
-  RETURN_IF_ERROR(points.before.Pass());
+  RETURN_IF_ERROR(points.before.PassPoint());
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
   // The name is cut, so that it fits into NAME_MAX with the suffix.
@@ -65,18 +65,18 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
     return base::Annotate(status, context);
   }
   if (fsync(folder.get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
-  return points.after.Pass();
+  return points.after.PassPoint();
 }
 
 base::Status Remove(const RemovePoints& points, const std::string& path) {
-  RETURN_IF_ERROR(points.before.Pass());
+  RETURN_IF_ERROR(points.before.PassPoint());
   const std::string context = fmt::format("remove {}", Quote(path));
   base::StatusOr<base::UniqueFd> folder = OpenParent(path);
   if (folder.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
   RETURN_IF_ERROR_WITH(folder, context);
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError(errno, context);
   if (fsync(folder->get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
-  return points.after.Pass();
+  return points.after.PassPoint();
 }
 
 }  // namespace internal

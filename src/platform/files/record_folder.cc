@@ -50,7 +50,7 @@ std::string RecordFolder::TakeTemp() {
   return spare;
 }
 
-void RecordFolder::Keep(std::string spare) {
+void RecordFolder::KeepSpare(std::string spare) {
   {
     base::MutexLock lock(mutex_);
     if (spares_.size() < kMostSpares) return spares_.push_back(std::move(spare));
@@ -75,7 +75,7 @@ base::StatusOr<bool> RecordFolder::Replace(const internal::WritePoints& points,
     return ErrnoError(errno, "truncate");
   }
   if (fsync(fd.get()) != 0) return ErrnoError(errno, "fsync");
-  RETURN_IF_ERROR(points.temp.Pass());
+  RETURN_IF_ERROR(points.temp.PassPoint());
   if (renameat2(AT_FDCWD, temp.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return true;
   // The file does not exist yet, or this file system cannot exchange.
   if (rename(temp.c_str(), path.c_str()) != 0) return ErrnoError(errno, "rename");
@@ -84,7 +84,7 @@ base::StatusOr<bool> RecordFolder::Replace(const internal::WritePoints& points,
 
 base::Status RecordFolder::Write(const internal::WritePoints& points, const std::string& name,
                                  std::string_view content) {
-  RETURN_IF_ERROR(points.before.Pass());
+  RETURN_IF_ERROR(points.before.PassPoint());
   const std::string path = folder_ + "/" + name;
   const std::string context = fmt::format("write {}", Quote(path));
   std::string temp = TakeTemp();
@@ -93,12 +93,12 @@ base::Status RecordFolder::Write(const internal::WritePoints& points, const std:
   RETURN_IF_ERROR_WITH(spare, context);
   // Until the exchange is on the disk the old content may be needed.
   RETURN_IF_ERROR_WITH(Sync(), context);
-  if (*spare) Keep(std::move(temp));
-  return points.after.Pass();
+  if (*spare) KeepSpare(std::move(temp));
+  return points.after.PassPoint();
 }
 
 base::Status RecordFolder::Remove(const internal::RemovePoints& points, const std::string& name) {
-  RETURN_IF_ERROR(points.before.Pass());
+  RETURN_IF_ERROR(points.before.PassPoint());
   const std::string path = folder_ + "/" + name;
   const std::string context = fmt::format("remove {}", Quote(path));
   std::string temp;
@@ -109,8 +109,8 @@ base::Status RecordFolder::Remove(const internal::RemovePoints& points, const st
   const bool moved = rename(path.c_str(), temp.c_str()) == 0;
   if (!moved && errno != ENOENT) return ErrnoError(errno, context);
   RETURN_IF_ERROR_WITH(Sync(), context);
-  if (moved) Keep(std::move(temp));
-  return points.after.Pass();
+  if (moved) KeepSpare(std::move(temp));
+  return points.after.PassPoint();
 }
 
 }  // namespace berth::platform

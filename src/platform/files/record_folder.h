@@ -55,7 +55,7 @@ class RecordFolder {
                                const std::string& path, std::string_view content);
   // The path of a spare, or of a file that is yet to be made.
   std::string TakeTemp();
-  void Keep(std::string spare);
+  void KeepSpare(std::string spare);
   std::string NewTemp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::Status Sync() const;
 

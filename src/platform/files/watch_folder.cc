@@ -160,7 +160,7 @@ class InotifyWatch : public FolderWatch {
       if (n <= 0) break;
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
-        if (Take(*event)) any = true;
+        if (TakeEvent(*event)) any = true;
         at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
       }
     }
@@ -168,13 +168,14 @@ class InotifyWatch : public FolderWatch {
   }
 
   // True if the event must be reported.
-  bool Take(const inotify_event& event) {
+  bool TakeEvent(const inotify_event& event) {
     if (event.mask & IN_Q_OVERFLOW) {
       rescan_ = true;
-      Tell(base::Error(base::StatusCode::kResourceExhausted,
-                       "watch folder {}: more changes than the kernel's queue of inotify events "
-                       "holds (fs.inotify.max_queued_events); the folder is read anew",
-                       base::Quote(path_)));
+      SendTrouble(
+          base::Error(base::StatusCode::kResourceExhausted,
+                      "watch folder {}: more changes than the kernel's queue of inotify events "
+                      "holds (fs.inotify.max_queued_events); the folder is read anew",
+                      base::Quote(path_)));
       return true;
     }
     // This event follows the end of a watch, either because the folder is gone or because WatchTree
@@ -192,10 +193,11 @@ class InotifyWatch : public FolderWatch {
 
   void TellRootGone() {
     if (std::exchange(root_gone_, true)) return;
-    Tell(base::Error(base::StatusCode::kAborted,
-                     "watch folder {}: it was removed, or another takes its place, which is read "
-                     "anew",
-                     base::Quote(path_)));
+    SendTrouble(
+        base::Error(base::StatusCode::kAborted,
+                    "watch folder {}: it was removed, or another takes its place, which is read "
+                    "anew",
+                    base::Quote(path_)));
   }
 
   // A change of a parent causes no event. True: the folders must be read again.
@@ -295,11 +297,11 @@ class InotifyWatch : public FolderWatch {
 
   // Each trouble is reported once and not at each look.
   void ReportTrouble() {
-    if (trouble_ != reported_ && !trouble_.ok()) Tell(trouble_);
+    if (trouble_ != reported_ && !trouble_.ok()) SendTrouble(trouble_);
     reported_ = trouble_;
   }
 
-  void Tell(const base::Status& trouble) {
+  void SendTrouble(const base::Status& trouble) {
     if (options_.on_trouble) return options_.on_trouble(trouble);
     LOG_WARNING("{}", base::ToString(trouble));
   }

@@ -37,7 +37,7 @@ struct KeeperPlan {
   int limit_ms;
 };
 
-void Answer(int fd, int value) {
+void WriteAnswer(int fd, int value) {
   // When the parent has died, nobody reads the answer.
   if (write(fd, &value, sizeof(value)) < 0) return;
 }
@@ -51,10 +51,10 @@ void Answer(int fd, int value) {
   CloseAllBut(std::array{plan.commands, plan.answers});
   const int fd = open(plan.mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ioctl(fd, FIFREEZE, 0) != 0) {
-    Answer(plan.answers, errno);
+    WriteAnswer(plan.answers, errno);
     _exit(1);
   }
-  Answer(plan.answers, 0);
+  WriteAnswer(plan.answers, 0);
   pollfd wait = {.fd = plan.commands, .events = POLLIN, .revents = 0};
   int ready = 0;
   do {
@@ -63,7 +63,7 @@ void Answer(int fd, int value) {
   const int error = ioctl(fd, FITHAW, 0) == 0 ? 0 : errno;
   // It is closed before the answer, because the caller may unmount after that.
   close(fd);
-  Answer(plan.answers, ready > 0 ? error : kLimitPassed);
+  WriteAnswer(plan.answers, ready > 0 ? error : kLimitPassed);
   _exit(0);
 }
 

@@ -98,13 +98,13 @@ class Watch : public FuseWatch {
 
  private:
   void Loop();
-  void Look(bool everything);
+  void CheckConnections(bool everything);
   bool ReadTable();
   void FindServers();
   // Closes the pidfds of the processes that ended, and notes their end at the connections that they
   // served. True if there was one.
   bool TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids);
-  void Settle(uint64_t id, Connection& connection);
+  void SettleConnection(uint64_t id, Connection& connection);
 
   const base::UniqueFd table_;
   const base::UniqueFd stop_;
@@ -117,7 +117,7 @@ class Watch : public FuseWatch {
 };
 
 void Watch::Loop() {
-  Look(/*everything=*/true);
+  CheckConnections(/*everything=*/true);
   auto last_look = steady_clock::now();
   auto last_repair = last_look;
   milliseconds gap = kMinGap;
@@ -152,7 +152,7 @@ void Watch::Loop() {
     const auto begun = steady_clock::now();
     if (!ended && begun < due && !(table_changed && begun >= last_look + gap)) continue;
     const bool repair = begun >= last_repair + kRepair;
-    Look(ended || again || repair);
+    CheckConnections(ended || again || repair);
     last_look = steady_clock::now();
     if (repair) last_repair = last_look;
     gap = std::max(kMinGap, std::chrono::ceil<milliseconds>(last_look - begun) * kGapPerLook);
@@ -160,7 +160,7 @@ void Watch::Loop() {
   }
 }
 
-void Watch::Look(bool everything) {
+void Watch::CheckConnections(bool everything) {
   const bool any_new = ReadTable();
   if (connections_.empty()) {
     processes_.clear();
@@ -171,7 +171,7 @@ void Watch::Look(bool everything) {
   if (!any_new && !any_lost && !everything) return;
   FindServers();
   for (auto& [id, connection] : connections_) {
-    if (!connection.lost) Settle(id, connection);
+    if (!connection.lost) SettleConnection(id, connection);
   }
 }
 
@@ -257,7 +257,7 @@ bool Watch::TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& 
   return any;
 }
 
-void Watch::Settle(uint64_t id, Connection& connection) {
+void Watch::SettleConnection(uint64_t id, Connection& connection) {
   if (!connection.servers.empty() && connection.sure) {
     // Only one of several processes may have ended, as the parent of a daemon does.
     connection.ended.clear();

@@ -95,15 +95,15 @@ class InodeScanTest : public testing::TestWithParam<Layout> {
     return UniqueFd(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
 
-  std::optional<bool> Ask(const std::function<bool(const InodeOwner&)>& holds,
-                          const std::function<bool()>& cancelled = nullptr) const {
+  std::optional<bool> ScanInodes(const std::function<bool(const InodeOwner&)>& holds,
+                                 const std::function<bool()>& cancelled = nullptr) const {
     return HoldsForEveryInode(Open(disk_.mount_point()).get(), holds, cancelled);
   }
 
   // What the scan sees; nothing if it does not know.
   std::optional<Owners> ByInode() const {
     Owners owners;
-    const auto known = Ask([&](const InodeOwner& inode) {
+    const auto known = ScanInodes([&](const InodeOwner& inode) {
       owners[inode.number] = {inode.mode, inode.group};
       return true;
     });
@@ -137,7 +137,7 @@ TEST_P(InodeScanTest, SeesEveryChangeAtOnce) {
     ASSERT_EQ(stat(path.c_str(), &st), 0);
     int seen = 0;
     ASSERT_EQ(
-        Ask([&](const InodeOwner& inode) {
+        ScanInodes([&](const InodeOwner& inode) {
           if (inode.number == st.st_ino && inode.group == st.st_gid && inode.mode == st.st_mode) {
             ++seen;
           }
@@ -151,8 +151,8 @@ TEST_P(InodeScanTest, SeesEveryChangeAtOnce) {
 }
 
 TEST_P(InodeScanTest, OneThatDiffersIsEnough) {
-  EXPECT_EQ(Ask([](const InodeOwner& inode) { return inode.group != kGroup; }), false);
-  EXPECT_EQ(Ask([](const InodeOwner& inode) { return inode.group < kGroup + 1; }), true);
+  EXPECT_EQ(ScanInodes([](const InodeOwner& inode) { return inode.group != kGroup; }), false);
+  EXPECT_EQ(ScanInodes([](const InodeOwner& inode) { return inode.group < kGroup + 1; }), true);
 }
 
 TEST_P(InodeScanTest, AVolumeIsMendedWhoseRootIsRight) {
@@ -175,7 +175,7 @@ TEST_P(InodeScanTest, DoesNotKnowOfAFolderInside) {
 
 TEST_P(InodeScanTest, DoesNotKnowWhatItWasNotLetReadToTheEnd) {
   for (int i = 0; i < 5000; ++i) MakeFile(at(fmt::format("file-{}", i)));
-  EXPECT_EQ(Ask([](const InodeOwner&) { return true; }, [] { return true; }), std::nullopt);
+  EXPECT_EQ(ScanInodes([](const InodeOwner&) { return true; }, [] { return true; }), std::nullopt);
 }
 
 std::vector<std::string> Ext(std::vector<std::string> options) {
@@ -209,7 +209,7 @@ class NoInodeScanTest : public InodeScanTest {
 };
 
 TEST_P(NoInodeScanTest, IsLeftToAWalk) {
-  EXPECT_EQ(Ask([](const InodeOwner&) { return true; }), std::nullopt);
+  EXPECT_EQ(ScanInodes([](const InodeOwner&) { return true; }), std::nullopt);
   MakeFile(at("file"), 0600);
   ASSERT_OK(ApplyFsGroup(disk_.mount_point(), {.group = kGroup}));
   ASSERT_EQ(chmod(at("file").c_str(), 0600), 0);

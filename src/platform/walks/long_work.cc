@@ -78,7 +78,7 @@ class Work final : public LongWork {
     return cancelled_;
   }
 
-  bool Ask(const std::function<bool()>& question) override {
+  bool AskCaller(const std::function<bool()>& question) override {
     const MutexLock lock(question_mutex_);
     return waited_for_ && question();
   }

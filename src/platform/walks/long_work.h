@@ -35,7 +35,7 @@ class LongWork {
   virtual bool cancelled() = 0;
   // The answer to `question`, which runs for the waiting caller and may use what belongs to it;
   // false once nobody waits.
-  virtual bool Ask(const std::function<bool()>& question) = 0;
+  virtual bool AskCaller(const std::function<bool()>& question) = 0;
 };
 
 // The functions may be empty. They are called on the waiting thread.

@@ -94,10 +94,10 @@ TEST_F(LongWorkTest, WhatShowsNoSignOfLifeIsGivenUpAndNotBegunTwice) {
   const std::function<bool()> question = [&mine] { return mine; };
   Status status = RunLongWork(folder_.get(), {.what = "walk", .patience = seconds(1)},
                               [go_on, asked, question](int, LongWork& work) {
-                                EXPECT_TRUE(work.Ask(question));
+                                EXPECT_TRUE(work.AskCaller(question));
                                 work.CountOne();
                                 go_on->wait();
-                                EXPECT_FALSE(work.Ask(question));
+                                EXPECT_FALSE(work.AskCaller(question));
                                 EXPECT_TRUE(work.cancelled());
                                 ++*asked;
                                 return base::OkStatus();

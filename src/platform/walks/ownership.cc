@@ -131,7 +131,8 @@ class GroupSetter {
   }
 
   bool IsExclusive() const {
-    return options_.exclusive && (!options_.still_exclusive || work_.Ask(options_.still_exclusive));
+    return options_.exclusive &&
+           (!options_.still_exclusive || work_.AskCaller(options_.still_exclusive));
   }
 
   mode_t WantedMode(mode_t mode) const {

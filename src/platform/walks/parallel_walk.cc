@@ -72,7 +72,7 @@ class Walker {
 
  private:
   void WorkUntilDone() {
-    while (std::optional<FolderWork> work = Take()) {
+    while (std::optional<FolderWork> work = TakeWork()) {
       const Status done = Do(*work);
       const MutexLock lock(mutex_);
       --working_;
@@ -82,7 +82,7 @@ class Walker {
   }
 
   // nullopt: there is no work left, and none will come.
-  std::optional<FolderWork> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
+  std::optional<FolderWork> TakeWork() ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     while (!ended_ && waiting_.empty() && working_ > 0) {
       ++idle_;

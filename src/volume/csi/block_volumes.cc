@@ -37,7 +37,7 @@ Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_cont
 
   // It is written even for a driver without stages, because publish and tear-down must know which
   // volume the device belongs to.
-  RETURN_IF_ERROR(WriteVolData(data, PodVolData(volume, host_.node_name())));
+  RETURN_IF_ERROR(WriteVolData(data, PodVolData(volume, api::NodeName(host_.node_name()))));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   if (!capabilities.stage_unstage) return OkStatus();
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
@@ -80,7 +80,9 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
                                           const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
   ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
-  const std::string target = host_.paths().CsiBlockPublish(volume.name, pod.uid());
+  const api::PodUid pod_uid(pod.uid());
+  const api::VolumeName name(volume.name);
+  const std::string target = host_.paths().CsiBlockPublish(name, pod_uid);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), host_.paths().CsiBlockData(volume.name), target,
                            volume.driver, volume.handle));
@@ -103,7 +105,7 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   const Status published = client->rpc().NodePublishVolume(request, kCsiTimeout).status();
   if (rpc::IsFinal(published)) RemoveFolderIfEmpty(ParentOf(target));
   RETURN_IF_ERROR(published);
-  const std::string link = host_.paths().PodDeviceLink(pod.uid(), kPluginName, volume.name);
+  const std::string link = host_.paths().PodDeviceLink(pod_uid, kPluginName, name);
   if (const Status right = CheckPublished(volume, target); !right.ok()) {
     // The link is made only after the device was checked, because the pod may use the device then.
     if (!Exists(link)) {
@@ -154,7 +156,7 @@ StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& vo
     }
     ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().CsiBlockPublished(pv)));
     for (const std::string& uid : uids) {
-      paths.push_back(host_.paths().CsiBlockPublish(pv, uid));
+      paths.push_back(host_.paths().CsiBlockPublish(api::VolumeName(pv), api::PodUid(uid)));
       handles.push_back(handle);
     }
   }
@@ -166,18 +168,19 @@ StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& vo
   return std::string();
 }
 
-Status BlockVolumes::Unpublish(const Record& record, const std::string& pod_uid,
-                               const std::string& pv) {
-  const std::string target = host_.paths().CsiBlockPublish(pv, pod_uid);
-  ASSIGN_OR_RETURN(const Finding before, Inspect(host_.mounter(), host_.paths().CsiBlockData(pv),
-                                                 target, record.driver, record.handle));
+Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
+                               const api::VolumeName& pv) {
+  const std::string target = host_.paths().CsiBlockPublish(pv, pod);
+  ASSIGN_OR_RETURN(const Finding before,
+                   Inspect(host_.mounter(), host_.paths().CsiBlockData(pv.text()), target,
+                           record.driver, record.handle));
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     RETURN_IF_ERROR(
         client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
-  return RemovePublished(pod_uid, pv);
+  return RemovePublished(pod, pv);
 }
 
 Status BlockVolumes::ForgetDevice(const Record& record, const std::string& pv) {
@@ -185,17 +188,17 @@ Status BlockVolumes::ForgetDevice(const Record& record, const std::string& pv) {
   return Forget(pv);
 }
 
-Status BlockVolumes::ForgetPod(const Record& record, const std::string& pod_uid,
-                               const std::string& pv) {
-  if (NamesAnother(host_.paths().CsiBlockData(pv), record)) return OkStatus();
+Status BlockVolumes::ForgetPod(const Record& record, const api::PodUid& pod,
+                               const api::VolumeName& pv) {
+  if (NamesAnother(host_.paths().CsiBlockData(pv.text()), record)) return OkStatus();
   RETURN_IF_ERROR(
-      CheckUnmounted(host_.mounter(), host_.paths().CsiBlockPublish(pv, pod_uid), "the reboot"));
-  return RemovePublished(pod_uid, pv);
+      CheckUnmounted(host_.mounter(), host_.paths().CsiBlockPublish(pv, pod), "the reboot"));
+  return RemovePublished(pod, pv);
 }
 
-Status BlockVolumes::RemovePublished(const std::string& pod_uid, const std::string& pv) {
-  const std::string target = host_.paths().CsiBlockPublish(pv, pod_uid);
-  const std::string link = host_.paths().PodDeviceLink(pod_uid, kPluginName, pv);
+Status BlockVolumes::RemovePublished(const api::PodUid& pod, const api::VolumeName& pv) {
+  const std::string target = host_.paths().CsiBlockPublish(pv, pod);
+  const std::string link = host_.paths().PodDeviceLink(pod, kPluginName, pv);
   RETURN_IF_ERROR(RemoveFile(target));
   RemoveFolderIfEmpty(ParentOf(target));
   RETURN_IF_ERROR(RemoveFile(link));

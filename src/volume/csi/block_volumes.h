@@ -24,12 +24,12 @@ class BlockVolumes {
   Status Unstage(const Record& record, const std::string& pv);
   StatusOr<Published> Publish(const api::Pod& pod, const Volume& volume,
                               const api::Labels& publish_context);
-  Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& pv);
+  Status Unpublish(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
   // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
   // ForgetPodVolume).
   Status ForgetDevice(const Record& record, const std::string& pv);
-  Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& pv);
+  Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
  private:
   // Checks `target` after the driver said that the volume is published there. FAILED_PRECONDITION:
@@ -37,7 +37,7 @@ class BlockVolumes {
   Status CheckPublished(const Volume& volume, const std::string& target);
   // The handle of another volume that was published on the same device; empty if there is none.
   StatusOr<std::string> OtherVolumeOn(dev_t device, const Volume& volume);
-  Status RemovePublished(const std::string& pod_uid, const std::string& pv);
+  Status RemovePublished(const api::PodUid& pod, const api::VolumeName& pv);
   // Removes what Stage made. FAILED_PRECONDITION: the staging path is still a mount point.
   Status Forget(const std::string& pv);
 

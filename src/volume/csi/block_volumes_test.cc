@@ -38,7 +38,8 @@ TEST_F(BlockVolumesTest, ADeviceIsStagedPublishedAndTornDown) {
                   {"volumeHandle", "vol-1"},
                   {"driverName", kDriver},
                   {"nodeName", "node-a"},
-                  {"attachmentID", api::VolumeAttachmentName("vol-1", kDriver, "node-a")}}));
+                  {"attachmentID", api::VolumeAttachmentName(api::VolumeHandle("vol-1"), kDriver,
+                                                             api::NodeName("node-a"))}}));
 
   const auto published = plugin_->SetUp(Pod(), Block(), {{"device", "/dev/xvdb"}});
   ASSERT_TRUE(published.ok()) << published.status();

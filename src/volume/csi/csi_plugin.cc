@@ -94,7 +94,7 @@ bool CsiPlugin::Supports(const VolumeSpec& spec) const {
 StatusOr<std::optional<std::string>> CsiPlugin::DeviceName(const VolumeSpec& spec) const {
   if (spec.pv == nullptr) return std::optional<std::string>();
   ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
-  return std::optional(api::UniqueVolumeName(volume.driver, volume.handle));
+  return std::optional(api::UniqueVolumeName(volume.driver, api::VolumeHandle(volume.handle)));
 }
 
 StatusOr<bool> CsiPlugin::NeedsAttach(const VolumeSpec& spec) const {
@@ -150,7 +150,7 @@ Status CsiPlugin::UnmountDevice(const DeviceRecord& record) {
 std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
   const auto volume = csi_volume::ReadRecord(record.state);
   if (!volume.ok() || volume->block) return "";
-  return host_.paths().CsiGlobalMount(volume->driver, volume->handle);
+  return host_.paths().CsiGlobalMount(volume->driver, api::VolumeHandle(volume->handle));
 }
 
 StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const VolumeSpec& spec) {
@@ -185,9 +185,10 @@ StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec
 
 Status CsiPlugin::TearDown(const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
-  const Status unpublished = record.block
-                                 ? blocks_.Unpublish(volume, record.pod_uid, record.folder_name)
-                                 : mounts_.Unpublish(volume, record.pod_uid, record.folder_name);
+  const api::PodUid pod(record.pod_uid);
+  const api::VolumeName name(record.folder_name);
+  const Status unpublished =
+      record.block ? blocks_.Unpublish(volume, pod, name) : mounts_.Unpublish(volume, pod, name);
   return base::Annotate(unpublished, fmt::format("unpublish volume '{}' of pod {}",
                                                  record.folder_name, record.pod_uid));
 }
@@ -199,13 +200,15 @@ Status CsiPlugin::ForgetDevice(const DeviceRecord& record) {
 
 Status CsiPlugin::ForgetPodVolume(const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
-  return record.block ? blocks_.ForgetPod(volume, record.pod_uid, record.folder_name)
-                      : mounts_.ForgetPod(volume, record.pod_uid, record.folder_name);
+  const api::PodUid pod(record.pod_uid);
+  const api::VolumeName name(record.folder_name);
+  return record.block ? blocks_.ForgetPod(volume, pod, name) : mounts_.ForgetPod(volume, pod, name);
 }
 
 std::string CsiPlugin::PublishedPath(const PodVolumeRecord& record) const {
-  return record.block ? host_.paths().CsiBlockPublish(record.folder_name, record.pod_uid)
-                      : mounts_.Target(record.pod_uid, record.folder_name);
+  const api::PodUid pod(record.pod_uid);
+  const api::VolumeName name(record.folder_name);
+  return record.block ? host_.paths().CsiBlockPublish(name, pod) : mounts_.Target(pod, name);
 }
 
 StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVolumeRecord& record,
@@ -230,7 +233,8 @@ StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVol
   if (volume.block) {
     request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
   } else if (capabilities.stage_unstage) {
-    request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
+    request.set_staging_target_path(
+        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)));
   }
   ASSIGN_OR_RETURN(*request.mutable_secrets(), csi_volume::ReadSecret(host_, volume.expand_secret));
   return request;

@@ -42,15 +42,16 @@ Volume OfPersistentVolume(const VolumeSpec& spec) {
 
 Volume OfInlineVolume(const VolumeSpec& spec, const api::Pod& pod) {
   const api::CsiSource source(base::json::Map(spec.pod_volume.json(), {"csi"}));
-  Volume volume{.driver = source.driver(),
-                .handle = api::InlineVolumeHandle(pod.uid(), spec.name),
-                .name = spec.name,
-                .ephemeral = true,
-                .read_only = spec.read_only || source.read_only(),
-                .fs_type = source.fs_type(),
-                .access_modes = {"ReadWriteOnce"},
-                .attributes = source.volume_attributes(),
-                .publish_secret = source.secret_ref("nodePublishSecretRef")};
+  Volume volume{
+      .driver = source.driver(),
+      .handle = api::InlineVolumeHandle(api::PodUid(pod.uid()), api::VolumeName(spec.name)),
+      .name = spec.name,
+      .ephemeral = true,
+      .read_only = spec.read_only || source.read_only(),
+      .fs_type = source.fs_type(),
+      .access_modes = {"ReadWriteOnce"},
+      .attributes = source.volume_attributes(),
+      .publish_secret = source.secret_ref("nodePublishSecretRef")};
   // An inline volume can only name a Secret of its own namespace.
   if (!volume.publish_secret.empty()) volume.publish_secret.ns = pod.ns();
   return volume;

@@ -19,7 +19,8 @@ Json StateOf(const Json& data, bool block) {
 }
 
 std::string DeviceNameOf(const Json& data) {
-  return api::UniqueVolumeName(String(data, {"driverName"}), String(data, {"volumeHandle"}));
+  return api::UniqueVolumeName(String(data, {"driverName"}),
+                               api::VolumeHandle(String(data, {"volumeHandle"})));
 }
 
 // The folder's record, if it belongs to a CSI volume.
@@ -45,7 +46,8 @@ Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
       const std::optional<Json> data = DataOf(folder);
       if (!data.has_value()) continue;
       const Json state = StateOf(*data, false);
-      if (paths.CsiDevice(String(state, {"driver"}), String(state, {"volumeHandle"})) != folder) {
+      if (paths.CsiDevice(String(state, {"driver"}),
+                          api::VolumeHandle(String(state, {"volumeHandle"}))) != folder) {
         LOG_WARNING("{} names a volume that does not belong there", Quote(folder));
         continue;
       }
@@ -61,8 +63,8 @@ Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
 Status FindPublished(const Paths& paths, VolumePlugin::Found& found) {
   ASSIGN_OR_RETURN(const auto volumes, FindPodFolders(paths, kPluginName));
   for (PodVolumeRecord volume : volumes) {
-    const std::optional<Json> data =
-        DataOf(paths.PodVolume(volume.pod_uid, kPluginName, volume.folder_name));
+    const std::optional<Json> data = DataOf(paths.PodVolume(
+        api::PodUid(volume.pod_uid), kPluginName, api::VolumeName(volume.folder_name)));
     if (!data.has_value()) continue;
     volume.state = StateOf(*data, false);
     if (String(*data, {"volumeLifecycleMode"}) != "Ephemeral") {

@@ -40,8 +40,8 @@ void Undo(const Answer& undone) {
 
 }  // namespace
 
-std::string MountVolumes::Target(const std::string& pod_uid, const std::string& name) const {
-  return host_.paths().PodVolume(pod_uid, kPluginName, name) + "/mount";
+std::string MountVolumes::Target(const api::PodUid& pod, const api::VolumeName& name) const {
+  return host_.paths().PodVolume(pod, kPluginName, name) + "/mount";
 }
 
 void MountVolumes::ForgetTarget(const std::string& folder, const std::string& target) {
@@ -58,8 +58,10 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
   if (!capabilities.stage_unstage) return OkStatus();
 
-  const std::string folder = host_.paths().CsiDevice(volume.driver, volume.handle);
-  const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  const std::string folder =
+      host_.paths().CsiDevice(volume.driver, api::VolumeHandle(volume.handle));
+  const std::string target =
+      host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
   // The mount keeps the label that it was made with, whatever the record says.
@@ -87,8 +89,10 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
 }
 
 Status MountVolumes::Unstage(const Record& record) {
-  const std::string folder = host_.paths().CsiDevice(record.driver, record.handle);
-  const std::string target = host_.paths().CsiGlobalMount(record.driver, record.handle);
+  const std::string folder =
+      host_.paths().CsiDevice(record.driver, api::VolumeHandle(record.handle));
+  const std::string target =
+      host_.paths().CsiGlobalMount(record.driver, api::VolumeHandle(record.handle));
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
   // The record is written before NodeStageVolume and removed after NodeUnstageVolume: without a
@@ -108,15 +112,17 @@ Status MountVolumes::Unstage(const Record& record) {
 }
 
 Status MountVolumes::ForgetDevice(const Record& record) {
-  const std::string folder = host_.paths().CsiDevice(record.driver, record.handle);
-  return ForgetOld(folder, host_.paths().CsiGlobalMount(record.driver, record.handle), record);
+  const std::string folder =
+      host_.paths().CsiDevice(record.driver, api::VolumeHandle(record.handle));
+  return ForgetOld(folder,
+                   host_.paths().CsiGlobalMount(record.driver, api::VolumeHandle(record.handle)),
+                   record);
 }
 
-Status MountVolumes::ForgetPod(const Record& record, const std::string& pod_uid,
-                               const std::string& name) {
-  tokens_.Forget(pod_uid);
-  return ForgetOld(host_.paths().PodVolume(pod_uid, kPluginName, name), Target(pod_uid, name),
-                   record);
+Status MountVolumes::ForgetPod(const Record& record, const api::PodUid& pod,
+                               const api::VolumeName& name) {
+  tokens_.Forget(pod.text());
+  return ForgetOld(host_.paths().PodVolume(pod, kPluginName, name), Target(pod, name), record);
 }
 
 Status MountVolumes::ForgetOld(const std::string& folder, const std::string& target,
@@ -128,8 +134,10 @@ Status MountVolumes::ForgetOld(const std::string& folder, const std::string& tar
 }
 
 Status MountVolumes::CheckStaged(const Volume& volume) const {
-  const std::string folder = host_.paths().CsiDevice(volume.driver, volume.handle);
-  const std::string target = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  const std::string folder =
+      host_.paths().CsiDevice(volume.driver, api::VolumeHandle(volume.handle));
+  const std::string target =
+      host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding staged,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
   if (!staged.recorded) {
@@ -140,8 +148,8 @@ Status MountVolumes::CheckStaged(const Volume& volume) const {
 }
 
 Status MountVolumes::CheckLabel(const Volume& volume) const {
-  ASSIGN_OR_RETURN(const auto data,
-                   ReadVolData(host_.paths().CsiDevice(volume.driver, volume.handle)));
+  ASSIGN_OR_RETURN(const auto data, ReadVolData(host_.paths().CsiDevice(
+                                        volume.driver, api::VolumeHandle(volume.handle))));
   const std::string context = data.has_value() ? SELinuxContextOf(*data) : "";
   if (context == volume.selinux_context) return OkStatus();
   return Error(StatusCode::kFailedPrecondition,
@@ -166,7 +174,8 @@ StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::
                                                const csi::v1::FileSystemMountInfo& info) const {
   // Data is lost if two kernels, or two mounts of one kernel, use the same file system.
   constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
-  const std::string staging = host_.paths().CsiGlobalMount(volume.driver, volume.handle);
+  const std::string staging =
+      host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   for (const std::string& path : {target, staging}) {
     RETURN_IF_ERROR(CheckUnmounted(table, path, kAfter));
@@ -185,15 +194,18 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   const bool staged = capabilities.stage_unstage && !volume.ephemeral;
   if (staged) RETURN_IF_ERROR(CheckStaged(volume));
 
-  const std::string target = Target(pod.uid(), volume.name);
-  const std::string folder = host_.paths().PodVolume(pod.uid(), kPluginName, volume.name);
+  const api::PodUid pod_uid(pod.uid());
+  const api::VolumeName name(volume.name);
+  const std::string target = Target(pod_uid, name);
+  const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_target_path(target);
   if (staged) {
-    request.set_staging_target_path(host_.paths().CsiGlobalMount(volume.driver, volume.handle));
+    request.set_staging_target_path(
+        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)));
   }
   request.set_readonly(volume.read_only);
   Assign(publish_context, *request.mutable_publish_context());
@@ -206,7 +218,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     request.add_runtime_supported_filesystems(type);
   }
 
-  RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, host_.node_name())));
+  RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, api::NodeName(host_.node_name()))));
   const auto answer = client->rpc().NodePublishVolume(request, kCsiTimeout);
   if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(answer);
@@ -247,10 +259,10 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   return Published{.path = target, .read_only = volume.read_only};
 }
 
-Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
-                               const std::string& name) {
-  const std::string target = Target(pod_uid, name);
-  const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
+Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
+                               const api::VolumeName& name) {
+  const std::string target = Target(pod, name);
+  const std::string folder = host_.paths().PodVolume(pod, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
                    Inspect(host_.mounter(), folder, target, record.driver, record.handle));
   // As in Unstage: without a record NodePublishVolume was never called, or its unpublish has ended.
@@ -260,7 +272,7 @@ Status MountVolumes::Unpublish(const Record& record, const std::string& pod_uid,
         client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
-  tokens_.Forget(pod_uid);
+  tokens_.Forget(pod.text());
   RETURN_IF_ERROR(RemoveEmptyFolder(target));
   return RemoveVolData(folder);
 }

@@ -22,15 +22,15 @@ class MountVolumes {
   Status Unstage(const Record& record);
   StatusOr<Published> Publish(const api::Pod& pod, const Volume& volume,
                               const api::Labels& publish_context);
-  Status Unpublish(const Record& record, const std::string& pod_uid, const std::string& name);
+  Status Unpublish(const Record& record, const api::PodUid& pod, const api::VolumeName& name);
 
   // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
   // ForgetPodVolume).
   Status ForgetDevice(const Record& record);
-  Status ForgetPod(const Record& record, const std::string& pod_uid, const std::string& name);
+  Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& name);
 
   // pods/UID/volumes/kubernetes.io~csi/NAME/mount
-  std::string Target(const std::string& pod_uid, const std::string& name) const;
+  std::string Target(const api::PodUid& pod, const api::VolumeName& name) const;
 
  private:
   // Refuses a publish from a globalmount that is not this volume's, or whose files have another

@@ -21,7 +21,7 @@ class MountVolumesTest : public CsiFixture {
   inline static const std::string kPodVolume =
       "pods/11111111-2222-3333-4444-555555555555/volumes/kubernetes.io~csi/pv-1";
 
-  static std::string Text(const Status& status) { return std::string(base::Message(status)); }
+  static std::string MessageOf(const Status& status) { return std::string(base::Message(status)); }
 
   Status Stage(const VolumeSpec& spec = Persistent(), const api::Pod& pod = Pod()) {
     return plugin_->MountDevice(pod, spec, {{"device", "/dev/xvdb"}});

@@ -42,11 +42,11 @@ TEST_F(MountVolumesTest, ASecretThatIsMissingOrNotTextIsNamed) {
       Persistent({{"csi", {{"nodeStageSecretRef", {{"namespace", "vault"}, {"name", "stage"}}}}}});
   const Status missing = Stage(spec);
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
-  EXPECT_THAT(Text(missing), HasSubstr("vault/stage"));
+  EXPECT_THAT(MessageOf(missing), HasSubstr("vault/stage"));
   PutSecret("vault", "stage", {{"key", "/////w=="}});
   const Status binary = Stage(spec);
   EXPECT_EQ(binary.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(Text(binary), HasSubstr("'key' is not text"));
+  EXPECT_THAT(MessageOf(binary), HasSubstr("'key' is not text"));
   EXPECT_THAT(NodeCalls(), IsEmpty());
   EXPECT_FALSE(Exists(kDevice));
 }
@@ -156,7 +156,7 @@ TEST_F(MountVolumesTest, TheLabelOfAMountOutlivesTheNodeAgent) {
   plugin_ = NewCsiPlugin(host_);
   const Status refused = Stage(Persistent(), pod("s0:c9"));
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(refused), HasSubstr("conflicting SELinux labels"));
+  EXPECT_THAT(MessageOf(refused), HasSubstr("conflicting SELinux labels"));
   EXPECT_EQ(ReadJson(kDevice + "/vol_data.json"), before);
   EXPECT_EQ(driver_->script().Count("NodeStageVolume"), 1);
   EXPECT_TRUE(Stage(Persistent(), pod("s0:c1,c2")).ok());
@@ -282,7 +282,7 @@ TEST_F(MountVolumesTest, ALifecycleThatTheDriverDoesNotListIsRefused) {
   host_.Remove(api::kinds::kCsiDriver, "", kDriver);
   const Status published = plugin_->SetUp(Pod(), Inline(), {}).status();
   EXPECT_EQ(published.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(Text(published), HasSubstr("lifecycle mode Ephemeral"));
+  EXPECT_THAT(MessageOf(published), HasSubstr("lifecycle mode Ephemeral"));
   PutDriver({{"volumeLifecycleModes", {"Ephemeral"}}});
   ASSERT_TRUE(Stage().ok());
   EXPECT_EQ(Publish().status().code(), StatusCode::kInvalidArgument);
@@ -306,7 +306,7 @@ TEST_F(MountVolumesTest, AMissingSecretDoesNotReadAsTheDriversRefusalToGrow) {
   ASSERT_TRUE(Publish(spec).ok());
   const Status missing = plugin_->Expand(PodRecordOf(spec), spec, 4096);
   EXPECT_EQ(missing.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(Text(missing), HasSubstr("vault/grow"));
+  EXPECT_THAT(MessageOf(missing), HasSubstr("vault/grow"));
   PutSecret("vault", "grow", {{"key", "/////w=="}});
   EXPECT_EQ(plugin_->Expand(PodRecordOf(spec), spec, 4096).code(), StatusCode::kUnavailable);
   EXPECT_EQ(driver_->script().Count("NodeExpandVolume"), 0);

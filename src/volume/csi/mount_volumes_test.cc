@@ -50,7 +50,8 @@ TEST_F(MountVolumesTest, AVolumeIsStagedPublishedAndTornDown) {
                   {"volumeHandle", "vol-1"},
                   {"driverName", kDriver},
                   {"nodeName", "node-a"},
-                  {"attachmentID", api::VolumeAttachmentName("vol-1", kDriver, "node-a")},
+                  {"attachmentID", api::VolumeAttachmentName(api::VolumeHandle("vol-1"), kDriver,
+                                                             api::NodeName("node-a"))},
                   {"volumeLifecycleMode", "Persistent"}}));
 
   ASSERT_TRUE(plugin_->TearDown(PodRecordOf(spec)).ok());
@@ -93,7 +94,7 @@ TEST_F(MountVolumesTest, ATargetWhereNothingIsMountedIsRefusedAndTakenBack) {
                                 [](const google::protobuf::Message&) { return base::OkStatus(); });
   const Status published = Publish().status();
   EXPECT_EQ(published.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(published), HasSubstr("nothing is mounted"));
+  EXPECT_THAT(MessageOf(published), HasSubstr("nothing is mounted"));
   EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
   EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Persistent())).ok());
 }
@@ -105,14 +106,14 @@ TEST_F(MountVolumesTest, AWritableMountInPlaceOfAReadOnlyOneIsRefused) {
     host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
     return base::OkStatus();
   });
-  EXPECT_THAT(Text(Publish(spec).status()), HasSubstr("writable"));
+  EXPECT_THAT(MessageOf(Publish(spec).status()), HasSubstr("writable"));
 }
 
 TEST_F(MountVolumesTest, TheFilesOfAnotherVolumeAreRefusedUnlessTheyMayBeShared) {
   MountOfAnother();
   const Status staged = Stage();
   EXPECT_EQ(staged.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(staged), HasSubstr("is volume 'vol-2'"));
+  EXPECT_THAT(MessageOf(staged), HasSubstr("is volume 'vol-2'"));
   EXPECT_TRUE(Stage(Persistent({{"accessModes", {"ReadWriteMany"}}})).ok());
 }
 
@@ -139,7 +140,7 @@ TEST_F(MountVolumesTest, AFinalFailureLeavesNothingBehind) {
   driver_->script().Fail("NodeStageVolume", base::Status(StatusCode::kInternal, "bad disk"));
   const Status staged = Stage();
   EXPECT_EQ(staged.code(), StatusCode::kInternal);
-  EXPECT_EQ(Text(staged), "stage volume 'pv-1': NodeStageVolume: bad disk");
+  EXPECT_EQ(MessageOf(staged), "stage volume 'pv-1': NodeStageVolume: bad disk");
   EXPECT_FALSE(Exists(kDevice));
 
   ASSERT_TRUE(Stage().ok());
@@ -214,7 +215,7 @@ TEST_F(MountVolumesTest, AStagedFolderOfAnotherVolumeIsRefused) {
   for (const Status& status :
        {Stage(), Publish().status(), plugin_->UnmountDevice(DeviceRecordOf(Persistent()))}) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Text(status), HasSubstr("belongs to volume 'vol-9'"));
+    EXPECT_THAT(MessageOf(status), HasSubstr("belongs to volume 'vol-9'"));
   }
   EXPECT_THAT(NodeCalls(), ElementsAre("NodeStageVolume"));
   EXPECT_TRUE(host_.fake_mounter().IsMounted(Path(kDevice + "/globalmount")));
@@ -224,7 +225,7 @@ TEST_F(MountVolumesTest, AMountWithoutARecordIsRefused) {
   host_.fake_mounter().Add(Path(kDevice + "/globalmount"), "xfs", "/dev/sdz");
   const Status staged = Stage();
   EXPECT_EQ(staged.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(staged), HasSubstr("xfs from '/dev/sdz' is mounted at"));
+  EXPECT_THAT(MessageOf(staged), HasSubstr("xfs from '/dev/sdz' is mounted at"));
   EXPECT_THAT(NodeCalls(), IsEmpty());
   ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kDevice + "/globalmount")).ok());
 
@@ -274,7 +275,7 @@ TEST_F(MountVolumesTest, ARecordThatCannotBeReadNowIsNoDamage) {
     HideRecord(folder);
     const Status unread = tear_down();
     EXPECT_FALSE(unread.ok());
-    EXPECT_THAT(Text(unread), HasSubstr("vol_data.json"));
+    EXPECT_THAT(MessageOf(unread), HasSubstr("vol_data.json"));
     EXPECT_TRUE(Exists(folder + "/vol_data.json"));
     ShowRecord(folder);
     EXPECT_TRUE(tear_down().ok());
@@ -309,7 +310,7 @@ TEST_F(MountVolumesTest, OfAnEarlierBootNothingIsLeftWithoutTheDriver) {
 TEST_F(MountVolumesTest, AVolumeThatIsNotStagedIsNotPublished) {
   const Status published = Publish().status();
   EXPECT_EQ(published.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(published), HasSubstr("is not staged"));
+  EXPECT_THAT(MessageOf(published), HasSubstr("is not staged"));
   EXPECT_THAT(NodeCalls(), IsEmpty());
 }
 
@@ -319,7 +320,8 @@ TEST_F(MountVolumesTest, AMountThatOutlivesUnpublishIsNamedAndItsFilesStay) {
   host_.fake_mounter().Add(Path(kPodVolume + "/mount"), "ext4", "/dev/loop9");  // a second one
   const Status status = plugin_->TearDown(PodRecordOf(Persistent()));
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), HasSubstr(Path(kPodVolume + "/mount") + "' is still a mount point"));
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr(Path(kPodVolume + "/mount") + "' is still a mount point"));
   EXPECT_TRUE(Exists(kPodVolume + "/vol_data.json"));
 }
 
@@ -329,7 +331,7 @@ TEST_F(MountVolumesTest, DataInTheTargetsPlaceIsNotRemoved) {
   std::ofstream(Path(kPodVolume + "/mount/precious")) << "data";
   const Status status = plugin_->TearDown(PodRecordOf(Persistent()));
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), HasSubstr("not empty"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("not empty"));
   EXPECT_TRUE(Exists(kPodVolume + "/mount/precious"));
 }
 

@@ -45,12 +45,13 @@ StatusOr<std::optional<Json>> ReadVolData(const std::string& folder) {
   return std::optional<Json>(*std::move(data));
 }
 
-Json PodVolData(const Volume& volume, const std::string& node) {
+Json PodVolData(const Volume& volume, const api::NodeName& node) {
   Json data = {{"specVolID", volume.name},
                {"volumeHandle", volume.handle},
                {"driverName", volume.driver},
-               {"nodeName", node},
-               {"attachmentID", api::VolumeAttachmentName(volume.handle, volume.driver, node)}};
+               {"nodeName", node.text()},
+               {"attachmentID",
+                api::VolumeAttachmentName(api::VolumeHandle(volume.handle), volume.driver, node)}};
   if (!volume.block) data["volumeLifecycleMode"] = volume.ephemeral ? "Ephemeral" : "Persistent";
   AddSELinuxContext(volume, data);
   return data;

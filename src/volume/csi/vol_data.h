@@ -14,7 +14,7 @@
 namespace berth::volume::csi_volume {
 
 // The record of a pod's volume or of a block volume.
-Json PodVolData(const Volume& volume, const std::string& node);
+Json PodVolData(const Volume& volume, const api::NodeName& node);
 // The record of a staged file system.
 Json DeviceVolData(const Volume& volume);
 

@@ -140,7 +140,7 @@ bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
 void KillAll(const Prepared& prepared, const PodContainer& container, const Command& command) {
   if (const size_t left = platform::KillMarked(prepared.variable, kKillGrace); left > 0) {
     LOG_WARNING("{} processes of '{}' in {} were killed and are not gone yet", left,
-                command.argv[0], container.Name());
+                command.argv[0], container.Describe());
   }
 }
 
@@ -152,18 +152,18 @@ Status FailureOf(const Status& status, const Prepared& prepared, const PodContai
         Says(status, "executable file not found") || Says(status, "no such file or directory")
             ? StatusCode::kFailedPrecondition
             : StatusCode::kInternal;
-    return base::Error(code, "{} cannot run '{}': it needs '{}': {}", container.Name(),
+    return base::Error(code, "{} cannot run '{}': it needs '{}': {}", container.Describe(),
                        command.argv[0], prepared.argv[0], base::Message(status));
   }
   KillAll(prepared, container, command);
   if (status.code() == StatusCode::kDeadlineExceeded) {
     return base::Error(StatusCode::kDeadlineExceeded,
                        "{} in {} did not end within {} ms and was killed", command.argv[0],
-                       container.Name(), command.timeout.count());
+                       container.Describe(), command.timeout.count());
   }
   const bool cancelled = status.code() == StatusCode::kCancelled;
   return base::Error(cancelled ? StatusCode::kCancelled : StatusCode::kUnavailable,
-                     "{} in {}: what it did is unknown: {}", command.argv[0], container.Name(),
+                     "{} in {}: what it did is unknown: {}", command.argv[0], container.Describe(),
                      base::ToString(status));
 }
 
@@ -173,7 +173,7 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
     return base::Error(StatusCode::kFailedPrecondition,
                        "{} does not see '{}': it must mount the kubelet folder at the same path, "
                        "with mountPropagation Bidirectional or HostToContainer",
-                       container.Name(), prepared.folder->path());
+                       container.Describe(), prepared.folder->path());
   }
   CommandResult result{.exit_code = answer.exit_code(), .out = {}, .err = {}};
   if (prepared.streams != nullptr) {
@@ -186,7 +186,7 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
   if (result.err.empty()) result.err = answer.stderr().substr(0, command.max_output);
   if (IsOfShell(result, prepared)) {
     return base::Error(StatusCode::kNotFound, "no program '{}' in {}", command.argv[0],
-                       container.Name());
+                       container.Describe());
   }
   return result;
 }
@@ -199,11 +199,11 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
   RETURN_IF_ERROR(CheckCommand(command));
   platform::RunSpan span(command);
   const auto deadline = std::chrono::steady_clock::now() + command.timeout;
-  const auto slot = slots_.Take(container.id, deadline);
+  const auto slot = slots_.TakeSlot(container.id, deadline);
   if (slot == nullptr) {
     const Status crowded = rpc::NotSent(base::Error(
         StatusCode::kDeadlineExceeded, "'{}' was not run: too many others began in {} for {} ms",
-        command.argv[0], container.Name(), command.timeout.count()));
+        command.argv[0], container.Describe(), command.timeout.count()));
     span.End(crowded);
     return crowded;
   }

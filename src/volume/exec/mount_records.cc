@@ -52,7 +52,7 @@ std::string MountRecords::FileOf(std::string_view target) const {
   return fmt::format("{}/{}.json", folder_, base::Sha256Hex(target));
 }
 
-Status MountRecords::Take() {
+Status MountRecords::LoadRecords() {
   ASSIGN_OR_RETURN(boot_, platform::BootId());
   RETURN_IF_ERROR(platform::MakeFolders(folder_, 0700));
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));

@@ -28,7 +28,7 @@ class MountRecords {
   explicit MountRecords(std::string folder) : folder_(std::move(folder)) {}
 
   // Makes the folder; removes interrupted writes, and the records of mounts from another boot.
-  base::Status Take();
+  base::Status LoadRecords();
 
   base::Status Write(const MountRecord& record);
   // None: no such mount was made, or it was made in another boot. INTERNAL: the record cannot be

@@ -26,7 +26,7 @@ bool Has(const rpc::cri::Container& container, const char* label, const std::str
 
 }  // namespace
 
-std::string PodContainer::Name() const {
+std::string PodContainer::Describe() const {
   return fmt::format("container '{}' of pod {}/{}", registration.container,
                      registration.pod_namespace, registration.pod_name);
 }

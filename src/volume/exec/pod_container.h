@@ -15,7 +15,7 @@ struct PodContainer {
   std::string id;  // of the container
 
   // "container 'gluster' of pod kube-system/gluster-x7", for messages.
-  std::string Name() const;
+  std::string Describe() const;
 };
 
 // None: exactly that pod (by its UID) has no running container of that name. UNAVAILABLE and other

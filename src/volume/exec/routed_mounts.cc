@@ -96,7 +96,7 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
   gone = !result.has_value();
   if (gone) return base::OkStatus();
   if (result->exit_code != 0) {
-    return base::Annotate(platform::ExitFailure(command, *result), container.Name());
+    return base::Annotate(platform::ExitFailure(command, *result), container.Describe());
   }
   ASSIGN_OR_RETURN(const bool done, IsMounted(mount.target));
   if (done) return base::OkStatus();
@@ -108,7 +108,7 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
       StatusCode::kFailedPrecondition,
       "{} ended well in {}, but nothing is mounted at '{}' on the host: the container "
       "must mount the kubelet folder with mountPropagation Bidirectional",
-      command.argv[0], container.Name(), mount.target);
+      command.argv[0], container.Describe(), mount.target);
 }
 
 Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
@@ -160,13 +160,13 @@ Status RoutedMounts::UmountIn(const PodContainer& container, const std::string& 
   ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command));
   gone = !result.has_value();
   if (gone || result->exit_code == 0) return base::OkStatus();
-  return base::Annotate(platform::ExitFailure(command, *result), container.Name());
+  return base::Annotate(platform::ExitFailure(command, *result), container.Describe());
 }
 
 void RoutedMounts::TellOfGonePod(const MountRecord& record, const PodContainer& container) {
   const std::string message = fmt::format(
       "'{}' was detached lazily: {} (UID {}), which had mounted it for {}, does not run any more",
-      record.target, container.Name(), container.registration.pod_uid, record.plugin);
+      record.target, container.Describe(), container.registration.pod_uid, record.plugin);
   LOG_WARNING("{}", message);
   events_.Record(node_, base::EventType::kWarning, "PluginContainerGone", message);
 }

@@ -31,7 +31,7 @@ class RoutedMounts : public HelperMounts {
                ContainerExec& containers, HelperMounts& host);
 
   // Takes over the records of an earlier process. Call it first.
-  base::Status TakeRecords() { return records_.Take(); }
+  base::Status TakeRecords() { return records_.LoadRecords(); }
 
   base::Status Mount(const HelperMount& mount) override;
   base::Status Unmount(std::string_view plugin, std::string_view target) override;

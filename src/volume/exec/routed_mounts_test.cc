@@ -153,7 +153,7 @@ TEST_F(RoutedMountsTest, AnUnknownOutcomeKeepsItsRecord) {
 TEST_F(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
   const std::string id = pods_.Register("uid-1");
   MountRecords records(pods_.folder() / "node/helper-mounts");
-  ASSERT_TRUE(records.Take().ok());
+  ASSERT_TRUE(records.LoadRecords().ok());
   for (const bool mounts : {true, false}) {
     ASSERT_TRUE(records
                     .Write({.target = mount_.target,

@@ -43,7 +43,7 @@ class PluginExec : public platform::Exec {
       if (!container.has_value()) return OnHost(command);
       ASSIGN_OR_RETURN(auto result, containers_.Run(*container, command));
       if (result.has_value()) return *std::move(result);
-      LOG_INFO("{} ended before '{}' could run in it", container->Name(), command.argv[0]);
+      LOG_INFO("{} ended before '{}' could run in it", container->Describe(), command.argv[0]);
       choice_.Ended(plugin_, *container);
     }
     return rpc::NotSent(base::Error(StatusCode::kUnavailable,

@@ -4,8 +4,8 @@
 
 namespace berth::volume {
 
-std::unique_ptr<StartSlots::Slot> StartSlots::Take(const std::string& container,
-                                                   TimePoint deadline) {
+std::unique_ptr<StartSlots::Slot> StartSlots::TakeSlot(const std::string& container,
+                                                       TimePoint deadline) {
   base::MutexLock lock(mutex_);
   for (;;) {
     const TimePoint now = std::chrono::steady_clock::now();

@@ -44,7 +44,7 @@ class StartSlots {
   explicit StartSlots(const StartLimits& limits) : limits_(limits) {}
 
   // Waits for a slot. Null: none was free until `deadline`.
-  std::unique_ptr<Slot> Take(const std::string& container, TimePoint deadline);
+  std::unique_ptr<Slot> TakeSlot(const std::string& container, TimePoint deadline);
 
  private:
   void Release(const std::string& container, TimePoint young_until);

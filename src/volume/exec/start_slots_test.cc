@@ -15,22 +15,23 @@ StartSlots::TimePoint In(std::chrono::milliseconds time) {
 
 TEST(StartSlotsTest, AsManyAsAreAllowedBeginInEachContainer) {
   StartSlots slots({.at_once = 2, .young = 1h});
-  auto first = slots.Take("a", In(0ms));
-  const auto second = slots.Take("a", In(0ms));
+  auto first = slots.TakeSlot("a", In(0ms));
+  const auto second = slots.TakeSlot("a", In(0ms));
   EXPECT_NE(first, nullptr);
   EXPECT_NE(second, nullptr);
-  EXPECT_EQ(slots.Take("a", In(0ms)), nullptr);
-  EXPECT_EQ(slots.Take("a", In(20ms)), nullptr);
-  EXPECT_NE(slots.Take("b", In(0ms)), nullptr);
+  EXPECT_EQ(slots.TakeSlot("a", In(0ms)), nullptr);
+  EXPECT_EQ(slots.TakeSlot("a", In(20ms)), nullptr);
+  EXPECT_NE(slots.TakeSlot("b", In(0ms)), nullptr);
   first.reset();
-  EXPECT_NE(slots.Take("a", In(0ms)), nullptr);  // and is free again
-  EXPECT_NE(slots.Take("a", In(0ms)), nullptr);
+  EXPECT_NE(slots.TakeSlot("a", In(0ms)), nullptr);  // and is free again
+  EXPECT_NE(slots.TakeSlot("a", In(0ms)), nullptr);
 }
 
 TEST(StartSlotsTest, OneThatEndsLetsTheNextBegin) {
   StartSlots slots({.at_once = 1, .young = 1h});
-  auto first = slots.Take("a", In(0ms));
-  auto waiting = std::async(std::launch::async, [&] { return slots.Take("a", In(1h)) != nullptr; });
+  auto first = slots.TakeSlot("a", In(0ms));
+  auto waiting =
+      std::async(std::launch::async, [&] { return slots.TakeSlot("a", In(1h)) != nullptr; });
   first.reset();
   EXPECT_TRUE(waiting.get());
 }
@@ -39,11 +40,11 @@ TEST(StartSlotsTest, WhatHangsHoldsNobodyUp) {
   StartSlots slots({.at_once = 1, .young = 1ms});
   std::vector<std::unique_ptr<StartSlots::Slot>> hanging;
   for (int i = 0; i < 20; ++i) {
-    hanging.push_back(slots.Take("a", In(1h)));
+    hanging.push_back(slots.TakeSlot("a", In(1h)));
     ASSERT_NE(hanging.back(), nullptr);
   }
   hanging.clear();
-  EXPECT_NE(slots.Take("a", In(0ms)), nullptr);
+  EXPECT_NE(slots.TakeSlot("a", In(0ms)), nullptr);
 }
 
 TEST(StartSlotsTest, ManyContendersGetTheirs) {
@@ -52,7 +53,7 @@ TEST(StartSlotsTest, ManyContendersGetTheirs) {
   std::vector<std::future<void>> runs;
   for (int i = 0; i < 50; ++i) {
     runs.push_back(std::async(std::launch::async, [&] {
-      const auto slot = slots.Take("a", In(1h));
+      const auto slot = slots.TakeSlot("a", In(1h));
       const int now = ++within;
       for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
       }

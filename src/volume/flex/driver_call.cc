@@ -121,7 +121,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
     return Error(StatusCode::kUnimplemented, "{} is not supported", what);
   }
   const base::CallPoints& points = FactsOf(command).points;
-  RETURN_IF_ERROR_WITH(points.before->Pass(), what);
+  RETURN_IF_ERROR_WITH(points.before->PassPoint(), what);
   LOG_DEBUG("{}: version {}", what, version.id);
   auto reply = Run(version, command, std::move(arguments), secrets);
   if (reply.status().code() == StatusCode::kUnimplemented) {
@@ -129,7 +129,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
     unsupported_.insert({version.id, command});
   }
   RETURN_IF_ERROR_WITH(reply, what);
-  RETURN_IF_ERROR_WITH(points.after->Pass(), what);
+  RETURN_IF_ERROR_WITH(points.after->PassPoint(), what);
   return reply;
 }
 
@@ -149,8 +149,8 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
 
 StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply,
-                   Call(version, DriverCommand::kGetVolumeName, {options.Text()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kGetVolumeName,
+                                           {options.RenderJson()}, options.secrets));
   return std::move(reply.volume_name);
 }
 
@@ -161,37 +161,38 @@ Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOp
 }
 
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
-                                          const DriverOptions& options, const std::string& node) {
-  ASSIGN_OR_RETURN(DriverReply reply,
-                   Call(version, DriverCommand::kAttach, {options.Text(), node}, options.secrets));
+                                          const DriverOptions& options, const api::NodeName& node) {
+  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kAttach,
+                                           {options.RenderJson(), node.text()}, options.secrets));
   return std::move(reply.device);
 }
 
-Status DriverCalls::Detach(const DriverVersion& version, const std::string& volume,
-                           const std::string& node) {
-  return Call(version, DriverCommand::kDetach, {volume, node}).status();
+Status DriverCalls::Detach(const DriverVersion& version, const api::VolumeName& volume,
+                           const api::NodeName& node) {
+  return Call(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
 }
 
 StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
                                                  const std::string& device,
                                                  const DriverOptions& options) {
   ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
-                                           {device, options.Text()}, options.secrets));
+                                           {device, options.RenderJson()}, options.secrets));
   // Success without a device means the device that was asked for.
   if (reply.device.empty()) return device;
   return std::move(reply.device);
 }
 
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
-                                       const std::string& node) {
-  ASSIGN_OR_RETURN(const DriverReply reply, Call(version, DriverCommand::kIsAttached,
-                                                 {options.Text(), node}, options.secrets));
+                                       const api::NodeName& node) {
+  ASSIGN_OR_RETURN(const DriverReply reply,
+                   Call(version, DriverCommand::kIsAttached, {options.RenderJson(), node.text()},
+                        options.secrets));
   return reply.attached;
 }
 
 Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
                                 const std::string& device, const DriverOptions& options) {
-  return Call(version, DriverCommand::kMountDevice, {folder, device, options.Text()},
+  return Call(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
               options.secrets)
       .status();
 }
@@ -202,7 +203,8 @@ Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::strin
 
 Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
                           const DriverOptions& options) {
-  return Call(version, DriverCommand::kMount, {folder, options.Text()}, options.secrets).status();
+  return Call(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
+      .status();
 }
 
 Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
@@ -212,7 +214,7 @@ Status DriverCalls::Unmount(const DriverVersion& version, const std::string& fol
 Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,
                                  const Growth& growth) {
   return Call(version, DriverCommand::kExpandVolume,
-              {options.Text(), growth.folder, std::to_string(growth.new_bytes),
+              {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
                std::to_string(growth.old_bytes)},
               options.secrets)
       .status();
@@ -221,7 +223,7 @@ Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptio
 Status DriverCalls::ExpandFs(const DriverVersion& version, const DriverOptions& options,
                              const std::string& device, const Growth& growth) {
   return Call(version, DriverCommand::kExpandFs,
-              {options.Text(), device, growth.folder, std::to_string(growth.new_bytes),
+              {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
                std::to_string(growth.old_bytes)},
               options.secrets)
       .status();

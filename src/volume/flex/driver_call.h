@@ -72,14 +72,14 @@ class DriverCalls {
                                             const DriverOptions& options);
   // The device on the node; may be empty.
   base::StatusOr<std::string> Attach(const DriverVersion& version, const DriverOptions& options,
-                                     const std::string& node);
-  base::Status Detach(const DriverVersion& version, const std::string& volume,
-                      const std::string& node);
+                                     const api::NodeName& node);
+  base::Status Detach(const DriverVersion& version, const api::VolumeName& volume,
+                      const api::NodeName& node);
   // The device that must be used from here on.
   base::StatusOr<std::string> WaitForAttach(const DriverVersion& version, const std::string& device,
                                             const DriverOptions& options);
   base::StatusOr<bool> IsAttached(const DriverVersion& version, const DriverOptions& options,
-                                  const std::string& node);
+                                  const api::NodeName& node);
   base::Status MountDevice(const DriverVersion& version, const std::string& folder,
                            const std::string& device, const DriverOptions& options);
   base::Status UnmountDevice(const DriverVersion& version, const std::string& folder);

@@ -52,13 +52,13 @@ TEST_F(DriverCallTest, EachCommandHasItsArguments) {
   EXPECT_THAT(LastArguments(), ElementsAre("init"));
   EXPECT_EQ(*calls_.GetVolumeName(version_, options_), "n");
   EXPECT_THAT(LastArguments(), ElementsAre("getvolumename", options));
-  EXPECT_EQ(*calls_.Attach(version_, options_, "node-a"), "/dev/x");
+  EXPECT_EQ(*calls_.Attach(version_, options_, api::NodeName("node-a")), "/dev/x");
   EXPECT_THAT(LastArguments(), ElementsAre("attach", options, "node-a"));
-  EXPECT_TRUE(calls_.Detach(version_, "pv-1", "node-a").ok());
+  EXPECT_TRUE(calls_.Detach(version_, api::VolumeName("pv-1"), api::NodeName("node-a")).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("detach", "pv-1", "node-a"));
   EXPECT_EQ(*calls_.WaitForAttach(version_, "/dev/y", options_), "/dev/x");
   EXPECT_THAT(LastArguments(), ElementsAre("waitforattach", "/dev/y", options));
-  EXPECT_TRUE(*calls_.IsAttached(version_, options_, "node-a"));
+  EXPECT_TRUE(*calls_.IsAttached(version_, options_, api::NodeName("node-a")));
   EXPECT_THAT(LastArguments(), ElementsAre("isattached", options, "node-a"));
   EXPECT_TRUE(calls_.MountDevice(version_, "/m", "/dev/x", options_).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("mountdevice", "/m", "/dev/x", options));

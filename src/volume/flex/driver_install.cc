@@ -88,7 +88,7 @@ Status DriverInstallation::MakeDurable(const DriverFile& file) const {
   return SyncPath(path);
 }
 
-Status DriverInstallation::Place(const DriverFolder& driver) const {
+Status DriverInstallation::PlaceDriver(const DriverFolder& driver) const {
   for (const DriverFile& file : driver.files) RETURN_IF_ERROR(MakeDurable(file));
   RETURN_IF_ERROR(platform::MakeFolders(target(), 0755));
   const std::string& executable = driver.executable().path;
@@ -122,7 +122,7 @@ Status InstallDriverFile(const std::string& drivers, const std::string& driver,
   const std::string path = installation->staged() + "/" + driver.substr(driver.find('/') + 1);
   RETURN_IF_ERROR(platform::WriteDurably<"volume.flex_install.executable">(path, content, 0755));
   ASSIGN_OR_RETURN(const DriverFolder staged, installation->ReadStage());
-  return installation->Place(staged);
+  return installation->PlaceDriver(staged);
 }
 
 }  // namespace berth::volume

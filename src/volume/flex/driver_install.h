@@ -45,7 +45,7 @@ class DriverInstallation {
   base::StatusOr<DriverFolder> ReadStage() const;
   // Moves the stage into place. A failure before the first rename changes nothing; a later failure
   // leaves the old executable. Old files of the driver that the new one does not have stay.
-  base::Status Place(const DriverFolder& driver) const;
+  base::Status PlaceDriver(const DriverFolder& driver) const;
 
  private:
   DriverInstallation(std::string drivers, std::string folder);

@@ -90,7 +90,7 @@ StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec) {
   return source;
 }
 
-std::string DriverOptions::Text() const {
+std::string DriverOptions::RenderJson() const {
   Json json = Json::object();
   for (const auto& [key, value] : values) json[key] = value;
   return base::json::Dump(json);

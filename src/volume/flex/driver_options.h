@@ -36,7 +36,7 @@ base::StatusOr<FlexSource> ReadFlexSource(const VolumeSpec& spec);
 struct DriverOptions {
   std::map<std::string, std::string> values;
   SecretWords secrets;  // among the values
-  std::string Text() const;
+  std::string RenderJson() const;
 };
 
 // The options for all calls but mount.

@@ -58,7 +58,7 @@ TEST_F(DriverOptionsTest, SayOfAnInlineVolumeWhatThePodSays) {
               ElementsAre(Pair("kubernetes.io/fsType", "ext4"),
                           Pair("kubernetes.io/pvOrVolumeName", "data"),
                           Pair("kubernetes.io/readwrite", "ro"), Pair("share", "a")));
-  EXPECT_EQ(options->Text(),
+  EXPECT_EQ(options->RenderJson(),
             R"({"kubernetes.io/fsType":"ext4","kubernetes.io/pvOrVolumeName":"data",)"
             R"("kubernetes.io/readwrite":"ro","share":"a"})");
 }

@@ -172,8 +172,8 @@ DriverVersion DriverStore::Pinned(const Key& key, Version& version) const {
       .pin = std::move(pin)};
 }
 
-StatusOr<DriverStore::Taken> DriverStore::Take(int drivers, const std::string& folder,
-                                               const DriverLimits& limits) {
+StatusOr<DriverStore::Taken> DriverStore::TakeCopy(int drivers, const std::string& folder,
+                                                   const DriverLimits& limits) {
   MutexLock taking(taking_);
   const std::string fresh = fmt::format("{}/{}", options_.folder, kNew);
   StatusOr<Taken> taken = TakeBy(fresh, drivers, folder, limits);
@@ -197,7 +197,7 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
   RETURN_IF_ERROR(base::FaultPoint<"flex.version.copied">());
   const Key key(found.driver, std::move(digests.folder));
   MutexLock lock(mutex_);
-  if (!versions_.contains(key)) RETURN_IF_ERROR(Place(fresh, FolderOf(key)));
+  if (!versions_.contains(key)) RETURN_IF_ERROR(PlaceCopy(fresh, FolderOf(key)));
   Taken taken{.version = Pinned(key, versions_[key]),
               .found = found,
               .executable_digest = std::move(digests.executable)};
@@ -205,7 +205,7 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
   return taken;
 }
 
-Status DriverStore::Place(const std::string& fresh, const std::string& path) {
+Status DriverStore::PlaceCopy(const std::string& fresh, const std::string& path) {
   const std::string driver(base::FolderOf(path));
   if (mkdir(driver.c_str(), 0755) != 0 && errno != EEXIST) {
     return ErrnoError(errno, fmt::format("make folder {}", Quote(driver)));
@@ -324,7 +324,7 @@ StatusOr<std::optional<DriverVersion>> DriverStore::HeldBy(std::string_view driv
   return std::optional(Pinned(last->first, last->second));
 }
 
-Status DriverStore::Hold(const DriverVersion& version, std::string_view user) {
+Status DriverStore::HoldVersion(const DriverVersion& version, std::string_view user) {
   const Key key(version.driver, version.id);
   const std::string file = base::Sha256Hex(user);
   MutexLock lock(mutex_);

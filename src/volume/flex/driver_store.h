@@ -7,7 +7,7 @@
 //
 // The process that owns STORE locks it.
 //
-//   Take ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
+//   TakeCopy ──▶ copied in .new ──▶ renamed to ID ──▶ pinned (DriverVersion::pin) or held ──▶ .gone
 //
 // ID is a digest of names, permissions and contents. A driver that is installed again unchanged is
 // the same version, so a DaemonSet that installs at each start makes no second copy, and a version
@@ -58,7 +58,8 @@ class DriverStore : public DriverVersions {
   };
   // Copies `folder`, in the driver folder that OpenDrivers opened, as it is now. UNAVAILABLE: it is
   // being written to; else as ReadDriver.
-  base::StatusOr<Taken> Take(int drivers, const std::string& folder, const DriverLimits& limits);
+  base::StatusOr<Taken> TakeCopy(int drivers, const std::string& folder,
+                                 const DriverLimits& limits);
 
   // The drivers of which a version is held.
   std::set<std::string> Held() const;
@@ -79,7 +80,7 @@ class DriverStore : public DriverVersions {
   base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override;
   base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
                                                       std::string_view user) const override;
-  base::Status Hold(const DriverVersion& version, std::string_view user) override;
+  base::Status HoldVersion(const DriverVersion& version, std::string_view user) override;
   base::Status Release(const DriverVersion& version, std::string_view user) override;
 
  private:
@@ -129,7 +130,7 @@ class DriverStore : public DriverVersions {
   // Makes the copy in the folder `fresh`, which may be left there.
   base::StatusOr<Taken> TakeBy(const std::string& fresh, int drivers, const std::string& folder,
                                const DriverLimits& limits);
-  static base::Status Place(const std::string& fresh, const std::string& path);
+  static base::Status PlaceCopy(const std::string& fresh, const std::string& path);
   base::Status Remove(const std::vector<Key>& keys);
 
   const Options options_;

@@ -34,13 +34,13 @@ class DriverStoreTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  StatusOr<DriverStore::Taken> Take(const std::string& folder) {
+  StatusOr<DriverStore::Taken> TakeCopy(const std::string& folder) {
     const auto drivers = OpenDrivers(drivers_.path());
     EXPECT_TRUE(drivers.ok());
-    return store_->Take(drivers->get(), folder, {});
+    return store_->TakeCopy(drivers->get(), folder, {});
   }
   DriverVersion Version(const std::string& folder) {
-    auto taken = Take(folder);
+    auto taken = TakeCopy(folder);
     EXPECT_TRUE(taken.ok()) << taken.status();
     return taken.ok() ? taken->version : DriverVersion{};
   }
@@ -68,7 +68,7 @@ TEST_F(DriverStoreTest, ACopyIsWhatTheDriverWas) {
   drivers_.Put("example~nfs/lib/data", "data", 0640);
   ASSERT_EQ(symlink("data", (drivers_ / "example~nfs/lib/link").c_str()), 0);
   drivers_.Put("example~nfs/.hidden", "hidden");
-  const auto taken = Take("example~nfs");
+  const auto taken = TakeCopy("example~nfs");
   ASSERT_TRUE(taken.ok()) << taken.status();
   const DriverVersion& version = taken->version;
   EXPECT_EQ(version.driver, "example/nfs");
@@ -100,11 +100,11 @@ TEST_F(DriverStoreTest, AFileThatIsOpenForWritingIsNotTaken) {
     drivers_.Put("nfs/data", "data", 0644);
     base::UniqueFd writer(open((drivers_ / path).c_str(), O_WRONLY | O_CLOEXEC));
     ASSERT_TRUE(writer.valid());
-    const auto taken = Take("nfs");
+    const auto taken = TakeCopy("nfs");
     EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
     EXPECT_THAT(base::ToString(taken.status()), HasSubstr("is being written"));
     writer.Reset();
-    EXPECT_TRUE(Take("nfs").ok());
+    EXPECT_TRUE(TakeCopy("nfs").ok());
   }
 }
 
@@ -114,9 +114,9 @@ TEST_F(DriverStoreTest, AWritableMappingCountsAsWriting) {
   void* mapped = mmap(nullptr, 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   ASSERT_NE(mapped, MAP_FAILED);
   fd.Reset();
-  EXPECT_EQ(Take("nfs").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(TakeCopy("nfs").status().code(), StatusCode::kUnavailable);
   munmap(mapped, 16);
-  EXPECT_TRUE(Take("nfs").ok());
+  EXPECT_TRUE(TakeCopy("nfs").ok());
 }
 
 TEST_F(DriverStoreTest, WhatIsWrittenWithinATickIsTaken) {
@@ -151,8 +151,8 @@ TEST_F(DriverStoreTest, AHeldVersionOutlivesItsDriverAndTheProcess) {
   {
     const DriverVersion version = Version("example~nfs");
     id = version.id;
-    ASSERT_TRUE(store_->Hold(version, kUser).ok());
-    ASSERT_TRUE(store_->Hold(version, kUser).ok());
+    ASSERT_TRUE(store_->HoldVersion(version, kUser).ok());
+    ASSERT_TRUE(store_->HoldVersion(version, kUser).ok());
   }
   drivers_.Remove("example~nfs");
   store_->Collect();
@@ -182,10 +182,10 @@ TEST_F(DriverStoreTest, AUserHasWhatItHeldLast) {
     return held.ok() && held->has_value() ? OutputOf((*held)->executable) : "none";
   };
   EXPECT_EQ(held_by(), "none");
-  ASSERT_TRUE(store_->Hold(one, kUser).ok());
-  ASSERT_TRUE(store_->Hold(two, kUser).ok());
+  ASSERT_TRUE(store_->HoldVersion(one, kUser).ok());
+  ASSERT_TRUE(store_->HoldVersion(two, kUser).ok());
   EXPECT_EQ(held_by(), "two");
-  ASSERT_TRUE(store_->Hold(one, kUser).ok());
+  ASSERT_TRUE(store_->HoldVersion(one, kUser).ok());
   EXPECT_EQ(held_by(), "one");
   Open();
   EXPECT_EQ(held_by(), "one");
@@ -198,8 +198,8 @@ TEST_F(DriverStoreTest, AHoldEndsWithItsUser) {
   drivers_.Install("other", "two");
   MakeUser();
   const DriverVersion nfs = Version("nfs"), other = Version("other");
-  ASSERT_TRUE(store_->Hold(nfs, kUser).ok());
-  ASSERT_TRUE(store_->Hold(other, "pods/9999/volumes/other/data").ok());
+  ASSERT_TRUE(store_->HoldVersion(nfs, kUser).ok());
+  ASSERT_TRUE(store_->HoldVersion(other, "pods/9999/volumes/other/data").ok());
   Open();
   EXPECT_THAT(store_->Held(), ElementsAre("nfs"));
   EXPECT_THAT(OnDisk(), ElementsAre("nfs/" + nfs.id));
@@ -210,7 +210,7 @@ TEST_F(DriverStoreTest, AVersionThatIsGoneCannotBeHeld) {
   DriverVersion version = Version("nfs");
   version.pin.reset();
   store_->Collect();
-  EXPECT_EQ(store_->Hold(version, kUser).code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->HoldVersion(version, kUser).code(), StatusCode::kNotFound);
   EXPECT_TRUE(store_->Release(version, kUser).ok());
 }
 
@@ -231,10 +231,10 @@ TEST_F(DriverStoreTest, WhatAFailureLeavesIsRemovedOrWhole) {
     std::string id;
     {
       const base::FakeFaults faults(fmt::format("{}=error", point).c_str());
-      const auto taken = Take("nfs");
+      const auto taken = TakeCopy("nfs");
       if (taken.ok()) {
         id = taken->version.id;
-        if (store_->Hold(taken->version, kUser).ok()) {
+        if (store_->HoldVersion(taken->version, kUser).ok()) {
           (void)store_->Release(taken->version, kUser);
         }
       }
@@ -244,7 +244,7 @@ TEST_F(DriverStoreTest, WhatAFailureLeavesIsRemovedOrWhole) {
     {
       const DriverVersion again = Version("nfs");
       EXPECT_EQ(OutputOf(again.executable), "one");
-      EXPECT_TRUE(store_->Hold(again, kUser).ok());
+      EXPECT_TRUE(store_->HoldVersion(again, kUser).ok());
     }
     Open();
     {
@@ -282,7 +282,7 @@ TEST_F(DriverStoreTest, ACopyIsNeverAMixOfTwoWrites) {
   });
   int taken = 0;
   for (; tries < 200; ++tries) {
-    const auto copy = Take("nfs");
+    const auto copy = TakeCopy("nfs");
     if (!copy.ok()) {
       EXPECT_EQ(copy.status().code(), StatusCode::kUnavailable);
       continue;
@@ -294,7 +294,7 @@ TEST_F(DriverStoreTest, ACopyIsNeverAMixOfTwoWrites) {
   }
   end = true;
   writer.join();
-  EXPECT_TRUE(Take("nfs").ok());
+  EXPECT_TRUE(TakeCopy("nfs").ok());
   RecordProperty("taken", taken);
 }
 

@@ -38,7 +38,7 @@ class DriverVersions {
   // Keeps a version until it is released, also over restarts. `user` names a pod's volume or a
   // device, as a path below the kubelet folder ("pods/UID/volumes/vendor~driver/NAME"): when that
   // path does not exist any more, the hold ends by itself. Idempotent.
-  virtual base::Status Hold(const DriverVersion& version, std::string_view user) = 0;
+  virtual base::Status HoldVersion(const DriverVersion& version, std::string_view user) = 0;
   virtual base::Status Release(const DriverVersion& version, std::string_view user) = 0;
 };
 

@@ -41,7 +41,7 @@ void FakeDriverFolder::Remove(std::string_view path) const {
   EXPECT_TRUE(platform::RemoveTree(whole).ok());
 }
 
-void FakeDriverFolder::Move(std::string_view from, std::string_view to) const {
+void FakeDriverFolder::MoveDriver(std::string_view from, std::string_view to) const {
   ASSERT_EQ(rename((*this / from).c_str(), (*this / to).c_str()), 0);
 }
 

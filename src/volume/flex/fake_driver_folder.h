@@ -22,7 +22,7 @@ class FakeDriverFolder {
   void Install(std::string_view folder, std::string_view says) const;
   // Moves a file or folder away, or to another place in the folder.
   void Remove(std::string_view path) const;
-  void Move(std::string_view from, std::string_view to) const;
+  void MoveDriver(std::string_view from, std::string_view to) const;
 
  private:
   const platform::TempFolder temp_;

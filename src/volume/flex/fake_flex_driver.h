@@ -56,15 +56,15 @@ class FakeDriverVersions : public DriverVersions {
     }
     return std::optional<DriverVersion>();
   }
-  base::Status Hold(const DriverVersion& version, std::string_view user) override {
+  base::Status HoldVersion(const DriverVersion& version, std::string_view user) override {
     base::MutexLock lock(mutex_);
-    Drop(version, user);
+    DropHold(version, user);
     holds_.emplace_back(version, user);
     return base::OkStatus();
   }
   base::Status Release(const DriverVersion& version, std::string_view user) override {
     base::MutexLock lock(mutex_);
-    Drop(version, user);
+    DropHold(version, user);
     return base::OkStatus();
   }
 
@@ -77,7 +77,7 @@ class FakeDriverVersions : public DriverVersions {
   }
 
  private:
-  void Drop(const DriverVersion& version, std::string_view user)
+  void DropHold(const DriverVersion& version, std::string_view user)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::erase_if(holds_, [&](const auto& hold) {
       return hold.first.id == version.id && hold.second == user;

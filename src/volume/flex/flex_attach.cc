@@ -11,30 +11,31 @@ using base::StatusOr;
 namespace {
 
 // The user for whom a version is held.
-std::string UserOf(const std::string& volume, const std::string& node) {
-  return fmt::format("attachments/{}/{}", volume, node);
+std::string UserOf(const api::VolumeName& volume, const api::NodeName& node) {
+  return fmt::format("attachments/{}/{}", volume.text(), node.text());
 }
 
 }  // namespace
 
-StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const std::string& node) {
+StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const api::NodeName& node) {
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   RETURN_IF_ERROR(calls_.CheckVolumeName(version, options));
-  RETURN_IF_ERROR(versions_.Hold(version, UserOf(spec.folder_name(), node)));
+  RETURN_IF_ERROR(
+      versions_.HoldVersion(version, UserOf(api::VolumeName(spec.folder_name()), node)));
   auto device = calls_.Attach(version, options, node);
   if (device.status().code() == StatusCode::kUnimplemented) return std::string();
   return device;
 }
 
-Status FlexAttach::Detach(const std::string& volume, const std::string& node) {
+Status FlexAttach::Detach(const api::VolumeName& volume, const api::NodeName& node) {
   const std::string user = UserOf(volume, node);
   const auto version = versions_.ForTearDown(FlexFolder::kDevice, user, "");
   if (!version.ok()) {
     return base::Error(StatusCode::kUnavailable,
                        "Flexvolume driver '{}', which attached volume '{}' to node '{}', is not "
                        "there to detach it: install it again",
-                       versions_.driver(), volume, node);
+                       versions_.driver(), volume.text(), node.text());
   }
   const Status detached = calls_.Detach(*version, volume, node);
   if (!detached.ok() && detached.code() != StatusCode::kUnimplemented) return detached;
@@ -42,7 +43,7 @@ Status FlexAttach::Detach(const std::string& volume, const std::string& node) {
   return base::OkStatus();
 }
 
-StatusOr<bool> FlexAttach::IsAttached(const VolumeSpec& spec, const std::string& node) {
+StatusOr<bool> FlexAttach::IsAttached(const VolumeSpec& spec, const api::NodeName& node) {
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   return calls_.IsAttached(version, options, node);

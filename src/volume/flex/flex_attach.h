@@ -33,13 +33,13 @@ class FlexAttach : public VolumeAttacher {
 
   // The device on the node, for MountDevice; empty if the driver does not support attach, or has no
   // device. If a failure's outcome is unknown (driver_call.h), call it again.
-  base::StatusOr<std::string> Attach(const VolumeSpec& spec, const std::string& node) override;
+  base::StatusOr<std::string> Attach(const VolumeSpec& spec, const api::NodeName& node) override;
   // `volume`: the PersistentVolume's name. OK if the driver does not support it. The current
   // version is called if it attaches, else the version that attached the volume. UNAVAILABLE: there
   // is neither.
-  base::Status Detach(const std::string& volume, const std::string& node) override;
+  base::Status Detach(const api::VolumeName& volume, const api::NodeName& node) override;
   // UNIMPLEMENTED: the driver cannot say; do not take the volume for detached.
-  base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const std::string& node) override;
+  base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const api::NodeName& node) override;
   // OK if the driver does not support it: then the volume has the new size already.
   base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) override;
 

@@ -17,7 +17,7 @@ bool FlexAttachPlugin::Supports(const VolumeSpec& spec) const {
 }
 
 StatusOr<std::optional<std::string>> FlexAttachPlugin::DeviceName(const VolumeSpec& spec) const {
-  return std::optional(api::UniqueFlexName(name_, spec.folder_name()));
+  return std::optional(api::UniqueFlexName(name_, api::VolumeName(spec.folder_name())));
 }
 
 StatusOr<Json> FlexAttachPlugin::DeviceState(const VolumeSpec&) const { return OnNodes(); }

@@ -43,22 +43,23 @@ class FlexAttachTest : public testing::Test {
 
 TEST_F(FlexAttachTest, GivesTheDeviceThatTheDriverAttached) {
   Reply(R"({"status": "Success", "device": "/dev/sdx"})");
-  EXPECT_EQ(*attach_.Attach(spec_, "node-a"), "/dev/sdx");
+  EXPECT_EQ(*attach_.Attach(spec_, api::NodeName("node-a")), "/dev/sdx");
 }
 
 TEST_F(FlexAttachTest, InPlaceOfWhatIsNotSupportedStandsWhatKubernetesDoes) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
   Reply(kNotSupported);
-  EXPECT_EQ(*attach_.Attach(spec_, "node-a"), "");
-  EXPECT_TRUE(attach_.Detach("data", "node-a").ok());
-  EXPECT_EQ(attach_.IsAttached(spec_, "node-a").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(*attach_.Attach(spec_, api::NodeName("node-a")), "");
+  EXPECT_TRUE(attach_.Detach(api::VolumeName("data"), api::NodeName("node-a")).ok());
+  EXPECT_EQ(attach_.IsAttached(spec_, api::NodeName("node-a")).status().code(),
+            StatusCode::kUnimplemented);
   EXPECT_TRUE(attach_.ExpandVolume(spec_, 2, 1).ok());
 }
 
 TEST_F(FlexAttachTest, TheVolumesNameIsAskedForBeforeItIsAttached) {
   Reply(R"({"status": "Success", "volumeName": "another"})");
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   ASSERT_EQ(exec_.commands().size(), 2u);
   EXPECT_EQ(exec_.commands()[0].argv[1], "getvolumename");
   EXPECT_EQ(exec_.commands()[0].argv[2], exec_.commands()[1].argv[2]) << "of the same options";
@@ -72,16 +73,16 @@ TEST_F(FlexAttachTest, AVersionWithoutNamesIsAskedForOneOnce) {
         .out = command.argv[1] == "getvolumename" ? kNotSupported : R"({"status": "Success"})",
         .err = ""};
   });
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   EXPECT_EQ(exec_.commands().size(), 4u);
   SetVersion("2");
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   EXPECT_EQ(exec_.commands().size(), 6u);
 }
 
 TEST_F(FlexAttachTest, AVolumeThatTheDriverRefusesToNameIsNotAttached) {
   Reply(R"({"status": "Failure", "message": "no folder given"})");
-  EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kInternal);
+  EXPECT_EQ(attach_.Attach(spec_, api::NodeName("node-a")).status().code(), StatusCode::kInternal);
   EXPECT_EQ(Last()[1], "getvolumename");
   EXPECT_THAT(versions_->holds(), IsEmpty());
 }
@@ -90,8 +91,9 @@ TEST_F(FlexAttachTest, ADriverThatFailsFails) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
   Reply(R"({"status": "Failure", "message": "no such disk"})");
-  EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kInternal);
-  EXPECT_EQ(attach_.Detach("data", "node-a").code(), StatusCode::kInternal);
+  EXPECT_EQ(attach_.Attach(spec_, api::NodeName("node-a")).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(attach_.Detach(api::VolumeName("data"), api::NodeName("node-a")).code(),
+            StatusCode::kInternal);
   EXPECT_EQ(attach_.ExpandVolume(spec_, 2, 1).code(), StatusCode::kInternal);
 }
 
@@ -104,15 +106,15 @@ TEST_F(FlexAttachTest, AVolumeGrowsWhereItsDeviceWouldBeMounted) {
 TEST_F(FlexAttachTest, ADriverThatWasRemovedDetachesWhatItAttachedAndAttachesNothing) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold));
   driver_->Remove();
-  EXPECT_EQ(attach_.Attach(spec_, "node-a").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(attach_.Attach(spec_, api::NodeName("node-a")).status().code(), StatusCode::kNotFound);
   // Also after a restart.
   FlexAttach later(exec_, paths_, driver_, versions_);
   ASSERT_TRUE(later.Init().ok());
   EXPECT_TRUE(*later.Attaches());
-  ASSERT_TRUE(later.Detach("data", "node-a").ok());
+  ASSERT_TRUE(later.Detach(api::VolumeName("data"), api::NodeName("node-a")).ok());
   EXPECT_THAT(Last(), ElementsAre("/copies/1/disk", "detach", "data", "node-a"));
   EXPECT_THAT(versions_->holds(), IsEmpty());
 }
@@ -120,9 +122,9 @@ TEST_F(FlexAttachTest, ADriverThatWasRemovedDetachesWhatItAttachedAndAttachesNot
 TEST_F(FlexAttachTest, ANewVersionDetachesWhatTheOldOneAttached) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   SetVersion("2");
-  ASSERT_TRUE(attach_.Detach("data", "node-a").ok());
+  ASSERT_TRUE(attach_.Detach(api::VolumeName("data"), api::NodeName("node-a")).ok());
   EXPECT_THAT(Last(), ElementsAre("/copies/2/disk", "detach", "data", "node-a"));
   EXPECT_THAT(versions_->holds(), IsEmpty());
 }
@@ -130,28 +132,29 @@ TEST_F(FlexAttachTest, ANewVersionDetachesWhatTheOldOneAttached) {
 TEST_F(FlexAttachTest, AVersionThatDoesNotAttachLeavesDetachingToTheOneThatDid) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   SetVersion("2");
   FlexAttach later(exec_, paths_, driver_, versions_);
   Reply(R"({"status": "Success", "capabilities": {"attach": false}})");
   ASSERT_TRUE(later.Init().ok());
   EXPECT_FALSE(*later.Attaches());
-  ASSERT_TRUE(later.Detach("data", "node-a").ok());
+  ASSERT_TRUE(later.Detach(api::VolumeName("data"), api::NodeName("node-a")).ok());
   EXPECT_THAT(Last(), ElementsAre("/copies/1/disk", "detach", "data", "node-a"));
 }
 
 TEST_F(FlexAttachTest, AFailedDetachKeepsTheVersion) {
   Reply(R"({"status": "Success"})");
   ASSERT_TRUE(attach_.Init().ok());
-  ASSERT_TRUE(attach_.Attach(spec_, "node-a").ok());
+  ASSERT_TRUE(attach_.Attach(spec_, api::NodeName("node-a")).ok());
   Reply(R"({"status": "Failure", "message": "busy"})");
-  EXPECT_FALSE(attach_.Detach("data", "node-a").ok());
+  EXPECT_FALSE(attach_.Detach(api::VolumeName("data"), api::NodeName("node-a")).ok());
   EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold));
 }
 
 TEST_F(FlexAttachTest, WhoKnowsNoVersionCannotDetach) {
   driver_->Remove();
-  EXPECT_EQ(attach_.Detach("data", "node-a").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(attach_.Detach(api::VolumeName("data"), api::NodeName("node-a")).code(),
+            StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -208,7 +208,8 @@ TEST_P(FlexChangeRootTest, WhatIsUnderWayEndsWellOrFailsCleanly) {
   const base::Status unmounted = plugin_->UnmountDevice(device);
   EXPECT_TRUE(unmounted.ok()) << unmounted;
   EXPECT_FALSE(IsBelow(temp_.path()));
-  EXPECT_FALSE(fs::exists(host_.paths().PodVolume("u-1", "example.com/binder", "pv-1")));
+  EXPECT_FALSE(fs::exists(
+      host_.paths().PodVolume(api::PodUid("u-1"), "example.com/binder", api::VolumeName("pv-1"))));
   EXPECT_FALSE(fs::exists(host_.paths().FlexMount("example.com/binder", "pv-1")));
 }
 

@@ -92,7 +92,7 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const bool existed, Exists(folder));
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
-  RETURN_IF_ERROR(versions_.Hold(version, folder));
+  RETURN_IF_ERROR(versions_.HoldVersion(version, folder));
   const Status done = mount(version);
   if (done.ok() || MayHaveHappened(done)) return done;
   ASSIGN_OR_RETURN(const bool left, IsMounted(folder));

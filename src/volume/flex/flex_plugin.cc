@@ -63,7 +63,7 @@ StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& sp
                  "PersistentVolume: name one by a claim",
                  name());
   }
-  return std::optional(api::UniqueFlexName(name(), spec.folder_name()));
+  return std::optional(api::UniqueFlexName(name(), api::VolumeName(spec.folder_name())));
 }
 
 StatusOr<bool> FlexPlugin::NeedsAttach(const VolumeSpec& spec) const { return IsAttachable(spec); }
@@ -85,7 +85,8 @@ StatusOr<Json> FlexPlugin::PodState(const api::Pod&, const VolumeSpec& spec) con
 }
 
 std::string FlexPlugin::Folder(const PodVolumeRecord& record) const {
-  return host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+  return host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
+                                 api::VolumeName(record.folder_name));
 }
 
 // ---- the device
@@ -154,7 +155,8 @@ Status FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
 StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                       const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
-  const std::string folder = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  const std::string folder =
+      host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
   ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
   if (!mounted) {
     // A driver of the other kind may have been there when MountDevice was called.
@@ -242,7 +244,7 @@ StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   ASSIGN_OR_RETURN(const auto volumes, devices_.KnownVolumes());
   for (const std::string& volume : volumes) {
     found.devices.push_back({.plugin = std::string(name()),
-                             .device_name = api::UniqueFlexName(name(), volume),
+                             .device_name = api::UniqueFlexName(name(), api::VolumeName(volume)),
                              .pv_name = "",
                              .state = {{"volume", volume}}});
   }
@@ -250,7 +252,7 @@ StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   for (PodVolumeRecord& volume : found.pod_volumes) {
     volume.state = Json::object();
     if (devices_.IsKnown(volume.folder_name)) {
-      volume.device_name = api::UniqueFlexName(name(), volume.folder_name);
+      volume.device_name = api::UniqueFlexName(name(), api::VolumeName(volume.folder_name));
     }
   }
   return found;

@@ -105,7 +105,7 @@ class FlexPluginRootTest : public testing::Test {
   }
   // Attached, as the controller and the node agent do it.
   api::Labels Attach(const VolumeSpec& spec) {
-    const auto device = attach_->Attach(spec, "node-a");
+    const auto device = attach_->Attach(spec, api::NodeName("node-a"));
     EXPECT_TRUE(device.ok()) << device.status();
     return {{"devicePath", device.value_or("")}};
   }
@@ -135,7 +135,7 @@ TEST_F(FlexPluginRootTest, DataOutlivesThePodAndNothingIsLeftOfTheVolume) {
   const VolumeSpec spec = Spec();
   for (const std::string uid : {"u-1", "u-2"}) {
     const api::Labels context = Attach(spec);
-    EXPECT_TRUE(*attach_->IsAttached(spec, "node-a"));
+    EXPECT_TRUE(*attach_->IsAttached(spec, api::NodeName("node-a")));
     ASSERT_OK(plugin_->MountDevice(Pod(uid), spec, context));
     const auto published = plugin_->SetUp(Pod(uid), spec, context);
     ASSERT_OK(published.status());
@@ -150,7 +150,7 @@ TEST_F(FlexPluginRootTest, DataOutlivesThePodAndNothingIsLeftOfTheVolume) {
     EXPECT_GT(plugin_->GetStats(PodRecord(uid))->total_bytes, 8 << 20);
     ASSERT_OK(plugin_->TearDown(PodRecord(uid)));
     ASSERT_OK(plugin_->UnmountDevice(DeviceRecordOf()));
-    ASSERT_OK(attach_->Detach("pv-1", "node-a"));
+    ASSERT_OK(attach_->Detach(api::VolumeName("pv-1"), api::NodeName("node-a")));
     ExpectNoLoops();
     EXPECT_THAT(versions_->holds(), IsEmpty());
   }
@@ -183,7 +183,7 @@ TEST_F(FlexPluginRootTest, AVolumeOfADriverThatWasRemovedIsUnmountedByTheVersion
   EXPECT_EQ(plugin_->SetUp(Pod("u-2"), Spec(), context).status().code(), StatusCode::kNotFound);
   ASSERT_OK(plugin_->TearDown(pod));
   ASSERT_OK(plugin_->UnmountDevice(device));
-  ASSERT_OK(attach_->Detach("pv-1", "node-a"));
+  ASSERT_OK(attach_->Detach(api::VolumeName("pv-1"), api::NodeName("node-a")));
 }
 
 TEST_F(FlexPluginRootTest, InPlaceOfMountDeviceABlankDeviceIsFormattedAndNoOther) {

@@ -31,12 +31,12 @@ class FlexPluginTest : public testing::Test {
   FlexPluginTest() {
     SetVersion("1");
     host_.fake_exec().SetAnswer(
-        [this](const platform::Command& command) { return Answer(command); });
+        [this](const platform::Command& command) { return AnswerCommand(command); });
     says_["init"] = R"({"status": "Success", "capabilities": {"attach": false}})";
     Make();
   }
 
-  base::StatusOr<platform::CommandResult> Answer(const platform::Command& command) {
+  base::StatusOr<platform::CommandResult> AnswerCommand(const platform::Command& command) {
     const std::string id = std::filesystem::path(command.argv[0]).parent_path().filename();
     const std::string& verb = command.argv[1];
     calls_.push_back(id + " " + verb);

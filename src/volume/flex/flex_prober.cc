@@ -146,7 +146,7 @@ Status FlexProber::Update(int drivers, const DriverFolder& found) {
   Known* known = it == known_.end() ? nullptr : &it->second;
   if (known != nullptr && known->settled && known->taken->found == found) return base::OkStatus();
   const int64_t now = Now();
-  StatusOr<DriverStore::Taken> taken = store_->Take(drivers, found.folder, options_.limits);
+  StatusOr<DriverStore::Taken> taken = store_->TakeCopy(drivers, found.folder, options_.limits);
   if (!taken.ok()) {
     const bool writing = taken.status().code() == StatusCode::kUnavailable;
     watch_->LookAgain(writing ? std::chrono::milliseconds(0) : options_.retry);

@@ -213,7 +213,7 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   folder_.Install("example~nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("example/nfs") == "one"; }));
   const DriverVersion version = *Current("example/nfs");
-  ASSERT_TRUE(Plugin("example/nfs")->versions().Hold(version, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("example/nfs")->versions().HoldVersion(version, kProbedUser).ok());
   const VolumePlugin* const plugin = list_[0].get();
   folder_.Remove("example~nfs");
   ASSERT_TRUE(
@@ -268,7 +268,7 @@ TEST_F(FlexProberTest, WhatHoldsARemovedDriverIsCountedAnewWhenAVolumeGoes) {
   const std::shared_ptr<VolumePlugin> plugin = list_[0];
   DriverVersions& versions = Plugin("nfs")->versions();
   for (const char* user : {"pods/1", "pods/2", "pods/3", "pods/4"}) {
-    ASSERT_TRUE(versions.Hold(*Current("nfs"), user).ok());
+    ASSERT_TRUE(versions.HoldVersion(*Current("nfs"), user).ok());
   }
   EXPECT_TRUE(prober_->StateOf("nfs").ok());
   folder_.Remove("nfs");
@@ -288,11 +288,11 @@ TEST_F(FlexProberTest, ADriverThatComesBackIsANewPlugin) {
   folder_.Install("nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
   const DriverVersion version = *Current("nfs");
-  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().HoldVersion(version, kProbedUser).ok());
   const auto plugin = list_[0];
-  folder_.Move("nfs", ".nfs");
+  folder_.MoveDriver("nfs", ".nfs");
   ASSERT_TRUE(ProbeUntil([&] { return !Current("nfs").ok(); }));
-  folder_.Move(".nfs", "nfs");
+  folder_.MoveDriver(".nfs", "nfs");
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
   EXPECT_NE(list_[0], plugin);
   EXPECT_EQ(Current("nfs")->id, version.id);
@@ -303,8 +303,8 @@ TEST_F(FlexProberTest, AFolderThatTookTheOthersPlaceIsScanned) {
   folder_.Install(".new", "x");
   folder_.Put(".new/nfs", "#!/bin/sh\necho two\n");
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
-  folder_.Move("nfs", ".old");
-  folder_.Move(".new", "nfs");
+  folder_.MoveDriver("nfs", ".old");
+  folder_.MoveDriver(".new", "nfs");
   EXPECT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
 }
 
@@ -384,7 +384,7 @@ TEST_F(FlexProberTest, APluginOutlivesItsProber) {
   prober_.reset();
   EXPECT_EQ(Output("nfs"), "one");
   const DriverVersion version = *Current("nfs");
-  ASSERT_TRUE(Plugin("nfs")->versions().Hold(version, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().HoldVersion(version, kProbedUser).ok());
   ASSERT_TRUE(Plugin("nfs")->versions().Release(version, kProbedUser).ok());
 }
 

@@ -88,12 +88,12 @@ class FlexStressTest : public testing::Test {
     registry_ = std::make_unique<PluginRegistry>(
         PluginList(), std::move(probers),
         PluginRegistry::Options{
-            .on_state = [this](const std::string&, const Status& state) { Judge(state); }});
+            .on_state = [this](const std::string&, const Status& state) { CheckFailure(state); }});
     ASSERT_TRUE(registry_->Init().ok());
   }
 
   // The drivers are right, if they are whole: none that is called fails.
-  void Judge(const Status& status) {
+  void CheckFailure(const Status& status) {
     const std::string text = base::ToString(status);
     for (const char* wrong : {"command failed", "no reply", "is unknown", "cannot be run",
                               "no version", "take back", "does not support mount"}) {
@@ -125,7 +125,7 @@ class FlexStressTest : public testing::Test {
                               bool persistent) {
     Volume made{.spec = Spec(driver, volume, persistent), .pod = {}, .device = {}};
     const auto plugin = registry_->Find(made.spec);
-    Judge(plugin.status());
+    CheckFailure(plugin.status());
     if (!plugin.ok()) return std::nullopt;
     const auto device_name = (*plugin)->DeviceName(made.spec);
     if (!device_name.ok()) return std::nullopt;  // it attaches, and the volume is inline
@@ -140,11 +140,11 @@ class FlexStressTest : public testing::Test {
                      .pv_name = volume,
                      .state = (*plugin)->DeviceState(made.spec).value()};
       const Status mounted = (*plugin)->MountDevice(pod, made.spec, {});
-      Judge(mounted);
+      CheckFailure(mounted);
       if (!mounted.ok()) return made;
     }
     const auto published = (*plugin)->SetUp(pod, made.spec, {});
-    Judge(published.status());
+    CheckFailure(published.status());
     if (published.ok()) ++(fs::exists(DeviceFolder(made)) ? with_device_ : without_device_);
     return made;
   }

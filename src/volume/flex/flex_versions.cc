@@ -71,8 +71,8 @@ StatusOr<DriverVersion> FlexVersions::ForTearDown(FlexFolder kind, std::string_v
                driver(), folder, base::Message(current.status()));
 }
 
-Status FlexVersions::Hold(const DriverVersion& version, std::string_view folder) {
-  return base::Annotate(versions_->Hold(version, UserOf(folder)),
+Status FlexVersions::HoldVersion(const DriverVersion& version, std::string_view folder) {
+  return base::Annotate(versions_->HoldVersion(version, UserOf(folder)),
                         fmt::format("keep version {} of driver '{}'", version.id, driver()));
 }
 

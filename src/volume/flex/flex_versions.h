@@ -50,7 +50,7 @@ class FlexVersions {
 
   // Keeps a version for `folder`, which must exist below the kubelet folder. (For attachments,
   // `folder` only stands for one, and the version is held until Release.)
-  base::Status Hold(const DriverVersion& version, std::string_view folder);
+  base::Status HoldVersion(const DriverVersion& version, std::string_view folder);
   // Whether a version worked on it: then a mount there belongs to this node agent.
   base::StatusOr<bool> IsHeld(std::string_view folder) const;
   // Releases all versions that are held for it. A hold that cannot be released ends by itself once

@@ -191,7 +191,8 @@ StatusOr<bool> LocalVolumePlugin::OthersUse(const std::string& pv,
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   return std::any_of(uids.begin(), uids.end(), [&](const std::string& uid) {
     return uid != pod_uid &&
-           platform::FindMount(table, host_.paths().PodVolume(uid, name(), pv)) != nullptr;
+           platform::FindMount(table, host_.paths().PodVolume(api::PodUid(uid), name(),
+                                                              api::VolumeName(pv))) != nullptr;
   });
 }
 
@@ -222,7 +223,8 @@ StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSp
   if (spec.block()) return PublishDevice(pod, spec, source);
   const std::string folder =
       source.device.has_value() ? host_.paths().LocalMount(spec.pv->name()) : source.path;
-  const std::string target = host_.paths().PodVolume(pod.uid(), name(), spec.folder_name());
+  const std::string target =
+      host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (source.device.has_value()) {
     const platform::MountEntry* device = platform::FindMount(table, folder);
@@ -250,7 +252,8 @@ StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSp
 
 StatusOr<Published> LocalVolumePlugin::PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
                                                      const Source& source) {
-  const std::string target = host_.paths().LocalPublish(spec.pv->name(), pod.uid());
+  const std::string target =
+      host_.paths().LocalPublish(api::VolumeName(spec.pv->name()), api::PodUid(pod.uid()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (platform::FindMount(table, target) == nullptr) {
     RETURN_IF_ERROR(MakeFile(target));
@@ -263,14 +266,17 @@ StatusOr<Published> LocalVolumePlugin::PublishDevice(const api::Pod& pod, const 
                  "what is published at {} is not device {} of local volume '{}'", Quote(target),
                  Quote(source.path), spec.pv->name());
   }
-  RETURN_IF_ERROR(
-      PointLink(host_.paths().PodDeviceLink(pod.uid(), name(), spec.folder_name()), target));
+  RETURN_IF_ERROR(PointLink(host_.paths().PodDeviceLink(api::PodUid(pod.uid()), name(),
+                                                        api::VolumeName(spec.folder_name())),
+                            target));
   return Published{.path = target, .block = true, .read_only = spec.read_only};
 }
 
 Status LocalVolumePlugin::UnpublishDevice(const PodVolumeRecord& record) {
-  const std::string target = host_.paths().LocalPublish(record.folder_name, record.pod_uid);
-  const std::string link = host_.paths().PodDeviceLink(record.pod_uid, name(), record.folder_name);
+  const std::string target =
+      host_.paths().LocalPublish(api::VolumeName(record.folder_name), api::PodUid(record.pod_uid));
+  const std::string link = host_.paths().PodDeviceLink(api::PodUid(record.pod_uid), name(),
+                                                       api::VolumeName(record.folder_name));
   RETURN_IF_ERROR(RemoveFile(link));
   RETURN_IF_ERROR(UnmountAll(target));
   RETURN_IF_ERROR(RemoveFile(target));
@@ -282,7 +288,8 @@ Status LocalVolumePlugin::UnpublishDevice(const PodVolumeRecord& record) {
 
 Status LocalVolumePlugin::TearDown(const PodVolumeRecord& record) {
   if (record.block) return UnpublishDevice(record);
-  const std::string target = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+  const std::string target = host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
+                                                     api::VolumeName(record.folder_name));
   RETURN_IF_ERROR(UnmountAll(target));
   return RemoveEmptyFolder(target);
 }
@@ -321,7 +328,8 @@ StatusOr<VolumePlugin::Stats> LocalVolumePlugin::GetStats(const PodVolumeRecord&
   if (record.block) {
     return Error(StatusCode::kUnimplemented, "a raw device has no statistics");
   }
-  const std::string target = host_.paths().PodVolume(record.pod_uid, name(), record.folder_name);
+  const std::string target = host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
+                                                     api::VolumeName(record.folder_name));
   ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(target));
   return StatsOf(usage);
 }

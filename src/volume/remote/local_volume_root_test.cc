@@ -77,7 +77,7 @@ class LocalVolumeRootTest : public testing::Test {
             .block = spec.block(),
             .state = Json::object()};
   }
-  StatusOr<Published> Use(const VolumeSpec& spec, const api::Pod& pod) {
+  StatusOr<Published> UseVolume(const VolumeSpec& spec, const api::Pod& pod) {
     RETURN_IF_ERROR(plugin_.MountDevice(pod, spec, {}));
     return plugin_.SetUp(pod, spec, {});
   }
@@ -104,7 +104,7 @@ TEST_P(LocalDeviceRootTest, ABlankDeviceIsFormattedSharedByPodsAndKeepsItsData) 
   const platform::LoopDevice& device = Device("disk", 320 * kMiB);
   const VolumeSpec spec = Spec(
       "pv-1", device.path, {{"local", {{"fsType", GetParam()}}}, {"mountOptions", {"noatime"}}});
-  const auto first = Use(spec, Pod("u-1", 4242));
+  const auto first = UseVolume(spec, Pod("u-1", 4242));
   ASSERT_OK(first.status());
   EXPECT_EQ(host_.asked_for(), "kubernetes.io/local-volume");
   ASSERT_OK(platform::WriteDurably<"test.file">(first->path + "/file", "data"));
@@ -119,23 +119,23 @@ TEST_P(LocalDeviceRootTest, ABlankDeviceIsFormattedSharedByPodsAndKeepsItsData) 
   // Another pod on the node, which may only read; and both once more, as after a restart.
   VolumeSpec reading = spec;
   reading.read_only = true;
-  const auto second = Use(reading, Pod("u-2"));
+  const auto second = UseVolume(reading, Pod("u-2"));
   ASSERT_OK(second.status());
   EXPECT_EQ(*platform::ReadFile(second->path + "/file"), "data");
   EXPECT_FALSE(platform::WriteDurably<"test.file">(second->path + "/no", "x").ok());
-  ASSERT_OK(Use(spec, Pod("u-1", 4242)).status());
-  ASSERT_OK(Use(reading, Pod("u-2")).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-1", 4242)).status());
+  ASSERT_OK(UseVolume(reading, Pod("u-2")).status());
   EXPECT_GT(plugin_.GetStats(RecordOf(spec, "u-1"))->total_bytes, 100 * kMiB);
   // The shared mount is lost, and made again while pods have the volume.
   ASSERT_OK(plugin_.UnmountDevice(DeviceRecordOf(spec)));
   EXPECT_EQ(plugin_.SetUp(Pod("u-3"), spec, {}).status().code(), StatusCode::kFailedPrecondition);
-  ASSERT_OK(Use(spec, Pod("u-3")).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-3")).status());
   End(spec, {"u-1", "u-2", "u-3"});
   EXPECT_NE(access(plugin_.DevicePath(DeviceRecordOf(spec)).c_str(), F_OK), 0);
 
   // It is never formatted again, also when no type is asked for.
   const VolumeSpec any = Spec("pv-1", device.path);
-  const auto again = Use(any, Pod("u-4"));
+  const auto again = UseVolume(any, Pod("u-4"));
   ASSERT_OK(again.status());
   EXPECT_EQ(*platform::ReadFile(again->path + "/file"), "data");
   End(any, {"u-4"});
@@ -144,7 +144,7 @@ TEST_P(LocalDeviceRootTest, ABlankDeviceIsFormattedSharedByPodsAndKeepsItsData) 
 TEST_P(LocalDeviceRootTest, AMountedFileSystemGrowsWithItsDevice) {
   const platform::LoopDevice device = Device("disk", 320 * kMiB);
   const VolumeSpec spec = Spec("pv-1", device.path, {{"local", {{"fsType", GetParam()}}}});
-  const auto published = Use(spec, Pod("u-1"));
+  const auto published = UseVolume(spec, Pod("u-1"));
   ASSERT_OK(published.status());
   ASSERT_OK(platform::WriteDurably<"test.file">(published->path + "/file", "data"));
   base::UniqueFd in_use(open((published->path + "/file").c_str(), O_RDWR | O_CLOEXEC));
@@ -208,7 +208,7 @@ TEST_F(LocalVolumeRootTest, ADeviceThatHoldsSomethingElseIsLeftAlone) {
 TEST_F(LocalVolumeRootTest, ADeviceIsOneVolumesAlone) {
   const std::string device = Device("disk", 32 * kMiB).path;
   const VolumeSpec spec = Spec("pv-1", device);
-  ASSERT_OK(Use(spec, Pod("u-1")).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-1")).status());
   const base::Status twice = plugin_.MountDevice(Pod("u-2"), Spec("pv-2", device), {});
   EXPECT_EQ(twice.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::Message(twice), HasSubstr("is in use: it is mounted at"));
@@ -240,13 +240,13 @@ TEST_F(LocalVolumeRootTest, AFolderIsBoundAndItsOwnersAreTheFirstPods) {
   const std::string folder = folder_ / "data";
   ASSERT_OK(platform::MakeFolders(folder + "/sub"));
   const VolumeSpec spec = Spec("pv-1", folder);
-  const auto first = Use(spec, Pod("u-1", 4242));
+  const auto first = UseVolume(spec, Pod("u-1", 4242));
   ASSERT_OK(first.status());
   ASSERT_OK(platform::WriteDurably<"test.file">(first->path + "/file", "data"));
   EXPECT_EQ(*platform::ReadFile(folder + "/file"), "data");
   EXPECT_EQ(GroupOf(folder + "/sub"), 4242u);
   // A second pod with another group gets it as it is, and is told.
-  ASSERT_OK(Use(spec, Pod("u-2", 5555)).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-2", 5555)).status());
   EXPECT_EQ(GroupOf(folder + "/sub"), 4242u);
   ASSERT_THAT(host_.fake_events().events(), SizeIs(1));
   EXPECT_THAT(host_.fake_events().events()[0].message,
@@ -259,30 +259,33 @@ TEST_F(LocalVolumeRootTest, AFolderIsBoundAndItsOwnersAreTheFirstPods) {
   // Who only reads changes nothing.
   VolumeSpec reading = spec;
   reading.read_only = true;
-  ASSERT_OK(Use(reading, Pod("u-3", 5555)).status());
+  ASSERT_OK(UseVolume(reading, Pod("u-3", 5555)).status());
   EXPECT_EQ(GroupOf(folder + "/sub"), 4242u);
   // What stands in place of the bind is refused.
   ASSERT_OK(plugin_.TearDown(RecordOf(spec, "u-3")));
-  const std::string target = host_.paths().PodVolume("u-3", plugin_.name(), "pv-1");
+  const std::string target =
+      host_.paths().PodVolume(api::PodUid("u-3"), plugin_.name(), api::VolumeName("pv-1"));
   ASSERT_OK(platform::MakeFolders(target));
   ASSERT_OK(host_.mounter().Mount({.source = "tmpfs", .target = target, .fs_type = "tmpfs"}));
-  EXPECT_THAT(base::Message(Use(spec, Pod("u-3")).status()), HasSubstr("is not local volume"));
+  EXPECT_THAT(base::Message(UseVolume(spec, Pod("u-3")).status()),
+              HasSubstr("is not local volume"));
   End(spec, {"u-3"});
 }
 
 TEST_F(LocalVolumeRootTest, ADeviceIsPublishedAsItIs) {
   const platform::LoopDevice& device = Device("disk", 32 * kMiB);
   const VolumeSpec spec = Spec("pv-1", device.path, {{"volumeMode", "Block"}});
-  const auto published = Use(spec, Pod("u-1", 4242));
+  const auto published = UseVolume(spec, Pod("u-1", 4242));
   ASSERT_OK(published.status());
   EXPECT_TRUE(published->block);
   struct stat st = {};
   ASSERT_EQ(stat(published->path.c_str(), &st), 0);
   EXPECT_TRUE(S_ISBLK(st.st_mode));
   EXPECT_EQ(st.st_rdev, device.device);
-  const std::string link = host_.paths().PodDeviceLink("u-1", plugin_.name(), "pv-1");
+  const std::string link =
+      host_.paths().PodDeviceLink(api::PodUid("u-1"), plugin_.name(), api::VolumeName("pv-1"));
   EXPECT_EQ(stat(link.c_str(), &st), 0);
-  ASSERT_OK(Use(spec, Pod("u-1")).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-1")).status());
 
   // Records are lost: the marks say what there is.
   const auto found = plugin_.FindOnNode();
@@ -306,7 +309,7 @@ TEST_F(LocalVolumeRootTest, ADeviceIsPublishedAsItIs) {
 
 TEST_F(LocalVolumeRootTest, MountsAreFoundByTheirFolders) {
   const VolumeSpec spec = Spec("pv-1", Device("disk", 32 * kMiB).path);
-  ASSERT_OK(Use(spec, Pod("u-1")).status());
+  ASSERT_OK(UseVolume(spec, Pod("u-1")).status());
   const auto found = plugin_.FindOnNode();
   ASSERT_OK(found.status());
   ASSERT_THAT(found->devices, SizeIs(1));

@@ -73,7 +73,8 @@ class NetworkPluginsTest : public testing::Test {
     return PluginOf(spec).SetUp(pod_, spec, {});
   }
   std::string Target(const VolumeSpec& spec) {
-    return host_.paths().PodVolume("u-1", PluginOf(spec).name(), spec.folder_name());
+    return host_.paths().PodVolume(api::PodUid("u-1"), PluginOf(spec).name(),
+                                   api::VolumeName(spec.folder_name()));
   }
   // What is run for the last mount, with the target and the kubelet's folder as T and K.
   std::string LastCommand(const VolumeSpec& spec) {

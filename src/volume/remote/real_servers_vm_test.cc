@@ -48,7 +48,7 @@ class RealServerTest : public testing::Test {
     }
     abort();
   }
-  StatusOr<std::string> Use(const VolumeSpec& spec, const std::string& uid) {
+  StatusOr<std::string> UseVolume(const VolumeSpec& spec, const std::string& uid) {
     ASSIGN_OR_RETURN(const Published published, PluginOf(spec).SetUp(Pod(uid), spec, {}));
     return published.path;
   }
@@ -79,17 +79,17 @@ class RealServerTest : public testing::Test {
     read_only[type]["readOnly"] = true;
     const VolumeSpec reading = Spec(read_only);
     const size_t before = Mounts();
-    const auto writer = Use(spec, "u-1");
+    const auto writer = UseVolume(spec, "u-1");
     ASSERT_OK(writer.status());
     ASSERT_OK(platform::WriteDurably<"test.file">(*writer + "/file", "data"));
-    const auto reader = Use(reading, "u-2");
+    const auto reader = UseVolume(reading, "u-2");
     ASSERT_OK(reader.status());
     EXPECT_EQ(*platform::ReadFile(*reader + "/file"), "data");
     EXPECT_FALSE(platform::WriteDurably<"test.file">(*reader + "/no", "x").ok());
     EXPECT_EQ(Mounts(), before + 2);
     // Once more, as after a restart: known for what they are.
-    ASSERT_OK(Use(spec, "u-1").status());
-    ASSERT_OK(Use(reading, "u-2").status());
+    ASSERT_OK(UseVolume(spec, "u-1").status());
+    ASSERT_OK(UseVolume(reading, "u-2").status());
     EXPECT_EQ(Mounts(), before + 2);
     ASSERT_OK(PluginOf(spec).GetStats(Record(spec, "u-1")).status());
     ASSERT_OK(End(spec, "u-1"));
@@ -98,7 +98,7 @@ class RealServerTest : public testing::Test {
     EXPECT_EQ(Mounts(), before);
     EXPECT_NE(access(writer->c_str(), F_OK), 0);
     // What was written is the server's.
-    const auto later = Use(spec, "u-3");
+    const auto later = UseVolume(spec, "u-3");
     ASSERT_OK(later.status());
     EXPECT_EQ(*platform::ReadFile(*later + "/file"), "data");
     ASSERT_OK(End(spec, "u-3"));
@@ -106,7 +106,7 @@ class RealServerTest : public testing::Test {
   // A mount that the server refuses leaves nothing.
   void Refuses(const VolumeSpec& spec, std::string_view why) {
     const size_t before = Mounts();
-    const auto refused = Use(spec, "u-9");
+    const auto refused = UseVolume(spec, "u-9");
     EXPECT_FALSE(refused.ok());
     EXPECT_THAT(base::Message(refused.status()), HasSubstr(why));
     EXPECT_EQ(Mounts(), before);
@@ -149,7 +149,7 @@ TEST_F(CephTest, AFileSystemServesPods) {
   ServesTwoPods(Source("ceph"));
   // A folder in it, as another volume.
   const VolumeSpec all = Spec(Source("ceph"));
-  const auto root = Use(all, "u-1");
+  const auto root = UseVolume(all, "u-1");
   ASSERT_OK(root.status());
   ASSERT_OK(platform::MakeFolders(*root + "/sub"));
   ASSERT_OK(platform::WriteDurably<"test.file">(*root + "/sub/inner", "x"));
@@ -157,8 +157,8 @@ TEST_F(CephTest, AFileSystemServesPods) {
   below["cephfs"]["path"] = "/sub";
   const VolumeSpec sub = Spec(below);
   // In the place of the other it is not taken for it.
-  EXPECT_EQ(Use(sub, "u-1").status().code(), StatusCode::kFailedPrecondition);
-  const auto inner = Use(sub, "u-2");
+  EXPECT_EQ(UseVolume(sub, "u-1").status().code(), StatusCode::kFailedPrecondition);
+  const auto inner = UseVolume(sub, "u-2");
   ASSERT_OK(inner.status());
   EXPECT_EQ(*platform::ReadFile(*inner + "/inner"), "x");
   ASSERT_OK(End(sub, "u-2"));

@@ -131,12 +131,12 @@ void CheckRun::UnknownCommand() {
 
 void CheckRun::VolumeName() {
   if (!knows_not_supported_) return;
-  MustSucceed("getvolumename", {OptionsFor(false, false).Text()}, "refused",
+  MustSucceed("getvolumename", {OptionsFor(false, false).RenderJson()}, "refused",
               "it is called for each volume; if the name is not known, say Not supported");
 }
 
 bool CheckRun::Attach() {
-  const std::string options = OptionsFor(false, false).Text();
+  const std::string options = OptionsFor(false, false).RenderJson();
   DriverReply first;
   const Outcome outcome = MustSucceed("attach", {options, options_.node}, "refused",
                                       "the volume is not attached", &first);

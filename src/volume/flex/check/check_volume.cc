@@ -34,7 +34,7 @@ int WriteFile(const std::string& path) {
 }  // namespace
 
 std::string CheckRun::PodFolder(std::string_view pod) const {
-  return scratch_.paths().PodVolume(pod, options_.driver, volume_);
+  return scratch_.paths().PodVolume(api::PodUid(pod), options_.driver, api::VolumeName(volume_));
 }
 
 // ---- mount
@@ -78,7 +78,7 @@ bool CheckRun::MountDevicePlainly(Use& use) {
 }
 
 bool CheckRun::MountDevice(Use& use, bool twice) {
-  const std::string options = OptionsFor(use.read_only, false).Text();
+  const std::string options = OptionsFor(use.read_only, false).RenderJson();
   use.device = attached_device_;
   DriverReply reply;
   const Outcome waited = MustSucceed("waitforattach", {use.device, options}, "refused",
@@ -102,7 +102,7 @@ bool CheckRun::MountDevice(Use& use, bool twice) {
 bool CheckRun::MountForPod(const Use& use, bool twice) {
   const DriverOptions options = OptionsFor(use.read_only, true);
   if (!platform::MakeFolders(use.pod_folder, 0750).ok()) return false;
-  const std::vector<std::string> arguments = {use.pod_folder, options.Text()};
+  const std::vector<std::string> arguments = {use.pod_folder, options.RenderJson()};
   const Outcome mounted = MustSucceed("mount", arguments, "refused", "the volume is not mounted",
                                       options.secrets, nullptr);
   if (mounted == Outcome::kFailed) return false;
@@ -204,7 +204,7 @@ void CheckRun::FindData(const Use& use) {
 
 void CheckRun::Expand(const Use& use) {
   if (!knows_not_supported_) return;
-  const std::string options = OptionsFor(use.read_only, false).Text();
+  const std::string options = OptionsFor(use.read_only, false).RenderJson();
   const std::string folder = use.device_folder.empty() ? use.pod_folder : use.device_folder;
   const std::string new_bytes = std::to_string(kNewBytes);
   const std::string old_bytes = std::to_string(kOldBytes);
@@ -243,7 +243,7 @@ void CheckRun::MountThatFails() {
   for (const auto& [name, value] : options_.options) options.values.erase(name);
   const std::string folder = PodFolder("pod-4");
   if (!platform::MakeFolders(folder, 0750).ok()) return;
-  const auto reply = Call("mount", {folder, options.Text()}, options.secrets);
+  const auto reply = Call("mount", {folder, options.RenderJson()}, options.secrets);
   const auto mounts = scratch_.MountsAt(folder);
   if (reply.status().code() == StatusCode::kInternal && mounts.ok() && !mounts->empty()) {
     findings_.Fault("failure-leaves-mount", "mount",
