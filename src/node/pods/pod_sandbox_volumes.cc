@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
-crust::RuntimePublishVolumeRequest PublishRequest(const SandboxId& sandbox_id,
+crust::RuntimePublishVolumeRequest PublishRequest(const rpc::SandboxId& sandbox_id,
                                                   const DeferredVolume& volume) {
   crust::RuntimePublishVolumeRequest request;
   request.set_sandbox_id(sandbox_id.text());
@@ -45,12 +45,12 @@ crust::RuntimePublishVolumeRequest PublishRequest(const SandboxId& sandbox_id,
   return request;
 }
 
-Status PublishOne(const SandboxId& sandbox_id, const DeferredVolume& volume) {
+Status PublishOne(const rpc::SandboxId& sandbox_id, const DeferredVolume& volume) {
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
   return client->RuntimePublishVolume(PublishRequest(sandbox_id, volume), kPublish).status();
 }
 
-Status UnpublishOne(const SandboxId& sandbox_id, const DeferredVolume& volume) {
+Status UnpublishOne(const rpc::SandboxId& sandbox_id, const DeferredVolume& volume) {
   crust::RuntimeUnpublishVolumeRequest request;
   request.set_sandbox_id(sandbox_id.text());
   request.set_host_volume_id(volume.mount.source);
@@ -85,7 +85,7 @@ Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
   return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
 }
 
-Status PodSandboxVolumes::Publish(const api::Pod& pod, const SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::Publish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status published = PublishOne(sandbox_id, volume);
     if (published.ok()) continue;
@@ -106,7 +106,7 @@ Status PodSandboxVolumes::Publish(const api::Pod& pod, const SandboxId& sandbox_
   return OkStatus();
 }
 
-Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
   Status first = OkStatus();
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status gone = UnpublishOne(sandbox_id, volume);

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "node/volumes/crust_decision.h"
 #include "node/volumes/volume_manager.h"
+#include "rpc/cri_ids.h"
 
 namespace berth::node {
 
@@ -32,11 +33,11 @@ class PodSandboxVolumes {
   base::Status RemovePlan(const api::Pod& pod) const;
 
   // Asks the handler to mount the volumes in that sandbox, and tells the volume manager.
-  base::Status Publish(const api::Pod& pod, const SandboxId& sandbox_id) const;
+  base::Status Publish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
   // Asks the handler to take the volumes out of a stopped sandbox. An empty id means any sandbox of
   // the pod, and is passed if the runtime knows none. OK also if the handler does not know the
   // sandbox.
-  base::Status Unpublish(const api::Pod& pod, const SandboxId& sandbox_id) const;
+  base::Status Unpublish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
 
  private:
   const std::string run_folder_;

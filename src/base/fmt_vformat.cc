@@ -1,0 +1,5 @@
+// The one copy of the function that cmake/pch.h declares for every object.
+#include <fmt/format.h>
+
+template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view,
+                                            fmt::format_args, fmt::detail::locale_ref);
