@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-// This function is most of fmt. src/base/fmt_vformat.cc has its code; without the declaration each object compiles a copy
-// of its own, which took a fifth of the processor time of a build.
+// This function is most of fmt. src/base/fmt_vformat.cc has its code. Without the declaration each
+// object compiles a copy of its own, which took a fifth of the processor time of a build.
 extern template void fmt::detail::vformat_to<char>(fmt::detail::buffer<char>&, fmt::string_view,
                                                    fmt::format_args, fmt::detail::locale_ref);

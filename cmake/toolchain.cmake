@@ -16,7 +16,8 @@ add_link_options(-Wl,--gc-sections -Wl,--as-needed)
 
 find_program(MOLD mold)
 if(MOLD)
-  add_link_options(-fuse-ld=mold)
+  # Functions with the same code are kept once, unless their addresses are compared.
+  add_link_options(-fuse-ld=mold -Wl,--icf=safe)
 endif()
 
 find_program(CCACHE ccache)

@@ -236,7 +236,7 @@ TEST_F(RulesTest, AVolumeWhoseOnlyNodeIsSilent) {
   }
   const Cause cause = First();
   EXPECT_EQ(cause.id, "volumes-node-gone");
-  EXPECT_NE(cause.summary.find("node-b alone"), std::string::npos) << cause.summary;
+  EXPECT_NE(cause.summary.find("only on node-b"), std::string::npos) << cause.summary;
 
   // Not made yet: the node was chosen already.
   Unbind();
