@@ -16,8 +16,7 @@ add_link_options(-Wl,--gc-sections -Wl,--as-needed)
 
 find_program(MOLD mold)
 if(MOLD)
-  # Functions with the same code are kept once, unless their addresses are compared.
-  add_link_options(-fuse-ld=mold -Wl,--icf=safe)
+  add_link_options(-fuse-ld=mold)
 endif()
 
 find_program(CCACHE ccache)

@@ -257,7 +257,7 @@ def test_a_volume_of_a_dead_node_waits_for_it_and_is_unharmed(cluster):
     # The data is on the dead node, so no other node may run the pod, and the explanation says so.
     berth.apply(objects.pod("reader", "cat /data/note", ["data"]))
     found = wait_for("an explanation", lambda: (c := cluster.cause("pod/reader"))["id"] == "volumes-node-gone" and c)
-    assert "node-b alone" in found["summary"]
+    assert "only on node-b" in found["summary"]
     cluster.revive("node-b")
     ended = berth.wait_phase("pods", "reader", "Succeeded", "Failed", seconds=120)
     assert ended["spec"]["nodeName"] == "node-b" and berth.run("logs", "reader").stdout == "kept\n"
