@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "platform/files/record_files.h"
+
 namespace berth::block {
 namespace {
 
@@ -90,15 +92,7 @@ std::string Encode(const Record& record) {
 
 base::StatusOr<Record> DecodeRecord(std::string_view text) {
   namespace json = base::json;
-  const auto parsed = json::Parse(text);
-  if (!parsed.ok()) {
-    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(parsed.status()));
-  }
-  const base::Json& value = *parsed;
-  if (json::Int(value, {"version"}) != kVersion) {
-    return base::Error(base::StatusCode::kDataLoss, "record version {} is not {}",
-                       json::Int(value, {"version"}), kVersion);
-  }
+  ASSIGN_OR_RETURN(const base::Json value, platform::ParseRecord(text, kVersion));
   Record record;
   record.id = json::String(value, {"id"});
   record.name = json::String(value, {"name"});

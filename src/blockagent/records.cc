@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::blockagent {
 namespace {
@@ -100,9 +101,8 @@ StatusOr<Record> FromJson(const Json& value) {
       mapping != nullptr && mapping->is_object()) {
     record.mapping = MappingOf(*mapping);
   }
-  bool whole = state.has_value() && json::Int(value, {"version"}) == kVersion &&
-               api::CheckDns1123Subdomain(record.volume).ok() && !record.image.empty() &&
-               !record.boot_id.empty();
+  bool whole = state.has_value() && api::CheckDns1123Subdomain(record.volume).ok() &&
+               !record.image.empty() && !record.boot_id.empty();
   for (const Json& use : json::Array(value, {"uses"})) {
     const auto of_use = StateOf(json::String(use, {"state"}));
     const Json* entry = json::Find(use, {"entry"});
@@ -123,7 +123,7 @@ StatusOr<std::unique_ptr<Records>> Records::Open(const std::string& folder) {
     const std::string path = folder + "/" + name;
     const auto read = [&]() -> StatusOr<Record> {
       ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
-      ASSIGN_OR_RETURN(const Json value, json::Parse(text));
+      ASSIGN_OR_RETURN(const Json value, platform::ParseRecord(text, kVersion));
       return FromJson(value);
     };
     auto record = read();

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "crust/requests.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::crust {
 namespace {
@@ -69,7 +70,8 @@ std::string Encode(const SandboxRecord& record) {
 }
 
 StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
-  ASSIGN_OR_RETURN(const Json value, json::Parse(text, {.max_bytes = kLargestRecord}));
+  ASSIGN_OR_RETURN(const Json value,
+                   platform::ParseRecord(text, kVersion, {.max_bytes = kLargestRecord}));
   SandboxRecord record{.sandbox_id = json::String(value, {"sandboxId"}),
                        .pod_uid = json::String(value, {"podUid"}),
                        .bundle = json::String(value, {"bundle"}),
@@ -82,8 +84,8 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
     ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
     record.volumes.push_back(std::move(volume));
   }
-  if (json::Int(value, {"version"}) != kVersion || !CheckSandboxId(record.sandbox_id).ok() ||
-      !CheckPodUid(record.pod_uid).ok() || record.bundle.empty() || record.boot_id.empty()) {
+  if (!CheckSandboxId(record.sandbox_id).ok() || !CheckPodUid(record.pod_uid).ok() ||
+      record.bundle.empty() || record.boot_id.empty()) {
     return Error(StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   return record;
@@ -97,24 +99,21 @@ StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
 }
 
 StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
-  constexpr std::string_view kSuffix = ".json";
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder_, kLargestRecord));
   Loaded loaded;
-  for (const std::string& name : names) {
-    if (!name.ends_with(kSuffix)) continue;
-    const std::string path = folder_ + "/" + name;
-    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kLargestRecord));
-    StatusOr<SandboxRecord> record = DecodeSandboxRecord(text);
-    const std::string id = name.substr(0, name.size() - kSuffix.size());
-    if (!record.ok() || record->sandbox_id != id) {
+  for (const platform::RecordFile& file : files) {
+    RETURN_IF_ERROR(file.text);
+    StatusOr<SandboxRecord> record = DecodeSandboxRecord(*file.text);
+    if (!record.ok() || record->sandbox_id != file.name) {
       // The mounts of this sandbox are left alone, because containers may use them.
-      loaded.unreadable.push_back(id);
-      LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(path),
+      loaded.unreadable.push_back(file.name);
+      LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(file.path),
                 record.ok() ? "it is another sandbox's" : base::Message(record.status()));
       continue;
     }
     if (record->boot_id != boot_id_) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"crust.sandbox_record">(path));
+      RETURN_IF_ERROR(platform::RemoveDurably<"crust.sandbox_record">(file.path));
       continue;
     }
     loaded.records.push_back(*std::move(record));

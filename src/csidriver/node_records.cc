@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::csidriver {
 namespace {
@@ -63,7 +64,7 @@ std::string Encode(const NodeRecord& record) {
 
 base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
   namespace json = base::json;
-  ASSIGN_OR_RETURN(const base::Json value, json::Parse(text));
+  ASSIGN_OR_RETURN(const base::Json value, platform::ParseRecord(text, kVersion));
   NodeRecord record;
   record.volume_id = json::String(value, {"volumeId"});
   record.boot_id = json::String(value, {"bootId"});
@@ -78,15 +79,13 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
                               json::String(target, {"capability"}),
                               json::Bool(target, {"deferred"})});
   }
-  if (json::Int(value, {"version"}) != kVersion || !block::IsId(record.volume_id) ||
-      record.boot_id.empty() || record.staging_path.empty()) {
+  if (!block::IsId(record.volume_id) || record.boot_id.empty() || record.staging_path.empty()) {
     return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   return record;
 }
 
 base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string& folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   std::unique_ptr<NodeRecords> records(new NodeRecords(folder, std::move(boot_id)));
   RETURN_IF_ERROR(records->Load());
@@ -94,24 +93,22 @@ base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string
 }
 
 base::Status NodeRecords::Load() {
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder_));
   base::MutexLock lock(mutex_);
-  for (const std::string& name : names) {
-    const std::string path = folder_ + "/" + name;
-    if (!name.ends_with(".json")) continue;
-    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
-    base::StatusOr<NodeRecord> record = DecodeNodeRecord(text);
+  for (const platform::RecordFile& file : files) {
+    RETURN_IF_ERROR(file.text);
+    base::StatusOr<NodeRecord> record = DecodeNodeRecord(*file.text);
     if (!record.ok()) {
       // The record is skipped, so that the other volumes can be served. The mount table still tells
       // what is mounted; without the record only the arguments of a repeated call cannot be
       // compared.
-      LOG_ERROR("node record {} is not readable and is left aside: {}", base::Quote(path),
+      LOG_ERROR("node record {} is not readable and is left aside: {}", base::Quote(file.path),
                 base::Message(record.status()));
       continue;
     }
     if (record->boot_id != boot_id_) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(path));
+      RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(file.path));
       continue;
     }
     const std::string volume_id = record->volume_id;

@@ -77,12 +77,99 @@ Status RefusalOf(const websocket::response_type& response) {
       message.empty() ? fmt::format("the server answered {}", response.result_int()) : message);
 }
 
+// A connected stream, plain or with TLS. The WebSocket's code is compiled for this class alone,
+// because each kind of stream that it is compiled for makes `berth` a megabyte larger.
+class AnyStream {
+ public:
+  using executor_type = asio::any_io_executor;
+  using Handler = std::function<void(error_code, size_t)>;
+
+  template <typename Stream>
+  explicit AnyStream(Stream stream) : layer_(std::make_unique<Layer<Stream>>(std::move(stream))) {}
+
+  executor_type get_executor() { return layer_->GetExecutor(); }
+
+  template <typename Buffers, typename Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    std::vector<asio::mutable_buffer> parts(asio::buffer_sequence_begin(buffers),
+                                            asio::buffer_sequence_end(buffers));
+    return asio::async_initiate<Token, void(error_code, size_t)>(
+        [this](auto handler, std::vector<asio::mutable_buffer> into) {
+          layer_->Read(std::move(into), Shared(std::move(handler)));
+        },
+        token, std::move(parts));
+  }
+
+  template <typename Buffers, typename Token>
+  auto async_write_some(const Buffers& buffers, Token&& token) {
+    std::vector<asio::const_buffer> parts(asio::buffer_sequence_begin(buffers),
+                                          asio::buffer_sequence_end(buffers));
+    return asio::async_initiate<Token, void(error_code, size_t)>(
+        [this](auto handler, std::vector<asio::const_buffer> from) {
+          layer_->Write(std::move(from), Shared(std::move(handler)));
+        },
+        token, std::move(parts));
+  }
+
+  // The WebSocket calls this after its time-out.
+  friend void beast_close_socket(AnyStream& stream) { stream.layer_->Close(); }
+  // The WebSocket calls this to end the connection in order.
+  template <typename TeardownHandler>
+  friend void async_teardown(beast::role_type role, AnyStream& stream, TeardownHandler&& handler) {
+    auto shared =
+        std::make_shared<std::decay_t<TeardownHandler>>(std::forward<TeardownHandler>(handler));
+    stream.layer_->Teardown(role, [shared](error_code error) { (*shared)(error); });
+  }
+
+ private:
+  class LayerBase {
+   public:
+    virtual ~LayerBase() = default;
+    virtual executor_type GetExecutor() = 0;
+    virtual void Read(std::vector<asio::mutable_buffer> into, Handler handler) = 0;
+    virtual void Write(std::vector<asio::const_buffer> from, Handler handler) = 0;
+    virtual void Teardown(beast::role_type role, std::function<void(error_code)> handler) = 0;
+    virtual void Close() = 0;
+  };
+
+  template <typename Stream>
+  class Layer final : public LayerBase {
+   public:
+    explicit Layer(Stream stream) : stream_(std::move(stream)) {}
+    executor_type GetExecutor() override { return stream_.get_executor(); }
+    void Read(std::vector<asio::mutable_buffer> into, Handler handler) override {
+      stream_.async_read_some(into, std::move(handler));
+    }
+    void Write(std::vector<asio::const_buffer> from, Handler handler) override {
+      stream_.async_write_some(from, std::move(handler));
+    }
+    void Teardown(beast::role_type role, std::function<void(error_code)> handler) override {
+      using websocket::async_teardown;
+      async_teardown(role, stream_, std::move(handler));
+    }
+    void Close() override { beast::close_socket(beast::get_lowest_layer(stream_)); }
+
+   private:
+    Stream stream_;
+  };
+
+  // std::function wants a handler that can be copied, and handlers cannot.
+  template <typename Moved>
+  static Handler Shared(Moved handler) {
+    auto shared = std::make_shared<Moved>(std::move(handler));
+    return [shared](error_code error, size_t bytes) { (*shared)(error, bytes); };
+  }
+
+  std::unique_ptr<LayerBase> layer_;
+};
+
+using WebSocket = websocket::stream<AnyStream, /*deflateSupported=*/false>;
+
 // One exec over a connected stream. All members are used on the thread that runs the io_context,
 // except for the reader of standard input, which posts to it.
-template <typename Stream>
 class Session {
  public:
-  Session(asio::io_context& io, websocket::stream<Stream>& ws, const ExecStreams& streams, bool tty)
+  Session(asio::io_context& io, WebSocket& ws, const ExecStreams& streams, bool tty)
       : io_(io), ws_(ws), streams_(streams), tty_(tty), window_changes_(io) {}
 
   StatusOr<int> Run(std::stop_token stop) {
@@ -188,7 +275,7 @@ class Session {
   }
 
   asio::io_context& io_;
-  websocket::stream<Stream>& ws_;
+  WebSocket& ws_;
   const ExecStreams& streams_;
   const bool tty_;
   bool closes_stdin_ = false;
@@ -199,11 +286,10 @@ class Session {
 };
 
 // Upgrades a connected stream and runs the session on it.
-template <typename Stream>
-StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host,
+StatusOr<int> RunOn(asio::io_context& io, AnyStream stream, const std::string& host,
                     const std::string& token, const ExecRequest& request,
                     const ExecStreams& streams, std::stop_token stop) {
-  websocket::stream<Stream> ws(std::move(stream));
+  WebSocket ws(std::move(stream));
   websocket::stream_base::timeout timeouts{kConnectTimeout, websocket::stream_base::none(), false};
   ws.set_option(timeouts);
   ws.set_option(websocket::stream_base::decorator([&](websocket::request_type& head) {
@@ -219,7 +305,7 @@ StatusOr<int> RunOn(asio::io_context& io, Stream stream, const std::string& host
   io.restart();
   if (error == websocket::error::upgrade_declined) return RefusalOf(response);
   if (error) return Error(StatusCode::kUnavailable, "exec: {}", error.message());
-  Session<Stream> session(io, ws, streams, request.tty);
+  Session session(io, ws, streams, request.tty);
   session.set_closes_stdin(response[beast::http::field::sec_websocket_protocol] ==
                            "v5.channel.k8s.io");
   return session.Run(stop);
@@ -235,7 +321,7 @@ StatusOr<int> OverUnixSocket(const Config& config, const ExecRequest& request,
   if (error) {
     return Error(StatusCode::kUnavailable, "connect to '{}': {}", config.socket, error.message());
   }
-  return RunOn(io, std::move(stream), "localhost", "", request, streams, stop);
+  return RunOn(io, AnyStream(std::move(stream)), "localhost", "", request, streams, stop);
 }
 
 // The parts of "https://host:port".
@@ -317,7 +403,8 @@ StatusOr<int> OverTls(const Config& config, const ExecRequest& request, const Ex
   if (error) {
     return Error(StatusCode::kUnavailable, "connect to '{}': {}", config.server, error.message());
   }
-  return RunOn(io, std::move(stream), address.host, TokenOf(config), request, streams, stop);
+  return RunOn(io, AnyStream(std::move(stream)), address.host, TokenOf(config), request, streams,
+               stop);
 }
 
 }  // namespace

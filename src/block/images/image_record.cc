@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "platform/files/record_files.h"
 
 namespace berth::block {
 namespace {
@@ -54,15 +55,7 @@ std::string Encode(const ImageRecord& record) {
 
 base::StatusOr<ImageRecord> DecodeImageRecord(std::string_view text) {
   namespace json = base::json;
-  const auto parsed = json::Parse(text);
-  if (!parsed.ok()) {
-    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(parsed.status()));
-  }
-  const base::Json& value = *parsed;
-  if (json::Int(value, {"version"}) != kVersion) {
-    return base::Error(base::StatusCode::kDataLoss, "record version {} is not {}",
-                       json::Int(value, {"version"}), kVersion);
-  }
+  ASSIGN_OR_RETURN(const base::Json value, platform::ParseRecord(text, kVersion));
   ImageRecord record;
   record.name = json::String(value, {"name"});
   record.size_bytes = json::Int(value, {"sizeBytes"});

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "block/images/image_record.h"
+#include "platform/files/record_files.h"
 
 namespace berth::block::proxy {
 namespace {
@@ -38,11 +39,7 @@ std::string Encode(const Export& record) {
 
 base::StatusOr<Export> DecodeExport(std::string_view text) {
   namespace json = base::json;
-  const auto parsed = json::Parse(text);
-  if (!parsed.ok()) {
-    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(parsed.status()));
-  }
-  const base::Json& value = *parsed;
+  ASSIGN_OR_RETURN(const base::Json value, platform::ParseRecord(text, kVersion));
   Export record;
   Volume& volume = record.volume;
   volume.store = json::String(value, {"store"});
@@ -61,8 +58,7 @@ base::StatusOr<Export> DecodeExport(std::string_view text) {
   record.shown_on = static_cast<uint64_t>(json::Int(value, {"shownOn"}));
   record.generation = static_cast<int>(json::Int(value, {"generation"}));
   const auto state = std::find(kStates.begin(), kStates.end(), json::String(value, {"state"}));
-  if (json::Int(value, {"version"}) != kVersion || state == kStates.end() ||
-      !IsImageName(volume.image) || record.generation < 0) {
+  if (state == kStates.end() || !IsImageName(volume.image) || record.generation < 0) {
     return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   record.state = static_cast<Export::State>(state - kStates.begin());

@@ -18,6 +18,7 @@
 #include "block/proxy/qmp_client.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/marked_processes.h"
 #include "platform/processes/process_end.h"
 
@@ -122,16 +123,17 @@ std::vector<Export> Exports::List() const {
 
 base::Status Exports::Recover() {
   const std::string folder = options_.folder + "/records";
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
-  for (const std::string& name : names) {
-    const std::string id = name.substr(0, name.rfind('.'));
-    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(folder + "/" + name));
-    auto record = DecodeExport(text);
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder));
+  for (const platform::RecordFile& file : files) {
+    const std::string& id = file.name;
+    RETURN_IF_ERROR(file.text);
+    auto record = DecodeExport(*file.text);
     if (!record.ok() || IdOf(record->volume.store, record->volume.image) != id) {
-      LOG_ERROR("record {}: {}: its daemon is ended", Quote(name), base::ToString(record.status()));
+      LOG_ERROR("record {}: {}: its daemon is ended", Quote(file.path),
+                base::ToString(record.status()));
       platform::KillMarked(MarkOf(id), kEndTime);
-      RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(folder + "/" + name));
+      RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(file.path));
       continue;
     }
     if (record->boot_id != boot_id_) {  // nothing of it survived the boot

@@ -15,6 +15,7 @@
 #include "node/volumes/sub_path.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/mounts/probe_folder.h"
 #include "platform/mounts/safe_path.h"
 
@@ -31,7 +32,7 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr int kVersion = 1;
-constexpr std::string_view kSuffix = ".json";
+constexpr size_t kMaxRecord = 64 * 1024;  // bytes
 
 // Nothing may be mounted on these, or on anything in them.
 constexpr std::string_view kSystemTrees[] = {"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
@@ -76,10 +77,9 @@ StatusOr<HostMountRecord> Decode(const Json& json) {
                 .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
                 .minor = static_cast<uint32_t>(base::json::Int(json, {"mount", "minor"})),
                 .root = base::json::String(json, {"mount", "root"})}};
-  if (base::json::Int(json, {"version"}) != kVersion ||
-      base::json::String(json, {"type"}) != "hostMount" || record.uid.empty() ||
+  if (base::json::String(json, {"type"}) != "hostMount" || record.uid.empty() ||
       record.key.empty() || !record.path.starts_with('/') || record.boot_id.empty()) {
-    return Error(StatusCode::kDataLoss, "not a host mount's record of version {}", kVersion);
+    return Error(StatusCode::kDataLoss, "not a host mount's record");
   }
   return record;
 }
@@ -144,23 +144,21 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
 }
 
 std::string HostMountTargets::File(const std::string& uid) const {
-  return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), kSuffix);
+  return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), platform::kRecordSuffix);
 }
 
 StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::string>& damaged) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder_, 0700));
   ASSIGN_OR_RETURN(boot_id_, platform::BootId());
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder_));
+  // A file that was set aside has no kRecordSuffix and is not read.
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder_, kMaxRecord));
   std::vector<HostMountRecord> records;
-  for (const std::string& name : names) {
-    const std::string path = fmt::format("{}/{}", folder_, name);
-    if (!name.ends_with(kSuffix)) continue;  // a file that was set aside before
+  for (const platform::RecordFile& file : files) {
     StatusOr<HostMountRecord> record = [&]() -> StatusOr<HostMountRecord> {
-      ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, 64 * 1024));
-      ASSIGN_OR_RETURN(const Json json, base::json::Parse(text));
+      RETURN_IF_ERROR(file.text);
+      ASSIGN_OR_RETURN(const Json json, platform::ParseRecord(*file.text, kVersion));
       ASSIGN_OR_RETURN(HostMountRecord decoded, Decode(json));
-      if (File(decoded.uid) != path) {
+      if (File(decoded.uid) != file.path) {
         return Error(StatusCode::kDataLoss, "its content does not belong to its name");
       }
       return decoded;
@@ -169,10 +167,9 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
       records.push_back(*std::move(record));
       continue;
     }
-    const std::string aside = fmt::format("{}.damaged-{}", path, base::RandomSuffix(5));
-    const int renamed = std::rename(path.c_str(), aside.c_str());
+    const StatusOr<std::string> aside = platform::SetRecordAside(file.path, file.path + ".damaged");
     damaged.push_back(
-        fmt::format("{}: {}", Quote(renamed == 0 ? aside : path), base::ToString(record.status())));
+        fmt::format("{}: {}", Quote(aside.value_or(file.path)), base::ToString(record.status())));
   }
   return records;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::node {
 
@@ -12,7 +13,8 @@ using base::Status;
 using base::StatusOr;
 namespace json = base::json;
 
-constexpr std::string_view kSuffix = ".json";
+constexpr int kVersion = 1;
+constexpr size_t kMaxRecord = 4 * 1024 * 1024;  // bytes
 
 // The part of the pod that is recorded: tear-down needs it. `env` is left out, because it may hold
 // secrets.
@@ -36,10 +38,10 @@ Json Remembered(const api::Pod& pod) {
 }
 
 StatusOr<PodRecord> Decode(const std::string& text) {
-  ASSIGN_OR_RETURN(Json record, json::Parse(text));
+  ASSIGN_OR_RETURN(const Json record, platform::ParseRecord(text, kVersion));
   const Json* pod = json::Find(record, {"pod"});
-  if (json::Int(record, {"version"}) != 1 || pod == nullptr || !pod->is_object()) {
-    return base::Error(base::StatusCode::kDataLoss, "not a pod record of version 1");
+  if (pod == nullptr || !pod->is_object()) {
+    return base::Error(base::StatusCode::kDataLoss, "the record has no pod");
   }
   return PodRecord{.pod = std::make_shared<const api::Pod>(*pod),
                    .sandbox_possible = json::Bool(record, {"sandboxPossible"}),
@@ -57,32 +59,30 @@ StatusOr<std::unique_ptr<PodRecords>> PodRecords::Open(std::string folder) {
 }
 
 std::string PodRecords::Path(const std::string& uid) const {
-  return fmt::format("{}/{}{}", folder_, uid, kSuffix);
+  return fmt::format("{}/{}{}", folder_, uid, platform::kRecordSuffix);
 }
 
 StatusOr<std::map<std::string, PodRecord>> PodRecords::Load() const {
   std::map<std::string, PodRecord> out;
-  ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder_));
-  for (const std::string& name : names) {
-    if (!name.ends_with(kSuffix)) continue;
-    const std::string uid = name.substr(0, name.size() - kSuffix.size());
-    const auto text = platform::ReadFile(Path(uid), 4 * 1024 * 1024);
-    auto record = text.ok() ? Decode(*text) : StatusOr<PodRecord>(text.status());
-    if (record.ok() && record->pod->uid() != uid) {
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder_, kMaxRecord));
+  for (const platform::RecordFile& file : files) {
+    auto record = file.text.ok() ? Decode(*file.text) : StatusOr<PodRecord>(file.text.status());
+    if (record.ok() && record->pod->uid() != file.name) {
       record = base::Error(base::StatusCode::kDataLoss, "it is of pod '{}'", record->pod->uid());
     }
     if (!record.ok()) {
-      LOG_ERROR("pod record {} cannot be used: {}", base::Quote(Path(uid)),
+      LOG_ERROR("pod record {} cannot be used: {}", base::Quote(file.path),
                 base::ToString(record.status()));
       continue;
     }
-    out.emplace(uid, *std::move(record));
+    out.emplace(file.name, *std::move(record));
   }
   return out;
 }
 
 Status PodRecords::Write(const PodRecord& record) const {
-  Json text = {{"version", 1},
+  Json text = {{"version", kVersion},
                {"pod", Remembered(*record.pod)},
                {"sandboxPossible", record.sandbox_possible}};
   if (!record.ended_phase.empty()) {

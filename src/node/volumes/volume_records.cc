@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::node {
 namespace {
@@ -20,7 +21,6 @@ using base::StatusOr;
 
 constexpr int kVersion = 1;
 constexpr size_t kMaxRecord = 256 * 1024;
-constexpr std::string_view kSuffix = ".json";
 
 constexpr std::string_view kStepNames[] = {"mounting", "mounted", "unmounting"};
 
@@ -217,13 +217,14 @@ std::optional<MountIdentity> IdentifyMount(const std::vector<platform::MountEntr
 }
 
 std::string VolumeRecords::DeviceFile(const volume::DeviceRecord& record) const {
-  return fmt::format("{}/devices/{}{}", folder_, base::Sha256Hex(record.device_name), kSuffix);
+  return fmt::format("{}/devices/{}{}", folder_, base::Sha256Hex(record.device_name),
+                     platform::kRecordSuffix);
 }
 
 std::string VolumeRecords::PodVolumeFile(const volume::PodVolumeRecord& record) const {
   const std::string identity =
       fmt::format("{}/{}/{}", record.pod_uid, record.plugin, record.folder_name);
-  return fmt::format("{}/pods/{}{}", folder_, base::Sha256Hex(identity), kSuffix);
+  return fmt::format("{}/pods/{}{}", folder_, base::Sha256Hex(identity), platform::kRecordSuffix);
 }
 
 Status VolumeRecords::Open() {
@@ -238,15 +239,18 @@ Status VolumeRecords::Open() {
 DamagedRecord VolumeRecords::SetAside(const std::string& subfolder, const std::string& name,
                                       Status why) {
   const std::string from = fmt::format("{}/{}/{}", folder_, subfolder, name);
-  DamagedRecord damaged{
-      .file = fmt::format("{}/damaged/{}-{}-{}", folder_, subfolder, name, base::RandomSuffix(5)),
-      .digest = name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name,
-      .device = subfolder == "devices",
-      .why = std::move(why)};
-  if (std::rename(from.c_str(), damaged.file.c_str()) != 0) {
-    damaged.why =
-        base::Annotate(platform::ErrnoError(errno, "move it aside"), base::Message(damaged.why));
-    damaged.file = from;
+  DamagedRecord damaged{.file = from,
+                        .digest = name.ends_with(platform::kRecordSuffix)
+                                      ? name.substr(0, name.size() - platform::kRecordSuffix.size())
+                                      : name,
+                        .device = subfolder == "devices",
+                        .why = std::move(why)};
+  const StatusOr<std::string> aside =
+      platform::SetRecordAside(from, fmt::format("{}/damaged/{}-{}", folder_, subfolder, name));
+  if (aside.ok()) {
+    damaged.file = *aside;
+  } else {
+    damaged.why = base::Annotate(aside.status(), base::Message(damaged.why));
   }
   return damaged;
 }

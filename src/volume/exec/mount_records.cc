@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::volume {
 namespace {
@@ -54,16 +55,13 @@ std::string MountRecords::FileOf(std::string_view target) const {
 
 Status MountRecords::LoadRecords() {
   ASSIGN_OR_RETURN(boot_, platform::BootId());
-  RETURN_IF_ERROR(platform::MakeFolders(folder_, 0700));
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder_));
-  ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder_));
-  for (const std::string& name : names) {
-    const std::string path = fmt::format("{}/{}", folder_, name);
-    const auto text = platform::ReadFile(path);
-    if (!text.ok()) continue;
-    const auto json = base::json::Parse(*text);
+  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
+                   platform::ReadRecordFiles(folder_));
+  for (const platform::RecordFile& file : files) {
+    if (!file.text.ok()) continue;
+    const auto json = base::json::Parse(*file.text);
     if (!json.ok() || base::json::String(*json, {"bootID"}) == boot_) continue;
-    RETURN_IF_ERROR(platform::RemoveDurably<"exec.mount_record">(path));
+    RETURN_IF_ERROR(platform::RemoveDurably<"exec.mount_record">(file.path));
   }
   return base::OkStatus();
 }

@@ -1,0 +1,48 @@
+#include "platform/files/record_files.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/ids.h"
+#include "platform/errno.h"
+#include "platform/files/durable_file.h"
+
+namespace berth::platform {
+
+using base::StatusOr;
+
+StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder, size_t max_bytes) {
+  RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(RemoveTornWrites(folder));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  std::vector<RecordFile> files;
+  for (const std::string& name : names) {
+    if (!name.ends_with(kRecordSuffix)) continue;
+    std::string path = fmt::format("{}/{}", folder, name);
+    StatusOr<std::string> text = ReadFile(path, max_bytes);
+    files.push_back({.path = std::move(path),
+                     .name = name.substr(0, name.size() - kRecordSuffix.size()),
+                     .text = std::move(text)});
+  }
+  return files;
+}
+
+StatusOr<base::Json> ParseRecord(std::string_view text, int version,
+                                 const base::json::ParseLimits& limits) {
+  StatusOr<base::Json> record = base::json::Parse(text, limits);
+  if (!record.ok()) {
+    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(record.status()));
+  }
+  if (const int64_t found = base::json::Int(*record, {"version"}); found != version) {
+    return base::Error(base::StatusCode::kDataLoss, "record version {} is not {}", found, version);
+  }
+  return record;
+}
+
+StatusOr<std::string> SetRecordAside(const std::string& path, const std::string& aside) {
+  std::string to = fmt::format("{}-{}", aside, base::RandomSuffix(5));
+  if (std::rename(path.c_str(), to.c_str()) != 0) return ErrnoError(errno, "move it aside");
+  return to;
+}
+
+}  // namespace berth::platform
