@@ -54,7 +54,7 @@ void AddFields(const Json& resource, AccessAttributes& asked) {
     }
   }
   const std::string raw = String(selector, {"rawSelector"});
-  for (const api::KindInfo* info : api::AllKinds()) {
+  for (const api::KindInfo* info : api::BuiltInKinds()) {
     if (raw.empty() || info->group != asked.group || info->plural != asked.resource) continue;
     const auto parsed = api::FieldSelector::Parse(*info, raw);
     if (!parsed.ok()) return;
