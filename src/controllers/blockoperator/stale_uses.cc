@@ -293,8 +293,8 @@ StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
 }
 
 StaleUses::Outcome StaleUses::DeleteEmpty(const Cleanup& cleanup) {
-  // status.entries has the failures that the agent of the node reported last. An object with such a
-  // report is left to the agent and to people.
+  // status.entries has the failures that the agent of the node reported last. The operator does not
+  // discard this report.
   if (!base::json::Array(cleanup.json(), {"status", "entries"}).empty()) return Outcome::Done();
   const StatusOr<bool> absent = proofs_.IsAbsent(cleanup.name());
   if (!absent.ok()) return AfterApi(absent.status());
