@@ -223,7 +223,7 @@ const KindInfo kSelfSubjectRulesReview = Review(
     kAuthorization, "SelfSubjectRulesReview", "selfsubjectrulesreviews", "selfsubjectrulesreview");
 }  // namespace kinds
 
-std::span<const KindInfo* const> AllKinds() {
+std::span<const KindInfo* const> BuiltInKinds() {
   using namespace kinds;
   static constexpr std::array<const KindInfo*, 30> kAll = {&kNamespace,
                                                            &kNode,
@@ -272,7 +272,7 @@ const KindInfo* FindKindByWord(std::string_view word) {
     group = lower.substr(dot + 1);
     lower.resize(dot);
   }
-  for (const KindInfo* info : AllKinds()) {
+  for (const KindInfo* info : BuiltInKinds()) {
     if (with_group && group != info->group) continue;
     if (lower == info->plural || lower == info->singular) return info;
     for (const std::string_view name : info->short_names) {
@@ -283,7 +283,7 @@ const KindInfo* FindKindByWord(std::string_view word) {
 }
 
 const KindInfo* FindKind(std::string_view api_version, std::string_view kind) {
-  for (const KindInfo* info : AllKinds()) {
+  for (const KindInfo* info : BuiltInKinds()) {
     if (info->kind == kind && info->api_version() == api_version) return info;
   }
   return nullptr;

@@ -1,5 +1,6 @@
-// The table of the kinds that Berth knows: one row each, from which the API server serves them,
-// clients build their URLs and the command line finds them by name.
+// The table of the built-in kinds, with one row for each. The API server serves them, clients build
+// URLs from the rows, and the command line finds the kinds by name. Kinds that come from a
+// CustomResourceDefinition are not in it (kinds/snapshots.h, kinds/block_kinds.h).
 #pragma once
 
 #include <span>
@@ -48,16 +49,19 @@ extern const KindInfo kTokenReview, kSelfSubjectReview, kSubjectAccessReview,
     kLocalSubjectAccessReview, kSelfSubjectAccessReview, kSelfSubjectRulesReview;
 }  // namespace kinds
 
-std::span<const KindInfo* const> AllKinds();
+// The built-in kinds.
+std::span<const KindInfo* const> BuiltInKinds();
 
-// "storage.k8s.io" of "storage.k8s.io/v1", "" (the core group) of "v1".
+// The group of an apiVersion: "storage.k8s.io" for "storage.k8s.io/v1"; "" (the core group) for
+// "v1".
 std::string_view GroupOf(std::string_view api_version);
 
-// By plural, singular, short name or kind, ignoring case, with an optional ".GROUP" behind it, as a
-// person types it: "pvc", "pods", "storageclass", "csinodes.storage.k8s.io". nullptr if unknown.
+// Finds a built-in kind by its plural, singular, short name or kind, as a person types it: "pvc",
+// "pods", "storageclass", "csinodes.storage.k8s.io". Case is ignored; a ".GROUP" may follow the
+// word. nullptr: no built-in kind has this name.
 const KindInfo* FindKindByWord(std::string_view word);
 
-// By apiVersion and kind of an object; nullptr if unknown.
+// Finds a built-in kind by the apiVersion and kind of an object; nullptr if there is none.
 const KindInfo* FindKind(std::string_view api_version, std::string_view kind);
 
 }  // namespace berth::api

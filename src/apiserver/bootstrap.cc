@@ -13,18 +13,21 @@ base::Status CreateIfMissing(store::Store& store, const base::Clock& clock,
   const std::string key = ObjectStoreKey(info, ns, name);
   const auto present = store.Get(key);
   if (present.ok()) return base::OkStatus();
-  if (present.status().code() != base::StatusCode::kNotFound) return present.status();
+  if (present.status().code() != base::StatusCode::kNotFound) {
+    return base::Annotate(present.status(), fmt::format("read {} '{}'", info.singular, name));
+  }
   Json object = {{"apiVersion", info.api_version()},
                  {"kind", std::string(info.kind)},
                  {"metadata", {{"name", name}}}};
   if (!ns.empty()) object["metadata"]["namespace"] = ns;
   StoreLookup lookup(store);
-  RETURN_IF_ERROR(PrepareNew(RulesFor(info), object,
-                             FieldTracker::OfWriter(kServerManager, "", clock.Now()), lookup,
-                             clock.Now()));
+  const std::string what = fmt::format("create {} '{}'", info.singular, name);
+  RETURN_IF_ERROR_WITH(
+      PrepareNew(RulesFor(info), object, FieldTracker::OfWriter(kServerManager, "", clock.Now()),
+                 lookup, clock.Now()),
+      what);
   return base::Annotate(
-      store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(),
-      fmt::format("create {} '{}'", info.singular, name));
+      store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(), what);
 }
 
 }  // namespace

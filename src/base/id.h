@@ -3,9 +3,10 @@
 //   using PodUid = base::Id<struct PodUidKind>;
 //   using NodeName = base::Id<struct NodeNameKind>;
 //
-// A function that takes (PodUid, NodeName) does not compile if a caller swaps them or passes a bare
-// string. Ids are made where the texts come in: from API objects, records and messages. An id holds
-// any text, and a caller checks the text before it makes an id of it. A plain value type.
+// If a caller swaps them or passes a bare string, a call of a function that takes (PodUid,
+// NodeName) does not compile. Make an id where the text enters the program: from an API object, a
+// record or a message. An id holds any text, so the caller checks the text first. A plain value
+// type.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,7 +36,7 @@ class Id {
   friend bool operator==(const Id&, const Id&) = default;
   friend auto operator<=>(const Id&, const Id&) = default;
 
-  // GoogleTest prints an id by this.
+  // GoogleTest prints an id with this function.
   friend void PrintTo(const Id& id, std::ostream* out) { *out << Quote(id.text_); }
 
  private:
@@ -52,7 +53,7 @@ struct std::hash<berth::base::Id<Kind>> {
 };
 
 // In log lines and messages an id stands in quotes (base::Quote), because its text comes from
-// outside. A path or a name is made of text().
+// outside. Build paths and names of objects from text(), which has no quotes.
 template <typename Kind>
 struct fmt::formatter<berth::base::Id<Kind>> : fmt::formatter<std::string_view> {
   template <typename Context>

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "api/codecs/yaml.h"
@@ -92,7 +93,7 @@ StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& pa
       } else {
         // The file may be a pipe, which a shell makes for <(command).
         const base::UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
-        if (!fd.valid()) return Error(StatusCode::kNotFound, "open '{}': no such file", file);
+        if (!fd.valid()) return platform::ErrnoError(errno, fmt::format("open '{}'", file));
         ASSIGN_OR_RETURN(text, ReadManifest(fd.get(), name));
       }
       auto documents = api::ParseYaml(text);

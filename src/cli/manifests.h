@@ -17,10 +17,14 @@ struct Manifest {
   std::string where;  // file and document, for messages
 };
 
-// All objects of `paths` in order ("-" is standard input, a folder means its *.yaml, *.yml and
-// *.json files), with `ns` filled in where a namespaced object has none; a List is unpacked.
-// INVALID_ARGUMENT says where the fault is, before anything is sent. The manifests may be used as
-// long as `kinds` lives.
+// Returns all objects of `paths` in order. "-" is standard input, and a folder means its *.yaml,
+// *.yml and *.json files by name, without subfolders. The items of a List become objects of their
+// own. A namespaced object without a namespace gets `ns`.
+//
+// An error names the file, and the document of an object that is at fault: INVALID_ARGUMENT (also
+// if there is no object at all), NOT_FOUND if a file does not exist, RESOURCE_EXHAUSTED above 16
+// MiB or above the limits of api::ParseYaml. Others come from the file system, or from the API,
+// which is asked about unknown kinds. Manifest::kind is valid as long as `kinds` lives.
 base::StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& paths,
                                                     const std::string& ns, KindFinder& kinds);
 

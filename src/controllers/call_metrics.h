@@ -1,5 +1,5 @@
-// csi_sidecar_operations_seconds: how long each call of a driver took and what it answered. The
-// names, labels and buckets are those of the Go sidecars, so that their dashboards still work.
+// csi_sidecar_operations_seconds: how long each call to a driver took, and which code it returned.
+// The names, labels and buckets are those of the Go sidecars, so that their dashboards still work.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -12,12 +12,13 @@
 
 namespace berth::controllers {
 
-// `request` is the type of the call's request, csi.v1.CreateVolumeRequest.
+// `request` is the descriptor of the call's request message, such as csi.v1.CreateVolumeRequest.
 void ObserveCall(base::Metrics& metrics, const std::string& driver,
                  const google::protobuf::Descriptor& request, const base::Status& status,
                  std::chrono::nanoseconds took);
 
-// "/csi.v1.Controller/CreateVolume" for the method that takes `request`; its type if none does.
+// The method that takes `request`, as "/csi.v1.Controller/CreateVolume"; the full name of `request`
+// if no method of its file takes it.
 std::string MethodOf(const google::protobuf::Descriptor& request);
 
 // A code as Go prints it: "OK", "DeadlineExceeded".

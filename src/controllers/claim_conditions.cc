@@ -23,7 +23,7 @@ const Json* Find(const api::PersistentVolumeClaim& claim, std::string_view type)
 
 }  // namespace
 
-Json Condition(std::string_view type, std::string_view message, const base::Clock& clock) {
+Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock) {
   return {{"type", std::string(type)},
           {"status", "True"},
           {"lastProbeTime", nullptr},
@@ -31,8 +31,8 @@ Json Condition(std::string_view type, std::string_view message, const base::Cloc
           {"message", std::string(message)}};
 }
 
-Json Conditions(const api::PersistentVolumeClaim& claim, std::span<const std::string_view> drop,
-                Json add) {
+Json ReplaceConditions(const api::PersistentVolumeClaim& claim,
+                       std::span<const std::string_view> drop, Json add) {
   Json out = Json::array();
   for (const Json& condition : claim.conditions()) {
     const std::string type = TypeOf(condition);

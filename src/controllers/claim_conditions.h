@@ -18,15 +18,16 @@ inline constexpr std::string_view kModifyingVolume = "ModifyingVolume";
 inline constexpr std::string_view kModifyVolumeError = "ModifyVolumeError";
 
 // A condition with status True, whose transition time is now.
-base::Json Condition(std::string_view type, std::string_view message, const base::Clock& clock);
+base::Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock);
 
-// status.conditions of the claim without those of the types in `drop`, and with `add` (null: none)
-// in the place of the one of its type, or at the end.
-base::Json Conditions(const api::PersistentVolumeClaim& claim,
-                      std::span<const std::string_view> drop, base::Json add);
+// Returns status.conditions of the claim, changed: the conditions whose type is in `drop` are left
+// out, and `add` (null: none) replaces the condition of its type, or comes last.
+base::Json ReplaceConditions(const api::PersistentVolumeClaim& claim,
+                             std::span<const std::string_view> drop, base::Json add);
 
-// The message of the claim's condition of a type that holds; "" if there is none.
+// The message of the claim's condition `type` if the condition's status is True; else "".
 std::string ConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type);
+// Whether the claim has the condition `type` with status True.
 bool HasCondition(const api::PersistentVolumeClaim& claim, std::string_view type);
 
 }  // namespace berth::controllers

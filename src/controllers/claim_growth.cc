@@ -51,11 +51,11 @@ StatusOr<ClaimGrowth::Claim> ClaimGrowth::BeginGrowth(const Claim& claim) {
   if (HasCondition(claim, kResizing)) return claim;
   context_.events.Record(claim.reference(), base::EventType::kNormal, "Resizing",
                          fmt::format("growing the volume to {}", claim.requested_storage()));
-  return PatchAt(
-      context_.client, claims_, claim,
-      {{"status",
-        {{"conditions", Conditions(claim, {}, Condition(kResizing, "", context_.clock))}}}},
-      "status");
+  return PatchAt(context_.client, claims_, claim,
+                 {{"status",
+                   {{"conditions",
+                     ReplaceConditions(claim, {}, MakeCondition(kResizing, "", context_.clock))}}}},
+                 "status");
 }
 
 ClaimGrowth::Outcome ClaimGrowth::FinishGrowth(const Claim& claim, const Volume& volume,
@@ -81,10 +81,11 @@ ClaimGrowth::Outcome ClaimGrowth::LeaveToNode(const Claim& claim) {
   return AfterApi(
       PatchAt(context_.client, claims_, claim,
               {{"status",
-                {{"conditions", Conditions(claim, kDone,
-                                           Condition(kFileSystemResizePending,
-                                                     "waiting for the node to grow the file system",
-                                                     context_.clock))}}}},
+                {{"conditions",
+                  ReplaceConditions(claim, kDone,
+                                    MakeCondition(kFileSystemResizePending,
+                                                  "waiting for the node to grow the file system",
+                                                  context_.clock))}}}},
               "status")
           .status());
 }

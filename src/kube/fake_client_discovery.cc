@@ -32,7 +32,7 @@ const KindInfo& FakeClient::Known(const KindInfo& kind) const {
 }
 
 std::vector<const KindInfo*> FakeClient::ServedLocked() const {
-  std::vector<const KindInfo*> served(api::AllKinds().begin(), api::AllKinds().end());
+  std::vector<const KindInfo*> served(api::BuiltInKinds().begin(), api::BuiltInKinds().end());
   served.insert(served.end(), custom_.begin(), custom_.end());
   for (const KindInfo* kind : unserved_) std::erase(served, kind);
   return served;

@@ -47,7 +47,7 @@ Table MakeTable() {
       if (kind.has_status && changes) add(verb, kind.plural, "status");
     };
     add(verb, kOther, "");
-    for (const api::KindInfo* kind : api::AllKinds()) add_kind(*kind);
+    for (const api::KindInfo* kind : api::BuiltInKinds()) add_kind(*kind);
     for (const api::KindInfo* kind : kCustom) add_kind(*kind);
   }
   return table;

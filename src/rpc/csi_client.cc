@@ -7,9 +7,10 @@
 namespace berth::rpc {
 namespace {
 
-// An answer that exceeds the bounds is useless, and what was asked for may have been done.
+// An answer that exceeds the bounds cannot be used. UNAVAILABLE, because the driver may have done
+// what was asked.
 template <typename Response>
-base::StatusOr<Response> Bounded(base::StatusOr<Response> answer, std::string_view method) {
+base::StatusOr<Response> CheckAnswer(base::StatusOr<Response> answer, std::string_view method) {
   if (!answer.ok()) return answer;
   const base::Status fits = CheckLimits(*answer, kAnswerLimits);
   if (fits.ok()) return answer;
@@ -47,14 +48,14 @@ CsiClient::~CsiClient() = default;
 
 void CsiClient::CancelAll() { stubs_->channel->CancelAll(); }
 
-#define BERTH_DEFINE(service, rpc)                                                              \
-  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request,   \
-                                                        Timeout timeout) {                      \
-    const CallName name = {                                                                     \
-        .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true};   \
-    return Bounded(Unary(*stubs_->channel, name, stubs_->service, &csi::v1::service::Stub::rpc, \
-                         request, timeout),                                                     \
-                   #rpc);                                                                       \
+#define BERTH_DEFINE(service, rpc)                                                            \
+  base::StatusOr<csi::v1::rpc##Response> CsiClient::rpc(const csi::v1::rpc##Request& request, \
+                                                        Timeout timeout) {                    \
+    const CallName name = {                                                                   \
+        .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true}; \
+    return CheckAnswer(Unary(*stubs_->channel, name, stubs_->service,                         \
+                             &csi::v1::service::Stub::rpc, request, timeout),                 \
+                       #rpc);                                                                 \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE

@@ -133,7 +133,7 @@ class Reference {
 
 std::vector<const Schema*> KindsInProtobuf() {
   std::vector<const Schema*> schemas;
-  for (const KindInfo* info : AllKinds()) {
+  for (const KindInfo* info : BuiltInKinds()) {
     if (const Schema* schema = SchemaOf(*info); HasProtobuf(schema)) schemas.push_back(schema);
   }
   for (const char* name : {"Status", "DeleteOptions", "PartialObjectMetadata",

@@ -49,53 +49,54 @@ void AppendDouble(std::string& out, int number, double value) {
   for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
 }
 
-// Turns the events of a walk over the text into fields. A message's length stands before it but is
-// known only after it: Open reserves one byte, and Close makes room if that is too little.
+// Converts the events of a scan of JSON text into protobuf fields. The length of a message stands
+// before its content, but is known only after it. So Open reserves one byte for the length, and
+// Close makes room if the length needs more.
 class Writer {
  public:
   Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
 
   bool Null() {
-    if (raw_depth_ > 0) RawValue("null");
+    if (raw_depth_ > 0) AppendRawValue("null");
     return true;
   }
   bool Boolean(bool value) {
-    if (raw_depth_ > 0) return RawValue(value ? "true" : "false");
-    Begin();
-    if (slot_.type == nullptr) return End();
+    if (raw_depth_ > 0) return AppendRawValue(value ? "true" : "false");
+    BeginValue();
+    if (slot_.type == nullptr) return EndValue();
     if (slot_.type->type == FieldType::kBoolean) {
       AppendInteger(out_, slot_.number, value ? 1 : 0);
     } else if (slot_.type->type == FieldType::kUnion) {
-      if (const Field* field = Alternative(FieldType::kBoolean)) {
+      if (const Field* field = FindAlternative(FieldType::kBoolean)) {
         Open(slot_.number);
         AppendInteger(out_, field->number, value ? 1 : 0);
         Close();
       }
     } else if (slot_.type->type == FieldType::kAny) {
-      RawScalar(value ? "true" : "false");
+      WriteRawScalar(value ? "true" : "false");
     }
-    return End();
+    return EndValue();
   }
   bool Integer(int64_t value) {
-    if (raw_depth_ > 0) return RawValue(std::to_string(value));
-    Begin();
-    if (slot_.type != nullptr) PutInteger(value);
-    return End();
+    if (raw_depth_ > 0) return AppendRawValue(std::to_string(value));
+    BeginValue();
+    if (slot_.type != nullptr) WriteInteger(value);
+    return EndValue();
   }
   bool Number(double value, std::string_view text) {
-    if (raw_depth_ > 0) return RawValue(text);
-    Begin();
-    if (slot_.type == nullptr) return End();
+    if (raw_depth_ > 0) return AppendRawValue(text);
+    BeginValue();
+    if (slot_.type == nullptr) return EndValue();
     if (slot_.type->type == FieldType::kNumber) AppendDouble(out_, slot_.number, value);
-    if (slot_.type->type == FieldType::kQuantity) Quantity(text);
-    if (slot_.type->type == FieldType::kAny) RawScalar(text);
-    return End();
+    if (slot_.type->type == FieldType::kQuantity) WriteQuantity(text);
+    if (slot_.type->type == FieldType::kAny) WriteRawScalar(text);
+    return EndValue();
   }
   bool String(std::string_view value) {
-    if (raw_depth_ > 0) return RawValue(base::json::Dump(Json(value)));
-    Begin();
+    if (raw_depth_ > 0) return AppendRawValue(base::json::Dump(Json(value)));
+    BeginValue();
     if (slot_.type != nullptr) WriteText(value);
-    return End();
+    return EndValue();
   }
 
   bool StartObject() {
@@ -104,7 +105,7 @@ class Writer {
       frames_.push_back({.schema = &root_});
       return true;
     }
-    Begin();
+    BeginValue();
     Frame frame{.opened = opened_};
     if (slot_.type != nullptr) {
       if (slot_.type->type == FieldType::kUnion) ChooseAlternative(FieldType::kObject, frame);
@@ -146,7 +147,7 @@ class Writer {
   }
   bool StartArray() {
     if (raw_depth_ > 0) return RawStart('[');
-    Begin();
+    BeginValue();
     Frame frame{.opened = opened_};
     if (slot_.type != nullptr) {
       if (slot_.type->type == FieldType::kUnion) ChooseAlternative(FieldType::kList, frame);
@@ -167,7 +168,7 @@ class Writer {
     if (raw_depth_ > 0 && !RawEnd(']')) return true;
     return EndFrame();
   }
-  // The text ended early: everything that is open is closed as it is.
+  // Closes all open messages, because the text ended early. What was written so far stays.
   void Abandon() {
     while (!starts_.empty()) Close();
   }
@@ -205,7 +206,7 @@ class Writer {
 
   // Finds the slot of a value, and opens the messages that exist only for it: an inlined one, or a
   // map's entry.
-  void Begin() {
+  void BeginValue() {
     slot_ = {};
     opened_ = 0;
     if (frames_.empty() || frames_.back().schema == nullptr) return;
@@ -244,7 +245,7 @@ class Writer {
     }
   }
 
-  bool End() {
+  bool EndValue() {
     for (; opened_ > 0; --opened_) Close();
     return true;
   }
@@ -254,36 +255,36 @@ class Writer {
     return true;
   }
 
-  const Field* Alternative(FieldType type) const {
+  const Field* FindAlternative(FieldType type) const {
     for (const Field& field : slot_.type->fields) {
       if (field.type->type == type) return &field;
     }
     return nullptr;
   }
-  // For a union whose value is an object or array: opens the union, and makes that field of it the
-  // slot.
+  // For a value of the union slot_ that is an object or array: opens the union's message, and makes
+  // the union's field of `type` the slot. The value is left out if the union has no such field.
   void ChooseAlternative(FieldType type, Frame& frame) {
-    const Field* field = Alternative(type);
+    const Field* field = FindAlternative(type);
     if (field == nullptr) {
       slot_ = {.type = slot_.type};
       return;
     }
     OpenIn(frame, slot_.number);
-    // A schema in the place of a boolean also means "true".
-    if (const Field* allows = Alternative(FieldType::kBoolean)) {
+    // JSONSchemaPropsOrBool: a schema in place of a boolean also sets `allows`, as in Kubernetes.
+    if (const Field* allows = FindAlternative(FieldType::kBoolean)) {
       AppendInteger(out_, allows->number, 1);
     }
     slot_ = {.type = field->type, .number = field->number};
   }
 
-  void PutInteger(int64_t value) {
+  void WriteInteger(int64_t value) {
     switch (slot_.type->type) {
       case FieldType::kInteger:
         return AppendInteger(out_, slot_.number, static_cast<uint64_t>(value));
       case FieldType::kNumber:
         return AppendDouble(out_, slot_.number, static_cast<double>(value));
       case FieldType::kQuantity:
-        return Quantity(std::to_string(value));
+        return WriteQuantity(std::to_string(value));
       case FieldType::kIntOrString:
         Open(slot_.number);
         AppendInteger(out_, 1, 0);
@@ -291,13 +292,13 @@ class Writer {
         AppendField(3, "", out_);
         return Close();
       case FieldType::kAny:
-        return RawScalar(std::to_string(value));
+        return WriteRawScalar(std::to_string(value));
       default:
         return;
     }
   }
 
-  void Quantity(std::string_view text) {
+  void WriteQuantity(std::string_view text) {
     Open(slot_.number);
     AppendField(1, text, out_);
     Close();
@@ -312,7 +313,7 @@ class Writer {
         if (const auto bytes = base::DecodeBase64(value)) AppendField(slot_.number, *bytes, out_);
         return;
       case FieldType::kQuantity:
-        return Quantity(value);
+        return WriteQuantity(value);
       case FieldType::kIntOrString:
         Open(slot_.number);
         AppendInteger(out_, 1, 1);
@@ -321,15 +322,15 @@ class Writer {
         return Close();
       case FieldType::kTime:
       case FieldType::kMicroTime:
-        return Time(value);
+        return WriteTime(value);
       case FieldType::kAny:
-        return RawScalar(base::json::Dump(Json(value)));
+        return WriteRawScalar(base::json::Dump(Json(value)));
       default:
         return;
     }
   }
 
-  void Time(std::string_view text) {
+  void WriteTime(std::string_view text) {
     const auto time = ParseTime(text);
     if (!time.ok()) return;
     const auto since = time->time_since_epoch();
@@ -342,7 +343,7 @@ class Writer {
   }
 
   // A value of type kAny is written as its JSON text; while one is open, events only append to it.
-  void RawScalar(std::string_view text) {
+  void WriteRawScalar(std::string_view text) {
     Open(slot_.number);
     AppendField(kRawExtensionRaw, text, out_);
     Close();
@@ -354,7 +355,7 @@ class Writer {
       out_ += ',';
     }
   }
-  bool RawValue(std::string_view text) {
+  bool AppendRawValue(std::string_view text) {
     RawSeparator();
     out_ += text;
     return true;
@@ -364,7 +365,7 @@ class Writer {
     out_ += bracket;
     return true;
   }
-  // True if this ends the whole value.
+  // Returns whether the bracket ends the whole value.
   bool RawEnd(char bracket) {
     out_ += bracket;
     return --raw_depth_ == 0;
@@ -376,7 +377,7 @@ class Writer {
   std::vector<size_t> starts_;  // of the open messages: where their length stands
   std::string key_;
   Slot slot_;
-  int opened_ = 0;  // by Begin
+  int opened_ = 0;  // messages that BeginValue opened for the next value
   int raw_depth_ = 0;
   bool raw_after_key_ = false;
 };

@@ -8,8 +8,8 @@ using base::Json;
 
 namespace {
 
-// The value of an item's key, or nullptr.
-const Json* KeyOf(const Schema& list, const Json& item, const std::string& key) {
+// The value of the item's key, or else the default of the key's field; nullptr if there is neither.
+const Json* FindKeyValue(const Schema& list, const Json& item, const std::string& key) {
   if (const auto it = item.find(key); it != item.end()) return &*it;
   if (list.element == nullptr) return nullptr;
   const Field* field = list.element->Find(key);
@@ -44,7 +44,7 @@ std::string ItemElement(const Schema& list, const Json& item) {
   if (list.list_type != ListType::kMap || !item.is_object()) return ValueElement(item);
   Json keys = Json::object();
   for (const std::string& key : list.list_keys) {
-    if (const Json* value = KeyOf(list, item, key)) keys[key] = *value;
+    if (const Json* value = FindKeyValue(list, item, key)) keys[key] = *value;
   }
   return KeyElement(keys);
 }
@@ -52,7 +52,7 @@ std::string ItemElement(const Schema& list, const Json& item) {
 std::string MissingKey(const Schema& list, const Json& item) {
   if (list.list_type != ListType::kMap) return "";
   for (const std::string& key : list.list_keys) {
-    if (!item.is_object() || KeyOf(list, item, key) == nullptr) return key;
+    if (!item.is_object() || FindKeyValue(list, item, key) == nullptr) return key;
   }
   return "";
 }

@@ -54,7 +54,7 @@ void AddFields(const Json& resource, AccessAttributes& asked) {
     }
   }
   const std::string raw = String(selector, {"rawSelector"});
-  for (const api::KindInfo* info : api::AllKinds()) {
+  for (const api::KindInfo* info : api::BuiltInKinds()) {
     if (raw.empty() || info->group != asked.group || info->plural != asked.resource) continue;
     const auto parsed = api::FieldSelector::Parse(*info, raw);
     if (!parsed.ok()) return;
@@ -97,8 +97,8 @@ base::StatusOr<AccessAttributes> AttributesOf(const api::KindInfo& info, const J
 
 }  // namespace
 
-base::StatusOr<Json> AccessReviews::Access(const ResourceRequest& request, const Json& spec,
-                                           std::string_view only_ns, bool self) {
+base::StatusOr<Json> AccessReviews::ReviewAccess(const ResourceRequest& request, const Json& spec,
+                                                 std::string_view only_ns, bool self) {
   ASSIGN_OR_RETURN(const AccessAttributes asked, AttributesOf(request.info(), spec));
   if (!only_ns.empty() && asked.ns != only_ns) {
     return Invalid(request.info(), "spec.resourceAttributes.namespace",
@@ -120,7 +120,7 @@ base::StatusOr<Json> AccessReviews::Access(const ResourceRequest& request, const
   return status;
 }
 
-Json AccessReviews::Token(const Json& spec) {
+Json AccessReviews::ReviewToken(const Json& spec) {
   const auto owner = authenticator_.OwnerOf(String(spec, {"token"}),
                                             base::json::Strings(Array(spec, {"audiences"})));
   if (!owner.ok()) {
@@ -140,7 +140,7 @@ base::StatusOr<Json> AccessReviews::StatusOf(const ResourceRequest& request, con
     if (String(spec, {"token"}).empty()) {
       return KubeError(Reason::kBadRequest, "token is required for TokenReview in authentication");
     }
-    return Token(spec);
+    return ReviewToken(spec);
   }
   if (info == &kinds::kSelfSubjectRulesReview) {
     if (String(spec, {"namespace"}).empty()) {
@@ -148,8 +148,10 @@ base::StatusOr<Json> AccessReviews::StatusOf(const ResourceRequest& request, con
     }
     return authorizer_.RulesOf(request.role);
   }
-  if (info == &kinds::kLocalSubjectAccessReview) return Access(request, spec, request.ns, false);
-  return Access(request, spec, "", info == &kinds::kSelfSubjectAccessReview);
+  if (info == &kinds::kLocalSubjectAccessReview) {
+    return ReviewAccess(request, spec, request.ns, false);
+  }
+  return ReviewAccess(request, spec, "", info == &kinds::kSelfSubjectAccessReview);
 }
 
 void AccessReviews::AnswerReview(const ResourceRequest& request) {

@@ -1,5 +1,5 @@
-// Answers the review requests, which ask who a user is and what the user may do. They use the same
-// authenticator and authorizer as every other request.
+// Answers the review requests, which ask who a user is and what the user may do. The answers come
+// from the authenticator and authorizer that check every other request.
 //
 //   authentication.k8s.io  TokenReview, SelfSubjectReview (kubectl auth whoami)
 //   authorization.k8s.io   SelfSubjectAccessReview (kubectl auth can-i), SubjectAccessReview,
@@ -14,18 +14,19 @@ namespace berth::apiserver {
 
 class AccessReviews {
  public:
-  // Borrowed.
+  // `context`, `authenticator` and `authorizer` are borrowed and must outlive the object.
   AccessReviews(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer)
       : context_(context), authenticator_(authenticator), authorizer_(authorizer) {}
 
-  // Answers the POST of a review. Runs on a worker.
+  // Answers the POST of a review. Call it on a worker, because the authorizer reads the store.
   void AnswerReview(const ResourceRequest& request);
 
  private:
   base::StatusOr<Json> StatusOf(const ResourceRequest& request, const Json& review);
-  base::StatusOr<Json> Access(const ResourceRequest& request, const Json& spec,
-                              std::string_view only_ns, bool self);
-  Json Token(const Json& spec);
+  // `only_ns` is the only namespace that may be asked about ("": any namespace).
+  base::StatusOr<Json> ReviewAccess(const ResourceRequest& request, const Json& spec,
+                                    std::string_view only_ns, bool self);
+  Json ReviewToken(const Json& spec);
 
   ApiContext& context_;
   Authenticator& authenticator_;

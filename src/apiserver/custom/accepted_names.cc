@@ -10,7 +10,7 @@ using base::json::Map;
 using base::json::String;
 
 UsedNames::UsedNames() {
-  for (const api::KindInfo* info : api::AllKinds()) {
+  for (const api::KindInfo* info : api::BuiltInKinds()) {
     const std::string group(info->group);
     resources_.emplace(group, info->plural);
     resources_.emplace(group, info->singular);

@@ -32,7 +32,7 @@ class DiscoveryTest : public ApiTest {
 };
 
 TEST_F(DiscoveryTest, NamesEveryKindWithItsVerbs) {
-  for (const api::KindInfo* info : api::AllKinds()) {
+  for (const api::KindInfo* info : api::BuiltInKinds()) {
     const auto list = Get(info->url_prefix());
     ASSERT_EQ(list.code, 200) << info->url_prefix();
     EXPECT_EQ(list.json["kind"], "APIResourceList");
@@ -129,7 +129,7 @@ TEST_F(DiscoveryTest, AggregatedSaysTheSameAsPlain) {
       }
     }
     std::vector<std::string> expected;
-    for (const api::KindInfo* info : api::AllKinds()) {
+    for (const api::KindInfo* info : api::BuiltInKinds()) {
       expected.push_back(fmt::format("{}/{} {} {} {}", info->group, info->version, info->plural,
                                      info->kind, info->namespaced ? "Namespaced" : "Cluster"));
     }

@@ -11,7 +11,8 @@ using base::Json;
 
 namespace {
 
-// A message under construction. Fields that are absent or have the wrong type are left out.
+// A protobuf message that is being built. The numbers are those of gnostic's openapi.v2 messages.
+// JSON members that are absent or have the wrong type are left out.
 class Message {
  public:
   void PutBytes(int number, std::string_view content) { api::AppendField(number, content, bytes_); }
@@ -55,7 +56,7 @@ class Message {
     any.PutBytes(2, base::json::Dump(value));
     Add(number, any);
   }
-  // Members "x-...".
+  // Adds the members whose names begin with "x-" (vendor extensions).
   void PutExtensions(int number, const Json& json) {
     for (const auto& [key, value] : json.items()) {
       if (!key.starts_with("x-")) continue;
@@ -77,14 +78,14 @@ class Message {
   std::string bytes_;
 };
 
-Message Named(std::string_view name, const Message& value) {
+Message EncodeNamed(std::string_view name, const Message& value) {
   Message out;
   out.PutBytes(1, name);
   out.Add(2, value);
   return out;
 }
 
-Message SchemaMessage(const Json& schema);
+Message EncodeSchema(const Json& schema);
 
 void AddConstraints(const Json& schema, Message& out) {
   out.PutDouble(6, schema, "multipleOf");
@@ -106,7 +107,7 @@ void AddConstraints(const Json& schema, Message& out) {
   }
 }
 
-Message SchemaMessage(const Json& schema) {
+Message EncodeSchema(const Json& schema) {
   Message out;
   out.PutText(1, schema, "$ref");
   out.PutText(2, schema, "format");
@@ -118,7 +119,7 @@ Message SchemaMessage(const Json& schema) {
     const Json& additional = schema["additionalProperties"];
     Message item;
     additional.is_boolean() ? item.PutBool(2, additional.get<bool>())
-                            : item.Add(1, SchemaMessage(additional));
+                            : item.Add(1, EncodeSchema(additional));
     out.Add(21, item);
   }
   if (schema.contains("type")) {
@@ -128,13 +129,13 @@ Message SchemaMessage(const Json& schema) {
   }
   if (schema.contains("items")) {
     Message items;
-    items.Add(1, SchemaMessage(schema["items"]));
+    items.Add(1, EncodeSchema(schema["items"]));
     out.Add(23, items);
   }
   if (schema.contains("properties")) {
     Message properties;
     for (const auto& [name, property] : schema["properties"].items()) {
-      properties.Add(1, Named(name, SchemaMessage(property)));
+      properties.Add(1, EncodeNamed(name, EncodeSchema(property)));
     }
     out.Add(25, properties);
   }
@@ -143,20 +144,20 @@ Message SchemaMessage(const Json& schema) {
   return out;
 }
 
-Message BodyParameter(const Json& parameter) {
+Message EncodeBodyParameter(const Json& parameter) {
   Message out;
   out.PutText(1, parameter, "description");
   out.PutText(2, parameter, "name");
   out.PutText(3, parameter, "in");
   out.PutBool(4, parameter, "required");
-  if (parameter.contains("schema")) out.Add(5, SchemaMessage(parameter["schema"]));
+  if (parameter.contains("schema")) out.Add(5, EncodeSchema(parameter["schema"]));
   out.PutExtensions(6, parameter);
   return out;
 }
 
-// A query or path parameter. The two messages differ by the field allow_empty_value, which shifts
-// the numbers of the later fields.
-Message SimpleParameter(const Json& parameter, bool query) {
+// A query or path parameter. Of the two messages, only that of the query has the field
+// allow_empty_value (5), so the numbers of its later fields are larger by one.
+Message EncodeSimpleParameter(const Json& parameter, bool query) {
   const int shift = query ? 1 : 0;
   Message out;
   out.PutBool(1, parameter, "required");
@@ -176,10 +177,10 @@ void AddParameters(int number, const Json& json, Message& out) {
     const std::string in = base::json::String(one, {"in"});
     Message parameter;
     if (in == "body") {
-      parameter.Add(1, BodyParameter(one));
+      parameter.Add(1, EncodeBodyParameter(one));
     } else {
       Message simple;
-      simple.Add(in == "query" ? 3 : 4, SimpleParameter(one, in == "query"));
+      simple.Add(in == "query" ? 3 : 4, EncodeSimpleParameter(one, in == "query"));
       parameter.Add(2, simple);
     }
     Message item;
@@ -188,24 +189,24 @@ void AddParameters(int number, const Json& json, Message& out) {
   }
 }
 
-Message Responses(const Json& responses) {
+Message EncodeResponses(const Json& responses) {
   Message out;
   for (const auto& [code, one] : responses.items()) {
     Message response;
     response.PutText(1, one, "description");
     if (one.contains("schema")) {
       Message item;
-      item.Add(1, SchemaMessage(one["schema"]));
+      item.Add(1, EncodeSchema(one["schema"]));
       response.Add(2, item);
     }
     Message value;
     value.Add(1, response);
-    out.Add(1, Named(code, value));
+    out.Add(1, EncodeNamed(code, value));
   }
   return out;
 }
 
-Message Operation(const Json& operation) {
+Message EncodeOperation(const Json& operation) {
   Message out;
   out.PutTexts(1, operation, "tags");
   out.PutText(3, operation, "description");
@@ -213,7 +214,7 @@ Message Operation(const Json& operation) {
   out.PutTexts(6, operation, "produces");
   out.PutTexts(7, operation, "consumes");
   AddParameters(8, operation, out);
-  if (operation.contains("responses")) out.Add(9, Responses(operation["responses"]));
+  if (operation.contains("responses")) out.Add(9, EncodeResponses(operation["responses"]));
   out.PutExtensions(13, operation);
   return out;
 }
@@ -226,15 +227,15 @@ constexpr std::pair<const char*, int> kMethods[] = {
 void OpenApiMessage::AddPath(std::string_view path, const Json& item) {
   Message out;
   for (const auto& [method, number] : kMethods) {
-    if (item.contains(method)) out.Add(number, Operation(item[method]));
+    if (item.contains(method)) out.Add(number, EncodeOperation(item[method]));
   }
   AddParameters(9, item, out);
   out.PutExtensions(10, item);
-  api::AppendField(2, Named(path, out).bytes(), paths_);
+  api::AppendField(2, EncodeNamed(path, out).bytes(), paths_);
 }
 
 void OpenApiMessage::AddDefinition(std::string_view name, const Json& schema) {
-  api::AppendField(1, Named(name, SchemaMessage(schema)).bytes(), definitions_);
+  api::AppendField(1, EncodeNamed(name, EncodeSchema(schema)).bytes(), definitions_);
 }
 
 std::string OpenApiMessage::Finish(std::string_view title, std::string_view version) const {

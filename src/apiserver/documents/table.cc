@@ -8,11 +8,11 @@ namespace berth::apiserver {
 using base::json::Find;
 using base::json::String;
 
-std::string Or(std::string text, std::string_view fallback) {
+std::string TextOr(std::string text, std::string_view fallback) {
   return text.empty() ? std::string(fallback) : text;
 }
 
-std::string Join(const Json& list) {
+std::string JoinTexts(const Json& list) {
   std::string out;
   for (const Json& item : list) {
     if (!item.is_string()) continue;
@@ -35,7 +35,7 @@ Json PhaseOrTerminatingCell(const Json& object, base::WallTime) {
 
 namespace {
 
-const std::vector<Column>& Columns(const api::KindInfo& info) {
+const std::vector<Column>& FindColumns(const api::KindInfo& info) {
   static const ColumnMap all = [] {
     ColumnMap columns;
     AddCoreColumns(columns);
@@ -52,7 +52,7 @@ const std::vector<Column>& Columns(const api::KindInfo& info) {
 
 Json TableColumns(const api::KindInfo& info) {
   Json columns = Json::array();
-  for (const Column& column : Columns(info)) {
+  for (const Column& column : FindColumns(info)) {
     columns.push_back({{"name", std::string(column.name)},
                        {"type", std::string(column.type)},
                        {"format", column.name == "Name" ? "name" : ""},
@@ -64,7 +64,7 @@ Json TableColumns(const api::KindInfo& info) {
 
 Json TableCells(const api::KindInfo& info, const Json& object, base::WallTime now) {
   Json cells = Json::array();
-  for (const Column& column : Columns(info)) cells.push_back(column.cell(object, now));
+  for (const Column& column : FindColumns(info)) cells.push_back(column.cell(object, now));
   return cells;
 }
 

@@ -26,7 +26,7 @@ struct Column {
 
 using ColumnMap = std::map<const api::KindInfo*, std::vector<Column>>;
 
-// The families.
+// Each adds the columns of one group of kinds.
 void AddCoreColumns(ColumnMap& columns);
 void AddPodColumns(ColumnMap& columns);
 void AddStorageColumns(ColumnMap& columns);
@@ -34,9 +34,10 @@ void AddStorageColumns(ColumnMap& columns);
 inline constexpr std::string_view kNone = "<none>";
 inline constexpr std::string_view kUnset = "<unset>";
 
-std::string Or(std::string text, std::string_view fallback);
+// `text`, or `fallback` if it is empty.
+std::string TextOr(std::string text, std::string_view fallback);
 // The texts of a list, with commas between them.
-std::string Join(const Json& list);
+std::string JoinTexts(const Json& list);
 
 Json NameCell(const Json& object, base::WallTime now);
 Json AgeCell(const Json& object, base::WallTime now);
@@ -57,7 +58,7 @@ Json TextCell(const Json& object, base::WallTime) {
 
 template <Literal kFallback, Literal... kPath>
 Json TextOrCell(const Json& object, base::WallTime) {
-  return Or(base::json::String(object, {std::string_view(kPath.text)...}), kFallback.text);
+  return TextOr(base::json::String(object, {std::string_view(kPath.text)...}), kFallback.text);
 }
 
 template <Literal... kPath>

@@ -38,7 +38,7 @@ Json NodeRolesCell(const Json& node, base::WallTime) {
     }
   }
   std::sort(roles.begin(), roles.end());
-  return Or(Join(roles), kNone);
+  return TextOr(JoinTexts(roles), kNone);
 }
 
 template <Literal kType>
@@ -52,7 +52,8 @@ Json NodeAddressCell(const Json& node, base::WallTime) {
 // ---- Event
 
 Json FirstSeenCell(const Json& event, base::WallTime now) {
-  return api::AgeSince(Or(String(event, {"firstTimestamp"}), String(event, {"eventTime"})), now);
+  return api::AgeSince(TextOr(String(event, {"firstTimestamp"}), String(event, {"eventTime"})),
+                       now);
 }
 
 Json LastSeenCell(const Json& event, base::WallTime now) {
@@ -71,9 +72,9 @@ Json EventObjectCell(const Json& event, base::WallTime) {
 
 Json EventSourceCell(const Json& event, base::WallTime) {
   const std::string component =
-      Or(String(event, {"source", "component"}), String(event, {"reportingComponent"}));
+      TextOr(String(event, {"source", "component"}), String(event, {"reportingComponent"}));
   const std::string instance =
-      Or(String(event, {"source", "host"}), String(event, {"reportingInstance"}));
+      TextOr(String(event, {"source", "host"}), String(event, {"reportingInstance"}));
   return instance.empty() ? component : fmt::format("{}, {}", component, instance);
 }
 

@@ -47,7 +47,7 @@ class Summary {
       sidecars_.push_back(String(init, {"name"}));
       ++containers_;
     }
-    status_ = Or(String(pod, {"status", "reason"}), String(pod, {"status", "phase"}));
+    status_ = TextOr(String(pod, {"status", "reason"}), String(pod, {"status", "phase"}));
     for (const Json& condition : Array(pod, {"status", "conditions"})) {
       if (String(condition, {"type"}) == "PodScheduled" &&
           String(condition, {"reason"}) == "SchedulingGated") {
@@ -147,7 +147,7 @@ Json RestartsCell(const Json& pod, base::WallTime now) { return Summary(pod).res
 Json IpCell(const Json& pod, base::WallTime) {
   const Json& ips = Array(pod, {"status", "podIPs"});
   const std::string first = ips.empty() ? "" : String(ips.front(), {"ip"});
-  return Or(Or(first, String(pod, {"status", "podIP"})), kNone);
+  return TextOr(TextOr(first, String(pod, {"status", "podIP"})), kNone);
 }
 
 Json GatesCell(const Json& pod, base::WallTime) {
@@ -173,7 +173,7 @@ std::string LabelsText(const Json& labels) {
 }
 
 Json NodeSelectorCell(const Json& set, base::WallTime) {
-  return Or(LabelsText(Map(set, {"spec", "template", "spec", "nodeSelector"})), kNone);
+  return TextOr(LabelsText(Map(set, {"spec", "template", "spec", "nodeSelector"})), kNone);
 }
 
 // The selector as one types it: "a=b,c in (d,e),!f".
@@ -182,14 +182,14 @@ Json SelectorCell(const Json& set, base::WallTime) {
   for (const Json& one : Array(set, {"spec", "selector", "matchExpressions"})) {
     const std::string op = String(one, {"operator"});
     const std::string key = String(one, {"key"});
-    const std::string values = Join(Array(one, {"values"}));
+    const std::string values = JoinTexts(Array(one, {"values"}));
     out += fmt::format("{}{}", out.empty() ? "" : ",",
                        op == "In"       ? fmt::format("{} in ({})", key, values)
                        : op == "NotIn"  ? fmt::format("{} notin ({})", key, values)
                        : op == "Exists" ? key
                                         : "!" + key);
   }
-  return Or(out, kNone);
+  return TextOr(out, kNone);
 }
 
 std::string OfContainers(const Json& set, const char* member) {
@@ -197,7 +197,7 @@ std::string OfContainers(const Json& set, const char* member) {
   for (const Json& container : Array(set, {"spec", "template", "spec", "containers"})) {
     texts.push_back(String(container, {member}));
   }
-  return Join(texts);
+  return JoinTexts(texts);
 }
 
 Json ContainersCell(const Json& set, base::WallTime) { return OfContainers(set, "name"); }

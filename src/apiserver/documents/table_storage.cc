@@ -71,11 +71,11 @@ Json TokenRequestsCell(const Json& driver, base::WallTime) {
   for (const Json& token : Array(driver, {"spec", "tokenRequests"})) {
     audiences.push_back(String(token, {"audience"}));
   }
-  return Join(audiences);
+  return JoinTexts(audiences);
 }
 
 Json ModesCell(const Json& driver, base::WallTime) {
-  return Join(Array(driver, {"spec", "volumeLifecycleModes"}));
+  return JoinTexts(Array(driver, {"spec", "volumeLifecycleModes"}));
 }
 
 constexpr Cell kAttributesClass = TextOrCell<"<unset>", "spec", "volumeAttributesClassName">;

@@ -3,7 +3,7 @@
 namespace berth::apiserver {
 
 ServedKinds::ServedKinds(const std::vector<KindPtr>& custom) {
-  for (const api::KindInfo* info : api::AllKinds()) {
+  for (const api::KindInfo* info : api::BuiltInKinds()) {
     // The pointer does not own the rules, because the rules of built-in kinds live as long as the
     // program.
     all_.emplace_back(KindPtr(), &RulesFor(*info));

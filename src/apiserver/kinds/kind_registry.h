@@ -24,7 +24,7 @@ class ServedKinds {
   // The built-in kinds and `custom`, which come after them.
   explicit ServedKinds(const std::vector<KindPtr>& custom);
 
-  // Built-in kinds in the order of api::AllKinds, then custom ones as they were given.
+  // Built-in kinds in the order of api::BuiltInKinds, then custom ones as they were given.
   const std::vector<KindPtr>& all() const { return all_; }
   // The same, as rows of the kind table; valid as long as this snapshot.
   std::span<const api::KindInfo* const> infos() const { return infos_; }

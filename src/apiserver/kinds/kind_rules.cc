@@ -14,7 +14,7 @@ const KindRules& RulesFor(const api::KindInfo& info) {
     AddAppRules(rules);
     AddBerthRules(rules);
     AddDefinitionRules(rules);
-    for (const api::KindInfo* kind : api::AllKinds()) {
+    for (const api::KindInfo* kind : api::BuiltInKinds()) {
       const bool present = std::any_of(rules.begin(), rules.end(),
                                        [&](const KindRules& one) { return one.info == kind; });
       if (!present) rules.emplace_back(*kind);  // a kind without rules of its own is only stored

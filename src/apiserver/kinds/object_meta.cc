@@ -21,7 +21,7 @@ constexpr size_t kGeneratedSuffix = 5;
 using NameCheck = std::function<Status(std::string_view)>;
 
 void CheckFinalizers(const KindRules& rules, const Checked& finalizers) {
-  const auto kinds = api::AllKinds();
+  const auto kinds = api::BuiltInKinds();
   const bool built_in = std::find(kinds.begin(), kinds.end(), rules.info) != kinds.end();
   bool orphan = false;
   bool foreground = false;

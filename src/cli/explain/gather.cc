@@ -251,7 +251,7 @@ StatusOr<State> Finish(Gatherer& gatherer, const std::string& ns,
                        const std::string& flight_folder) {
   gatherer.FollowNode();
   RETURN_IF_ERROR(gatherer.Events(ns));
-  AddLive(gatherer.state(), flight_folder);
+  AddLiveState(gatherer.state(), flight_folder);
   return std::move(gatherer.state());
 }
 

@@ -69,7 +69,7 @@ void AddServer(State& state, const std::string& socket) {
 
 }  // namespace
 
-void AddLive(State& state, const std::string& flight_folder) {
+void AddLiveState(State& state, const std::string& flight_folder) {
   if (flight_folder.empty()) {
     state.flights =
         base::Error(StatusCode::kUnavailable,

@@ -1,4 +1,5 @@
-// The live part of a State: flight records, and the processes behind them.
+// Adds the live part of a State: the roles' flight records, and the processes and sockets that they
+// name.
 #pragma once
 
 #include <string>
@@ -7,8 +8,10 @@
 
 namespace berth::cli::explain {
 
-// Reads every role's record in `flight_folder` and looks at the processes and sockets that the
-// state's keys name. state.flights says what could not be read.
-void AddLive(State& state, const std::string& flight_folder);
+// Reads all flight records (*.flight) in `flight_folder`. Adds the processes, and the servers of
+// the sockets, that records of this state's keys name; for a Node, those of all records. The server
+// of a driver's socket is added for any state. What cannot be read is left out, and state.flights
+// is the last failure; UNAVAILABLE if `flight_folder` is empty.
+void AddLiveState(State& state, const std::string& flight_folder);
 
 }  // namespace berth::cli::explain

@@ -24,7 +24,7 @@ TEST(LiveTest, TheSocketBehindASnapshotsCallIsLookedAt) {
   State state{.now = base::SystemClock().Now(), .subject = "volumesnapshotcontent/content-1"};
   state.content = api::VolumeSnapshotContent({{"metadata", {{"name", "content-1"}}}});
   state.object = *state.content;
-  AddLive(state, folder.path());
+  AddLiveState(state, folder.path());
   EXPECT_EQ(RecordsOf(state, SnapshotKey(state)).size(), 1);
   EXPECT_TRUE(state.servers.contains("/nobody/listens.sock"));
 }

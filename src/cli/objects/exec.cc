@@ -12,7 +12,8 @@
 namespace berth::cli {
 namespace {
 
-// Puts the terminal into raw mode for its life time, so that keys go to the container.
+// Keeps the terminal in raw mode while the object lives, so that every key, Ctrl-C too, goes to the
+// container.
 class RawTerminal {
  public:
   RawTerminal() {
@@ -40,10 +41,11 @@ std::pair<int, int> TerminalSize() {
 StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const ExecOptions& options,
                    std::stop_token stop) {
   if (options.command.empty()) {
-    return base::Error(base::StatusCode::kInvalidArgument, "say which command to run, behind '--'");
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "exec: no command is given; write it after '--'");
   }
   const bool tty = options.tty && isatty(STDIN_FILENO) != 0;
-  if (options.tty && !tty) PrintError("standard input is no terminal: -t is ignored\n");
+  if (options.tty && !tty) PrintError("-t is ignored, because standard input is not a terminal\n");
   kube::ExecStreams streams;
   streams.stdin_fd = options.interactive ? STDIN_FILENO : -1;
   streams.on_stdout = Print;
@@ -51,8 +53,8 @@ StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const Exec
   streams.terminal_size = TerminalSize;
   streams.on_stdin_end_lost = [] {
     PrintError(
-        "berth: the container runtime cannot tell the command that the input has ended; if the "
-        "command waits for more input, end it with Ctrl-C\n");
+        "the command does not see that standard input has ended, because the server cannot pass "
+        "this on; if the command waits for more input, end it with Ctrl-C\n");
   };
   std::optional<RawTerminal> raw;
   if (tty && options.interactive) raw.emplace();

@@ -22,16 +22,17 @@ constexpr char kFailed[] = "Failed";
 constexpr char kDeleting[] = "Deleting";
 constexpr char kClean[] = "Clean";
 constexpr char kGone[] = "Gone";
-// The pause between two checks while nodes are waited for. Their answers queue the cluster sooner.
-constexpr std::chrono::seconds kLookAgain{10};
-constexpr size_t kNamesTold = 10;
+// The time between two checks while the operator waits for nodes or images. An answer of a node
+// queues the cluster at once.
+constexpr std::chrono::seconds kRecheckInterval{10};
+constexpr size_t kMaxListedImages = 10;
 
 std::string StateOf(const api::StorageCluster& cluster, const std::string& node) {
   return cluster.String({"status", "nodes", node, "state"});
 }
 
-// Says for people what a node could not do.
-std::string TroubleOf(const api::StorageCluster& cluster, const std::string& node) {
+// Returns, as a text for people, which volumes the node could not take off, and why.
+std::string FailuresOf(const api::StorageCluster& cluster, const std::string& node) {
   std::string out;
   for (const Json& volume :
        base::json::Array(cluster.json(), {"status", "nodes", node, "volumes"})) {
@@ -54,14 +55,13 @@ Clusters::Clusters(const Context& context, Backends& backends, NodeProofs& proof
       claims_(context.informers.Of<api::PersistentVolumeClaim>()),
       volumes_(context.informers.Of<Volume>()),
       fences_(context.informers.OfOptional<api::VolumeFence>()),
-      nodes_(context.informers.Of<api::Node>()),
       workers_(QueueOptions("block-cluster", options, context.flight),
                [this](const std::string& key) { return Sync(key); }) {
   clusters_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
-    const bool news = change.before == nullptr || change.after->deleting() ||
-                      change.before->generation() != change.after->generation();
-    if (news) {
+    const bool urgent = change.before == nullptr || change.after->deleting() ||
+                        change.before->generation() != change.after->generation();
+    if (urgent) {
       workers_.AddNow(change.key);
     } else {
       workers_.Add(change.key);
@@ -85,33 +85,34 @@ Clusters::Outcome Clusters::Sync(const std::string& name) {
   const auto cluster = clusters_.Get(name);
   if (cluster == nullptr) return Outcome::Done();
   if (cluster->deleting()) {
-    return cluster->has_finalizer(api::kClusterFinalizer) ? Clean(*cluster) : Outcome::Done();
+    return cluster->has_finalizer(api::kClusterFinalizer) ? CleanUpCluster(*cluster)
+                                                          : Outcome::Done();
   }
-  if (cluster->has_finalizer(api::kClusterFinalizer)) return Check(*cluster);
+  if (cluster->has_finalizer(api::kClusterFinalizer)) return CheckCluster(*cluster);
   const StatusOr<Cluster> held = PatchAt(context_.client, clusters_, *cluster,
                                          FinalizersPatch(*cluster, api::kClusterFinalizer, ""));
-  return held.ok() ? Check(*held) : AfterApi(held.status());
+  return held.ok() ? CheckCluster(*held) : AfterApi(held.status());
 }
 
 Status Clusters::CheckBackend(const Cluster& cluster) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Open(cluster));
   const Status listed = backend->List().status();
-  // A back end that cannot list images does at least answer.
+  // A back end that cannot list images is reachable, because it answered.
   return listed.code() == StatusCode::kUnimplemented ? base::OkStatus() : listed;
 }
 
-Clusters::Outcome Clusters::Check(const Cluster& cluster) {
-  const Status there = CheckBackend(cluster);
-  const std::string phase = there.ok() ? kReady : kFailed;
+Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {
+  const Status reachable = CheckBackend(cluster);
+  const std::string phase = reachable.ok() ? kReady : kFailed;
   if (cluster.String({"status", "phase"}) != phase) {
-    context_.events.Record(cluster.reference(),
-                           there.ok() ? EventType::kNormal : EventType::kWarning,
-                           there.ok() ? "BackendReady" : "BackendFailed",
-                           there.ok() ? "the back end answers" : std::string(base::Message(there)));
+    context_.events.Record(
+        cluster.reference(), reachable.ok() ? EventType::kNormal : EventType::kWarning,
+        reachable.ok() ? "BackendReady" : "BackendFailed",
+        reachable.ok() ? "the back end answers" : std::string(base::Message(reachable)));
   }
-  const Status said = WritePhase(cluster, phase, std::string(base::Message(there)));
-  if (!said.ok()) return AfterApi(said);
-  return there.ok() ? Outcome::After(options_.check_interval) : Outcome::Retry(there);
+  const Status written = WritePhase(cluster, phase, std::string(base::Message(reachable)));
+  if (!written.ok()) return AfterApi(written);
+  return reachable.ok() ? Outcome::After(options_.check_interval) : Outcome::Retry(reachable);
 }
 
 Status Clusters::WritePhase(const Cluster& cluster, std::string_view phase,
@@ -125,35 +126,36 @@ Status Clusters::WritePhase(const Cluster& cluster, std::string_view phase,
       .status();
 }
 
-Clusters::Outcome Clusters::Clean(const Cluster& cluster) {
-  // The agents begin when they see the deletionTimestamp; they do not wait for this.
+Clusters::Outcome Clusters::CleanUpCluster(const Cluster& cluster) {
+  // The agents do not wait for this step, because they begin at the deletionTimestamp.
   if (const Status deleted = DeleteClaims(cluster); !deleted.ok()) return AfterApi(deleted);
-  const auto nodes = Nodes(cluster);
+  const auto nodes = ReadNodeStates(cluster);
   if (!nodes.ok()) return AfterApi(nodes.status());
   std::string waiting;
   for (const auto& [node, state] : *nodes) {
     if (state == kClean || state == kGone) continue;
-    const StatusOr<bool> gone = IsGone(cluster, node);
+    const StatusOr<bool> gone = MarkIfGone(cluster, node);
     if (!gone.ok()) return AfterApi(gone.status());
     if (*gone) continue;
-    const std::string trouble = TroubleOf(cluster, node);
+    const std::string failures = FailuresOf(cluster, node);
     waiting += fmt::format("{}'{}' ({}{}{})", waiting.empty() ? "" : ", ", node,
                            state.empty() ? "no answer from its agent" : state,
-                           trouble.empty() ? "" : "; ", trouble);
+                           failures.empty() ? "" : "; ", failures);
   }
   std::string message = waiting.empty() ? "" : "waiting for nodes: " + waiting;
   if (message.empty()) {
     if (const auto images = ImagesLeft(cluster); !images.empty()) {
-      message = fmt::format(
-          "waiting for images to be deleted: {}{}",
-          fmt::join(images.begin(), images.begin() + std::min(images.size(), kNamesTold), ", "),
-          images.size() > kNamesTold ? ", ..." : "");
+      message =
+          fmt::format("waiting for images to be deleted: {}{}",
+                      fmt::join(images.begin(),
+                                images.begin() + std::min(images.size(), kMaxListedImages), ", "),
+                      images.size() > kMaxListedImages ? ", ..." : "");
     }
   }
-  if (message.empty()) return Finish(cluster);
-  if (const Status said = WritePhase(cluster, kDeleting, message); !said.ok())
-    return AfterApi(said);
-  return Outcome::After(kLookAgain);
+  if (message.empty()) return RemoveFinalizer(cluster);
+  const Status written = WritePhase(cluster, kDeleting, message);
+  if (!written.ok()) return AfterApi(written);
+  return Outcome::After(kRecheckInterval);
 }
 
 Status Clusters::DeleteClaims(const Cluster& cluster) {
@@ -167,25 +169,30 @@ Status Clusters::DeleteClaims(const Cluster& cluster) {
     RETURN_IF_ERROR(kube::Delete(context_.client, *claim));
     context_.events.Record(
         claim->reference(), EventType::kWarning, "ClusterDeleted",
-        fmt::format("deleted the claim with StorageCluster '{}' (spec.cleanup.claims)",
+        fmt::format("deleted the claim, because StorageCluster '{}' is being deleted and its "
+                    "spec.cleanup.claims is Delete",
                     cluster.name()));
+    LOG_INFO("deleted claim {}, because StorageCluster {} is being deleted",
+             base::Quote(claim->key()), base::Quote(cluster.name()));
   }
   return base::OkStatus();
 }
 
-// The API itself is asked, because what is missing in a list counts as gone.
-StatusOr<std::map<std::string, std::string>> Clusters::Nodes(const Cluster& cluster) {
+// Fences and NodeCleanups are read from the API, because an informer's copy may be late, and the
+// cleanup does not wait for a node that it does not find.
+StatusOr<std::map<std::string, std::string>> Clusters::ReadNodeStates(const Cluster& cluster) {
   std::map<std::string, std::string> nodes;
-  for (const auto& [node, said] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
+  for (const auto& [node, answer] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
     nodes[node] = StateOf(cluster, node);
   }
   const auto list = [&](const api::KindInfo& kind) { return context_.client.List(kind, "", {}); };
-  // NodeCleanups are listed second, so that an entry that moves to one from a fence is not missed.
+  // NodeCleanups are listed after the fences, because an entry moves from a fence to a NodeCleanup,
+  // and must be seen in one of them.
   ASSIGN_OR_RETURN(const kube::ListResult fences, list(api::kinds::kVolumeFence));
   ASSIGN_OR_RETURN(const kube::ListResult cleanups, list(api::kinds::kNodeCleanup));
   const auto add = [&](const std::string& node) {
-    // An agent removes its node's entries before it reports Clean. So a node with an entry is not
-    // clean.
+    // A node with an entry is not clean, even if its agent reported Clean, because the agent checks
+    // its records and the fences but not its NodeCleanup.
     std::string& state = nodes[node];
     if (state == kClean) state = "Cleaning";
   };
@@ -202,14 +209,17 @@ StatusOr<std::map<std::string, std::string>> Clusters::Nodes(const Cluster& clus
   return nodes;
 }
 
-StatusOr<bool> Clusters::IsGone(const Cluster& cluster, const std::string& node) {
+StatusOr<bool> Clusters::MarkIfGone(const Cluster& cluster, const std::string& node) {
   const auto proof = proofs_.ProveGone(node);
   if (proof.status().code() == StatusCode::kFailedPrecondition) return false;
   RETURN_IF_ERROR(proof);
   RETURN_IF_ERROR(Patch(context_.client, clusters_, cluster,
                         {{"status", {{"nodes", {{node, {{"state", kGone}}}}}}}}, "status"));
-  context_.events.Record(cluster.reference(), EventType::kWarning, "NodeGone",
-                         fmt::format("the clean-up does without node '{}': {}", node, proof->text));
+  context_.events.Record(
+      cluster.reference(), EventType::kWarning, "NodeGone",
+      fmt::format("the cleanup does not wait for node '{}': {}", node, proof->text));
+  LOG_INFO("the cleanup of StorageCluster {} does not wait for node {}: {}",
+           base::Quote(cluster.name()), base::Quote(node), proof->text);
   return true;
 }
 
@@ -224,10 +234,10 @@ std::vector<std::string> Clusters::ImagesLeft(const Cluster& cluster) const {
   return left;
 }
 
-Clusters::Outcome Clusters::Finish(const Cluster& cluster) {
+Clusters::Outcome Clusters::RemoveFinalizer(const Cluster& cluster) {
   std::map<std::string, int> volumes;  // by what became of them
-  for (const auto& [node, said] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
-    for (const Json& volume : base::json::Array(said, {"volumes"})) {
+  for (const auto& [node, answer] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
+    for (const Json& volume : base::json::Array(answer, {"volumes"})) {
       ++volumes[base::json::String(volume, {"state"})];
     }
   }

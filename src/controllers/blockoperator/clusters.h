@@ -44,16 +44,18 @@ class Clusters {
   using Volume = api::PersistentVolume;
 
   Outcome Sync(const std::string& name);
-  Outcome Check(const Cluster& cluster);
+  Outcome CheckCluster(const Cluster& cluster);
   base::Status CheckBackend(const Cluster& cluster);
-  Outcome Clean(const Cluster& cluster);
+  Outcome CleanUpCluster(const Cluster& cluster);
   base::Status DeleteClaims(const Cluster& cluster);
-  // The answer of each node that may have a volume of the cluster; "" if it has not answered.
-  base::StatusOr<std::map<std::string, std::string>> Nodes(const Cluster& cluster);
-  base::StatusOr<bool> IsGone(const Cluster& cluster, const std::string& node);
+  // Returns the state of each node that may have a volume of the cluster: "Cleaning", "Clean" or
+  // "Gone"; "" if its agent has not answered.
+  base::StatusOr<std::map<std::string, std::string>> ReadNodeStates(const Cluster& cluster);
+  // If the node is proven gone, writes "Gone" into status.nodes, records an event and returns true.
+  base::StatusOr<bool> MarkIfGone(const Cluster& cluster, const std::string& node);
   // The volumes of deleted claims whose images must be deleted before the cluster.
   std::vector<std::string> ImagesLeft(const Cluster& cluster) const;
-  Outcome Finish(const Cluster& cluster);
+  Outcome RemoveFinalizer(const Cluster& cluster);
   base::Status WritePhase(const Cluster& cluster, std::string_view phase,
                           const std::string& message);
 
@@ -65,7 +67,6 @@ class Clusters {
   kube::Informer<api::PersistentVolumeClaim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::VolumeFence>& fences_;
-  kube::Informer<api::Node>& nodes_;
   base::KeyedWorkers workers_;
 };
 

@@ -101,7 +101,7 @@ TEST_F(ClustersTest, DoesWithoutANodeThatIsProvenGone) {
   std::this_thread::sleep_for(options_.node_silence);
   AnswerCleanup("node-a", {{"state", "Clean"}});
   ASSERT_TRUE(WaitGone());
-  EXPECT_TRUE(cluster_.events.WaitFor("the clean-up does without node 'node-b'"));
+  EXPECT_TRUE(cluster_.events.WaitFor("the cleanup does not wait for node 'node-b'"));
 }
 
 TEST_F(ClustersTest, DeletesItsClaimsWhereThatIsAskedFor) {

@@ -53,7 +53,7 @@ StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& p
 }
 
 base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& backend) {
-  ASSIGN_OR_RETURN(const std::string user, uses_.Of(volume.name()));
+  ASSIGN_OR_RETURN(const std::string user, uses_.FindUser(volume.name()));
   if (!user.empty()) {
     return Error(StatusCode::kFailedPrecondition, "it is in use: {}; end that use", user);
   }

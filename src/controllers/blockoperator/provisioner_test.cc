@@ -231,7 +231,7 @@ TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasStillToTakeOff) {
   cleanup.set_entries({{.volume = "pvc-uid-data", .attachment = FenceEntryOf("node-a", "web")}});
   cluster_.Put(cleanup);
   Release("data");
-  ASSERT_TRUE(cluster_.events.WaitFor("node 'node-a' has still to take it off"));
+  ASSERT_TRUE(cluster_.events.WaitFor("node 'node-a' still has to take it off"));
   EXPECT_TRUE(store_->Has("pvc-uid-data"));
   cluster_.client.Remove(Cleanup::kInfo, "", "node-a");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));

@@ -139,7 +139,7 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   Status missing = base::OkStatus();
   std::vector<std::pair<FenceEntry, std::string>> proven;
   for (auto& [node, of_node] : stale) {
-    if (const Status kept = Remember(node, of_node); !kept.ok()) return AfterApi(kept);
+    if (const Status kept = WriteCleanup(node, of_node); !kept.ok()) return AfterApi(kept);
     for (const CleanupEntry& entry : of_node) {
       const StatusOr<std::string> proof = ProveUnused(entry);
       if (proof.ok()) {
@@ -161,9 +161,9 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
         entry.reason =
             fmt::format("taken off the fence at {}", api::FormatMicroTime(context_.clock.Now()));
       }
-      if (const Status kept = Remember(node, of_node); !kept.ok()) return AfterApi(kept);
+      if (const Status kept = WriteCleanup(node, of_node); !kept.ok()) return AfterApi(kept);
     }
-    if (const Status freed = FreeFence(*live, rest); !freed.ok()) return AfterApi(freed);
+    if (const Status freed = WriteFence(*live, rest); !freed.ok()) return AfterApi(freed);
     for (const auto& [entry, proof] : proven) {
       context_.events.Record(live->reference(), EventType::kNormal, "FenceBroken",
                              fmt::format("took {} off the fence: {}", EntryText(entry), proof));
@@ -172,7 +172,7 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   return missing.ok() ? Outcome::Done() : Outcome::Retry(missing);
 }
 
-Status StaleUses::FreeFence(const Fence& fence, const std::vector<FenceEntry>& rest) {
+Status StaleUses::WriteFence(const Fence& fence, const std::vector<FenceEntry>& rest) {
   if (rest.empty()) {
     return context_.client.Delete(
         Fence::kInfo, "", fence.name(),
@@ -200,13 +200,13 @@ StatusOr<std::string> StaleUses::ProveUnused(const CleanupEntry& entry) {
   RETURN_IF_ERROR(ProvePodGone(entry.attachment));
   RETURN_IF_ERROR(node);
   if (node->out_of_service) return "its pod is gone, and " + node->text;
-  ASSIGN_OR_RETURN(const std::string shut_out, ProveShutOut(entry));
-  return fmt::format("its pod is gone, {}, and {}", node->text, shut_out);
+  ASSIGN_OR_RETURN(const std::string fenced, ProveFenced(entry));
+  return fmt::format("its pod is gone, {}, and {}", node->text, fenced);
 }
 
 // Proves that the node's kernel cannot write any more. A silent Lease shows only that the kubelet
 // has stopped.
-StatusOr<std::string> StaleUses::ProveShutOut(const CleanupEntry& entry) {
+StatusOr<std::string> StaleUses::ProveFenced(const CleanupEntry& entry) {
   const auto unproven = [&](std::string_view why) {
     return Error(StatusCode::kFailedPrecondition,
                  "{}, so that the node may still write; if it is switched off for good, say so: "
@@ -228,7 +228,7 @@ StatusOr<std::string> StaleUses::ProveShutOut(const CleanupEntry& entry) {
   return unproven(base::Message(locked.status()));
 }
 
-Status StaleUses::Remember(const std::string& node, const std::vector<CleanupEntry>& entries) {
+Status StaleUses::WriteCleanup(const std::string& node, const std::vector<CleanupEntry>& entries) {
   StatusOr<Cleanup> live = kube::Get<Cleanup>(context_.client, "", node);
   if (live.status().code() == StatusCode::kNotFound) {
     Cleanup made;
@@ -280,9 +280,9 @@ StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
   if (!proof.ok()) return AfterApi(proof.status());
   std::vector<CleanupEntry> left;
   for (const CleanupEntry& entry : entries) {
-    const StatusOr<bool> moot = IsMoot(entry);
+    const StatusOr<bool> obsolete = IsObsolete(entry);
     // An entry whose check failed stays; the next scan checks it again.
-    if (!moot.ok() || !*moot) left.push_back(entry);
+    if (!obsolete.ok() || !*obsolete) left.push_back(entry);
   }
   if (left.size() == entries.size()) return Outcome::Done();
   Cleanup changed(Json::object());
@@ -293,7 +293,8 @@ StaleUses::Outcome StaleUses::SyncCleanup(const std::string& node) {
 }
 
 StaleUses::Outcome StaleUses::DeleteEmpty(const Cleanup& cleanup) {
-  // What the agent has confirmed stays, because somebody may need it as a proof.
+  // status.entries has the failures that the agent of the node reported last. The operator does not
+  // discard this report.
   if (!base::json::Array(cleanup.json(), {"status", "entries"}).empty()) return Outcome::Done();
   const StatusOr<bool> absent = proofs_.IsAbsent(cleanup.name());
   if (!absent.ok()) return AfterApi(absent.status());
@@ -309,7 +310,7 @@ StaleUses::Outcome StaleUses::DeleteEmpty(const Cleanup& cleanup) {
       {.uid = cleanup.uid(), .resource_version = cleanup.resource_version()}));
 }
 
-StatusOr<bool> StaleUses::IsMoot(const CleanupEntry& entry) {
+StatusOr<bool> StaleUses::IsObsolete(const CleanupEntry& entry) {
   const auto volume = kube::Get<api::PersistentVolume>(context_.client, "", entry.volume);
   if (volume.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(volume);

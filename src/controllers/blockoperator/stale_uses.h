@@ -1,22 +1,27 @@
-// Attachments of nodes that are gone: what they left goes into the NodeCleanup of the node, and the
-// fence is freed where it is proven that nobody writes any more.
+// Finds attachments of nodes that are gone. It records in the node's NodeCleanup what the node must
+// take off if it returns. Then it removes the attachment from the fence, once it is proven that
+// nobody on that node writes any more.
 //
 //   a VolumeFence with an entry of a node that has no object, or that is out of service
 //     ── the entry written into the NodeCleanup of that node ──▶ [remembered]
-//     ── its pod is gone, and the node is proven gone (node_proofs.h), and, unless a person said so
-//        by the taint, the back end has no lock of the image or shuts the node out
+//     ── its pod is gone, and the node is proven gone (node_proofs.h), and, unless the taint
+//        out-of-service is the proof, the back end has no lock of the image or fences the node
 //     ── NodeCleanup written once more ──▶ the entry leaves the fence, with an event
 //
-// The NodeCleanup is written before the fence, each against the version that was read: a crash
-// leaves an entry too many. It is written once more just before the fence, so that a program that
-// prunes it at that moment, because the fence still lists the use, gets a conflict.
+// The NodeCleanup is written before the fence, and each change of an object carries the
+// resourceVersion that was read. So a crash between the two leaves one entry too many, and never
+// one too few. The NodeCleanup is written once more just before the fence. So a program that
+// removes the entry at that moment, because the fence still lists the attachment, gets a conflict.
 //
-// A fence is queued by its own changes, the end of a Node, the taint, and the scan of all fences.
+// A fence is queued when it changes, when one of its Nodes appears, is deleted or gets or loses the
+// taint, and by the scan. A NodeCleanup is queued when it changes, by the same events of its Node,
+// and by the scan.
 //
-// A NodeCleanup belongs to the agent of its node, which removes entries that are done or do not
-// apply. The operator prunes it only if no agent is there: for a node that is proven gone, it
-// removes entries whose volume, fence and image are gone. An empty NodeCleanup is deleted if its
-// Node exists, or is proven gone.
+// A NodeCleanup belongs to the agent of its node, which removes the entries that are done or do not
+// apply. For a node that has no Node object and is proven gone, the operator removes the entries
+// whose volume and fence are gone, and whose image or StorageCluster is gone. The operator deletes
+// a NodeCleanup without entries if its Node exists or is proven gone, and if status.entries is
+// empty.
 #pragma once
 
 #include <string>
@@ -49,15 +54,17 @@ class StaleUses {
   // Returns the proof as a text for people. FAILED_PRECONDITION says what is missing.
   base::StatusOr<std::string> ProveUnused(const api::CleanupEntry& entry);
   base::Status ProvePodGone(const api::FenceEntry& entry);
-  base::StatusOr<std::string> ProveShutOut(const api::CleanupEntry& entry);
-  // Writes the entries of one node. OK: its NodeCleanup has them as they are here.
-  base::Status Remember(const std::string& node, const std::vector<api::CleanupEntry>& entries);
-  base::Status FreeFence(const Fence& fence, const std::vector<api::FenceEntry>& rest);
+  base::StatusOr<std::string> ProveFenced(const api::CleanupEntry& entry);
+  // Writes `entries` into the NodeCleanup of `node`, and creates it if it is missing. OK: the
+  // NodeCleanup has these entries now.
+  base::Status WriteCleanup(const std::string& node, const std::vector<api::CleanupEntry>& entries);
+  // Writes `rest` into the fence, or deletes the fence if `rest` is empty.
+  base::Status WriteFence(const Fence& fence, const std::vector<api::FenceEntry>& rest);
 
   Outcome SyncCleanup(const std::string& node);
   Outcome DeleteEmpty(const Cleanup& cleanup);
-  // Whether there is nothing left that the entry is about.
-  base::StatusOr<bool> IsMoot(const api::CleanupEntry& entry);
+  // Whether the entry's volume and fence are gone, and its image or its StorageCluster.
+  base::StatusOr<bool> IsObsolete(const api::CleanupEntry& entry);
 
   Outcome Scan();
 

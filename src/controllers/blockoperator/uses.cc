@@ -7,14 +7,14 @@ namespace berth::controllers::blockoperator {
 using base::StatusCode;
 using base::StatusOr;
 
-StatusOr<std::string> Uses::Of(const std::string& volume) const {
+StatusOr<std::string> Uses::FindUser(const std::string& volume) const {
   // If the API does not serve a kind, the absence of its objects says nothing.
   RETURN_IF_ERROR(fences_.CheckListed());
   RETURN_IF_ERROR(cleanups_.CheckListed());
   const auto fence = kube::Get<api::VolumeFence>(client_, "", volume);
   if (fence.ok()) {
     const auto entries = fence->entries();
-    if (entries.empty()) return fmt::format("VolumeFence '{}' is there", volume);
+    if (entries.empty()) return fmt::format("VolumeFence '{}' still exists", volume);
     return fmt::format("pod '{}/{}' on node '{}' may use it (VolumeFence '{}')",
                        entries.front().pod_namespace, entries.front().pod, entries.front().node,
                        volume);
@@ -35,7 +35,7 @@ StatusOr<std::string> Uses::Of(const std::string& volume) const {
     const auto gone = proofs_.ProveGone(cleanup.name());
     if (gone.ok()) continue;
     if (gone.status().code() != StatusCode::kFailedPrecondition) return gone.status();
-    return fmt::format("node '{}' has still to take it off (NodeCleanup '{}'): {}", cleanup.name(),
+    return fmt::format("node '{}' still has to take it off (NodeCleanup '{}'): {}", cleanup.name(),
                        cleanup.name(), base::Message(gone.status()));
   }
   return std::string();

@@ -1,4 +1,5 @@
-// Finds the users of a volume of the block agent; asks the API itself. Thread-safe.
+// Finds the users of a volume of the block agent, by asking the API and not an informer's copy.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -19,10 +20,11 @@ class Uses {
         fences_(context.informers.OfOptional<api::VolumeFence>()),
         cleanups_(context.informers.OfOptional<api::NodeCleanup>()) {}
 
-  // "" if no pod may use the volume, and no node that may still exist has to detach it; else the
-  // user, as a text for people.
-  // FAILED_PRECONDITION: the API does not serve the kinds that show the users.
-  base::StatusOr<std::string> Of(const std::string& volume) const;
+  // Returns, as a text for people, a user of the volume: a pod that its VolumeFence names, a
+  // VolumeFence without entries, or a node that still has to take it off and is not proven gone. ""
+  // if there is none. FAILED_PRECONDITION: VolumeFences or NodeCleanups are not listed, because the
+  // informer has not synced, or the API lacks or forbids them. Other errors come from the API.
+  base::StatusOr<std::string> FindUser(const std::string& volume) const;
 
  private:
   kube::Client& client_;

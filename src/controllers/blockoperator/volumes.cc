@@ -100,7 +100,7 @@ base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& bl
 
 base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
   RETURN_IF_ERROR(CheckAlone(volume, block));
-  ASSIGN_OR_RETURN(const std::string user, uses_.Of(volume.name()));
+  ASSIGN_OR_RETURN(const std::string user, uses_.FindUser(volume.name()));
   if (!user.empty()) return Error(StatusCode::kFailedPrecondition, "{}", user);
   const StatusOr<Backends::Ptr> backend = backends_.Of(block.cluster);
   if (backend.status().code() == StatusCode::kNotFound) {

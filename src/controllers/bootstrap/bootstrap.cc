@@ -31,7 +31,7 @@ Json DriverObject(const std::string& driver) {
 }
 
 // volumeLifecycleModes is immutable, so an object of an earlier version is deleted and created
-// again. It keeps the other fields of its spec, which a person may have changed.
+// again. The other fields of its spec stay, because a person may have changed them.
 Status RenewDriver(kube::Client& client, const std::string& driver) {
   const auto present = kube::Get<api::CsiDriver>(client, "", driver);
   if (present.status().code() == base::StatusCode::kNotFound) return base::OkStatus();

@@ -8,8 +8,12 @@
 
 namespace berth::controllers::bootstrap {
 
-// Creates, where they are missing, the CSIDriver object of `driver` and the default StorageClass
-// "local" that provisions from it on the node of the first pod. What a person has changed stays.
+// Creates, where they are missing, the CSIDriver object of the driver named `driver`, and the
+// StorageClass "local": the default class, with this driver and WaitForFirstConsumer. Objects that
+// exist stay as they are, with one exception: a CSIDriver without the lifecycle mode "Ephemeral"
+// comes from an earlier version, and is deleted and created again with this mode and
+// podInfoOnMount. The rest of its spec stays, its labels and annotations do not. Errors come from
+// the API.
 base::Status CreateStandaloneObjects(kube::Client& client, const std::string& driver);
 
 }  // namespace berth::controllers::bootstrap

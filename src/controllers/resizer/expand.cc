@@ -87,8 +87,8 @@ StatusOr<Resizer::Claim> Resizer::Begin(const Claim& claim, const Volume& volume
               {{"status",
                 {{"allocatedResources", {{"storage", api::FormatBytes(target)}}},
                  {"allocatedResourceStatuses", {{"storage", std::string(kControllerInProgress)}}},
-                 {"conditions",
-                  Conditions(claim, kOfNodes, Condition(kResizing, "", context_.clock))}}}},
+                 {"conditions", ReplaceConditions(claim, kOfNodes,
+                                                  MakeCondition(kResizing, "", context_.clock))}}}},
               "status"));
   context_.events.Record(claim.reference(), EventType::kNormal, "Resizing",
                          fmt::format("External resizer is resizing volume {}", volume.name()));
@@ -166,9 +166,9 @@ Status Resizer::WriteFailure(const Claim& claim, const std::string& message, boo
   if (!infeasible && ConditionMessage(claim, kControllerResizeError) == message) {
     return base::OkStatus();
   }
-  Json change = {
-      {"conditions",
-       Conditions(claim, {}, Condition(kControllerResizeError, message, context_.clock))}};
+  Json change = {{"conditions",
+                  ReplaceConditions(
+                      claim, {}, MakeCondition(kControllerResizeError, message, context_.clock))}};
   if (infeasible) {
     change["allocatedResourceStatuses"]["storage"] = std::string(kControllerInfeasible);
   }
@@ -194,18 +194,19 @@ Resizer::Outcome Resizer::Finish(const Claim& claim, const Expanded& expanded) {
     patch["status"] = {
         {"allocatedResourceStatuses", {{"storage", std::string(kNodePending)}}},
         {"conditions",
-         Conditions(claim, kAll,
-                    Condition(kFileSystemResizePending,
-                              "Waiting for user to (re-)start a pod to finish file system resize "
-                              "of volume on node.",
-                              context_.clock))}};
+         ReplaceConditions(
+             claim, kAll,
+             MakeCondition(kFileSystemResizePending,
+                           "Waiting for user to (re-)start a pod to finish file system resize "
+                           "of volume on node.",
+                           context_.clock))}};
     if (claim.has_annotation(kNodeExpansionNotRequired)) {
       patch["metadata"]["annotations"][kNodeExpansionNotRequired] = nullptr;
     }
   } else {
     patch["status"] = {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}},
                        {"allocatedResourceStatuses", {{"storage", nullptr}}},
-                       {"conditions", Conditions(claim, kAll, nullptr)}};
+                       {"conditions", ReplaceConditions(claim, kAll, nullptr)}};
     patch["metadata"]["annotations"][kNodeExpansionNotRequired] = "true";
   }
   const Status written =

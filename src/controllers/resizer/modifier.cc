@@ -202,10 +202,10 @@ StatusOr<Modifier::Claim> Modifier::Begin(const Claim& claim, const std::string&
           {{"status",
             {{"modifyVolumeStatus",
               {{"targetVolumeAttributesClassName", target}, {"status", std::string(kInProgress)}}},
-             {"conditions",
-              Conditions(claim, kOurs,
-                         Condition(kModifyingVolume, "ModifyVolume operation in progress.",
-                                   context_.clock))}}}},
+             {"conditions", ReplaceConditions(claim, kOurs,
+                                              MakeCondition(kModifyingVolume,
+                                                            "ModifyVolume operation in progress.",
+                                                            context_.clock))}}}},
           "status"));
   context_.events.Record(
       claim.reference(), EventType::kNormal, "VolumeModify",
@@ -226,7 +226,7 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
                                  {{"status",
                                    {{"currentVolumeAttributesClassName", target},
                                     {"modifyVolumeStatus", nullptr},
-                                    {"conditions", Conditions(claim, kOurs, nullptr)}}}},
+                                    {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
                                  "status")
                              .status();
   if (!written.ok()) return AfterApi(written);
@@ -244,13 +244,12 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
 
 Modifier::Outcome Modifier::Cancel(const Claim& claim) {
   const std::string target = TargetClass(claim);
-  const Status written =
-      PatchAt(
-          context_.client, claims_, claim,
-          {{"status",
-            {{"modifyVolumeStatus", nullptr}, {"conditions", Conditions(claim, kOurs, nullptr)}}}},
-          "status")
-          .status();
+  const Status written = PatchAt(context_.client, claims_, claim,
+                                 {{"status",
+                                   {{"modifyVolumeStatus", nullptr},
+                                    {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
+                                 "status")
+                             .status();
   if (!written.ok()) return AfterApi(written);
   {
     MutexLock lock(mutex_);
@@ -295,9 +294,9 @@ Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& statu
   const std::string message =
       fmt::format("ModifyVolume failed with error: {}. Waiting for retry.", text);
   if (infeasible || ConditionMessage(claim, kModifyVolumeError) != message) {
-    Json change = {
-        {"conditions",
-         Conditions(claim, kOurs, Condition(kModifyVolumeError, message, context_.clock))}};
+    Json change = {{"conditions",
+                    ReplaceConditions(claim, kOurs,
+                                      MakeCondition(kModifyVolumeError, message, context_.clock))}};
     if (infeasible) {
       change["modifyVolumeStatus"] = {
           {"targetVolumeAttributesClassName", ModifyStatus(claim) == kInProgress

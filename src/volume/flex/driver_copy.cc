@@ -29,11 +29,11 @@ using base::UniqueFd;
 using platform::ErrnoError;
 
 constexpr size_t kChunk = size_t{256} << 10;
-// A child that is being started while a copy is written may hold the copy open for this long. A
-// child that takes longer does not matter to the next copy.
-constexpr std::chrono::milliseconds kChildStarts(200);
+// How long a copy waits for children that were forked while it was open for writing. If one takes
+// longer, the copy fails. The next copy is a new file, which that child does not have open.
+constexpr std::chrono::milliseconds kMaxChildStart(200);
 
-Status BeingWritten(const std::string& path) {
+Status BeingWrittenError(const std::string& path) {
   return Error(StatusCode::kUnavailable, "{} is being written", Quote(path));
 }
 
@@ -42,7 +42,7 @@ class ReadLease {
  public:
   explicit ReadLease(int fd) : fd_(fd) {
     // The kernel signals when the lease is broken. SIGURG is ignored by default, while SIGIO would
-    // end the process. It is set before the lease, so that SIGIO can never come.
+    // end the process. The signal is set before the lease, so that SIGIO can never come.
     fcntl(fd_, F_SETSIG, SIGURG);
     error_ = fcntl(fd_, F_SETLEASE, F_RDLCK) == 0 ? 0 : errno;
   }
@@ -54,7 +54,8 @@ class ReadLease {
   ReadLease(const ReadLease&) = delete;
   ReadLease& operator=(const ReadLease&) = delete;
 
-  // Whether somebody has the file open for writing, or tried to open it meanwhile.
+  // Whether somebody has the file open for writing, or has tried to open it for writing since the
+  // lease began.
   bool Broken() const {
     if (error_ == EAGAIN) return true;
     return error_ == 0 && fcntl(fd_, F_GETLEASE) != F_RDLCK;
@@ -65,7 +66,7 @@ class ReadLease {
   int error_;
 };
 
-bool Same(int fd, const FileIdentity& identity) {
+bool HasIdentity(int fd, const FileIdentity& identity) {
   struct stat st;
   return fstat(fd, &st) == 0 && IdentityOf(st) == identity;
 }
@@ -85,12 +86,12 @@ StatusOr<std::string> CopyContent(int from, int to) {
   }
 }
 
-// A program that is open for writing cannot be run (ETXTBSY), and a child that was forked during
-// the write has it open until it calls exec.
+// Waits until no process has the copy open for writing, because such a program cannot be run
+// (ETXTBSY). A child that was forked during the write has the copy open until it calls exec.
 Status AwaitRunnable(int folder, const std::string& path) {
   const UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "open the copy");
-  const auto deadline = std::chrono::steady_clock::now() + kChildStarts;
+  const auto deadline = std::chrono::steady_clock::now() + kMaxChildStart;
   while (ReadLease(fd.get()).Broken()) {
     if (std::chrono::steady_clock::now() > deadline) {
       return Error(StatusCode::kUnavailable, "a process holds the copy of {} open", Quote(path));
@@ -112,7 +113,9 @@ class Copier {
         if (mkdirat(to_, path, 0755) != 0) return ErrnoError(errno, "make its copy");
         return std::string();
       case DriverFile::Kind::kLink:
-        if (symlinkat(file.target.c_str(), to_, path) != 0) return ErrnoError(errno, "link");
+        if (symlinkat(file.target.c_str(), to_, path) != 0) {
+          return ErrnoError(errno, "make the symlink");
+        }
         return base::Sha256Hex(file.target);
       case DriverFile::Kind::kFile:
         return CopyFile(file);
@@ -125,9 +128,11 @@ class Copier {
     // O_NONBLOCK, because a FIFO may have taken the file's place.
     const UniqueFd from =
         platform::OpenWithinMount(from_, file.path.c_str(), O_RDONLY | O_NONBLOCK);
-    if (!from.valid()) return BeingWritten(file.path);
+    if (!from.valid()) return BeingWrittenError(file.path);
     const ReadLease lease(from.get());
-    if (lease.Broken() || !Same(from.get(), file.identity)) return BeingWritten(file.path);
+    if (lease.Broken() || !HasIdentity(from.get(), file.identity)) {
+      return BeingWrittenError(file.path);
+    }
     std::string digest;
     {
       const UniqueFd to(openat(to_, file.path.c_str(),
@@ -136,7 +141,9 @@ class Copier {
       ASSIGN_OR_RETURN(digest, CopyContent(from.get(), to.get()));
       if (fchmod(to.get(), file.mode & 0755) != 0) return ErrnoError(errno, "chmod its copy");
     }
-    if (lease.Broken() || !Same(from.get(), file.identity)) return BeingWritten(file.path);
+    if (lease.Broken() || !HasIdentity(from.get(), file.identity)) {
+      return BeingWrittenError(file.path);
+    }
     if ((file.mode & 0111) != 0) RETURN_IF_ERROR(AwaitRunnable(to_, file.path));
     return digest;
   }
@@ -149,7 +156,7 @@ class Copier {
 StatusOr<DriverDigests> CopyDriver(int drivers, const DriverFolder& found, int to) {
   const UniqueFd from =
       platform::OpenWithinMount(drivers, found.folder.c_str(), O_RDONLY | O_DIRECTORY);
-  if (!from.valid()) return BeingWritten(found.folder);
+  if (!from.valid()) return BeingWrittenError(found.folder);
   Copier copier(from.get(), to);
   const DriverFile* const executable = &found.executable();
   DriverDigests digests;
