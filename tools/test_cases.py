@@ -74,8 +74,8 @@ def read_program(program, outcome, output, seconds):
                 said = output_of_test(name, output) or said
             cases.append(Case(f"{program} {name}", "ctest", test_outcome, test_seconds, said))
     if outcome == "failed" and not any(case.outcome == "failed" for case in cases):
-        # It crashed, hung, or failed outside of its tests.
-        cases.append(Case(program, "ctest", "failed", seconds, output))
+        # It crashed, hung, or failed outside of its tests: the last test that it began tells most.
+        cases.append(Case(program, "ctest", "failed", seconds, output[max(output.rfind("[ RUN "), 0):]))
     return cases
 
 

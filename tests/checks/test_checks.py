@@ -1,0 +1,110 @@
+"""What `./dev check` refuses: each tool runs in a small tree that keeps its rule, and in one that breaks it."""
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+pytestmark = [pytest.mark.checks]
+
+COPIED = "\n".join(f"  volume.step_{number}();" for number in range(6))
+
+
+def write(tree, files):
+    for name, text in files.items():
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def check(tmp_path):
+    """A function that runs tools/check_NAME in a tree of `files` and returns its exit code and output."""
+
+    def run(name, files):
+        write(tmp_path, {"cmake/dependencies.cmake": "", "README.md": ""} | files)
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        for tool in (f"check_{name}", "product_files.py"):
+            shutil.copy(ROOT / "tools" / tool, tmp_path / "tools" / tool)
+        subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / "tools" / f"check_{name}"], cwd=tmp_path, capture_output=True, text=True,
+                              timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def functions(*names):
+    """Files of src/base, each with a function of the same six lines."""
+    return {f"src/base/{name}.cc": f"void {name}() {{\n{COPIED}\n}}\n" for name in names}
+
+
+def files_of_a_folder(count, name="part_{}.h"):
+    return {f"src/base/{name.format(number)}": "" for number in range(count)}
+
+
+DIAGRAM = """
+//   claimed ──▶ bound ──▶ released
+//      │                     ▲
+//      └─────────────────────┘
+"""
+REFLOWED = """
+//   claimed ──▶ bound ──▶
+//   released
+//      │                     ▲
+//      └─────────────────────┘
+"""
+LINKS_FMT = {"CMakeLists.txt": "", "src/CMakeLists.txt": "berth_room(base LIBRARIES fmt::fmt)\n",
+             "cmake/dependencies.cmake": "find_package(fmt REQUIRED)\n"}
+
+KEPT = {
+    "a folder of forty product files, and tests beside them":
+        ("sizes", files_of_a_folder(40) | files_of_a_folder(10, "part_{}_test.cc")),
+    "a product file of 500 lines": ("sizes", {"src/base/long.cc": "int a;\n" * 500}),
+    "two copies of six lines": ("copies", functions("one", "two")),
+    "a third copy in a test": ("copies", functions("one", "two", "three_test")),
+    "a library that a room includes": ("libraries", LINKS_FMT | {"src/base/text.h": "#include <fmt/format.h>\n"}),
+    "a diagram as it was drawn": ("diagrams", {"src/base/states.h": DIAGRAM}),
+    "a link to a file and to a heading":
+        ("links", {"README.md": "# To begin\n[a](docs/a.md) [b](#to-begin) `src/base/a.h`\n", "docs/a.md": "",
+                   "src/base/a.h": ""}),
+    "an include of a lower floor": ("layers", {"src/kube/a.h": '#include "base/status.h"\n', "src/base/status.h": ""}),
+    "an include of a lower inner folder": ("layers", {"src/node/pods/a.h": '#include "node/volumes/b.h"\n'}),
+    "a child that owns what it touches":
+        ("children", {"src/platform/a.cc": "auto r = RunInChild(seconds, [path = std::string(p)] { Stat(path); });\n"}),
+}
+
+BROKEN = {
+    "a folder of 41 product files": ("sizes", files_of_a_folder(41), "src/base: 41 product files"),
+    "a product file of 501 lines": ("sizes", {"src/base/long.cc": "int a;\n" * 501}, "src/base/long.cc: 501 lines"),
+    "three copies of six lines": ("copies", functions("one", "two", "three"), "3 copies of 6 lines"),
+    "a library that nothing includes":
+        ("libraries", LINKS_FMT | {"src/base/text.h": "#include <string>\n"}, "links fmt::fmt, and nothing in src/base"),
+    "a package that nothing links":
+        ("libraries", {"cmake/dependencies.cmake": "find_package(fmt REQUIRED)\n"}, "nothing links 'fmt'"),
+    "a diagram that was reflowed": ("diagrams", {"src/base/states.h": REFLOWED}, "src/base/states.h:2"),
+    "a link that leads nowhere": ("links", {"README.md": "[a](docs/a.md)\n"}, "README.md:1: the link 'docs/a.md'"),
+    "a link to no heading": ("links", {"README.md": "# One\n[a](#two)\n"}, "names no heading"),
+    "a path that does not exist": ("links", {"README.md": "`src/base/b.h`\n", "src/base/a.h": ""}, "does not exist"),
+    "an include of a higher floor":
+        ("layers", {"src/base/a.h": '#include "kube/client.h"\n', "src/kube/client.h": ""}, "is not below"),
+    "an include of a higher inner folder":
+        ("layers", {"src/node/volumes/a.h": '#include "node/pods/b.h"\n'}, "is above 'node/volumes'"),
+    "a child that borrows what it touches":
+        ("children", {"src/platform/a.cc": "auto r = RunInChild(seconds, [&path] { Stat(path); });\n"}, "&path"),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_a_tree_that_keeps_a_rule_passes(check, case):
+    name, files = KEPT[case]
+    code, output = check(name, files)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_tree_that_breaks_a_rule_is_refused_with_what_to_do(check, case):
+    name, files, told = BROKEN[case]
+    code, output = check(name, files)
+    assert code == 1 and told in output, output
