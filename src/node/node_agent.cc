@@ -249,7 +249,8 @@ class NodeAgentImpl : public NodeAgent {
     return base::OkStatus();
   }
 
-  // The node's own address, as its Node object says.
+  // The InternalIP of the Node object; "" if the informer has no Node, or the Node has no address
+  // yet.
   std::string HostIp() const {
     const auto node = nodes_.Get(options_.node_name);
     if (node == nullptr) return "";
@@ -261,14 +262,14 @@ class NodeAgentImpl : public NodeAgent {
     return "";
   }
 
-  // Starts what needs the API's lists, as soon as the lists are there.
+  // Waits until the informers have their first lists, and then starts the host mounts.
   void StartAfterSync(std::stop_token stop) {
     while (!informers_.WaitForSync(std::chrono::milliseconds(500)).ok()) {
       if (stop.stop_requested()) return;
     }
     if (stop.stop_requested()) return;
     if (const Status started = host_mounts_->Start(); !started.ok()) {
-      LOG_ERROR("host mounts cannot be served: {}", base::ToString(started));
+      LOG_ERROR("start the host mounts: {}", base::ToString(started));
     }
   }
 
@@ -280,7 +281,7 @@ class NodeAgentImpl : public NodeAgent {
     const auto table = host_->mounter().List();
     if (!table.ok()) return;
     const platform::MountEntry* own = platform::FindMount(*table, options_.kubelet_folder);
-    // A mount that somebody else made there stays.
+    // A mount that another program made there stays.
     if (own == nullptr || !platform::IsBoundOntoItself(*table, *own)) return;
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
@@ -300,7 +301,7 @@ class NodeAgentImpl : public NodeAgent {
   kube::Informer<api::Node>& nodes_;
   bool stopped_ = false;
 
-  // The members are made in this order and destroyed in the reverse order.
+  // The order matters for the destruction: a member may use the members above it.
   base::UniqueFd lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;

@@ -91,7 +91,8 @@ Json NodeStatus::NewNode() const {
   return {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", options_.node_name}}}};
 }
 
-// The labels and the annotation that are missing or have another value. All others stay.
+// A patch with the labels and the annotation that are missing or have another value. All others
+// stay.
 Json NodeStatus::MetadataPatch(const api::Node& node) const {
   api::Labels wanted = options_.labels;
   // The kubelet also sets this label to the node's name. PVs of local storage are bound to nodes by
@@ -198,7 +199,8 @@ Outcome NodeStatus::WriteStatus() {
     return Outcome::After(kRuntimeWait);
   }
   const auto written = kube::MergePatch(client_, *node, StatusPatch(*node, runtime), "status");
-  // Others write to the object, too: taints, volumesAttached.
+  // A conflict: other programs write to the Node too (taints, volumesAttached). The next try reads
+  // it again.
   if (written.status().code() == StatusCode::kAborted) return Outcome::After(kConflictPause);
   if (!written.ok()) {
     return Outcome::Retry(base::Annotate(

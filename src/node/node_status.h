@@ -43,11 +43,12 @@ class NodeStatus {
 
   void Start();
   void Stop();
-  // True once the Node object is known to exist.
+  // Waits until the Node object is known to exist. False: it was not within `timeout`.
   bool WaitRegistered(std::chrono::milliseconds timeout);
 
-  // Whether the container runtime can be reached: the node is Ready if so. `message` says why not;
-  // `version` is "containerd://1.6.20". Quick; only changes are written.
+  // Sets whether the container runtime can be reached; the node is Ready if it can. `message` says
+  // why not; `version` is as "containerd://1.6.20". Returns quickly; a worker writes the status if
+  // something has changed.
   void SetRuntime(bool reachable, const std::string& message, const std::string& version);
 
  private:
@@ -59,7 +60,9 @@ class NodeStatus {
     bool operator==(const Runtime&) const = default;
   };
 
-  // True if the object (nullptr: gone) says something that is true only of a dead node.
+  // Whether the status must be written again at once: the Node object is gone (nullptr), or its
+  // condition Ready is missing or Unknown, which is true only of a dead node. False until the node
+  // is registered.
   bool Contradicts(const api::Node* node);
   base::KeyedWorkers::Outcome WriteStatus();
   base::KeyedWorkers::Outcome RenewLease();
