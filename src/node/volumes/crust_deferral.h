@@ -1,8 +1,8 @@
 // Decides for each volume of a pod whether the runtime handler of the pod's sandbox mounts it. Asks
-// the handler for its capabilities, and tells the pod the decision (KEP-2857).
+// the handler for its capabilities, and reports the decision to the pod in an event (KEP-2857).
 //
-// For a pod without a RuntimeClass it asks nobody. If the handler does not answer, the call fails
-// and is tried again; the volume is never mounted on the host for that reason. Thread-safe; blocks,
+// For a pod without a RuntimeClass no handler is asked. If the handler does not answer, the call
+// fails and is tried again; that is no reason to mount the volume on the host. Thread-safe; blocks,
 // with deadlines.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace berth::node {
 
-// The handler that is to mount, and what it mounts.
+// The handler that mounts the volume, and the types of file systems that it can mount.
 struct HandlerChoice {
   std::string socket;  // empty: the host mounts
   std::vector<std::string> file_systems;
@@ -29,12 +29,14 @@ class CrustDeferral {
   CrustDeferral(volume::Host& host, base::EventSink& events, bool refuse_shared_writers)
       : host_(host), events_(events), refuse_shared_writers_(refuse_shared_writers) {}
 
-  // `names`: the pod's of the volume.
+  // `names` are the volume's names in pod.spec.volumes. Errors come from the API, the plugin and
+  // the handler.
   base::StatusOr<HandlerChoice> Choose(const api::Pod& pod, const std::vector<std::string>& names,
                                        volume::VolumePlugin& plugin,
                                        const volume::VolumeSpec& spec);
-  // The driver has left the mount to the handler, or (nullptr) mounted it all the same.
-  // FAILED_PRECONDITION: a claim of that access mode is not for writers in sandboxes.
+  // Reports what the driver did after Choose named a handler: it left `mount` to the handler, or
+  // (nullptr) mounted the volume itself. FAILED_PRECONDITION: another pod could mount the volume
+  // for writing, and that is refused.
   base::Status Chosen(const api::Pod& pod, const std::vector<std::string>& names,
                       const volume::VolumeSpec& spec, const HandlerChoice& choice,
                       const volume::DeferredMount* mount);

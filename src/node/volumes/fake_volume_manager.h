@@ -23,9 +23,9 @@ class FakeVolumeManager : public VolumeManager {
   void SetNoRoom(std::string reason);
   void SetReleases(bool releases);
   void Publish(const std::string& volume, volume::Published published);
-  // Of every pod.
+  // Adds `volume` to the deferred volumes of every pod.
   void Defer(DeferredVolume volume);
-  // The sandbox in which the pod's deferred volumes were said to be last.
+  // The sandbox that NoteSandbox named last for the pod; "": none.
   std::string placed_in(const std::string& uid) const;
   void AddKnownPod(const std::string& uid);
   bool wanted(const std::string& uid) const;

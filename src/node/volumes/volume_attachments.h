@@ -16,12 +16,14 @@
 
 namespace berth::node {
 
-// Whether the node is among those of the volume's nodeAffinity. The scheduler looks at it, too; a
-// pod that names its node by itself passes the scheduler by.
-// FAILED_PRECONDITION: it is not; the message says where the volume is.
+// Checks that the node matches the volume's nodeAffinity. The scheduler checks that too, but a pod
+// whose spec.nodeName is set by its author does not pass the scheduler. FAILED_PRECONDITION: the
+// node does not match; the message says which nodes do. INVALID_ARGUMENT: the nodeAffinity is
+// malformed.
 base::Status CheckNodeAffinity(const api::PersistentVolume& volume, const api::Node& node);
 
-// Empty if the volume needs no attaching.
+// The name of the VolumeAttachment of this volume and node; "" if volumes of this kind are never
+// attached.
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
 
 struct Attachment {
@@ -29,7 +31,7 @@ struct Attachment {
   api::Labels publish_context;
   std::string reason;    // while not attached
   bool failed = false;   // the attacher reported an error, which `reason` quotes
-  bool no_room = false;  // ... namely that no more volumes fit on the node
+  bool no_room = false;  // the error is that no more volumes fit on the node
 };
 
 class VolumeAttachments {

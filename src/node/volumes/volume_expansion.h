@@ -1,9 +1,9 @@
-// The node's part of growing a volume: when it is due, and how the claim's status says that it is
-// done.
+// The node's part of the growth of a volume: when it must be done, and how the claim's status says
+// that it is done.
 //
-// The controller grows the volume and leaves the file system to the node; it says so by the claim's
-// condition FileSystemResizePending, by status.allocatedResourceStatuses.storage =
-// NodeResizePending, or by a PV that is larger than the claim's status.capacity. Thread-safe.
+// The controller grows the volume and leaves the file system to the node. It says so with the
+// claim's condition FileSystemResizePending, with status.allocatedResourceStatuses.storage =
+// NodeResizePending, or with a PV that is larger than the claim's status.capacity. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace berth::node {
 
-// The size in bytes that the volume on this node is to get; nullopt: nothing to do.
+// The size in bytes to which the volume must grow on this node; nullopt: there is nothing to do.
 std::optional<int64_t> PendingExpansion(const volume::VolumeSpec& spec);
 
 // The claim's status after a successful expansion to its PV's capacity.
@@ -29,8 +29,8 @@ class VolumeExpansion {
   VolumeExpansion(kube::Client& client, kube::Informers& informers, base::EventSink& events)
       : client_(client), claims_(informers.Of<api::PersistentVolumeClaim>()), events_(events) {}
 
-  // Writes the claim's status and reports the growth to pod and claim. After an error such as
-  // ABORTED, call it again.
+  // Writes the claim's status, and reports the growth to pod and claim in events. Errors come from
+  // the API; after ABORTED (a conflict) call it again.
   base::Status Finish(const base::ObjectReference& pod, const volume::VolumeSpec& spec);
   // Reports that `why` kept the volume from growing. Marks the claim NodeResizeInfeasible if trying
   // again cannot help (INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND).

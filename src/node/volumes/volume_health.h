@@ -30,8 +30,8 @@ class VolumeHealth {
  public:
   using Volumes = std::map<std::string, VolumeUnits::Ready>;
 
-  // `volumes` gives those that are set up now, and is called from a worker; everything is borrowed
-  // and outlives this. `metrics`: null for none.
+  // `volumes` returns the volumes that are set up now, and is called from a worker. Everything is
+  // borrowed and must outlive this object. If `metrics` is null, no metrics are kept.
   VolumeHealth(std::chrono::milliseconds interval, std::function<Volumes()> volumes,
                base::EventSink& events, base::Metrics* metrics);
   ~VolumeHealth() { Stop(); }
@@ -46,7 +46,7 @@ class VolumeHealth {
   base::KeyedWorkers::Outcome CheckVolumes();
   base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
   void ReadHealth(const std::string& key, const VolumeUnits::Ready& volume);
-  // False: the driver does not answer.
+  // Reports a changed condition in an event. False: the driver does not answer.
   bool AskCondition(const std::string& key, const VolumeUnits::Ready& volume);
 
   const std::chrono::milliseconds interval_;
@@ -56,7 +56,7 @@ class VolumeHealth {
   std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
   Volumes present_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // why
+  std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // the driver's message
   base::KeyedWorkers workers_;
 };
 

@@ -27,13 +27,13 @@ struct WatchedObject {
   auto operator<=>(const WatchedObject&) const = default;
 };
 
-// The objects that the content of a pod's volume comes from.
+// The ConfigMaps and Secrets that a volume of the pod shows.
 std::vector<WatchedObject> ObjectsOf(const api::Pod& pod, const api::PodVolume& volume);
 
 class ObjectWatches {
  public:
-  // `on_change` is called with an owner after one of its objects changed; from a watch's thread,
-  // quick.
+  // `on_change` is called with an owner after one of its objects changed. It runs on a watch's
+  // thread, so it must be quick. `client` is borrowed.
   ObjectWatches(kube::Client& client, std::function<void(const std::string& owner)> on_change)
       : client_(client), on_change_(std::move(on_change)) {}
   ~ObjectWatches() { Stop(); }
