@@ -1,4 +1,4 @@
-// Startup, readiness and liveness probes of running containers.
+// Runs the startup, readiness and liveness probes of running containers.
 //
 //   Follow ─▶ startup (if any): passed ─▶ readiness and liveness, each by its own period
 //                 └─ failed too often ─▶ must_stop        └─ liveness failed too often ─▶ must_stop
@@ -36,13 +36,15 @@ class ContainerProbes {
     workers_.Stop();
   }
 
-  // Starts to probe a running container. A container that is already followed is left alone.
+  // Starts to probe a running container. Does nothing if the container has no probes or is probed
+  // already. Without a host in the probe, `pod_ip` is probed.
   void Follow(const api::Pod& pod, const api::Container& container, const ContainerId& container_id,
               const std::string& pod_ip);
-  // Forgets the containers of a pod that are not in `running`.
+  // Stops to probe the containers of the pod that are not in `running`.
   void Retain(const api::PodUid& pod, const std::set<ContainerId>& running);
 
-  // A container that is not followed, or has no probes, counts as started and ready.
+  // The results of the probes so far. A container without probes, or that is not followed, counts
+  // as started and ready.
   ContainerHealth Health(const ContainerId& container) const;
 
  private:
