@@ -1,4 +1,5 @@
-// The message that a container left when it ended: terminationMessagePath, or the end of its log.
+// Reads the message that a container left when it ended: from terminationMessagePath, or from the
+// end of its log.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The security context of a container, from the pod's and its own.
+// Makes the CRI security context of a container from the pod's securityContext and the container's
+// own, which wins.
 #pragma once
 
 #include "api/kinds/kinds.h"

@@ -4,7 +4,8 @@
 //      └────▶ pull (in the background; `on_change` when it ended) ─▶ kReady
 //                 └────▶ failed ─▶ back-off 10 s, doubling to 5 min ─▶ pull …
 //
-// Ensure returns quickly, because pulls run in the background. Thread-safe.
+// Ensure waits only for the runtime's answer whether the image is present, because pulls run in the
+// background. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -38,11 +39,11 @@ class ImagePuller {
   ImagePuller(rpc::CriClient& cri, PodTasks& tasks, base::EventSink& events,
               const base::Clock& clock, ObjectReader reader, OnChange on_change);
 
-  // Prepares the start number `restart_count` of a container; policy Always pulls once for each
-  // start.
+  // Call it for the start number `restart_count` of a container until it returns kReady. kPulling:
+  // `on_change` is called when the pull has ended. The policy Always pulls once for each start.
   Result Ensure(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
 
-  // Begins the pull that Ensure would begin; reports no event if the image is present.
+  // Begins the pull that Ensure would begin for start 0. Reports no event if the image is present.
   void Prefetch(const api::Pod& pod, const api::Container& container);
 
   // Drops the entries of a pod that is gone.
@@ -74,7 +75,8 @@ class ImagePuller {
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-// imagePullPolicy, or its default: Always for the tag "latest" and for none, else IfNotPresent.
+// imagePullPolicy, or its default: Always for the tag "latest" and for an image without a tag or
+// digest, else IfNotPresent.
 std::string PullPolicy(const api::Container& container);
 
 }  // namespace berth::node
