@@ -20,7 +20,7 @@ constexpr std::string_view kNodeIdAnnotation = "csi.volume.kubernetes.io/nodeid"
 constexpr int kTries = 8;
 constexpr auto kFirstDelay = std::chrono::milliseconds(10);
 
-// allocatable; null for a driver without a limit.
+// The field `allocatable` of an entry; null for a driver without a limit.
 Json CountOf(const NodeDriver& driver) {
   if (driver.max_volumes == 0) return nullptr;
   return {{"count", std::min<int64_t>(driver.max_volumes, std::numeric_limits<int32_t>::max())}};

@@ -76,7 +76,7 @@ Outcome DriverLimits::Update(const std::string& driver) {
   const base::StatusOr<NodeDriver> info = questions_.NodeInfo(driver, *socket);
   const base::Status updated = info.ok() ? csi_nodes_.UpdateCount(*info) : info.status();
   if (!updated.ok()) {
-    LOG_WARNING("how many volumes driver {} can have on this node stays as it was: {}",
+    LOG_WARNING("the volume limit of driver {} on this node was not updated: {}",
                 base::Quote(driver), base::ToString(updated));
   }
   return Outcome::After(*period);

@@ -19,7 +19,8 @@ namespace berth::node {
 
 class FlexReports {
  public:
-  // All but the name is borrowed; without `metrics` no figures are kept.
+  // The references and `metrics` are borrowed. If `metrics` is null, no metrics are kept. Call it
+  // before `informers` start.
   FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
               base::Metrics* metrics = nullptr);
   ~FlexReports();

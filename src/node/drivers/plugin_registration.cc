@@ -39,7 +39,7 @@ constexpr char kAbsent[] = "";
 
 StatusOr<PluginVersion> ParseVersion(std::string_view text) {
   const auto wrong = [text] {
-    return Error(StatusCode::kInvalidArgument, "{} is no version", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a version", Quote(text));
   };
   std::string_view rest = text.starts_with('v') ? text.substr(1) : text;
   PluginVersion version;
@@ -242,7 +242,7 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
 Status PluginRegistration::Validate(const std::string& path, const rpc::PluginInfo& info,
                                     PluginVersion& version) const {
   if (info.type != "CSIPlugin") {
-    return Error(StatusCode::kInvalidArgument, "plugins of type {} are not handled here",
+    return Error(StatusCode::kInvalidArgument, "plugins of type {} are not supported",
                  Quote(info.type));
   }
   RETURN_IF_ERROR(api::CheckCsiDriverName(info.name));
@@ -278,7 +278,7 @@ bool PluginRegistration::Stands(const std::string& path, const Registered& regis
          found->second.registered->driver == registered.driver;
 }
 
-// Registers a driver whose announcement is valid with the volumes' plugin and the API.
+// Registers a driver, whose identity is checked, with the CSI volume plugin and the API.
 Status PluginRegistration::Enter(const std::string& path, const std::string& name,
                                  const std::string& endpoint) {
   const bool known = drivers_.Socket(name).ok();
@@ -290,7 +290,8 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   };
   if (!driver.ok()) {
-    // What an earlier version of the driver reported about the node is not valid any more.
+    // The data that an earlier version of the driver reported about the node are not valid any
+    // more.
     take_out();
     return base::Annotate(driver.status(), fmt::format("driver '{}'", name));
   }
@@ -303,7 +304,8 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
     take_out();
     return written;
   }
-  // A driver that was registered before stays so, because pods end also while the API is away.
+  // A driver that was registered before stays registered, because pods end also while the API
+  // cannot be reached.
   if (!known) drivers_.Unregister(name);
   written.SetPayload(kApiPayload, absl::Cord("1"));
   return written;
@@ -345,7 +347,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
       socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
   if (!info.ok()) {
     const Status why = base::Annotate(info.status(), context);
-    // A wrong answer is refused. A driver that does not answer may still be starting.
+    // A wrong answer is reported to the registrar. A driver that does not answer may still be
+    // starting.
     if (why.code() == StatusCode::kInvalidArgument) Refused(path, socket, why);
     return why;
   }
@@ -379,8 +382,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   }
   {
     MutexLock lock(mutex_);
-    // A higher version takes the name over from another socket; an announced one, from an
-    // unannounced one.
+    // A higher version replaces the registration by another socket, and an announced driver
+    // replaces an unannounced one.
     for (auto& [other, entry] : sockets_) {
       if (entry.registered.has_value() && entry.registered->driver == info->name) {
         entry.registered.reset();
@@ -392,7 +395,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   on_registered_(info->name);
   if (!socket.announced) return OkStatus();
   const Status told = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
-  // The driver stays registered although the notice failed; if it died, its socket changes.
+  // The driver stays registered although the notice failed. If the driver has ended, its socket
+  // changes, and that is noticed.
   if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
   return OkStatus();
 }
@@ -402,7 +406,7 @@ void PluginRegistration::WriteAgain() {
   {
     MutexLock lock(mutex_);
     for (auto& [path, socket] : sockets_) {
-      // also while a registration runs, because its writes may be done already
+      // This is set also while a registration runs, because its writes may be done already.
       socket.write_again = true;
       paths.push_back(path);
     }
@@ -422,7 +426,7 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
   const std::string context = fmt::format("write driver '{}' again", registered.driver);
   const auto name = TakeName(registered.driver);
   RETURN_IF_ERROR_WITH(name, context);
-  // Another socket may have taken the name over while this waited for it.
+  // Another socket may have registered the driver while this call waited for the name.
   if (!Stands(path, registered)) return OkStatus();
   const Status entered = Enter(path, registered.driver, registered.endpoint);
   if (entered.ok()) return OkStatus();
@@ -435,7 +439,7 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
     if (LiesWithApi(why) || why.code() == StatusCode::kCancelled) {
       found->second.write_again = true;
     } else {
-      // The registration is undone: from now on this is a socket whose registration failed.
+      // The registration is undone, so it is tried again as a failed registration.
       found->second.registered.reset();
     }
     socket = found->second;
@@ -457,7 +461,7 @@ Status PluginRegistration::RemoveAbsent() {
     ASSIGN_OR_RETURN(const auto name, TakeName(driver));
     if (IsRegistered(driver)) continue;
     RETURN_IF_ERROR(csi_nodes_.Remove(driver));
-    LOG_INFO("CSI driver {} is not on this node any more: it is taken out of CSINode",
+    LOG_INFO("CSI driver {} is not on this node any more, so it is removed from CSINode",
              Quote(driver));
   }
   return OkStatus();
@@ -468,7 +472,7 @@ Status PluginRegistration::Unregister(const std::string& path, const Registered&
   {
     MutexLock lock(mutex_);
     const auto found = sockets_.find(path);
-    // Another socket has taken the name over.
+    // Another socket has registered the driver since.
     if (found == sockets_.end() || !found->second.registered.has_value()) return OkStatus();
   }
   drivers_.Unregister(registered.driver);

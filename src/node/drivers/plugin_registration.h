@@ -1,6 +1,6 @@
-// Makes the node's CSINode object, and registers CSI drivers whose registration sockets appear in
-// the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
-// which nobody announces.
+// Creates the node's CSINode object, and registers two kinds of CSI drivers: those whose
+// registration sockets appear in the kubelet's plugins_registry folder (announced), and those that
+// only have a socket at plugins/DRIVER/csi.sock (unannounced).
 //
 //   socket seen ─▶ GetInfo ─▶ validate ─▶ NodeGetInfo ─▶ DriverRegistry ─▶ Node, CSINode ─┐
 //      ▲              │          │             │                                 │        ▼
@@ -13,12 +13,13 @@
 //   a while after the start ─▶ what CSINode lists and nobody has registered is taken out, since its
 //                              socket went while no node agent ran
 //
-// Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
-// too. An unannounced driver waits a while, since its registrar may be about to start; one that was
-// announced once is known by its announcement alone from then on, or its end would go unnoticed.
-// A failure of the API is no fault of the driver: it is retried without telling the driver,
-// which would exit, and a driver that was registered before stays usable meanwhile. A driver that
-// hangs holds up no other. Thread-safe.
+// Names that begin with '.', and files that are no sockets, are ignored; subfolders of the registry
+// are searched too. An unannounced driver is registered after a delay, because its registrar may be
+// about to start. A driver that was announced once is registered only by its announcement from then
+// on, because otherwise the end of its announcement would go unnoticed. A failure of the API is no
+// fault of the driver. It is retried without telling the driver, which would exit, and a driver
+// that was registered before stays usable. A driver that hangs does not delay the others.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -41,15 +42,15 @@
 
 namespace berth::node {
 
-// "1.10.0" of "v1.10.0"; parts that are missing are zero.
+// The version "v1.10.0" or "1.10.0"; missing parts are zero.
 struct PluginVersion {
   int major = 0;
   int minor = 0;
   int patch = 0;
   auto operator<=>(const PluginVersion&) const = default;
 };
-// The highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there is no
-// such version, an entry is not a version, or an entry is older than 1.
+// Returns the highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there
+// is no such version, a text is not a version, or a version is below 1.
 base::StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions);
 
 struct PluginRegistrationOptions {
@@ -63,19 +64,21 @@ struct PluginRegistrationOptions {
   // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
   std::string plugins_folder = "";
   std::chrono::milliseconds unannounced_delay{10'000};
-  // How long a driver that CSINode lists at the start may take to register; longer than the delay
-  // above.
+  // How long a driver that CSINode lists at the start may take to register. It must be longer than
+  // unannounced_delay.
   std::chrono::milliseconds absent_delay{20'000};
 };
 
 class PluginRegistration {
  public:
-  // `on_registered` is called with a driver's name once it can be used. Everything outlives this.
+  // `on_registered` is called with a driver's name, from a worker, when the driver can be used.
+  // `csi_nodes` and `drivers` are borrowed and must outlive this object.
   PluginRegistration(PluginRegistrationOptions options, CsiNodes& csi_nodes,
                      volume::DriverRegistry& drivers,
                      std::function<void(const std::string& driver)> on_registered);
   ~PluginRegistration() { Stop(); }
 
+  // Makes the folders and starts to watch them. An error: that failed.
   base::Status Start();
   void Stop();
 
@@ -83,7 +86,7 @@ class PluginRegistration {
   void WriteAgain();
 
  private:
-  // Identifies the socket that stood at a path.
+  // Identifies a socket, so that another socket at the same path is noticed.
   struct Identity {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -110,7 +113,7 @@ class PluginRegistration {
   static void Collect(const std::string& folder, int depth, Sightings& out);
   static void CollectUnannounced(const std::string& folder, Sightings& out);
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
-  // True if the driver behind its own socket is registered, or will be, by an announcement.
+  // True if the driver of the unannounced socket `path` was announced since the agent started.
   bool IsAnnouncedElsewhere(const std::string& path) const;
   bool IsAnnounced(const std::string& driver) const;
   // Whether the registration by the socket at `path` is still `registered`.
@@ -137,8 +140,8 @@ class PluginRegistration {
   CsiNodes& csi_nodes_;
   volume::DriverRegistry& drivers_;
   const std::function<void(const std::string&)> on_registered_;
-  // Held by the two watches' scans, so that a scan and its effect go together; otherwise an older
-  // scan would undo a newer one. Taken before mutex_.
+  // Held during a scan by one of the two watches, because otherwise the result of an older scan
+  // could replace that of a newer one. Taken before mutex_.
   base::Mutex scan_mutex_;
   mutable base::Mutex mutex_;
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
