@@ -34,10 +34,10 @@ using base::UniqueFd;
 constexpr int kVersion = 1;
 constexpr size_t kMaxRecord = 64 * 1024;  // bytes
 
-// Nothing may be mounted on these, or on anything in them.
+// Nothing may be mounted on these folders or below them.
 constexpr std::string_view kSystemTrees[] = {"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
                                              "/lib64", "/proc", "/sbin", "/sys", "/usr", "/libx32"};
-// Nothing may be mounted on these themselves; folders in them are allowed.
+// Nothing may be mounted on these folders themselves; folders below them are allowed.
 constexpr std::string_view kSystemFolders[] = {
     "/",        "/home",    "/opt",     "/root",    "/run",      "/srv",       "/tmp",      "/var",
     "/var/lib", "/var/log", "/var/run", "/var/tmp", "/run/lock", "/var/cache", "/var/spool"};
@@ -120,14 +120,14 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
   };
   if (path.empty() || path.front() != '/') return refuse("it is not an absolute path");
   if (path.size() >= PATH_MAX || path.find('\0') != std::string_view::npos) {
-    return refuse("it is no path");
+    return refuse("it is too long, or it has a NUL");
   }
   if (path == "/") return refuse("it is the root of the system");
   for (size_t begin = 1; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);
     if (part.empty() || part == "." || part == "..") {
-      return refuse("it is to be written without '.', '..', '//' and a '/' at its end");
+      return refuse("write it without '.', '..', '//' and without a '/' at its end");
     }
     begin = end + 1;
   }
@@ -138,7 +138,8 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
     if (path == folder) return refuse("it belongs to the system");
   }
   if (IsOrIsIn(path, own_folder) || IsOrIsIn(own_folder, path)) {
-    return refuse(fmt::format("{} is where this program keeps its own", Quote(own_folder)));
+    return refuse(
+        fmt::format("{} is the folder in which this program keeps its mounts", Quote(own_folder)));
   }
   return OkStatus();
 }
@@ -202,7 +203,7 @@ Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(record.path));
   if (!names.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is not empty (it holds {} and {} more), and a mount would hide that",
+                 "{} is not empty (it holds {} and {} more), and a mount would hide its content",
                  Quote(record.path), Quote(names.front()), names.size() - 1);
   }
   return OkStatus();
@@ -226,7 +227,8 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
   if (!volume.has_value()) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not mounted at {}", Quote(source));
   }
-  // A crash came after this bind was made and before the record said so.
+  // The agent crashed or failed after it wrote the record, perhaps between the bind and the next
+  // record.
   const bool cut_off = record.boot_id == boot_id_ && !record.mounted;
   if (cut_off) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record));
@@ -264,7 +266,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
     record.mounted = true;
     return Write(record);
   }
-  // The folder was renamed between its opening and the mount: it is mounted wherever it is now.
+  // The folder was renamed after it was opened, so the volume is mounted at the folder's new path.
   for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {
     if (before.contains(entry->id) || entry->major != volume->major ||
         entry->minor != volume->minor || entry->root != volume->root) {
@@ -295,7 +297,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
       }
     }
   }
-  // Somebody may have put a file there meanwhile; then the folder stays.
+  // The folder stays if it is not empty, because another program may have put a file there.
   if (record.made_folder && rmdir(record.path.c_str()) != 0 && errno != ENOENT &&
       errno != ENOTEMPTY && errno != EEXIST) {
     LOG_WARNING("{}", base::ToString(platform::ErrnoError(

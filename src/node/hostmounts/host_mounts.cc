@@ -59,7 +59,7 @@ Status HostMounts::Start() {
   RETURN_IF_ERROR_WITH(records, "read the records of host mounts");
   for (const std::string& what : damaged) {
     const std::string message = fmt::format(
-        "a record of a host mount could not be read and is set aside as {}; what it stood for may "
+        "a record of a host mount could not be read and is set aside as {}; its volume may "
         "still be mounted: see 'findmnt'",
         what);
     LOG_ERROR("{}", message);
@@ -133,7 +133,7 @@ Outcome HostMounts::Reconcile(const std::string& key) {
   }
   Status done = mount->deleting() ? Finish(*mount) : Establish(*mount);
   if (done.ok()) done = cleaned;
-  // Another try cannot help, because the object itself is at fault.
+  // The object itself is wrong, so another try before its next change cannot help.
   if (done.code() == StatusCode::kInvalidArgument) return Outcome::Done();
   return Outcome::From(done);
 }
@@ -166,7 +166,8 @@ StatusOr<bool> HostMounts::Undo(const std::string& uid) {
     wanted_.erase(uid);
   }
   const std::string pod_uid = HostMountPodUid(uid);
-  // Release is called once only, because each call is answered by a notice, which leads here again.
+  // Release is called only if the volume is not released yet, because each call is followed by
+  // VolumeChanged, which leads here again.
   if (!volumes_.Released(pod_uid)) volumes_.Release(pod_uid);
   if (!volumes_.Released(pod_uid)) return false;
   RETURN_IF_ERROR(platform::RemoveTree(host_.paths().Pod(pod_uid)));
@@ -229,14 +230,14 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     record.reset();
   }
   const auto pod = PodOf(mount);
-  bool news = false;
+  bool changed = false;
   {
     MutexLock lock(mutex_);
     base::Json& wanted = wanted_[mount.uid()];
-    news = wanted != pod->json();
+    changed = wanted != pod->json();
     wanted = pod->json();
   }
-  if (news) volumes_.WantVolumes(pod);
+  if (changed) volumes_.WantVolumes(pod);
   const PodVolumes state = volumes_.State(pod->uid());
   if (!state.ready) {
     // After a restart, or while the claim is being deleted, an existing mount stays.
@@ -257,7 +258,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     events_.Record(mount.reference(), base::EventType::kWarning, "FailedMount",
                    base::Message(mounted));
     RETURN_IF_ERROR(SetStatus(mount, "Pending", base::Message(mounted)));
-    // Somebody has to clear the path, which cannot be watched here, so the mount is tried again.
+    // A person has to clear the path. That cannot be watched here, so the mount is tried again.
     return mounted;
   }
   if (mount.phase() != "Mounted") {
@@ -275,7 +276,7 @@ Status HostMounts::PutFinalizer(const api::HostMount& mount, bool present) {
   } else {
     changed.remove_finalizer(kHostMountFinalizer);
   }
-  // The list is replaced whole: with the resourceVersion that was read.
+  // The patch replaces the whole list, so it has the resourceVersion that was read.
   const auto written = kube::MergePatch(
       client_, mount,
       {{"metadata",
