@@ -123,7 +123,7 @@ StatusOr<std::string> PodStreamBackend::PortForward(const StreamTarget& target,
   const auto sandbox = std::find_if(runtime.sandboxes.begin(), runtime.sandboxes.end(),
                                     [](const SandboxState& one) { return one.ready; });
   if (sandbox == runtime.sandboxes.end()) {
-    return base::Error(StatusCode::kInvalidArgument, "pod \"{}\" does not run here yet, or no more",
+    return base::Error(StatusCode::kInvalidArgument, "pod \"{}\" does not run on this node",
                        target.pod);
   }
   rpc::cri::PortForwardRequest request;

@@ -136,7 +136,7 @@ Status RemoveStale(const std::string& path) {
   }
   if (errno == ENOENT) return base::OkStatus();
   if (errno != ECONNREFUSED)
-    return platform::ErrnoError(errno, fmt::format("look at socket '{}'", path));
+    return platform::ErrnoError(errno, fmt::format("connect to the socket '{}'", path));
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return platform::ErrnoError(errno, fmt::format("remove the stale socket '{}'", path));
   }
@@ -205,7 +205,7 @@ void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,
   const auto parse = [&]() -> StatusOr<Call> {
     const http::Request& request = exchange->request();
     if (!request.target.starts_with('/')) {
-      return base::Error(StatusCode::kInvalidArgument, "the request's target is no path");
+      return base::Error(StatusCode::kInvalidArgument, "the request's target is not a path");
     }
     auto path = http::SplitPath(request.raw_path());
     if (!path) {

@@ -8,9 +8,9 @@
 //   any  /portForward/NS/POD/UID?ports=..&ports=..
 //
 // The last three ask the runtime for a stream (CRI Exec, Attach, PortForward) and send the request
-// on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server carries
-// bytes both ways. A log has a thread of its own; a stream has one until it is connected. At most
-// 64 logs and streams run at a time.
+// on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server copies
+// bytes in both directions. A log has a thread of its own; a stream has one until it is connected.
+// At most 64 logs and streams run at a time; more get the code 503.
 #pragma once
 
 #include <atomic>
@@ -39,11 +39,11 @@ struct StreamTarget {
 };
 
 struct ExecOptions {
-  std::vector<std::string> command;  // none to attach
+  std::vector<std::string> command;  // empty for Attach
   bool in = false, out = false, err = false, tty = false;
 };
 
-// What the server asks of the pods. Thread-safe.
+// What the server needs to know about the pods. Thread-safe.
 class StreamBackend {
  public:
   virtual ~StreamBackend() = default;
@@ -51,8 +51,9 @@ class StreamBackend {
     std::string path;
     std::string container_id;
   };
-  // NOT_FOUND: no such pod or container, or it has no previous one; INVALID_ARGUMENT: it has not
-  // started.
+  // The log of a container, or with `previous` of its instance before. NOT_FOUND: there is no such
+  // pod or container; INVALID_ARGUMENT: the container has not started, or has no previous instance;
+  // UNAVAILABLE: the runtime cannot be reached.
   virtual base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) = 0;
   // False if the container writes no more.
   virtual bool Running(const StreamTarget& target, const std::string& container_id) = 0;
@@ -69,7 +70,8 @@ class StreamBackend {
 
 class StreamingServer : private http::Service {
  public:
-  // `backend` and `clock` are borrowed. Replaces a socket that nobody listens on.
+  // `backend` and `clock` are borrowed. Replaces a socket on which no process listens.
+  // FAILED_PRECONDITION: another process listens on it; INVALID_ARGUMENT: the path is too long.
   static base::StatusOr<std::unique_ptr<StreamingServer>> Start(const std::string& socket,
                                                                 StreamBackend& backend,
                                                                 const base::Clock& clock);
