@@ -20,8 +20,7 @@ class VolumeFigures {
   bool wanted() const { return metrics_ != nullptr; }
   // `claim`: its key, "namespace/name".
   void Put(const std::string& claim, const volume::VolumePlugin::Stats& stats);
-  // Removes the metrics of all other claims; called when a claim may have no volume on the node any
-  // more.
+  // Removes the metrics of the claims that are not in `claims`.
   void Retain(const std::set<std::string>& claims);
 
  private:
