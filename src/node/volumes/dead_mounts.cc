@@ -15,8 +15,8 @@ base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
   if (mount == nullptr) return base::OkStatus();
   if (recorded.has_value() && IdentifyMount(table, path) != recorded) return base::OkStatus();
   if (!mounter.IsDead(*mount)) return base::OkStatus();
-  RETURN_IF_ERROR_WITH(mounter.UnmountLazy(path), "take away a mount that nobody serves");
-  LOG_WARNING("the mount at {} ({} from {}) is dead, and taken away", Quote(path), mount->fs_type,
+  RETURN_IF_ERROR_WITH(mounter.UnmountLazy(path), "detach a mount that nobody serves");
+  LOG_WARNING("detached the dead mount at {} ({} from {})", Quote(path), mount->fs_type,
               Quote(mount->source));
   return base::OkStatus();
 }
@@ -46,7 +46,8 @@ std::string DescribeLost(const platform::LostFuse& lost,
   for (const platform::LostFuse::Ended& ended : lost.ended) {
     cause += fmt::format("{}{}", cause.empty() ? "" : ", and ", Describe(ended, pod_name));
   }
-  if (cause.empty()) cause = "nobody serves it, and who did had gone before the node agent looked";
+  if (cause.empty())
+    cause = "nobody serves it, because its server ended before the node agent watched it";
   return fmt::format("its FUSE mount ({} from {}) is lost: {}", lost.type, Quote(lost.source),
                      cause);
 }

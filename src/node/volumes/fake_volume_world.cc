@@ -16,7 +16,7 @@ using base::MutexLock;
 
 namespace {
 
-// What lies on the disk tells nobody when it changes.
+// Polls, because a change on the disk notifies no one.
 template <typename Condition>
 bool WaitOnDisk(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -43,8 +43,8 @@ Status CheckSubPath(std::string_view sub_path) {
   return OkStatus();
 }
 
-// Opens the file or folder that is to be mounted; makes a folder with the volume's own mode if it
-// is missing.
+// Opens the file or folder of the subPath. If it is missing, makes a folder with the mode of the
+// volume's root.
 StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
   StatusOr<UniqueFd> found = platform::OpenBeneath(volume, sub_path);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
@@ -63,12 +63,12 @@ Status MakeTarget(const std::string& target, bool folder) {
   return OkStatus();
 }
 
-// Removes what an earlier start of the container left at the target; the earlier container has a
-// mount of its own.
+// Removes the mount and the mount point that an earlier start of the container left at the target.
+// The earlier container keeps its own mount.
 Status ClearTarget(platform::Mounter& mounter, const std::string& target) {
   struct stat there{};
-  // lstat would look at the mounted file system, so the mount table is read, which does not touch
-  // it.
+  // The mount table is read first, because lstat would access the mounted file system, which may
+  // hang.
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   if (platform::FindMount(table, target) != nullptr) {
     const Status gone = mounter.Unmount(target);
@@ -126,7 +126,7 @@ StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRe
 
 Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder) {
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
-  // The table is in order of mounting, so what lies on top of another comes after it.
+  // The table is in the order of mounting, so a mount on top of another one comes after it.
   for (auto mount = table.rbegin(); mount != table.rend(); ++mount) {
     if (!IsBeneath(mount->mount_point, folder)) continue;
     RETURN_IF_ERROR_WITH(mounter.Unmount(mount->mount_point),

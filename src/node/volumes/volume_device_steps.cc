@@ -14,15 +14,16 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Rule 7: whether the mount that MountDevice left is still there. False: MountDevice must be done
-// (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may get.
+// Whether the mount that MountDevice made is still there (DESIGN rule 7). False: MountDevice must
+// be called (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may
+// get. Detaches the mount if it is dead.
 StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
   const std::optional<StoredDevice>& device = job.device;
   if (!device.has_value() || !device->mount.has_value() || !ThisBoot(device->boot_id)) {
     return job.device_mounted;
   }
   const std::string path = job.volume.plugin->DevicePath(device->record);
-  // Pods that have the dead mount keep it; no other pod may get it.
+  // Pods that have a dead mount keep it, but no other pod may get it.
   RETURN_IF_ERROR(TakeAwayDead(deps_.host.mounter(), path, device->mount));
   ASSIGN_OR_RETURN(const auto table, deps_.host.mounter().List());
   const platform::MountEntry* mount = platform::FindMount(table, path);
@@ -38,7 +39,8 @@ StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
                mount->fs_type, Quote(mount->source), Quote(path));
 }
 
-// False: the use has to wait; its reason is set.
+// Mounts the device unless it is mounted already. True: it is mounted; an error was reported to the
+// pod.
 StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) {
   const StatusOr<bool> stands = DeviceStands(job);
   if (!stands.ok()) return Failed(job, "mount it on the node", stands.status());
@@ -99,7 +101,7 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   Status unmounted = plugin.ok() ? UnmountDevice(**plugin, *device) : plugin.status();
   span.End(unmounted);
   if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
-    LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so that it is forgotten",
+    LOG_WARNING("unmount volume {} from before the reboot: {}; its record is dropped",
                 Quote(device->record.device_name), base::ToString(unmounted));
     unmounted = plugin.ok() ? (*plugin)->ForgetDevice(device->record) : OkStatus();
   }
@@ -138,7 +140,7 @@ Status VolumeUnits::UnmountUnused(const std::string& key) {
     const auto found = units_.find(key);
     if (found == units_.end()) return OkStatus();
     if (!found->second->uses.empty()) return OkStatus();
-    device = *found->second->device;  // a unit with neither was erased
+    device = *found->second->device;  // EraseUses has erased units without uses and device
     found->second->device_mounted = false;
   }
   if (device.step != Step::kUnmounting) {

@@ -58,8 +58,8 @@ Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::Persiste
   Json status = {{"capacity", {{"storage", pv.capacity()}}},
                  {"conditions", conditions},
                  {"allocatedResourceStatuses", {{"storage", nullptr}}}};
-  // The reservation is set to the volume's new size. It may have been higher, if an expansion was
-  // reduced since.
+  // allocatedResources is set to the volume's new size. It may have been higher, if the requested
+  // size was reduced since.
   if (base::json::Find(claim.json(), {"status", "allocatedResources", "storage"}) != nullptr) {
     status["allocatedResources"] = {{"storage", pv.capacity()}};
   }

@@ -1,4 +1,4 @@
-// How a unit (volume_units.h) grows: before its first use, or while it is used.
+// The growth of a unit's volume (volume_units.h), before its first use or while it is used.
 #include "base/flight.h"
 #include "node/volumes/host_mount_pod.h"
 #include "node/volumes/volume_units.h"
@@ -18,7 +18,8 @@ Status VolumeUnits::ExpandUnit(const std::string& key) {
     if (!bytes.has_value()) continue;
     const std::string claim_version = job.volume.spec.claim->resource_version();
     bool told = false;
-    // The claim's new status comes back through the informer; until then its copy here is stale.
+    // Until the claim's new status arrives through the informer, the claim here is an old one, for
+    // which the growth is finished already.
     Update(job, [&](Unit& unit, Use&) { told = unit.expanded_claim == claim_version; });
     if (told) return OkStatus();
     RETURN_IF_ERROR_WITH(Expand(job, *bytes), "grow it");
@@ -52,7 +53,7 @@ Status VolumeUnits::Expand(const Job& job, int64_t bytes) {
       IsDeferred(*job.stored) && expanded.code() == StatusCode::kFailedPrecondition;
   if (!VolumeExpansion::IsInfeasible(expanded) && !not_in_sandbox) return expanded;
   Update(job, [&](Unit& unit, Use& use) {
-    // The refusal came from a sandbox that is not the pod's any more, so it does not count.
+    // The refusal does not count if the pod has another sandbox now.
     if (not_in_sandbox && use.sandbox_id.text() != job.stored->record.sandbox->sandbox_id) return;
     unit.expand_refused = bytes;
   });

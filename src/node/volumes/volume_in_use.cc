@@ -10,7 +10,8 @@ using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr std::string_view kKey = "volumesInUse";
-// Groups the changes of a pod's start into one write that does not compete with it.
+// The delay of a write that is not urgent. It makes one write of the changes of a pod's start,
+// after the start.
 constexpr auto kCalmDelay = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -86,8 +87,8 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;
-  // This reads from the API itself, because an empty local copy would drop the damaged names from
-  // the list.
+  // This reads from the API and not from the informer, because an informer without the Node would
+  // drop the damaged names from the list.
   ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(client_, "", node_name_));
   for (const std::string& name : node.volumes_in_use()) {
     if (damaged.contains(base::Sha256Hex(name))) names.insert(name);
@@ -102,7 +103,7 @@ Outcome VolumesInUse::Report() {
   {
     base::MutexLock lock(mutex_);
     if (!std::exchange(lost_, false) && reported_ == names) return Outcome::Done();
-    // Until the API has answered, only the names that stay are known to be listed.
+    // Until the API has answered, only the old names that stay in the list are known to be listed.
     if (reported_.has_value()) {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });
     }

@@ -186,8 +186,7 @@ Outcome VolumeLookups::LookUp(const std::string& uid) {
     const bool followed =
         entry.resolved && resolved.claims == entry.claims && resolved.pvs == entry.pvs;
     Adopt(uid, entry, std::move(resolved));
-    // A change between reading and indexing did not find the pod in the index, so it is looked up
-    // again.
+    // A change during the look-up did not find the pod in the index, so the pod is looked up again.
     if (!followed && changes != changes_) workers_.AddNow(uid);
   }
   owner_.NotifyPod(uid);
@@ -204,8 +203,8 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
   for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
   for (WantedVolume& wanted : resolved.volumes) {
     const UseId use = UseOf(wanted, api::PodUid(uid));
-    // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
-    // that is not is let go.
+    // The claim was replaced by another one of its name. The pod keeps a volume that is set up, and
+    // a volume that is not set up is released.
     const auto old = entry.uses.find(wanted.names.front());
     if (old != entry.uses.end() && old->second.unit != use.unit) {
       if (units_.State(old->second).ready) continue;

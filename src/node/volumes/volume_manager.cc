@@ -27,7 +27,8 @@ using base::OkStatus;
 using base::Status;
 using PodPtr = std::shared_ptr<const api::Pod>;
 
-// The fields of a CSIDriver that decide on NodePublishVolume for running pods.
+// The fields of a CSIDriver that decide whether NodePublishVolume is repeated for running pods, and
+// with which tokens.
 base::Json RepublishOf(const api::CsiDriver* driver) {
   if (driver == nullptr) return nullptr;
   return {driver->Bool({"spec", "requiresRepublish"}),
@@ -154,8 +155,7 @@ void Manager::AddHandlers(kube::Informers& informers) {
         if (change.latest().node_name() != manager.options_.node_name) return;
         manager.lookups_.VolumeChanged(change.latest().pv_name());
       }));
-  // An administrator may change, while pods run, whether a driver's volumes are published
-  // repeatedly, and with which tokens.
+  // An administrator may change these fields of a CSIDriver while pods run.
   informers.Of<api::CsiDriver>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
     if (RepublishOf(change.before.get()) == RepublishOf(change.after.get())) return;
     manager.lookups_.DriverChanged(change.key);
@@ -231,7 +231,7 @@ Status Manager::LoadRecords() {
   for (const DamagedRecord& damaged : loaded.damaged) {
     if (damaged.device) in_use_.KeepDamaged(damaged.digest);
     const std::string message = fmt::format(
-        "a record of a {} could not be read and is set aside as {}: {}; what it stood for may "
+        "a record of a {} could not be read and is set aside as {}: {}; its volume may "
         "still be mounted: see 'findmnt' under {}",
         damaged.device ? "mounted volume" : "pod's volume", base::Quote(damaged.file),
         base::ToString(damaged.why), host_.paths().root());
@@ -241,8 +241,8 @@ Status Manager::LoadRecords() {
                    AddLostRecords(plugins_.All(), host_.paths(), records_.boot_id(), loaded));
   for (const std::string& volume : lost) {
     WarnOfNode("VolumeRecordLost",
-               fmt::format("{} is on this node without a record; it is taken for one that is in "
-                           "use until it is torn down",
+               fmt::format("{} is on this node without a record; it counts as in use until it is "
+                           "torn down",
                            volume));
   }
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, host_.mounter().List());

@@ -34,8 +34,8 @@ StatusOr<Step> ParseStep(const Json& json) {
   return Error(StatusCode::kDataLoss, "unknown step '{}'", name);
 }
 
-// Parts of paths come out of these files and go to tear-down calls, so they are checked as outside
-// input.
+// Parts of paths are read from these files and used by tear-down calls, so they are checked like
+// any other input.
 Status CheckPathPart(std::string_view what, std::string_view part) {
   if (part.empty() || part.size() > 253 || part == "." || part == ".." ||
       part.find('/') != std::string_view::npos || part.find('\0') != std::string_view::npos) {

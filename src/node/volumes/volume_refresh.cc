@@ -45,7 +45,7 @@ void ObjectWatches::Changed(const WatchedObject& object) {
 
 void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObject>& objects) {
   const std::set<WatchedObject> wanted(objects.begin(), objects.end());
-  std::vector<InformerPtr> ended;  // stopped outside the lock: that waits for a handler
+  std::vector<InformerPtr> ended;  // Stop waits for a handler, which may need the lock
   {
     MutexLock lock(mutex_);
     if (stopped_) return;

@@ -11,8 +11,8 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Something that another component has to do first. The pod waits for it, and gets no event of a
-// failure.
+// The error for a volume that waits for another component. The pod waits too, and gets no event of
+// a failure.
 template <typename... Args>
 Status Waits(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kFailedPrecondition, format, std::forward<Args>(args)...);

@@ -69,11 +69,11 @@ Status VolumeUnits::TearDown(const Job& job) {
   });
   if (stored.step != Step::kUnmounting) {
     stored.step = Step::kUnmounting;
-    // A record of an earlier boot needs no update: the mounts are gone, and only folders may be
-    // left.
+    // A record of an earlier boot needs no update, because its mounts are gone and only folders may
+    // be left.
     const Status written = ThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
-    // If the disk is full, the old record stays: it says as well that something may exist. Refusing
-    // to tear down would keep the disk full (emptyDir).
+    // If the disk is full, the old record stays, because it too says that something may exist. The
+    // tear-down goes on, because it may free the disk (emptyDir).
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) {
       return Failed(job, "tear it down", written);
     }
@@ -105,8 +105,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   platform::Mounter& mounter = deps_.host.mounter();
   RETURN_IF_ERROR(
       ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
-  // What the pod mounted inside its volume is unmounted with it. A folder of the host (hostPath) is
-  // left out, because what is mounted there belongs to the host and to other pods.
+  // Mounts that the pod made inside its volume are unmounted first. A folder of the host (hostPath)
+  // is left out, because mounts in it belong to the host and to other pods.
   if (stored.published.has_value() && !stored.record.block &&
       stored.published->path.starts_with(deps_.host.paths().Pod(stored.record.pod_uid) + "/")) {
     RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
@@ -117,11 +117,11 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   ASSIGN_OR_RETURN(const auto plugin, PluginNamed(stored.record.plugin));
   const Status status = plugin->TearDown(stored.record);
   if (status.ok() || ThisBoot(stored.boot_id)) return status;
-  // No mount of an earlier boot exists any more, so there is no need to wait for a driver that is
-  // gone.
-  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only what it left is removed",
-              Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
-              base::ToString(status));
+  // The record is of an earlier boot, whose mounts are gone. So the tear-down does not wait for a
+  // driver that may be gone.
+  LOG_WARNING(
+      "tear down volume {} of pod {} from before the reboot: {}; only its folders are removed",
+      Quote(stored.record.folder_name), Quote(stored.record.pod_uid), base::ToString(status));
   const Status forgotten = plugin->ForgetPodVolume(stored.record);
   if (forgotten.code() != StatusCode::kUnimplemented) return forgotten;
   return platform::RemoveTree(
@@ -131,8 +131,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
 
 // ---- set-up ----
 
-// Rule 3, and ReadWriteOncePod: the reason why the volume must not be given to this pod yet; empty
-// if it may.
+// The reason why this pod must not get the volume yet (DESIGN rule 3, and ReadWriteOncePod); "": it
+// may get it.
 std::string VolumeUnits::ConflictOf(const Job& job) const {
   MutexLock lock(mutex_);
   const auto found = units_.find(job.unit);
@@ -163,8 +163,8 @@ Status VolumeUnits::SetUpWanted(const std::string& key) {
   std::vector<std::string> uses;
   for (const Job& job : JobsWhere(key, waiting)) uses.push_back(job.use);
   for (const std::string& use : uses) {
-    // The jobs are read again for each use, because the step before (the device is mounted, RWOP is
-    // taken) matters for the next.
+    // The jobs are read again for each use, because the set-up of one use may change the next one:
+    // the device is mounted, or a ReadWriteOncePod volume is in use.
     for (Job& job : JobsWhere(key, waiting)) {
       if (job.use == use) KeepFirst(failure, SetUp(std::move(job)));
     }
@@ -195,8 +195,8 @@ Status VolumeUnits::SetUp(Job job) {
   if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
     return Failed(job, "mount it on the node", reachable);
   }
-  // The plugin is looked up again, because the one found before may have been replaced or removed
-  // since.
+  // The plugin is looked up again, because it may have been replaced or removed since the last
+  // look-up.
   auto plugin = deps_.plugins.Find(job.volume.spec);
   if (plugin.status().code() == StatusCode::kFailedPrecondition) {
     SetReason(job, std::string(base::Message(plugin.status())));
@@ -255,7 +255,7 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   }
   if (!choice->socket.empty())
     stored.record.sandbox = volume::SandboxPlace{.socket = choice->socket};
-  // An attempt that failed in this boot has left exactly this record.
+  // True if a failed attempt of this boot has already written exactly this record.
   const bool recorded =
       job.stored.has_value() && job.stored->step == Step::kMounting &&
       ThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
@@ -271,9 +271,9 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   if (!published.ok()) return Failed(job, "set it up", published.status());
   stored = *job.stored;
   stored.published = *published;
-  // A file system that must grow does so before the volume's first user sees it, as with the
-  // kubelet: later it might have to grow online, which not all drivers can do. A volume that a
-  // sandbox mounts grows there.
+  // A file system that must grow does so before the volume's first pod uses it, as with the
+  // kubelet, because not all drivers can grow a file system that is in use. A volume that a sandbox
+  // mounts grows there.
   if (const auto bytes = PendingExpansion(spec);
       bytes.has_value() && !InUse(job.unit) && !IsDeferred(stored)) {
     job.stored = stored;
@@ -302,8 +302,8 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   return OkStatus();
 }
 
-// A volume that was left to a handler stays with it, because a mount on the host beside it could be
-// a second one.
+// A volume that was left to a handler stays with this handler, because otherwise it could be
+// mounted twice: in the sandbox and on the host.
 StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
   ASSIGN_OR_RETURN(
       HandlerChoice choice,
@@ -312,12 +312,14 @@ StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
   const std::string before = HandlerOf(*job.stored);
   if (before.empty() || before == choice.socket) return choice;
   return Error(StatusCode::kFailedPrecondition,
-               "its mount was left to the runtime handler at '{}', and now {}; it is set up anew "
-               "once the pod is deleted and made again",
-               before, choice.socket.empty() ? "the host is to mount it" : "another one is to");
+               "its mount was left to the runtime handler at '{}', and now {}; delete the pod and "
+               "create it again",
+               before,
+               choice.socket.empty() ? "the host must mount it" : "another handler must mount it");
 }
 
-// Publishes the volume, and makes durable what must be recorded before the pod hears of it.
+// Publishes the volume. If a handler was chosen, the record is written again before the pod learns
+// that the volume is ready.
 StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachment& attachment,
                                                        const HandlerChoice& choice) {
   volume::VolumeSpec spec = job.volume.spec;
@@ -334,7 +336,7 @@ StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachmen
   if (mount == nullptr) {
     stored.record.sandbox.reset();
   } else {
-    // Records what the handler must take out again later.
+    // The record names the mount that the handler must unmount later.
     stored.published = *published;
     if (allowed.ok()) stored.step = Step::kMounted;
   }
@@ -344,8 +346,8 @@ StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachmen
   return published;
 }
 
-// Records that the volumes are mounted, so that a restart need not repeat it. The pod does not wait
-// for this.
+// Records that the volumes are mounted, so that a restarted agent does not mount them again. The
+// pod does not wait for this.
 void VolumeUnits::RecordMounted(const std::string& key) {
   const std::vector<Job> jobs = JobsWhere(key, [](const Unit& unit, const Use& use) {
     return use.record_mounted || (unit.device_mounted && !unit.device_recorded);
@@ -355,8 +357,8 @@ void VolumeUnits::RecordMounted(const std::string& key) {
       job.device.has_value() && job.device_mounted && job.device->step == Step::kMounting) {
     StoredDevice device = *job.device;
     device.step = Step::kMounted;
-    // After a failure the record stays "mounting", and a restart only repeats more steps than
-    // necessary.
+    // After a failure the record stays "mounting", so a restarted agent only repeats more steps
+    // than necessary.
     const Status written = deps_.records.Write(device);
     if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
     Update(job, [&](Unit& unit, Use&) {
@@ -418,7 +420,7 @@ Status VolumeUnits::RefreshUse(const Job& job) {
     deps_.owner.FollowObjects(job.unit, *job.pod, job.volume.spec);
     return OkStatus();
   }
-  // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
+  // The pod keeps the volume with its old content, as with the kubelet.
   Update(job, [](Unit&, Use& use) { use.RefreshNow(); });
   const Status status = base::Annotate(published.status(), "refresh its content");
   Warn(job, "FailedMount",

@@ -11,7 +11,7 @@ using base::MutexLock;
 using base::Status;
 using std::chrono::steady_clock;
 
-// An equal event about the same volume of a pod is not sent again before this.
+// The same event about the same volume of a pod is not sent again before this time has passed.
 constexpr auto kSameEventAfter = std::chrono::minutes(2);
 
 }  // namespace
@@ -75,7 +75,7 @@ Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& 
 
 void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
   const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
-  // A mount by another program over the volume's own mount is not the volume's.
+  // A lost mount over the volume's own mount belongs to another program.
   const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
     return points.contains(path) &&
            (!mount.has_value() ||
@@ -104,11 +104,12 @@ void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& 
          })) {
       const StoredPodVolume& stored = *job.stored;
       Warn(job, "VolumeMountLost",
-           fmt::format("volume '{}': {}; what is read and written there fails until {}; whoever "
-                       "asks for the volume on this node from now on gets a fresh mount",
+           fmt::format("volume '{}': {}; reads and writes on it fail until {}; pods that ask "
+                       "for the volume on this node from now on get a new mount",
                        stored.names.empty() ? stored.record.folder_name : stored.names.front(), why,
-                       IsHostMountPod(stored.record.pod_uid) ? "it is unmounted and mounted again"
-                                                             : "the pod is deleted and made anew"));
+                       IsHostMountPod(stored.record.pod_uid)
+                           ? "it is unmounted and mounted again"
+                           : "the pod is deleted and created again"));
     }
     workers_.AddNow(key);
   }

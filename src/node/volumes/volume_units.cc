@@ -79,7 +79,8 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     Unit& unit = unit_of(id.unit);
     if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
-      // The device's own record is lost; this copy still lets the device be unmounted.
+      // The device's own record is lost. The copy of it in this record is enough to unmount the
+      // device.
       unit.device_name = record.device_name;
       unit.needs_attach = volume.needs_attach;
       unit.device = StoredDevice{.record = {.plugin = record.plugin,
@@ -94,7 +95,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     use.pod_uid = record.pod_uid;
     if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
         volume.published->deferred.has_value()) {
-      // The handler is asked whether it has the volume each time a container is to get it.
+      // The handler is asked whether it has the volume each time before a container gets it.
       use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
     } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
@@ -103,7 +104,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
       if (IdentifyMount(table, volume.published->path) == volume.mount) {
         use.state.Apply(UseEvent::kMountStands);
       } else {
-        LOG_WARNING("the mount of volume {} of pod {} is gone or another; it is set up anew",
+        LOG_WARNING("volume {} of pod {} is not mounted as recorded; it is set up again",
                     Quote(record.folder_name), Quote(record.pod_uid));
       }
     }
@@ -135,7 +136,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
     unit.device_name = wanted.device_name;
     unit.needs_attach = wanted.needs_attach;
     Use& use = unit.uses[KeyInUnit(id)];
-    // What pods read about themselves (downwardAPI) has changed.
+    // The pod's labels and annotations have changed, which volumes may show (downwardAPI).
     if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
       use.RefreshNow();
@@ -224,7 +225,7 @@ void VolumeUnits::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sand
         if (use.pod_uid != pod.text() || !use.stored.has_value() || !IsDeferred(*use.stored))
           continue;
         if (std::exchange(use.sandbox_id, sandbox) == sandbox) continue;
-        // the sandbox is another one, and its handler may be able to grow the volume
+        // This is another sandbox, whose handler may be able to grow the volume.
         unit->expand_refused = 0;
         keys.push_back(key);
       }
