@@ -22,7 +22,7 @@ bool CrashBackoff::Expired(const Entry& entry, int64_t exit) {
 milliseconds CrashBackoff::Wait(const std::string& container, int64_t exit, int64_t now) const {
   const auto it = entries_.find(container);
   if (exit <= 0 || it == entries_.end() || Expired(it->second, exit)) return milliseconds(0);
-  // Never longer than the delay, even if the clock was set back.
+  // The wait is never longer than the delay, even if the clock was set back.
   const nanoseconds left = std::min(nanoseconds(exit - now) + it->second.delay, it->second.delay);
   return left.count() <= 0 ? milliseconds(0) : std::chrono::ceil<milliseconds>(left);
 }

@@ -30,7 +30,8 @@ using base::StatusOr;
 constexpr char kEtcHosts[] = "/etc/hosts";
 constexpr char kDefaultTerminationPath[] = "/dev/termination-log";
 
-// A file that a container mounts: replaced in place, since running containers hold its inode.
+// Writes a file that containers mount. The content is replaced in place, because running containers
+// have the inode mounted.
 Status WriteInPlace(const std::string& path, std::string_view content, mode_t mode) {
   base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -43,7 +44,7 @@ Status WriteInPlace(const std::string& path, std::string_view content, mode_t mo
                     : platform::ErrnoError(error, fmt::format("write '{}'", path));
 }
 
-// Ids under which a container's log is found by tools that know the kubelet's layout.
+// Adds the kubelet's labels and annotations, by which tools find a container and its log.
 void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) {
   auto& labels = *config.mutable_labels();
   labels[labels::kPodName] = input.pod.name();
@@ -136,10 +137,12 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
                                      : ExpandReferences(mount.sub_path_expr(), environment);
     const bool deferred = published->second.deferred.has_value();
     if (deferred && !sub_path.empty()) {
-      // Nothing is there to look at: the runtime handler resolves it within the volume.
+      // Nothing exists there on the host; the runtime handler resolves the subPath within the
+      // volume.
       ASSIGN_OR_RETURN(source, DeferredSubPath(source, sub_path));
     } else if (!sub_path.empty()) {
-      // The bind is writable; the container's own mount is what is read-only, as for whole volumes.
+      // The bind is writable, and the container's own mount is made read-only, as for whole
+      // volumes.
       auto prepared = PrepareSubPath(
           mounter_,
           {.volume_path = source,
@@ -192,7 +195,7 @@ Status ContainerConfigs::AddFiles(const ContainerConfigInput& input,
   const std::string folder =
       paths_.ContainerFolder(api::PodUid(input.pod.uid()), input.container.name());
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
-  // One file a start, so that an old message is never taken for a new one.
+  // Each start has its own file, so that an old message is never taken for a new one.
   const std::string file = fmt::format("{}/{}", folder, input.restart_count);
   RETURN_IF_ERROR(WriteInPlace(file, "", 0666));
   cri::Mount* mount = config.add_mounts();

@@ -15,7 +15,8 @@ using base::StatusCode;
 using base::StatusOr;
 namespace json = base::json;
 
-// Names that a process can find in its environment; the kubelet skips others from envFrom.
+// Whether a process can find the name in its environment. The kubelet too skips other names of
+// envFrom.
 bool IsEnvName(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
@@ -23,7 +24,7 @@ bool IsEnvName(std::string_view name) {
   });
 }
 
-// metadata.labels['x'] → x
+// The key in a path such as metadata.labels['x'] ("x"); nullopt: `path` is no subscript of `of`.
 std::optional<std::string> Subscript(std::string_view path, std::string_view of) {
   if (!path.starts_with(of)) return std::nullopt;
   path.remove_prefix(of.size());
@@ -45,7 +46,7 @@ StatusOr<std::string> Field(const api::Pod& pod, const PodFacts& facts, const st
   return base::Error(StatusCode::kInvalidArgument, "unsupported fieldPath: {}", path);
 }
 
-// Builds one environment; objects are read once.
+// Builds the environment of one container, and reads each object once.
 class EnvironmentBuilder {
  public:
   EnvironmentBuilder(const api::Pod& pod, const api::Container& container, const PodFacts& facts,
@@ -73,7 +74,8 @@ class EnvironmentBuilder {
     }
   }
 
-  // nullptr: it does not exist and may be missing.
+  // Reads the object, or takes it from the objects that were read. nullptr: it is missing, and that
+  // is allowed (`optional`).
   StatusOr<const Json*> Object(const api::KindInfo& kind, const std::string& name, bool optional) {
     const std::string key = fmt::format("{}/{}", kind.singular, name);
     auto it = objects_.find(key);

@@ -17,7 +17,8 @@ constexpr off_t kMaxMessage = 4096;
 constexpr size_t kMaxLogMessage = 2048;
 constexpr int64_t kMaxLogLines = 80;
 
-// The last bytes of a file, which the container may have made into anything but not replaced.
+// The last kMaxMessage bytes of a file; "" if it cannot be read. The container may have written
+// anything into the file, but cannot replace it.
 std::string Tail(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info{};
@@ -44,7 +45,7 @@ std::string TerminationMessage(const ContainerState& container) {
     return true;
   };
   const auto no = [] { return false; };
-  // Without its log the container has no message, which is no failure of the pod.
+  // Without its log the container has no message; that is no failure of the pod.
   (void)ReadContainerLog(container.log_path, options, keep, no, no);
   return message;
 }

@@ -19,16 +19,16 @@ using base::StatusOr;
 constexpr int64_t kCpuPeriod = 100'000;  // µs
 constexpr int64_t kMinShares = 2;
 constexpr int64_t kMaxShares = 262'144;
-constexpr int64_t kMinQuota = 1'000;  // µs: the kernel's least
+constexpr int64_t kMinQuota = 1'000;  // µs: the kernel's minimum
 
-// The member as text: quantities may be written as numbers.
+// A quantity as text; in JSON it may be a string or a number.
 std::string MemberText(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number() ? value.dump() : "";
 }
 
-// `which` is "requests" or "limits"; a request that is not set is the limit, as the API defaults
-// it.
+// A container's resource; `which` is "requests" or "limits". A request that is not set is the
+// limit, as in the API's defaults. nullopt: it is not set, or malformed.
 std::optional<Quantity> Resource(const api::Container& container, const char* which,
                                  const std::string& name) {
   const Json* value = base::json::Find(container.json(), {"resources", which, name});
@@ -50,7 +50,7 @@ int64_t OomScore(const api::Pod& pod, const api::Container& container, int64_t m
   const int64_t bytes = request.has_value() ? request->value() : 0;
   if (memory_capacity <= 0) return 999;
   const auto used = static_cast<int64_t>(__int128{1000} * bytes / memory_capacity);
-  // Above what Guaranteed pods have, below what BestEffort pods have.
+  // The score is above that of Guaranteed pods and below that of BestEffort pods.
   return std::clamp<int64_t>(1000 - used, 3, 999);
 }
 

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 namespace json = base::json;
 
-// Beyond the grace period: what the runtime needs to kill and clean up.
+// The time after the grace period in which the runtime must kill the container and clean up.
 constexpr seconds kRuntimeTime{120};
 
 // False: `stop` was requested.

@@ -52,8 +52,8 @@ ContainerState FromList(const cri::Container& item) {
   return out;
 }
 
-// The host's pid of a container's first process, from the verbose information; 0 if it is not
-// there.
+// The pid on the host of a container's first process, from the verbose information; 0: it is not
+// given.
 pid_t PidOf(const cri::ContainerStatusResponse& response) {
   const auto it = response.info().find("info");
   if (it == response.info().end()) return 0;
@@ -61,10 +61,10 @@ pid_t PidOf(const cri::ContainerStatusResponse& response) {
   return info.ok() ? static_cast<pid_t>(base::json::Int(*info, {"pid"})) : 0;
 }
 
-// True for a container of an earlier agent that ended without having run: it was killed in the
-// middle of the start, and the runtime gave up when its caller was gone. That is no failure of the
-// container's own, whatever the pod's restartPolicy says of those. One that cannot be started fails
-// again, in this agent's life, and counts then.
+// True for a container that an earlier agent created, and that ended without having run: the agent
+// ended during the start, so the runtime gave the start up. This is no failure of the container,
+// and restartPolicy must not count it. If the container cannot be started, it fails again under
+// this agent, and that counts.
 bool StartWasCutOff(const cri::ContainerStatus& status, int64_t agent_started_ns) {
   return status.state() == cri::CONTAINER_EXITED && status.started_at() == 0 &&
          status.created_at() < agent_started_ns;
@@ -130,7 +130,8 @@ StatusOr<PodListing> CriLister::List(const std::string& uid) const {
   return out;
 }
 
-// The lists say little (no addresses, no exit codes): asks for the rest of what is new or changed.
+// Reads the details that lists do not have (addresses, exit codes) for sandboxes and containers
+// that are new or changed.
 Status CriLister::FillDetails(PodRuntime& pod) const {
   const PodRuntime known = known_(pod.uid);
   for (SandboxState& sandbox : pod.sandboxes) {

@@ -118,7 +118,7 @@ void CriState::PutContainer(const api::PodUid& pod_uid, ContainerState container
   told_[container.id.text()] = ++sequence_;
   PodRuntime& pod = pods_[pod_uid.text()];
   pod.uid = pod_uid.text();
-  // Its pid and the like are asked for a little later, so as not to be in the way of the next
+  // The details, such as its pid, are read a little later, so that they do not delay the next
   // start.
   if (container.running()) HurryLocked(options_.list_after_start);
   if (ContainerState* present = FindById(pod.containers, container.id); present != nullptr) {
@@ -166,7 +166,7 @@ std::vector<std::string> CriState::Apply(const std::string& only_uid, PodListing
                                          uint64_t sequence) {
   std::vector<std::string> changed;
   base::MutexLock lock(mutex_);
-  // What the caller told after the listing began is newer than the listing.
+  // A report of the caller that came after the listing began is newer than the listing.
   const auto newer = [&](const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = told_.find(id);
     return it != told_.end() && it->second > sequence;
@@ -222,7 +222,8 @@ Status CriState::ListAll() {
   if (!Reachable().ok()) RETURN_IF_ERROR(AskVersion());
   ASSIGN_OR_RETURN(PodListing listing, lister_.List(""));
   const std::vector<std::string> changed = Apply("", std::move(listing), sequence);
-  // First reachable, then the changes: a pod that is told of a change must find the runtime there.
+  // SetReachable comes before the changes, because a pod that is notified of a change must find the
+  // runtime reachable.
   SetReachable(base::OkStatus());
   for (const std::string& uid : changed) on_change_(uid);
   return base::OkStatus();
@@ -334,7 +335,8 @@ void CriState::EventLoop(std::stop_token stop) {
     Hurry();  // events may have been lost
     base::MutexLock lock(mutex_);
     if (ended.code() == StatusCode::kUnimplemented) {
-      // Another version may stand there after a restart, which shows as a time without it.
+      // The runtime may have event streams after an upgrade, and for that it restarts, so this
+      // waits until the runtime is not reachable.
       while (!stopping_ && reachable_.ok()) wake_.Wait(mutex_);
     } else {
       const auto due = std::chrono::steady_clock::now() + kConnectMax;

@@ -12,7 +12,8 @@ using base::Json;
 
 constexpr char kDockerHub[] = "docker.io";
 
-// Keys of docker's configuration: "https://index.docker.io/v1/", "ghcr.io", "registry:5000/path".
+// The registry of a key of docker's configuration, such as "https://index.docker.io/v1/", "ghcr.io"
+// or "registry:5000/path".
 std::string RegistryOfKey(std::string_view key) {
   if (const size_t scheme = key.find("://"); scheme != std::string_view::npos) {
     key.remove_prefix(scheme + 3);

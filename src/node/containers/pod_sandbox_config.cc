@@ -13,7 +13,7 @@ namespace cri = rpc::cri;
 namespace json = base::json;
 using base::Json;
 
-// resolv.conf(5); later `search` lines replace earlier ones, as the resolver reads it.
+// Parses resolv.conf(5). A later `search` line replaces an earlier one, as in the resolver.
 cri::DNSConfig ParseResolvConf(const std::string& text) {
   cri::DNSConfig out;
   std::istringstream lines(text);
@@ -33,7 +33,8 @@ cri::DNSConfig ParseResolvConf(const std::string& text) {
   return out;
 }
 
-// There is no cluster DNS: ClusterFirst means the host's, as the kubelet does without clusterDNS.
+// There is no cluster DNS, so ClusterFirst means the host's DNS, as in a kubelet without
+// clusterDNS.
 cri::DNSConfig PodDns(const api::Pod& pod, const std::string& resolv_conf) {
   const bool none = pod.String({"spec", "dnsPolicy"}) == "None";
   cri::DNSConfig out = none ? cri::DNSConfig() : ParseResolvConf(resolv_conf);
@@ -80,8 +81,8 @@ void AddSecurity(const api::Pod& pod, cri::LinuxSandboxSecurityContext& out) {
   }
   for (const int64_t group : SupplementalGroups(pod)) out.add_supplemental_groups(group);
   if (!ReadSelinuxOptions(context, out.mutable_selinux_options())) out.clear_selinux_options();
-  // The pause process reads nothing and calls nothing: it gets the pod's own profile and no other,
-  // since loading one takes the runtime some 15 ms of each pod's start.
+  // The pause process needs no profile of its own. It gets only the pod's profile, because loading
+  // a profile takes the runtime about 15 ms of each pod's start.
   if (!ReadSecurityProfile(context, "seccompProfile", out.mutable_seccomp())) {
     out.mutable_seccomp()->set_profile_type(cri::SecurityProfile::Unconfined);
   }

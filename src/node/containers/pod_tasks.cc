@@ -22,7 +22,7 @@ bool PodTasks::Run(const std::string& key, std::function<void(std::stop_token)> 
       });
     }
   }
-  for (std::thread& thread : finished) thread.join();  // they are past their last lock
+  for (std::thread& thread : finished) thread.join();  // these threads take no lock any more
   return true;
 }
 
@@ -38,7 +38,7 @@ void PodTasks::Worker() {
     queue_.pop_front();
     mutex_.Unlock();
     task.run(stop_.get_token());
-    task.run = nullptr;  // what it holds goes before the key is free
+    task.run = nullptr;  // destroys its captures before the key is free
     mutex_.Lock();
     keys_.erase(task.key);
     if (task.after) {

@@ -21,7 +21,7 @@ constexpr milliseconds kFailedStopRetry{2000};
 constexpr int kMaxTasks = 128;
 constexpr int kMaxPulls = 8;
 
-// True if the change is more than a write of the status, which mostly comes from this agent.
+// True if the change is not only a change of the status, which this agent mostly writes itself.
 bool Matters(const api::Pod* before, const api::Pod& after) {
   if (before == nullptr) return true;
   for (const base::json::Path path : {base::json::Path{"spec"},
@@ -111,7 +111,8 @@ void PodManager::Start() {
   runtime_.OnReachable([this] {
     const auto [name, version] = runtime_.Version();
     options_.on_runtime(runtime_.Reachable(), fmt::format("{}://{}", name, version));
-    // Every pod is queued: some waited for the runtime, the others must report that it is lost.
+    // Every pod is queued, because some wait for the runtime, and the others must report that it is
+    // lost.
     base::MutexLock lock(mutex_);
     for (const auto& [uid, input] : inputs_) workers_.AddNow(uid);
     workers_.AddNow(kOrphans);
@@ -218,7 +219,8 @@ Outcome PodManager::FindOrphans() {
 }
 
 Outcome PodManager::Work(const std::string& key) {
-  // While the manager stops, its calls are cancelled; their failures say nothing about the pod.
+  // While the manager stops, its calls to the runtime are cancelled, and such a failure says
+  // nothing about the pod.
   if (stopping_) return Outcome::Done();
   if (key == kOrphans) return FindOrphans();
   PodEntry* entry = nullptr;

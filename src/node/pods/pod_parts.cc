@@ -36,7 +36,7 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
     const auto known = entry.messages.find(container.id);
     if (known != entry.messages.end()) {
       messages.insert(*known);
-    } else if (container.detailed) {  // otherwise the place of its message is unknown
+    } else if (container.detailed) {  // otherwise the path of its message is not known yet
       messages.emplace(container.id, TerminationMessage(container));
     }
   }

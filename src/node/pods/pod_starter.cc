@@ -67,7 +67,7 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
                        .ready = true,
                        .created_at = Now(),
                        .agent = parts_.settings.agent};
-  if (!pod.host_network()) {  // its address, for /etc/hosts and status.podIP
+  if (!pod.host_network()) {  // /etc/hosts and status.podIP need its address
     cri::PodSandboxStatusRequest status;
     status.set_pod_sandbox_id(sandbox.id.text());
     const auto answer = parts_.cri.PodSandboxStatus(status, kCallTimeout);

@@ -14,8 +14,8 @@ using base::Json;
 namespace json = base::json;
 using Phase = ContainerState::Phase;
 
-// The top-level members of the status that this file writes. A member that it no longer sets is
-// removed.
+// The top-level members of the status that this file writes. If it does not set one of them any
+// more, the member is removed.
 constexpr const char* kOwned[] = {"phase",
                                   "hostIP",
                                   "hostIPs",
@@ -81,7 +81,8 @@ class StatusMaker {
     return {{"terminated", std::move(out)}};
   }
 
-  // Why a container does not run. With `own`, only a reason that was given for this container.
+  // The reason why a container does not run. With `own`, nullopt if there is no reason for this
+  // container alone.
   std::optional<WaitingReason> Waiting(const std::string& name, bool own) const {
     if (const auto it = in_.waiting.find(name); it != in_.waiting.end()) return it->second;
     if (own) return std::nullopt;
@@ -96,7 +97,8 @@ class StatusMaker {
     return {{"waiting", std::move(out)}};
   }
 
-  // The container's status in the API, for what the runtime no longer knows.
+  // The container's status in the API, which is used if the runtime does not know the container any
+  // more; an empty object: none.
   Json Reported(const std::string& name, std::string_view list) const {
     for (const Json& status : json::Array(in_.pod.json(), {"status", list})) {
       if (json::String(status, {"name"}) == name) return status;
@@ -172,7 +174,7 @@ class StatusMaker {
     return out;
   }
 
-  // The names of init containers that have not done their work.
+  // The names of the init containers that have not finished (a sidecar: not started).
   std::vector<std::string> Initialized(const Json& status) const {
     std::vector<std::string> missing;
     // Init containers do not run again after a regular container has run.
@@ -284,7 +286,7 @@ class StatusMaker {
     return out;
   }
 
-  // The message about the first readiness gate that is not passed; empty if all are passed.
+  // A message about the first readiness gate that is not True; "": all are True.
   std::string OpenGate() const {
     for (const Json& gate : json::Array(in_.pod.json(), {"spec", "readinessGates"})) {
       const std::string type = json::String(gate, {"conditionType"});

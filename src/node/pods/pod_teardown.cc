@@ -33,8 +33,8 @@ std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
 
 bool PodTeardown::MayRun(const PodEntry& entry, const PodRuntime& runtime) const {
   if (entry.record.sandbox_possible || !runtime.empty()) return true;
-  // The record is written before a volume of the pod exists. A pod with volumes but without a
-  // record has lost its record, and nobody knows what else it had.
+  // The record is written before a volume of the pod exists. So the record of a pod that has
+  // volumes but no record was lost, and the runtime may have parts of that pod.
   return entry.record.pod == nullptr && !parts_.volumes.Released(entry.uid);
 }
 
@@ -63,7 +63,7 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
   for (const SandboxState& sandbox : runtime.sandboxes) {
     RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
   }
-  // The handler may have a sandbox of which the runtime has lost the record.
+  // The handler may still have a sandbox that the runtime does not know any more.
   if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, SandboxId());
   return base::OkStatus();
 }
@@ -151,8 +151,8 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   // on_change queues the pod again when its volumes are released.
   if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();
   Status status = RemoveFiles(entry);
-  // The API object is deleted last. So whoever sees that the pod is gone from the API finds nothing
-  // of it on the node.
+  // The API object is deleted last. So when the pod is gone from the API, nothing of it is left on
+  // the node.
   if (status.ok()) status = parts_.records.Remove(entry.uid);
   if (status.ok()) status = DeleteFromApi(entry);
   if (!status.ok()) return Outcome::Retry(status);
@@ -167,8 +167,8 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
   entry.waiting.clear();
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   if (MayRun(entry, runtime)) {
-    // The pod's containers may run while the runtime is unreachable. The work goes on when it is
-    // back.
+    // The pod's containers may run while the runtime is unreachable. OnReachable queues the pod
+    // again.
     if (!parts_.runtime.Reachable().ok()) return Outcome::Done();
     if (!StopContainers(entry, runtime, entry.pod->termination_grace_seconds())) {
       PublishStatus(parts_, entry);
@@ -180,7 +180,7 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
   }
   parts_.probes.Retain(api::PodUid(entry.uid), {});
   ReleaseVolumes(parts_, entry);
-  // A pod that ended before this agent took it over has its status already, and perhaps no
+  // A pod that ended before this agent recorded it already has its status, and perhaps no
   // containers.
   if (!entry.record.ended_phase.empty()) PublishStatus(parts_, entry);
   return Outcome::Done();

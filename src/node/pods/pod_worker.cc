@@ -39,7 +39,7 @@ PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why)
   const WaitingReason reason{"RuntimeUnreachable", message};
   if (parts_.runtime.Pod(entry.uid).empty()) entry.waiting[""] = reason;
   parts_.events.Record(entry.pod->reference(), EventType::kWarning, "RuntimeUnreachable",
-                       message + "; the pod goes on when it is");
+                       message + "; the pod continues when the runtime is reachable");
   PublishStatus(parts_, entry);
   return Outcome::Done();
 }
@@ -69,7 +69,7 @@ PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::strin
 
 PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   const api::Pod& pod = *entry.pod;
-  // Known is read before Reachable, because it tells whether there is an answer.
+  // Known is read before Reachable, because Reachable has no result before Known is true.
   const bool known = parts_.runtime.Known();
   const Status reachable = parts_.runtime.Reachable();
   entry.waiting.clear();
@@ -98,7 +98,7 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   } else if (!plan.starts.empty()) {
     outcome = StartAll(entry, plan);
   } else if (!plan.sandbox_id.empty()) {
-    // This agent may have restarted, and then does not know whether the volumes are in the sandbox.
+    // After a restart the agent does not know whether the volumes are in the sandbox.
     const Status placed = PlaceVolumes(entry, plan.sandbox_id);
     if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
@@ -145,7 +145,7 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
   entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
 }
 
-// Takes the pod's deferred volumes out of its dead sandboxes and mounts them in `sandbox_id`.
+// Unmounts the pod's deferred volumes in its dead sandboxes, and mounts them in `sandbox_id`.
 Status PodWorker::PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
   for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
@@ -202,7 +202,8 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
     if (candidate.id == sandbox_id) sandbox = candidate;
   }
   if (sandbox.id.empty()) {  // the sandbox died within the last milliseconds
-    return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
+    return Outcome::Retry(
+        base::Error(StatusCode::kUnavailable, "the pod's sandbox ended right after its start"));
   }
   if (const Status placed = PlaceVolumes(entry, sandbox.id); !placed.ok()) {
     return Outcome::Retry(placed);
