@@ -2,9 +2,8 @@
 // Node object, mounts claims on the host (HostMount), and serves logs and exec. NodeAgent makes
 // these parts and connects them.
 //
-//   <data_folder>/lock, pods/, volumes/, host-mounts/     this agent's records; one agent per
-//   folder <kubelet_folder>/                                     volumes and plugins
-//   (volume/paths.h);
+//   <data_folder>/lock, pods/, volumes/, host-mounts/     the records of this agent alone
+//   <kubelet_folder>/                                     volumes and plugins (volume/paths.h);
 //                                                         a shared mount
 //   <log_folder>/<namespace>_<name>_<uid>/                containers' output
 //   <node_sockets>/<node name>.sock                       logs and exec, for the API server
