@@ -181,8 +181,8 @@ class NodeAgentImpl : public NodeAgent {
         });
     driver_limits_ = std::make_unique<DriverLimits>(informers_, host_->drivers(), *csi_nodes_,
                                                     options_.node_name);
-    // When the Node object is deleted, what was written there about the drivers is lost. CSINode is
-    // lost, too, because the Node owns it.
+    // When the Node object is deleted, the drivers' data in it are lost. CSINode is lost too,
+    // because the Node owns it.
     nodes_.AddHandler([this](const auto& change) {
       const bool anew = change.before != nullptr && change.after != nullptr &&
                         change.before->uid() != change.after->uid();

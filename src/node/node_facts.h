@@ -1,4 +1,5 @@
-// What a Node object says about the machine: capacity, system information, addresses.
+// Reads the facts about this machine that its Node object holds: capacity, system information and
+// addresses.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Keeps this node's Node object and Lease: registers the node if it is missing, and keeps its facts
-// and its health up to date.
+// Keeps this node's Node object and Lease: creates the Node if it is missing, keeps its facts and
+// its health up to date, and renews the Lease.
 //
 // Written fields: labels, and the annotation that leaves attaching to the controller;
 // status.conditions[Ready], capacity, allocatable, addresses, nodeInfo, daemonEndpoints. All other

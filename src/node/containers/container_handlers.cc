@@ -142,7 +142,7 @@ Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout
   return code == CURLE_OK ? base::OkStatus() : CurlError(code, url);
 }
 
-// grpc.health.v1.Health/Check, whose messages are so small that they are written by hand:
+// Calls grpc.health.v1.Health/Check. Its messages are so small that they are encoded by hand:
 // HealthCheckRequest{service=1 string}, HealthCheckResponse{status=1 enum, SERVING=1}.
 Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, milliseconds timeout,
                std::stop_token stop) {

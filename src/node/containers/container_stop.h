@@ -20,7 +20,7 @@
 
 namespace berth::node {
 
-// The least time that a container gets to end by itself, as in the kubelet.
+// The shortest grace period that a container gets, as in the kubelet.
 inline constexpr int64_t kMinGraceSeconds = 2;
 
 class ContainerStopper {

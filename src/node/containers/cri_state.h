@@ -78,7 +78,8 @@ class CriState {
   void RemoveSandbox(const api::PodUid& pod, const SandboxId& id);  // with its containers
   void RemoveContainer(const api::PodUid& pod, const ContainerId& id);
 
-  // Reads one pod anew from the runtime; on_change is called if it differs from the copy.
+  // Reads one pod from the runtime again. on_change is called, on this thread, if the pod differs
+  // from the copy.
   base::Status Refresh(const std::string& uid);
 
   // Lists soon, because the runtime is about to change.

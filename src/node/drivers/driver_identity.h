@@ -1,4 +1,4 @@
-// Asks a plugin for its identity when it is to be registered.
+// Asks a plugin for its identity, before it is registered.
 //
 // A plugin announces itself by a registration socket in the kubelet's plugins_registry. A driver
 // without such a socket is found by its own socket at plugins/DRIVER/csi.sock, where the first

@@ -25,8 +25,8 @@ FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::
       writer_({.name = "flex-reports", .workers = 1},
               [this](const std::string&) { return Write(); }) {
   gate_.Open(this);
-  // The Node may appear after the first report, may be made anew, or may hold an earlier agent's
-  // report.
+  // The Node may appear after the first report, may be created again, or may hold the report of an
+  // earlier agent.
   nodes_.AddHandler(gate_.Wrap([](FlexReports& self, const auto& change) {
     if (change.key == self.node_name_ && change.after != nullptr) self.writer_.Add(kKey);
   }));

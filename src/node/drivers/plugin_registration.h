@@ -6,12 +6,12 @@
 //      ▲              │          │             │                                 │        ▼
 //      │              └──────────┴──────┬──────┴─────────────────────────────────┘  Notify(true)
 //      └── again after a backoff ◀── rolled back, Notify(false, why)
-//   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
-//   socket made anew at the same path ─▶ registered anew
-//   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
-//   the API has lost what it was told ─▶ NodeGetInfo and all that follows it once more
-//   a while after the start ─▶ what CSINode lists and nobody has registered is taken out, since its
-//                              socket went while no node agent ran
+//   socket gone ─▶ the driver is removed from DriverRegistry, CSINode and Node
+//   another socket at the same path ─▶ registered again
+//   NodeGetInfo failed ─▶ the data of an earlier version are removed too
+//   the API has lost the data ─▶ NodeGetInfo and all steps after it again
+//   some time after the start ─▶ drivers that CSINode lists but that have not registered are
+//                                removed, because their sockets went while no agent ran
 //
 // Names that begin with '.', and files that are no sockets, are ignored; subfolders of the registry
 // are searched too. An unannounced driver is registered after a delay, because its registrar may be
@@ -61,7 +61,7 @@ struct PluginRegistrationOptions {
   std::function<void(const base::Status& why)> on_refused;
   // Called each time the API could not be written to, with the reason; may be empty.
   std::function<void(const base::Status& why)> on_delayed;
-  // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
+  // "<kubelet>/plugins", made if missing; "": unannounced drivers are not looked for.
   std::string plugins_folder = "";
   std::chrono::milliseconds unannounced_delay{10'000};
   // How long a driver that CSINode lists at the start may take to register. It must be longer than
@@ -82,7 +82,7 @@ class PluginRegistration {
   base::Status Start();
   void Stop();
 
-  // Writes all drivers to the API again, because their node was deleted and is registered anew.
+  // Writes all drivers to the API again. Called when the Node or CSINode object was deleted.
   void WriteAgain();
 
  private:

@@ -46,7 +46,7 @@ struct PodPlan {
   uint32_t sandbox_attempt = 0;
   bool needs_sandbox = false;
   std::vector<ContainerStop> stops;            // before all other steps
-  std::vector<SandboxId> stop_sandboxes;       // ready ones besides the one to use
+  std::vector<SandboxId> stop_sandboxes;       // the other ready ones
   std::vector<ContainerId> remove_containers;  // created and never started, or in an unknown state
   std::vector<ContainerStart> starts;
   // "Succeeded" or "Failed" if no container will run any more; otherwise empty.

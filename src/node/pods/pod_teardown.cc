@@ -127,7 +127,7 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   if (may_run) {
     if (!parts_.runtime.Known()) return Outcome::Done();  // OnReachable queues the pod again
     if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
-      // The pod's containers may still run, so its volumes stay. The tear-down goes on when the
+      // The pod's containers may still run, so its volumes stay. The tear-down continues when the
       // runtime is reachable again.
       entry.waiting = {{"", {"RuntimeUnreachable", std::string(base::Message(reachable))}}};
       PublishStatus(parts_, entry);

@@ -10,7 +10,7 @@ using base::StatusOr;
 
 constexpr std::chrono::milliseconds kStreamTimeout{120'000};
 
-// Why a container has no log or process, as the kubelet says it.
+// The error that a container has no log or process yet, in the kubelet's words.
 Status NotStarted(const api::Pod& pod, const std::string& container) {
   for (const char* list :
        {"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}) {

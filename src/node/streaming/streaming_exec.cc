@@ -82,7 +82,7 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
 
 std::string ForwardedRequest(const http::Request& request, const StreamUrl& url) {
   // The caller's credentials are for the API server only. The runtime would refuse a browser's
-  // Origin. The body has been read, so its framing headers are written anew.
+  // Origin. The body has been read already, so Content-Length is set again.
   constexpr std::string_view kDropped[] = {"Host",           "Authorization",     "Origin",
                                            "Content-Length", "Transfer-Encoding", "Expect"};
   std::string out = fmt::format(

@@ -169,7 +169,7 @@ StreamingServer::StreamingServer(StreamBackend& backend, const base::Clock& cloc
     : backend_(backend), clock_(clock), tasks_(kMaxStreams) {}
 
 StreamingServer::~StreamingServer() {
-  if (http_) http_->Stop();  // ends the logs as well, because nobody listens any more
+  if (http_) http_->Stop();  // this also ends the logs, because they have no reader then
   tasks_.Stop();
 }
 

@@ -1,5 +1,5 @@
-// Logs and streams of this node's containers, for the API server: HTTP/1.1 on a UNIX socket (mode
-// 0600) that only processes of root may use.
+// Serves the logs and streams of this node's containers to the API server: HTTP/1.1 on a UNIX
+// socket (mode 0600) that only processes of root may use.
 //
 //   GET
 //   /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps&sinceSeconds&sinceTime&limitBytes
@@ -93,7 +93,7 @@ class StreamingServer : private http::Service {
   base::Status ServeCall(const Call& call);
   base::Status ServeLogs(const Call& call);
   base::Status ServeStream(const Call& call);
-  // The runtime's URL for what the request asks for.
+  // Asks the runtime for the URL of the stream that the request wants.
   base::StatusOr<std::string> StreamFor(const Call& call);
 
   StreamBackend& backend_;

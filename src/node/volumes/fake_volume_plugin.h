@@ -48,13 +48,13 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   void Unhang();
   // Called in each call before it takes effect.
   void SetObserver(std::function<void(const std::string& call)> observer);
-  // What is mounted: device names, and "pod-uid/folder".
+  // The mounted volumes: device names, and "pod-uid/folder".
   std::set<std::string> Mounted() const;
   api::Labels LastPublishContext() const;
   void Reboot();
   // Sets the result of FindOnNode; before that it finds nothing.
   void SetFound(Found found);
-  // SetUp publishes this folder in place of the one that it mounts.
+  // SetUp returns this folder as published, and not the folder at which it mounts.
   void SetHostFolder(std::string folder);
   // Sets the result of GetCondition for every volume; before that there is no condition.
   void SetCondition(volume::StatusOr<std::optional<Condition>> condition);

@@ -48,7 +48,7 @@ class FakeVolumeWorld {
     return Pod(name, {ClaimVolume("data", claim)});
   }
 
-  // Makes and starts a manager, after ending the one before.
+  // Stops the manager if there is one, and makes and starts another one.
   base::Status Start();
   void StopManager();
   void Restart() {

@@ -146,8 +146,8 @@ Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
   struct stat there{};
   for (const std::string& volume : volumes) {
     const std::string folder = fmt::format("{}/{}", all, volume);
-    // Nothing can be mounted beneath a folder that does not exist. These folders lie on the node's
-    // own disk.
+    // Nothing can be mounted beneath a folder that does not exist. lstat does not block here,
+    // because these folders are on the node's own disk.
     if (lstat(folder.c_str(), &there) != 0 && errno == ENOENT) continue;
     RETURN_IF_ERROR(UnmountBeneath(mounter, folder));
     RETURN_IF_ERROR(platform::RemoveTree(folder));

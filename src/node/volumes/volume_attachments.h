@@ -1,9 +1,9 @@
-// Whether this node may use a volume, as the API says it: the PersistentVolume's nodeAffinity lets
-// it be reached from here, and it is attached to the node (DESIGN rule 8).
+// Finds out from the API whether this node may use a volume: the PersistentVolume's nodeAffinity
+// must match the node, and the volume must be attached to the node (DESIGN rule 8).
 //
-// A volume that needs attaching is used only when both agree: its VolumeAttachment is attached, and
-// the attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads local
-// copies only.
+// A volume that needs attaching is used only when its VolumeAttachment is attached, and the
+// attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads only
+// informers.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Asks drivers for the condition of the volumes of this node's pods (CSI: volume_condition of
-// NodeGetVolumeStats), and tells a pod when one of its volumes becomes abnormal, or normal again
-// (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the metrics
-// (volume_figures.h). For a volume in a sandbox it asks the runtime handler.
+// NodeGetVolumeStats), and reports to a pod in an event when one of its volumes becomes abnormal,
+// or normal again (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the
+// metrics (volume_figures.h). For a volume that is mounted in a sandbox, the runtime handler is
+// asked.
 //
 //   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
 //                                                    VolumeConditionAbnormal, VolumeConditionNormal

@@ -40,7 +40,7 @@ VolumesInUse::~VolumesInUse() {
   Stop();
 }
 
-// A node that is registered anew lists no volumes, so the list is written again.
+// A Node object that was created again lists no volumes, so the list is written again.
 void VolumesInUse::NodeRegistered() {
   {
     base::MutexLock lock(mutex_);

@@ -1,4 +1,5 @@
-// The volume manager's durable records: what may exist on this node, written before it is made.
+// The volume manager's durable records. They say which mounts may exist on this node, and are
+// written before the mounts are made.
 //
 //   <state>/devices/<sha256 of device name>.json              one for each volume that is, or may
 //                                                             be, mounted

@@ -1,5 +1,5 @@
-// Watches the Secrets and ConfigMaps that set-up volumes show. Each has a watch of its own, because
-// a node may not list all secrets (the node authorizer) and needs only these.
+// Watches the Secrets and ConfigMaps that volumes of this node show. Each object has its own watch,
+// because a node may not list all Secrets (node authorizer), and needs only these.
 //
 // There is one watch for each object. The volumes that show the object share it, and it ends with
 // the last of them. Thread-safe.

@@ -62,7 +62,7 @@ UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
-  bool begun = false;    // not ready; what it waited for is there, and no step has failed
+  bool begun = false;    // see PodVolumes
   bool no_room = false;  // see PodVolumes
   volume::Published published;
   std::string reason;
@@ -121,7 +121,7 @@ class VolumeUnits {
   // The API has accepted a new list of volumes in use: units that wait for that are tried now.
   void RetryUnreported();
   void DriverRegistered(const std::string& driver);
-  // The use under that unit is no longer wanted; what exists of it is torn down.
+  // Releases one use, which is then torn down.
   void ReleaseUse(const UseId& id);
   // Handles mounts whose FUSE server has ended: reports `why` to the pods that use one, and wakes
   // the units that have one (dead_mounts.h).
@@ -138,7 +138,7 @@ class VolumeUnits {
     std::optional<StoredDevice> device;
     bool waits_for_report = false;  // for the API to list the device as in use
     bool device_mounted = false;    // MountDevice succeeded in this process
-    bool device_recorded = false;   // ... and the record says so
+    bool device_recorded = false;   // the record says that it is mounted
     int64_t expanded_to = 0;        // the size that Expand last made
     int64_t expand_refused = 0;     // the size that it refused for good
     std::string expanded_claim;     // the claim's resourceVersion that Expand was done for

@@ -1,4 +1,5 @@
-// A pod's use of a volume: what the pod wants, and how far the node is with it.
+// A pod's use of a volume: the volume that the pod wants, and the phase that the use has reached on
+// the node.
 //
 //   a record of an earlier run ──▶ unclaimed ──Want──▶ waiting ◀──Want── a volume that is new
 //                                     │                   │
@@ -49,11 +50,11 @@ struct UseId {
 };
 
 enum class UsePhase {
-  kUnclaimed,  // a record names it; since the agent started nobody has wanted or released it
-  kStanding,   // the same, and the very mount of the record stands
+  kUnclaimed,  // a record names it; no call has wanted or released it since the agent started
+  kStanding,   // the same, and the recorded mount is still there
   kWaiting,    // a pod wants it; it is not set up
   kReady,      // a pod wants it; it is set up
-  kReleased,   // no container uses it any more: what exists of it is torn down
+  kReleased,   // no container uses it any more, so it is torn down
 };
 
 enum class UseEvent { kMountStands, kWant, kSetUp, kRelease, kTearDown };
@@ -87,7 +88,7 @@ class UseState {
 
   // A pod wants the volume.
   bool IsWanted() const { return phase_ == UsePhase::kWaiting || phase_ == UsePhase::kReady; }
-  // The volume stands as SetUp left it, whether a pod wants it now or not.
+  // The volume is set up, whether a pod wants it now or not.
   bool IsSetUp() const { return phase_ == UsePhase::kStanding || phase_ == UsePhase::kReady; }
   bool IsReady() const { return phase_ == UsePhase::kReady; }
   bool IsReleased() const { return phase_ == UsePhase::kReleased; }
