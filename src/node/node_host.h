@@ -43,7 +43,7 @@ class NodeHost : public volume::Host {
   volume::DriverRegistry& drivers() override { return drivers_; }
   bool selinux() const override { return selinux_; }
   bool ending() const override { return ending_; }
-  void End() { ending_ = true; }
+  void SetEnding() { ending_ = true; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,

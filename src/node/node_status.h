@@ -36,7 +36,8 @@ struct NodeStatusOptions {
 
 class NodeStatus {
  public:
-  // Everything is borrowed and outlives this; made before `informers` start.
+  // The references are borrowed and must outlive this object. Call it before `informers` start,
+  // because it adds a handler.
   NodeStatus(NodeStatusOptions options, kube::Client& client, kube::Informers& informers,
              const base::Clock& clock);
   ~NodeStatus() { Stop(); }
@@ -63,16 +64,16 @@ class NodeStatus {
   // Whether the status must be written again at once: the Node object is gone (nullptr), or its
   // condition Ready is missing or Unknown, which is true only of a dead node. False until the node
   // is registered.
-  bool Contradicts(const api::Node* node);
+  bool NeedsCorrection(const api::Node* node);
   base::KeyedWorkers::Outcome WriteStatus();
   base::KeyedWorkers::Outcome RenewLease();
   base::StatusOr<api::Node> EnsureNode();
   base::StatusOr<base::Json> CreateLease();
   int64_t LeaseSeconds() const;
-  base::Json NewNode() const;
-  base::Json MetadataPatch(const api::Node& node) const;
-  base::Json StatusPatch(const api::Node& node, const Runtime& runtime) const;
-  base::Json ReadyCondition(const api::Node& node, const Runtime& runtime) const;
+  base::Json MakeNode() const;
+  base::Json MakeMetadataPatch(const api::Node& node) const;
+  base::Json MakeStatusPatch(const api::Node& node, const Runtime& runtime) const;
+  base::Json MakeReadyCondition(const api::Node& node, const Runtime& runtime) const;
 
   const NodeStatusOptions options_;
   kube::Client& client_;

@@ -15,18 +15,18 @@ class CrashBackoff {
  public:
   // The time that is left to wait; zero: the container may start now. `exit` (the time of the last
   // exit) and `now` are ns since the epoch; an `exit` of 0 means that the container never ran.
-  std::chrono::milliseconds Wait(const std::string& container, int64_t exit, int64_t now) const;
+  std::chrono::milliseconds TimeLeft(const std::string& container, int64_t exit, int64_t now) const;
   // The whole time of the present wait, for messages; zero: there was none.
-  std::chrono::seconds Delay(const std::string& container) const;
+  std::chrono::seconds FullDelay(const std::string& container) const;
   // Notes that the container is started again after the exit at `exit`.
-  void Started(const std::string& container, int64_t exit, int64_t now);
+  void NoteStart(const std::string& container, int64_t exit, int64_t now);
 
  private:
   struct Entry {
     std::chrono::nanoseconds delay{0};
     int64_t updated = 0;
   };
-  static bool Expired(const Entry& entry, int64_t exit);
+  static bool IsExpired(const Entry& entry, int64_t exit);
   std::map<std::string, Entry> entries_;
 };
 

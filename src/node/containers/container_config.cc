@@ -52,7 +52,7 @@ void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) 
   labels[labels::kPodUid] = input.pod.uid();
   labels[labels::kContainerName] = input.container.name();
   auto& annotations = *config.mutable_annotations();
-  annotations[labels::kContainerHash] = ContainerHash(input.container);
+  annotations[labels::kContainerHash] = HashContainer(input.container);
   annotations[labels::kRestartCount] = fmt::format("{}", input.restart_count);
   annotations[labels::kTerminationMessagePath] =
       input.container.String({"terminationMessagePath"}, kDefaultTerminationPath);
@@ -62,7 +62,7 @@ void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) 
       fmt::format("{}", input.pod.termination_grace_seconds());
 }
 
-cri::MountPropagation Propagation(const std::string& name) {
+cri::MountPropagation ToPropagation(const std::string& name) {
   if (name == "HostToContainer") return cri::PROPAGATION_HOST_TO_CONTAINER;
   if (name == "Bidirectional") return cri::PROPAGATION_BIDIRECTIONAL;
   return cri::PROPAGATION_PRIVATE;
@@ -70,15 +70,16 @@ cri::MountPropagation Propagation(const std::string& name) {
 
 }  // namespace
 
-std::string ContainerHash(const api::Container& container) {
+std::string HashContainer(const api::Container& container) {
   return base::Sha256Hex(container.name() + '\n' + container.image()).substr(0, 8);
 }
 
-StatusOr<cri::ContainerConfig> ContainerConfigs::Make(const ContainerConfigInput& input) const {
+StatusOr<cri::ContainerConfig> ContainerConfigs::MakeConfig(
+    const ContainerConfigInput& input) const {
   const api::Container& container = input.container;
   ASSIGN_OR_RETURN(const Environment environment,
                    MakeEnvironment(input.pod, container, input.facts, reader_));
-  const std::map<std::string, std::string> values = AsMap(environment);
+  const std::map<std::string, std::string> values = ToMap(environment);
 
   cri::ContainerConfig config;
   config.mutable_metadata()->set_name(container.name());
@@ -101,9 +102,9 @@ StatusOr<cri::ContainerConfig> ContainerConfigs::Make(const ContainerConfigInput
   config.set_stdin_once(container.Bool({"stdinOnce"}));
   config.set_tty(container.Bool({"tty"}));
   *config.mutable_linux()->mutable_resources() =
-      ContainerResources(input.pod, container, input.facts.memory_capacity);
+      MakeContainerResources(input.pod, container, input.facts.memory_capacity);
   ASSIGN_OR_RETURN(*config.mutable_linux()->mutable_security_context(),
-                   ContainerSecurity(input.pod, container, input.image));
+                   MakeContainerSecurity(input.pod, container, input.image));
   if (!input.processes_of.empty()) {
     cri::NamespaceOption& namespaces =
         *config.mutable_linux()->mutable_security_context()->mutable_namespace_options();
@@ -139,7 +140,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     if (deferred && !sub_path.empty()) {
       // Nothing exists there on the host; the runtime handler resolves the subPath within the
       // volume.
-      ASSIGN_OR_RETURN(source, DeferredSubPath(source, sub_path));
+      ASSIGN_OR_RETURN(source, MakeDeferredSubPath(source, sub_path));
     } else if (!sub_path.empty()) {
       // The bind is writable, and the container's own mount is made read-only, as for whole
       // volumes.
@@ -160,7 +161,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     out->set_host_path(source);
     out->set_readonly(mount.read_only() || published->second.read_only);
     out->set_selinux_relabel(published->second.selinux_relabel);
-    out->set_propagation(Propagation(mount.mount_propagation()));
+    out->set_propagation(ToPropagation(mount.mount_propagation()));
   }
   for (const auto& [name, path] : input.container.volume_devices()) {
     const auto published = input.volumes.find(name);

@@ -29,7 +29,7 @@ struct ContainerConfigInput {
 
 // A hash of the container's name and image. If it changes, a running container is replaced, as the
 // kubelet does.
-std::string ContainerHash(const api::Container& container);
+std::string HashContainer(const api::Container& container);
 
 class ContainerConfigs {
  public:
@@ -39,7 +39,7 @@ class ContainerConfigs {
 
   // Makes the files and subPath mounts, and then the configuration. Files that exist already are
   // used again. The caller reports an error as the kubelet's CreateContainerConfigError.
-  base::StatusOr<rpc::cri::ContainerConfig> Make(const ContainerConfigInput& input) const;
+  base::StatusOr<rpc::cri::ContainerConfig> MakeConfig(const ContainerConfigInput& input) const;
 
   // Writes the pod's /etc/hosts: a copy of the host's with hostNetwork, else localhost and the
   // pod's addresses; then spec.hostAliases. The file is written in place, because running

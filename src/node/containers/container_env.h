@@ -44,6 +44,6 @@ std::string ExpandReferences(std::string_view text,
                              const std::map<std::string, std::string>& values);
 
 // The variables by name, for ExpandReferences.
-std::map<std::string, std::string> AsMap(const Environment& environment);
+std::map<std::string, std::string> ToMap(const Environment& environment);
 
 }  // namespace berth::node

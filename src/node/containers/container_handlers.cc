@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 namespace json = base::json;
 
 // A port by number or by its name in the container.
-StatusOr<int> Port(const api::Container& container, const Json* port) {
+StatusOr<int> FindPort(const api::Container& container, const Json* port) {
   if (port != nullptr && port->is_number_integer()) return port->get<int>();
   const std::string name = port != nullptr && port->is_string() ? port->get<std::string>() : "";
   for (const Json& known : json::Array(container.json(), {"ports"})) {
@@ -93,7 +93,7 @@ std::string Bracketed(const std::string& host) {
 
 Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeout,
                std::stop_token stop) {
-  ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(get, {"port"})));
+  ASSIGN_OR_RETURN(const int port, FindPort(target.container, json::Find(get, {"port"})));
   std::string path = json::String(get, {"path"}, "/");
   if (!path.starts_with('/')) path = "/" + path;
   const bool https = json::String(get, {"scheme"}) == "HTTPS";
@@ -130,7 +130,7 @@ Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeou
 
 Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout,
               std::stop_token stop) {
-  ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(tcp, {"port"})));
+  ASSIGN_OR_RETURN(const int port, FindPort(target.container, json::Find(tcp, {"port"})));
   const std::string url =
       fmt::format("http://{}:{}", Bracketed(json::String(tcp, {"host"}, target.pod_ip)), port);
   const std::unique_ptr<CURL, CurlDeleter> curl(curl_easy_init());

@@ -149,7 +149,7 @@ StatusOr<bool> Drain(int fd, std::vector<char>& block, LogWriter& writer) {
   }
 }
 
-bool Replaced(int fd, const std::string& path) {
+bool IsReplaced(int fd, const std::string& path) {
   struct stat open_file{}, named{};
   return fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 &&
          (open_file.st_ino != named.st_ino || open_file.st_dev != named.st_dev);
@@ -200,7 +200,7 @@ Status ReadContainerLog(const std::string& path, const LogOptions& options, cons
     const bool last = !options.follow || ended();
     ASSIGN_OR_RETURN(const bool more, Drain(file.get(), block, writer));
     if (!more) return base::OkStatus();
-    if (Replaced(file.get(), path)) {
+    if (IsReplaced(file.get(), path)) {
       ASSIGN_OR_RETURN(file, OpenLog(path));
       continue;
     }

@@ -19,7 +19,7 @@ constexpr int64_t kMaxLogLines = 80;
 
 // The last kMaxMessage bytes of a file; "" if it cannot be read. The container may have written
 // anything into the file, but cannot replace it.
-std::string Tail(const std::string& path) {
+std::string ReadTail(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info{};
   if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
@@ -32,8 +32,9 @@ std::string Tail(const std::string& path) {
 
 }  // namespace
 
-std::string TerminationMessage(const ContainerState& container) {
-  std::string message = container.termination_file.empty() ? "" : Tail(container.termination_file);
+std::string ReadTerminationMessage(const ContainerState& container) {
+  std::string message =
+      container.termination_file.empty() ? "" : ReadTail(container.termination_file);
   if (!message.empty() || container.termination_policy != "FallbackToLogsOnError" ||
       container.exit_code == 0 || container.log_path.empty()) {
     return message;

@@ -25,7 +25,7 @@ constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", 
                                           "/proc/sysrq-trigger"};
 
 // A field of the container's security context, or else of the pod's; nullptr: neither has it.
-const Json* Either(const Json& own, const Json& pods, std::string_view field) {
+const Json* FindField(const Json& own, const Json& pods, std::string_view field) {
   const Json* value = json::Find(own, {field});
   return value != nullptr ? value : json::Find(pods, {field});
 }
@@ -65,7 +65,7 @@ void AddCapabilities(const Json& own, cri::LinuxContainerSecurityContext& out) {
 
 }  // namespace
 
-base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
+base::StatusOr<cri::LinuxContainerSecurityContext> MakeContainerSecurity(
     const api::Pod& pod, const api::Container& container, const cri::Image& image) {
   const Json& pods = json::Map(pod.json(), {"spec", "securityContext"});
   const Json& own = json::Map(container.json(), {"securityContext"});
@@ -75,8 +75,8 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   out.set_readonly_rootfs(json::Bool(own, {"readOnlyRootFilesystem"}));
   AddCapabilities(own, out);
 
-  const Json* user = Either(own, pods, "runAsUser");
-  if (const Json* non_root = Either(own, pods, "runAsNonRoot");
+  const Json* user = FindField(own, pods, "runAsUser");
+  if (const Json* non_root = FindField(own, pods, "runAsNonRoot");
       non_root != nullptr && non_root->is_boolean() && non_root->get<bool>()) {
     RETURN_IF_ERROR(CheckNonRoot(container, image, user));
   }
@@ -89,7 +89,7 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   }
   // The runtime refuses a group without a user. Without a user, the image runs as root, so the user
   // is root.
-  if (const Json* group = Either(own, pods, "runAsGroup");
+  if (const Json* group = FindField(own, pods, "runAsGroup");
       group != nullptr && group->is_number_integer()) {
     out.mutable_run_as_group()->set_value(group->get<int64_t>());
     if (!out.has_run_as_user() && out.run_as_username().empty()) {

@@ -35,15 +35,15 @@ class ContainerStopper {
   // Starts to stop the container, with the event "Killing" and the message `why`. If it is being
   // stopped already, only a shorter grace period has an effect: it is passed to the runtime. The
   // grace period is at least kMinGraceSeconds.
-  void Stop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
-            const std::string& why);
-  bool Stopping(const ContainerId& container) const;
+  void StopContainer(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+                     const std::string& why);
+  bool IsStopping(const ContainerId& container) const;
 
  private:
-  base::Status Run(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
-                   bool with_hook, std::stop_token stop);
-  void PreStop(const api::Pod& pod, const ContainerState& container, std::chrono::seconds grace,
-               std::stop_token stop);
+  base::Status RunStop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+                       bool with_hook, std::stop_token stop);
+  void RunPreStopHook(const api::Pod& pod, const ContainerState& container,
+                      std::chrono::seconds grace, std::stop_token stop);
 
   rpc::CriClient& cri_;
   CriState& runtime_;

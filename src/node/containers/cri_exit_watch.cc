@@ -39,7 +39,7 @@ void ExitWatch::Stop() {
   thread_.join();
 }
 
-void ExitWatch::Watch(const std::string& key, pid_t pid) {
+void ExitWatch::WatchProcess(const std::string& key, pid_t pid) {
   if (!epoll_.valid()) return;
   {
     base::MutexLock lock(mutex_);

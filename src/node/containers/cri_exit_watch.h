@@ -29,7 +29,7 @@ class ExitWatch {
   // Watches `pid` under `key`; does nothing if the key is watched already. If the process is gone,
   // `on_exit` is called at once, on this thread. `pid` must be of this process's pid namespace. A
   // process that cannot be watched is ignored, because listing finds its exit later.
-  void Watch(const std::string& key, pid_t pid);
+  void WatchProcess(const std::string& key, pid_t pid);
 
  private:
   void Loop();

@@ -50,7 +50,7 @@ class CriLister {
 
   // Lists the pod with this uid, or all pods (""). Sandboxes and containers without a pod's label
   // are left out. Errors come from the runtime.
-  base::StatusOr<PodListing> List(const std::string& uid) const;
+  base::StatusOr<PodListing> ListPods(const std::string& uid) const;
 
  private:
   base::Status FillDetails(PodRuntime& pod) const;

@@ -41,15 +41,15 @@ CriState::~CriState() { Stop(); }
 
 void CriState::Start(OnChange on_change) {
   on_change_ = std::move(on_change);
-  const Status watching = exits_.Start([this](const std::string&) { Hurry(); });
+  const Status watching = exits_.Start([this](const std::string&) { ScheduleList(); });
   if (!watching.ok()) LOG_WARNING("{}", base::ToString(watching));
   threads_.emplace_back([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "cri-list");
-    Loop(stop);
+    RunLists(stop);
   });
   threads_.emplace_back([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "cri-events");
-    EventLoop(stop);
+    RunEvents(stop);
   });
 }
 
@@ -69,7 +69,7 @@ Status CriState::Reachable() const {
   return reachable_;
 }
 
-bool CriState::Known() const {
+bool CriState::IsKnown() const {
   base::MutexLock lock(mutex_);
   return told_reachable_;
 }
@@ -120,7 +120,7 @@ void CriState::PutContainer(const api::PodUid& pod_uid, ContainerState container
   pod.uid = pod_uid.text();
   // The details, such as its pid, are read a little later, so that they do not delay the next
   // start.
-  if (container.running()) HurryLocked(options_.list_after_start);
+  if (container.running()) ScheduleListLocked(options_.list_after_start);
   if (ContainerState* present = FindById(pod.containers, container.id); present != nullptr) {
     *present = std::move(container);
   } else {
@@ -157,13 +157,14 @@ Status CriState::Refresh(const std::string& uid) {
     base::MutexLock lock(mutex_);
     sequence = sequence_;
   }
-  ASSIGN_OR_RETURN(PodListing listing, lister_.List(uid));
-  for (const std::string& changed : Apply(uid, std::move(listing), sequence)) on_change_(changed);
+  ASSIGN_OR_RETURN(PodListing listing, lister_.ListPods(uid));
+  for (const std::string& changed : ApplyListing(uid, std::move(listing), sequence))
+    on_change_(changed);
   return base::OkStatus();
 }
 
-std::vector<std::string> CriState::Apply(const std::string& only_uid, PodListing listing,
-                                         uint64_t sequence) {
+std::vector<std::string> CriState::ApplyListing(const std::string& only_uid, PodListing listing,
+                                                uint64_t sequence) {
   std::vector<std::string> changed;
   base::MutexLock lock(mutex_);
   // A report of the caller that came after the listing began is newer than the listing.
@@ -220,8 +221,8 @@ Status CriState::ListAll() {
     sequence = sequence_;
   }
   if (!Reachable().ok()) RETURN_IF_ERROR(AskVersion());
-  ASSIGN_OR_RETURN(PodListing listing, lister_.List(""));
-  const std::vector<std::string> changed = Apply("", std::move(listing), sequence);
+  ASSIGN_OR_RETURN(PodListing listing, lister_.ListPods(""));
+  const std::vector<std::string> changed = ApplyListing("", std::move(listing), sequence);
   // SetReachable comes before the changes, because a pod that is notified of a change must find the
   // runtime reachable.
   SetReachable(base::OkStatus());
@@ -260,12 +261,12 @@ void CriState::SetReachable(Status status) {
   if (on_reachable_) on_reachable_();
 }
 
-void CriState::Hurry() {
+void CriState::ScheduleList() {
   base::MutexLock lock(mutex_);
-  HurryLocked(options_.first_list);
+  ScheduleListLocked(options_.first_list);
 }
 
-void CriState::HurryLocked(milliseconds first) {
+void CriState::ScheduleListLocked(milliseconds first) {
   hurry_ = hurry_.has_value() ? std::min(*hurry_, first) : first;
   wake_.NotifyAll();
 }
@@ -289,7 +290,7 @@ bool CriState::WaitForTurn(milliseconds& interval) {
   return false;
 }
 
-void CriState::Loop(std::stop_token stop) {
+void CriState::RunLists(std::stop_token stop) {
   milliseconds retry = kConnectFirst;
   milliseconds interval = options_.first_list;
   while (!stop.stop_requested()) {
@@ -312,7 +313,7 @@ void CriState::Loop(std::stop_token stop) {
   }
 }
 
-void CriState::EventLoop(std::stop_token stop) {
+void CriState::RunEvents(std::stop_token stop) {
   const auto set_streaming = [this](bool streaming) {
     base::MutexLock lock(mutex_);
     streaming_ = streaming;
@@ -329,10 +330,10 @@ void CriState::EventLoop(std::stop_token stop) {
           set_streaming(true);
           std::string uid = ValueOf(event.pod_sandbox_status().labels(), labels::kPodUid);
           if (uid.empty()) uid = PodOf(ContainerId(event.container_id()));
-          if (uid.empty() || !Refresh(uid).ok()) Hurry();
+          if (uid.empty() || !Refresh(uid).ok()) ScheduleList();
         });
     set_streaming(false);
-    Hurry();  // events may have been lost
+    ScheduleList();  // events may have been lost
     base::MutexLock lock(mutex_);
     if (ended.code() == StatusCode::kUnimplemented) {
       // The runtime may have event streams after an upgrade, and for that it restarts, so this

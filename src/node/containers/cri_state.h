@@ -58,7 +58,7 @@ class CriState {
   // reached; the message says which runtime and why.
   base::Status Reachable() const;
   // False until the first attempt to reach the runtime has ended.
-  bool Known() const;
+  bool IsKnown() const;
   // Name and version of the runtime that answered last: {"containerd", "1.6.20"}.
   std::pair<std::string, std::string> Version() const;
   // Sets a callback for the first result of Reachable and for its changes. Call it before Start.
@@ -82,21 +82,21 @@ class CriState {
   // from the copy.
   base::Status Refresh(const std::string& uid);
 
-  // Lists soon, because the runtime is about to change.
-  void Expect() { Hurry(); }
+  // Lists soon. Call it when the runtime's state may have changed.
+  void ListSoon() { ScheduleList(); }
 
  private:
-  void Loop(std::stop_token stop);
-  void EventLoop(std::stop_token stop);
+  void RunLists(std::stop_token stop);
+  void RunEvents(std::stop_token stop);
   base::Status ListAll();
   base::Status AskVersion();
   // Takes over a listing that began at `sequence`; returns the uids of the pods that changed.
-  std::vector<std::string> Apply(const std::string& only_uid, PodListing listing,
-                                 uint64_t sequence);
+  std::vector<std::string> ApplyListing(const std::string& only_uid, PodListing listing,
+                                        uint64_t sequence);
   void SetReachable(base::Status status);
   // Lists soon, and then at growing intervals.
-  void Hurry();
-  void HurryLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ScheduleList();
+  void ScheduleListLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the next list is due; false: Stop was called.
   bool WaitForTurn(std::chrono::milliseconds& interval);
 

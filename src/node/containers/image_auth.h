@@ -18,7 +18,7 @@ std::string ImageRegistry(std::string_view image);
 // The first credentials for the image's registry in the pod's pull secrets (types
 // kubernetes.io/dockerconfigjson and dockercfg); nullopt: none. Secrets that are missing or
 // malformed are skipped, as in the kubelet. Credentials are never logged.
-std::optional<rpc::cri::AuthConfig> PullCredentials(const api::Pod& pod, std::string_view image,
-                                                    const ObjectReader& reader);
+std::optional<rpc::cri::AuthConfig> FindPullCredentials(const api::Pod& pod, std::string_view image,
+                                                        const ObjectReader& reader);
 
 }  // namespace berth::node

@@ -35,7 +35,7 @@ cri::DNSConfig ParseResolvConf(const std::string& text) {
 
 // There is no cluster DNS, so ClusterFirst means the host's DNS, as in a kubelet without
 // clusterDNS.
-cri::DNSConfig PodDns(const api::Pod& pod, const std::string& resolv_conf) {
+cri::DNSConfig MakeDnsConfig(const api::Pod& pod, const std::string& resolv_conf) {
   const bool none = pod.String({"spec", "dnsPolicy"}) == "None";
   cri::DNSConfig out = none ? cri::DNSConfig() : ParseResolvConf(resolv_conf);
   const Json& own = json::Map(pod.json(), {"spec", "dnsConfig"});
@@ -72,7 +72,7 @@ void AddPorts(const api::Pod& pod, cri::PodSandboxConfig& config) {
 void AddSecurity(const api::Pod& pod, cri::LinuxSandboxSecurityContext& out) {
   const Json& context = json::Map(pod.json(), {"spec", "securityContext"});
   *out.mutable_namespace_options() = PodNamespaces(pod);
-  out.set_privileged(AnyPrivileged(pod));
+  out.set_privileged(HasPrivilegedContainer(pod));
   if (json::Find(context, {"runAsUser"}) != nullptr) {
     out.mutable_run_as_user()->set_value(json::Int(context, {"runAsUser"}));
   }
@@ -146,7 +146,7 @@ std::vector<int64_t> SupplementalGroups(const api::Pod& pod) {
   return out;
 }
 
-bool AnyPrivileged(const api::Pod& pod) {
+bool HasPrivilegedContainer(const api::Pod& pod) {
   const auto privileged = [](const api::Container& container) {
     return container.Bool({"securityContext", "privileged"});
   };
@@ -167,7 +167,7 @@ cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod, const SandboxConfig
     AddPorts(pod, config);
   }
   config.set_log_directory(PodLogFolder(options.log_folder, pod));
-  *config.mutable_dns_config() = PodDns(pod, options.resolv_conf);
+  *config.mutable_dns_config() = MakeDnsConfig(pod, options.resolv_conf);
   for (const auto& [key, value] : pod.labels()) (*config.mutable_labels())[key] = value;
   (*config.mutable_labels())[labels::kPodName] = pod.name();
   (*config.mutable_labels())[labels::kPodNamespace] = pod.ns();

@@ -39,6 +39,6 @@ bool ReadSelinuxOptions(const base::Json& context, rpc::cri::SELinuxOption* out)
 std::vector<int64_t> SupplementalGroups(const api::Pod& pod);
 
 // Whether a container or init container of the pod is privileged.
-bool AnyPrivileged(const api::Pod& pod);
+bool HasPrivilegedContainer(const api::Pod& pod);
 
 }  // namespace berth::node

@@ -26,9 +26,9 @@ class PodTasks {
 
   // Queues a task. False: a task with this key exists already, or Stop was called. Stop() requests
   // a stop of the task's stop_token. `after` runs on the task's thread when the key is free again.
-  bool Run(const std::string& key, std::function<void(std::stop_token stop)> task,
-           std::function<void()> after = nullptr);
-  bool Busy(const std::string& key) const;
+  bool RunTask(const std::string& key, std::function<void(std::stop_token stop)> task,
+               std::function<void()> after = nullptr);
+  bool IsBusy(const std::string& key) const;
   // Drops the queued tasks, requests a stop of the running ones, and waits for them.
   void Stop();
 
@@ -38,7 +38,7 @@ class PodTasks {
     std::function<void(std::stop_token)> run;
     std::function<void()> after;
   };
-  void Worker();
+  void RunWorker();
 
   const int max_threads_;
   mutable base::Mutex mutex_;

@@ -39,16 +39,16 @@ class CsiNodes {
 
   // Creates the CSINode, without drivers, if it is missing. With it, controllers can tell a node
   // without drivers from a node whose agent has never started. NOT_FOUND: there is no Node yet.
-  base::Status Ensure();
+  base::Status EnsureCsiNode();
   // Writes the driver into the Node and the CSINode. Idempotent. INVALID_ARGUMENT: the driver has
   // no node id, or a negative limit; FAILED_PRECONDITION: a topology label of the Node already has
   // another value; other errors come from the API.
-  base::Status Add(const NodeDriver& driver);
+  base::Status AddDriver(const NodeDriver& driver);
   // Removes the driver from CSINode and the Node's annotation. OK if it is not listed. Topology
   // labels stay, as with the kubelet.
-  base::Status Remove(const std::string& driver);
+  base::Status RemoveDriver(const std::string& driver);
   // Reads the names of the drivers that CSINode lists; empty if there is no CSINode.
-  base::StatusOr<std::vector<std::string>> Drivers() const;
+  base::StatusOr<std::vector<std::string>> ReadDrivers() const;
   // Writes allocatable.count of a listed driver; the API allows no change of the other fields of an
   // entry. Does nothing if the driver is not listed. INVALID_ARGUMENT: the limit is negative.
   base::Status UpdateCount(const NodeDriver& driver);
@@ -57,7 +57,7 @@ class CsiNodes {
   base::Status PatchNode(const NodeDriver& driver, bool add);
   base::Status WriteCsiNode(const NodeDriver& driver, bool add);
   base::Status CreateCsiNode(const base::Json& drivers, const api::Node& node);
-  base::Status OnConflict(const std::function<base::Status()>& write) const;
+  base::Status RetryOnConflict(const std::function<base::Status()>& write) const;
 
   kube::Client& client_;
   const std::string node_name_;

@@ -36,7 +36,7 @@ base::Status CheckDriverFolder(const std::string& socket, const std::string& dri
 class DriverQuestions {
  public:
   // Calls NodeGetInfo of the driver `name` at the socket `endpoint`; the deadline is two minutes.
-  base::StatusOr<NodeDriver> NodeInfo(const std::string& name, const std::string& endpoint);
+  base::StatusOr<NodeDriver> AskNodeInfo(const std::string& name, const std::string& endpoint);
   // Ends the running questions, and all later ones, with CANCELLED.
   void Cancel();
 

@@ -44,7 +44,7 @@ class DriverLimits {
   void DriverRegistered(const std::string& driver);
 
  private:
-  base::KeyedWorkers::Outcome Update(const std::string& driver);
+  base::KeyedWorkers::Outcome UpdateLimit(const std::string& driver);
   std::optional<std::chrono::seconds> PeriodOf(const std::string& driver) const;
 
   volume::DriverRegistry& drivers_;

@@ -51,7 +51,7 @@ struct PluginVersion {
 };
 // Returns the highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there
 // is no such version, a text is not a version, or a version is below 1.
-base::StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions);
+base::StatusOr<PluginVersion> FindHighestVersion(const std::vector<std::string>& versions);
 
 struct PluginRegistrationOptions {
   std::string folder;  // "<kubelet>/plugins_registry"; made if missing
@@ -108,33 +108,33 @@ class PluginRegistration {
   };
   using Sightings = std::map<std::string, Identity>;
 
-  void Scan();
-  static std::optional<Identity> SocketAt(const std::string& path);
-  static void Collect(const std::string& folder, int depth, Sightings& out);
+  void ScanFolders();
+  static std::optional<Identity> FindSocket(const std::string& path);
+  static void CollectAnnounced(const std::string& folder, int depth, Sightings& out);
   static void CollectUnannounced(const std::string& folder, Sightings& out);
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
   // True if the driver of the unannounced socket `path` was announced since the agent started.
   bool IsAnnouncedElsewhere(const std::string& path) const;
   bool IsAnnounced(const std::string& driver) const;
   // Whether the registration by the socket at `path` is still `registered`.
-  bool Stands(const std::string& path, const Registered& registered) const;
+  bool IsStillRegistered(const std::string& path, const Registered& registered) const;
   // Reserves a driver's name for the one socket that registers or unregisters it now, until the
   // returned value is destroyed. Error: kUnavailable while another socket has the name.
-  base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
+  base::StatusOr<std::shared_ptr<void>> ReserveName(const std::string& driver);
   base::Status Register(const std::string& path, const Socket& socket);
   // Reports why a registration failed: to the registrar and by on_refused if the driver is at
   // fault, by on_delayed if the API is. Reports nothing when this process stops.
   void ReportFailure(const std::string& path, const Socket& socket, const base::Status& why) const;
-  base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
-                        PluginVersion& version) const;
-  base::Status Enter(const std::string& path, const std::string& driver,
-                     const std::string& endpoint);
-  void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
+  base::Status ValidatePlugin(const std::string& path, const rpc::PluginInfo& info,
+                              PluginVersion& version) const;
+  base::Status EnterDriver(const std::string& path, const std::string& driver,
+                           const std::string& endpoint);
+  void ReportRefusal(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
   void SetWriteAgain(const std::string& path, bool again);
   bool IsRegistered(const std::string& driver) const;
-  base::Status RemoveAbsent();
-  base::Status WriteOnceMore(const std::string& path, const Registered& registered);
+  base::Status RemoveAbsentDrivers();
+  base::Status RewriteDriver(const std::string& path, const Registered& registered);
 
   const PluginRegistrationOptions options_;
   CsiNodes& csi_nodes_;
@@ -147,7 +147,7 @@ class PluginRegistration {
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> announced_
       ABSL_GUARDED_BY(mutex_);                           // drivers, by their registration sockets
-  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
+  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by ReserveName
   DriverQuestions questions_;
   base::KeyedWorkers workers_;
   std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;

@@ -85,7 +85,7 @@ StatusOr<HostMountRecord> Decode(const Json& json) {
 }
 
 // The present path of the descriptor's folder.
-StatusOr<std::string> NameOf(const UniqueFd& fd) {
+StatusOr<std::string> ReadPathOf(const UniqueFd& fd) {
   std::array<char, PATH_MAX> name{};
   const ssize_t size = readlink(platform::ProcPath(fd).c_str(), name.data(), name.size() - 1);
   if (size < 0) return platform::ErrnoError(errno, "resolve the path");
@@ -103,7 +103,7 @@ StatusOr<UniqueFd> OpenExactly(const std::string& path, bool make) {
                  "a symlink is on the way to it: name the path that it leads to");
   }
   RETURN_IF_ERROR(fd);
-  ASSIGN_OR_RETURN(const std::string name, NameOf(*fd));
+  ASSIGN_OR_RETURN(const std::string name, ReadPathOf(*fd));
   if (name != path) {
     return Error(StatusCode::kFailedPrecondition, "a symlink leads to {}: name that path itself",
                  Quote(name));
@@ -144,7 +144,7 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
   return OkStatus();
 }
 
-std::string HostMountTargets::File(const std::string& uid) const {
+std::string HostMountTargets::RecordPath(const std::string& uid) const {
   return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), platform::kRecordSuffix);
 }
 
@@ -159,7 +159,7 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
       RETURN_IF_ERROR(file.text);
       ASSIGN_OR_RETURN(const Json json, platform::ParseRecord(*file.text, kVersion));
       ASSIGN_OR_RETURN(HostMountRecord decoded, Decode(json));
-      if (File(decoded.uid) != file.path) {
+      if (RecordPath(decoded.uid) != file.path) {
         return Error(StatusCode::kDataLoss, "its content does not belong to its name");
       }
       return decoded;
@@ -175,20 +175,20 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
   return records;
 }
 
-Status HostMountTargets::Write(HostMountRecord& record) {
+Status HostMountTargets::WriteRecord(HostMountRecord& record) {
   record.boot_id = boot_id_;
   return base::Annotate(platform::WriteDurably<"node.host_mount_record">(
-                            File(record.uid), base::json::Dump(Encode(record))),
+                            RecordPath(record.uid), base::json::Dump(Encode(record))),
                         "record the mount");
 }
 
 StatusOr<bool> HostMountTargets::IsMounted(const HostMountRecord& record) const {
   if (record.boot_id != boot_id_) return false;
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
-  const std::optional<MountIdentity> there = IdentifyMount(table, record.path);
-  return there.has_value() && there->major == record.mount.major &&
-         there->minor == record.mount.minor && there->root == record.mount.root &&
-         (record.mount.id == 0 || there->id == record.mount.id);
+  const std::optional<MountIdentity> present = IdentifyMount(table, record.path);
+  return present.has_value() && present->major == record.mount.major &&
+         present->minor == record.mount.minor && present->root == record.mount.root &&
+         (record.mount.id == 0 || present->id == record.mount.id);
 }
 
 Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
@@ -217,11 +217,11 @@ Status HostMountTargets::Mount(HostMountRecord& record, const std::string& sourc
     RETURN_IF_ERROR_WITH(mounted, context());
     if (*mounted && record.mounted) return OkStatus();
   }
-  RETURN_IF_ERROR_WITH(Bind(record, source), context());
+  RETURN_IF_ERROR_WITH(BindVolume(record, source), context());
   return OkStatus();
 }
 
-Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source) {
+Status HostMountTargets::BindVolume(HostMountRecord& record, const std::string& source) {
   ASSIGN_OR_RETURN(std::vector<platform::MountEntry> table, mounter_.List());
   const std::optional<MountIdentity> volume = IdentifyMount(table, source);
   if (!volume.has_value()) {
@@ -235,7 +235,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
     if (mounted) {
       record.mount = *IdentifyMount(table, record.path);
       record.mounted = true;
-      return Write(record);
+      return WriteRecord(record);
     }
   }
   RETURN_IF_ERROR(CheckFree(record));
@@ -245,7 +245,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
   record.mounted = false;
   record.mount = *volume;
   record.mount.id = 0;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   if (!target.ok()) {
     target = OpenExactly(record.path, /*make=*/true);
     RETURN_IF_ERROR(target);
@@ -264,7 +264,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
       made->minor == volume->minor && made->root == volume->root) {
     record.mount = *made;
     record.mounted = true;
-    return Write(record);
+    return WriteRecord(record);
   }
   // The folder was renamed after it was opened, so the volume is mounted at the folder's new path.
   for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {
@@ -303,7 +303,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
     LOG_WARNING("{}", base::ToString(platform::ErrnoError(
                           errno, fmt::format("remove {}", Quote(record.path)))));
   }
-  return platform::RemoveDurably<"node.host_mount_record">(File(record.uid));
+  return platform::RemoveDurably<"node.host_mount_record">(RecordPath(record.uid));
 }
 
 }  // namespace berth::node

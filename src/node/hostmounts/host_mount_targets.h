@@ -63,10 +63,10 @@ class HostMountTargets {
   base::Status Unmount(const HostMountRecord& record);
 
  private:
-  std::string File(const std::string& uid) const;
-  base::Status Write(HostMountRecord& record);
+  std::string RecordPath(const std::string& uid) const;
+  base::Status WriteRecord(HostMountRecord& record);
   base::Status CheckFree(const HostMountRecord& record) const;
-  base::Status Bind(HostMountRecord& record, const std::string& source);
+  base::Status BindVolume(HostMountRecord& record, const std::string& source);
 
   const std::string folder_;
   const std::string own_folder_;

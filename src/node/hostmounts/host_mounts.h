@@ -59,11 +59,11 @@ class HostMounts {
   using MountPtr = std::shared_ptr<const api::HostMount>;
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
-  base::Status Establish(const api::HostMount& mount);
-  base::Status Finish(const api::HostMount& mount);
+  base::Status EstablishMount(const api::HostMount& mount);
+  base::Status FinishMount(const api::HostMount& mount);
   // Unmounts and releases the volume of the HostMount. False: the volume is still being released;
   // the volume manager calls VolumeChanged at its end.
-  base::StatusOr<bool> Undo(const std::string& uid);
+  base::StatusOr<bool> UndoMount(const std::string& uid);
   base::Status CleanUpForgotten(const std::string& key, const std::string& present_uid);
   void ReleaseUnknownPods();
   base::Status PutFinalizer(const api::HostMount& mount, bool present);
@@ -73,7 +73,7 @@ class HostMounts {
   std::shared_ptr<const api::Pod> PodOf(const api::HostMount& mount) const;
   std::optional<HostMountRecord> RecordOf(const std::string& uid) const;
   void KeepRecord(const HostMountRecord& record);
-  void Forget(const std::string& uid);
+  void ForgetMount(const std::string& uid);
 
   const HostMountsOptions options_;
   kube::Client& client_;

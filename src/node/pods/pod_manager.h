@@ -61,7 +61,7 @@ class PodManager {
   void Stop();
 
   // The volumes of a pod changed (VolumeManager::Start).
-  void OnVolumesChanged(const std::string& pod_uid) { Requeue(pod_uid); }
+  void OnVolumesChanged(const std::string& pod_uid) { RequeuePod(pod_uid); }
 
   // For logs and exec: the pod, what the runtime has of it (empty if nothing), and whether the
   // runtime can be reached (UNAVAILABLE if not). NOT_FOUND: no such pod is on this node.
@@ -85,13 +85,14 @@ class PodManager {
              std::map<std::string, PodRecord> remembered);
 
   void OnPodChange(const kube::Informer<api::Pod>::TypedChange& change);
-  void Requeue(const std::string& uid);
-  base::KeyedWorkers::Outcome Work(const std::string& key);
+  void RequeuePod(const std::string& uid);
+  base::KeyedWorkers::Outcome ProcessKey(const std::string& key);
   // Queues the tear-down of pods that the node has and the API does not have. Outcome::After while
   // the informer has no first list.
   base::KeyedWorkers::Outcome FindOrphans();
-  // True if the runtime has a sandbox of the pod that this agent made.
-  bool IsOrphan(const std::string& uid) const;
+  // True if the runtime has a sandbox of the pod that this agent made. A pod with such a sandbox,
+  // but without an object in the API, is an orphan.
+  bool HasOwnSandbox(const std::string& uid) const;
   PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PodManagerOptions options_;

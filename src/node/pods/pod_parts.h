@@ -39,10 +39,10 @@ inline bool IsGone(const base::Status& status) {
 
 struct PodSettings {
   std::string node_name;
-  std::string log_folder;        // of pods' logs
-  std::string agent;             // labels::kAgent: the data folder
-  std::string crust_run_folder;  // of the plans for sandboxes (pod_sandbox_volumes.h)
-  std::function<std::string()> host_ip;
+  std::string log_folder;                // of pods' logs
+  std::string agent;                     // labels::kAgent: the data folder
+  std::string crust_run_folder;          // of the plans for sandboxes (pod_sandbox_volumes.h)
+  std::function<std::string()> host_ip;  // the node's InternalIP; "" while it is not known
 };
 
 // All borrowed.
@@ -97,18 +97,18 @@ PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& r
 void PublishStatus(const PodParts& parts, PodEntry& entry);
 // The pod's status as MakePodStatus makes it. Reads the messages of exited containers into
 // entry.messages, because they are lost when the containers are removed.
-base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
-                         bool terminating);
+base::Json MakeCurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
+                             bool terminating);
 
 // The results of a container's probes and hooks. A container whose postStart hook runs is not
 // started; a container that is being stopped is not ready.
 ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& container);
 
-// Call VolumeManager::WantVolumes and Release, but only once for each change of the pod.
+// Call VolumeManager::WantVolumes and ReleaseVolumes, but only once for each change of the pod.
 void WantVolumes(const PodParts& parts, PodEntry& entry);
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 
 // Writes the pod's record if there is none yet, or if sandbox_possible or ended_phase has changed.
-base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record);
+base::Status WriteRecord(const PodParts& parts, PodEntry& entry, const PodRecord& record);
 
 }  // namespace berth::node

@@ -131,7 +131,7 @@ class Planner {
   // Plans the stop of a running container if its definition has changed or its probes have failed.
   // True: the container keeps running.
   bool KeepRunning(const ContainerState& state, const api::Container& container) {
-    if (!state.hash.empty() && state.hash != ContainerHash(container)) {
+    if (!state.hash.empty() && state.hash != HashContainer(container)) {
       Stop(state, fmt::format("Container {} definition changed, will be restarted", state.name));
       return false;
     }

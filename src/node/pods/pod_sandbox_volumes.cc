@@ -85,7 +85,8 @@ Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
   return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
 }
 
-Status PodSandboxVolumes::Publish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::PublishVolumes(const api::Pod& pod,
+                                         const rpc::SandboxId& sandbox_id) const {
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status published = PublishOne(sandbox_id, volume);
     if (published.ok()) continue;
@@ -106,7 +107,8 @@ Status PodSandboxVolumes::Publish(const api::Pod& pod, const rpc::SandboxId& san
   return OkStatus();
 }
 
-Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::UnpublishVolumes(const api::Pod& pod,
+                                           const rpc::SandboxId& sandbox_id) const {
   Status first = OkStatus();
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status gone = UnpublishOne(sandbox_id, volume);

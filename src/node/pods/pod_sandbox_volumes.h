@@ -1,5 +1,5 @@
-// Mounts a pod's deferred volumes in its sandbox through its runtime handler (KEP-2857), and takes
-// them out again.
+// Mounts a pod's deferred volumes in its sandbox through its runtime handler (KEP-2857), and
+// unmounts them there.
 //
 //   start ─▶ volumes ready ─▶ plan file ─▶ RunPodSandbox ─▶ RuntimePublishVolume ─▶ containers
 //   end ───▶ StopPodSandbox ─▶ RuntimeUnpublishVolume ─▶ volumes released ─▶ plan file gone
@@ -22,7 +22,7 @@ namespace berth::node {
 
 class PodSandboxVolumes {
  public:
-  // `run_folder` holds the plan files (crust_call.h). The others are borrowed.
+  // `run_folder` is the folder of the plan files (crust_call.h). The references are borrowed.
   PodSandboxVolumes(std::string run_folder, VolumeManager& volumes, base::EventSink& events)
       : run_folder_(std::move(run_folder)), volumes_(volumes), events_(events) {}
 
@@ -35,11 +35,11 @@ class PodSandboxVolumes {
   // Asks the handler to mount the pod's deferred volumes in that sandbox, and then tells the volume
   // manager the sandbox. A failure is also reported to the pod in an event. DEADLINE_EXCEEDED,
   // ABORTED: the handler still works; call it again.
-  base::Status Publish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
+  base::Status PublishVolumes(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
   // Asks the handler to unmount the pod's deferred volumes in a stopped sandbox. An empty id means
   // any sandbox of the pod, and is passed if the runtime knows none. OK also if the handler does
   // not know the sandbox.
-  base::Status Unpublish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
+  base::Status UnpublishVolumes(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const;
 
  private:
   const std::string run_folder_;

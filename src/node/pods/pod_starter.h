@@ -20,8 +20,8 @@ class PodStarter {
  public:
   explicit PodStarter(const PodParts& parts) : parts_(parts) {}
 
-  // Starts a new sandbox with that attempt number and returns its id. The pod's record must already
-  // say that a sandbox may exist.
+  // Writes the plan file, starts a new sandbox with that attempt number and returns its id. The
+  // pod's record must already say that a sandbox may exist.
   base::StatusOr<SandboxId> StartSandbox(PodEntry& entry, uint32_t attempt);
 
   // The outcome of a start. `status` is a failure, which is retried after a backoff. `wait` is the
@@ -34,15 +34,15 @@ class PodStarter {
   Result StartContainer(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox);
 
   // Begins the image pulls that the pod will need, while its volumes are being set up.
-  void Prefetch(PodEntry& entry);
+  void PrefetchImages(PodEntry& entry);
 
  private:
   Result CreateAndStart(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox,
                         const rpc::cri::Image& image);
   void RunPostStart(const PodEntry& entry, const ContainerState& container,
                     const api::Container& spec);
-  rpc::cri::PodSandboxConfig SandboxConfig(const api::Pod& pod, uint32_t attempt) const;
-  base::StatusOr<std::string> RuntimeHandler(const api::Pod& pod) const;
+  rpc::cri::PodSandboxConfig BuildSandboxConfig(const api::Pod& pod, uint32_t attempt) const;
+  base::StatusOr<std::string> ReadRuntimeHandler(const api::Pod& pod) const;
   int64_t Now() const;
 
   const PodParts& parts_;

@@ -46,6 +46,6 @@ base::Json MergePodStatus(const base::Json& present, const base::Json& wanted, b
 
 // The merge patch that turns `present` into `merged`: the top-level members that differ. Empty if
 // there is nothing to write.
-base::Json StatusPatch(const base::Json& present, const base::Json& merged);
+base::Json MakeStatusPatch(const base::Json& present, const base::Json& merged);
 
 }  // namespace berth::node

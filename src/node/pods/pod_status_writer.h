@@ -31,12 +31,12 @@ class PodStatusWriter {
 
   // Queues `status` (from MakePodStatus); it replaces a status that still waits. The status of a
   // Pending pod waits for a fifth of a second, so that several changes become one write.
-  void Put(const api::Pod& pod, base::Json status);
+  void QueueStatus(const api::Pod& pod, base::Json status);
   // Writes `status` now, on this thread, and drops a status that still waits. OK also if the pod is
   // gone.
-  base::Status Write(const api::Pod& pod, base::Json status);
+  base::Status WriteStatus(const api::Pod& pod, base::Json status);
   // Drops the waiting status.
-  void Forget(const std::string& pod_uid);
+  void DropStatus(const std::string& pod_uid);
 
  private:
   struct Wanted {

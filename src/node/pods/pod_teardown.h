@@ -23,13 +23,13 @@ class PodTeardown {
 
   // The next steps for a pod that has ended for good, and for a deleted pod. entry.finished is true
   // once nothing of a deleted pod is left.
-  Outcome End(PodEntry& entry);
-  Outcome Remove(PodEntry& entry);
+  Outcome EndPod(PodEntry& entry);
+  Outcome RemovePod(PodEntry& entry);
 
  private:
   // Whether the runtime may have parts of the pod.
   bool MayRun(const PodEntry& entry, const PodRuntime& runtime) const;
-  // Starts to stop the containers that run, in the background. True if none runs any more.
+  // Begins to stop the running containers, in the background. True if none runs any more.
   bool StopContainers(PodEntry& entry, const PodRuntime& runtime, int64_t grace_seconds);
   // Stops the pod's sandboxes and unmounts its deferred volumes in them.
   base::Status StopSandboxes(const PodEntry& entry, const PodRuntime& runtime);

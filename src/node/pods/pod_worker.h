@@ -25,20 +25,20 @@ class PodWorker {
   explicit PodWorker(const PodParts& parts) : parts_(parts), starter_(parts), teardown_(parts) {}
 
   // Does the next steps of the pod.
-  Outcome Sync(PodEntry& entry);
+  Outcome SyncPod(PodEntry& entry);
 
  private:
-  Outcome Run(PodEntry& entry);
-  Outcome End(PodEntry& entry, std::string phase, std::string reason, std::string message);
-  base::Status Accept(PodEntry& entry, bool runtime_reachable);
+  Outcome RunPod(PodEntry& entry);
+  Outcome EndPod(PodEntry& entry, std::string phase, std::string reason, std::string message);
+  base::Status AcceptPod(PodEntry& entry, bool runtime_reachable);
   Outcome WaitForRuntime(PodEntry& entry, const base::Status& why);
   // The time that is left of spec.activeDeadlineSeconds; nullopt: the pod has no deadline.
   std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
   // Stops and removes the containers and sandboxes that the plan names.
-  base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
+  base::Status ClearRuntime(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
   static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
   base::Status PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id);
-  Outcome StartAll(PodEntry& entry, const PodPlan& plan);
+  Outcome StartContainers(PodEntry& entry, const PodPlan& plan);
   void FollowProbes(const PodEntry& entry);
   void CollectGarbage(const PodEntry& entry);
 

@@ -13,7 +13,7 @@ class PodStreamBackend : public StreamBackend {
   PodStreamBackend(PodManager& pods, rpc::CriClient& cri) : pods_(pods), cri_(cri) {}
 
   base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) override;
-  bool Running(const StreamTarget& target, const std::string& container_id) override;
+  bool IsRunning(const StreamTarget& target, const std::string& container_id) override;
   base::StatusOr<std::string> Exec(const StreamTarget& target, const ExecOptions& options) override;
   base::StatusOr<std::string> Attach(const StreamTarget& target,
                                      const ExecOptions& options) override;
@@ -24,7 +24,8 @@ class PodStreamBackend : public StreamBackend {
   // The pod of `target`; NOT_FOUND: it is not on this node, or has another uid.
   base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const StreamTarget& target) const;
   // The pod; NOT_FOUND also if it has no such container.
-  base::StatusOr<std::shared_ptr<const api::Pod>> Find(const StreamTarget& target) const;
+  base::StatusOr<std::shared_ptr<const api::Pod>> FindPodWithContainer(
+      const StreamTarget& target) const;
   // The id of the container's running instance. INVALID_ARGUMENT: it does not run.
   base::StatusOr<std::string> RunningId(const StreamTarget& target) const;
 

@@ -25,6 +25,6 @@ base::StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url);
 
 // The text of the HTTP/1.1 request that is sent to the stream: with the URL's target and host, with
 // the body, and without the headers that are only for the API server.
-std::string ForwardedRequest(const http::Request& request, const StreamUrl& url);
+std::string MakeForwardedRequest(const http::Request& request, const StreamUrl& url);
 
 }  // namespace berth::node

@@ -1,8 +1,8 @@
 // Serves the logs and streams of this node's containers to the API server: HTTP/1.1 on a UNIX
 // socket (mode 0600) that only processes of root may use.
 //
-//   GET
-//   /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps&sinceSeconds&sinceTime&limitBytes
+//   GET  /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps
+//                                           &sinceSeconds&sinceTime&limitBytes
 //   any  /exec/NS/POD/UID/CONTAINER?command=..&command=..&stdin&stdout&stderr&tty
 //   any  /attach/NS/POD/UID/CONTAINER?stdin&stdout&stderr&tty
 //   any  /portForward/NS/POD/UID?ports=..&ports=..
@@ -56,7 +56,7 @@ class StreamBackend {
   // UNAVAILABLE: the runtime cannot be reached.
   virtual base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) = 0;
   // False if the container writes no more.
-  virtual bool Running(const StreamTarget& target, const std::string& container_id) = 0;
+  virtual bool IsRunning(const StreamTarget& target, const std::string& container_id) = 0;
   // Each of these returns the runtime's URL of a stream. Exec's stream runs the command, Attach's
   // is the container's own input and output, and PortForward's carries connections to the pod's
   // ports. `ports` may be empty, because a SPDY stream itself names the port.
@@ -94,7 +94,7 @@ class StreamingServer : private http::Service {
   base::Status ServeLogs(const Call& call);
   base::Status ServeStream(const Call& call);
   // Asks the runtime for the URL of the stream that the request wants.
-  base::StatusOr<std::string> StreamFor(const Call& call);
+  base::StatusOr<std::string> FindStreamUrl(const Call& call);
 
   StreamBackend& backend_;
   const base::Clock& clock_;

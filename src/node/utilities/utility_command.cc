@@ -34,13 +34,13 @@ bool IsVariable(std::string_view name) {
          });
 }
 
-bool GoesAlong(std::string_view name) {
+bool IsPassedOn(std::string_view name) {
   return IsVariable(name) && std::find(kHosts.begin(), kHosts.end(), name) == kHosts.end() &&
          std::none_of(kHostsPrefixes.begin(), kHostsPrefixes.end(),
                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-std::string InQuotes(std::string_view text) {
+std::string QuoteForShell(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
   return quoted + "'";
@@ -118,13 +118,13 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
   constexpr const char* kFile = "berth-utility-environment";
   std::string script;
   if (IsBelow(call.folder, kubelet_folder)) {
-    script += fmt::format("cd {} || exit 126\n", InQuotes(call.folder));
+    script += fmt::format("cd {} || exit 126\n", QuoteForShell(call.folder));
   }
   for (const std::string& variable : call.env) {
     const size_t equals = variable.find('=');
-    if (equals == std::string::npos || !GoesAlong(variable.substr(0, equals))) continue;
+    if (equals == std::string::npos || !IsPassedOn(variable.substr(0, equals))) continue;
     script += fmt::format("export {}={}\n", variable.substr(0, equals),
-                          InQuotes(std::string_view(variable).substr(equals + 1)));
+                          QuoteForShell(std::string_view(variable).substr(equals + 1)));
   }
   const std::string& name = call.argv.front();
   platform::Command command{
@@ -141,8 +141,8 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
   return command;
 }
 
-StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
-                                                std::string_view kubelet_folder) {
+StatusOr<std::vector<std::string>> FindMountTargets(const UtilityCall& call,
+                                                    std::string_view kubelet_folder) {
   const std::string& name = call.argv.front();
   std::vector<std::string> places;
   if (utility::Mounts(name)) {

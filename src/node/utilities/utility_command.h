@@ -34,7 +34,7 @@ inline constexpr int kNoUtility = 127;
 // (ceph-fuse) these are all arguments that may be the target, because only the program knows which
 // one is. Empty for other utilities, and if nothing is mounted (-f, --help). INVALID_ARGUMENT: no
 // target is below the kubelet's folder, the only folder that the pod shares with the host.
-base::StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
-                                                      std::string_view kubelet_folder);
+base::StatusOr<std::vector<std::string>> FindMountTargets(const UtilityCall& call,
+                                                          std::string_view kubelet_folder);
 
 }  // namespace berth::node

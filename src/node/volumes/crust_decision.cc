@@ -37,9 +37,9 @@ PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names) {
   return needs;
 }
 
-std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
-                            const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
-                            const HandlerOffer& offer) {
+std::string FindReasonForHostMount(const api::Pod& pod, const PodNeeds& needs,
+                                   const volume::VolumePlugin::Deferral& volume,
+                                   bool secrets_allowed, const HandlerOffer& offer) {
   if (!volume.why_not.empty()) return volume.why_not;
   if (volume.secrets && !secrets_allowed) {
     return fmt::format(

@@ -36,9 +36,9 @@ struct PodNeeds {
 PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names);
 
 // The reason why the host, and not the handler, mounts the volume; "": the handler mounts it.
-std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
-                            const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
-                            const HandlerOffer& offer);
+std::string FindReasonForHostMount(const api::Pod& pod, const PodNeeds& needs,
+                                   const volume::VolumePlugin::Deferral& volume,
+                                   bool secrets_allowed, const HandlerOffer& offer);
 
 // Whether two sandboxes may mount a file system of this type for writing at the same time.
 bool AllowsParallelMounts(std::string_view fs_type);

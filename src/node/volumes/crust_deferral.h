@@ -25,25 +25,27 @@ struct HandlerChoice {
 
 class CrustDeferral {
  public:
-  // Borrowed. `refuse_shared_writers`: VolumeManagerOptions::refuse_shared_sandbox_writers.
+  // The references are borrowed. `refuse_shared_writers` is
+  // VolumeManagerOptions::refuse_shared_sandbox_writers.
   CrustDeferral(volume::Host& host, base::EventSink& events, bool refuse_shared_writers)
       : host_(host), events_(events), refuse_shared_writers_(refuse_shared_writers) {}
 
   // `names` are the volume's names in pod.spec.volumes. Errors come from the API, the plugin and
   // the handler.
-  base::StatusOr<HandlerChoice> Choose(const api::Pod& pod, const std::vector<std::string>& names,
-                                       volume::VolumePlugin& plugin,
-                                       const volume::VolumeSpec& spec);
-  // Reports what the driver did after Choose named a handler: it left `mount` to the handler, or
-  // (nullptr) mounted the volume itself. FAILED_PRECONDITION: another pod could mount the volume
-  // for writing, and that is refused.
-  base::Status Chosen(const api::Pod& pod, const std::vector<std::string>& names,
-                      const volume::VolumeSpec& spec, const HandlerChoice& choice,
-                      const volume::DeferredMount* mount);
+  base::StatusOr<HandlerChoice> ChooseHandler(const api::Pod& pod,
+                                              const std::vector<std::string>& names,
+                                              volume::VolumePlugin& plugin,
+                                              const volume::VolumeSpec& spec);
+  // Reports what the driver did after ChooseHandler named a handler: it left `mount` to the
+  // handler, or (nullptr) mounted the volume itself. FAILED_PRECONDITION: another pod could mount
+  // the volume for writing, and that is refused.
+  base::Status ReportChoice(const api::Pod& pod, const std::vector<std::string>& names,
+                            const volume::VolumeSpec& spec, const HandlerChoice& choice,
+                            const volume::DeferredMount* mount);
 
  private:
-  base::StatusOr<std::string> SocketOf(const std::string& class_name);
-  base::StatusOr<base::Json> ClassOf(const volume::VolumeSpec& spec);
+  base::StatusOr<std::string> ReadHandlerSocket(const std::string& class_name);
+  base::StatusOr<base::Json> ReadStorageClass(const volume::VolumeSpec& spec);
   void ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
                        std::string_view why_not);
 

@@ -7,8 +7,8 @@ namespace berth::node {
 
 using base::Quote;
 
-base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
-                          const std::optional<MountIdentity>& recorded) {
+base::Status DetachDeadMount(platform::Mounter& mounter, const std::string& path,
+                             const std::optional<MountIdentity>& recorded) {
   if (path.empty()) return base::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, path);
@@ -40,8 +40,8 @@ std::string Describe(const platform::LostFuse::Ended& ended,
 
 }  // namespace
 
-std::string DescribeLost(const platform::LostFuse& lost,
-                         const std::function<std::string(const std::string&)>& pod_name) {
+std::string DescribeLostMount(const platform::LostFuse& lost,
+                              const std::function<std::string(const std::string&)>& pod_name) {
   std::string cause;
   for (const platform::LostFuse::Ended& ended : lost.ended) {
     cause += fmt::format("{}{}", cause.empty() ? "" : ", and ", Describe(ended, pod_name));

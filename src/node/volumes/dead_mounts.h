@@ -20,12 +20,12 @@ namespace berth::node {
 // Detaches (MNT_DETACH) the mount at `path` if it is dead. `recorded` is the mount that the record
 // says is there; any other mount is left alone (DESIGN rule 7). nullopt: the record does not say.
 // OK if there is nothing to detach, or `path` is "".
-base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
-                          const std::optional<MountIdentity>& recorded);
+base::Status DetachDeadMount(platform::Mounter& mounter, const std::string& path,
+                             const std::optional<MountIdentity>& recorded);
 
 // "its FUSE mount (fuse.glusterfs from 'server:/vol') is lost: process 42 'glusterfs' was killed by
-// signal 9 (SIGKILL)". `pod_name` gives the "namespace/name" of a pod's UID, or nothing.
-std::string DescribeLost(const platform::LostFuse& lost,
-                         const std::function<std::string(const std::string& uid)>& pod_name);
+// signal 9 (SIGKILL)". `pod_name` returns the "namespace/name" of a pod's uid, or "".
+std::string DescribeLostMount(const platform::LostFuse& lost,
+                              const std::function<std::string(const std::string& uid)>& pod_name);
 
 }  // namespace berth::node

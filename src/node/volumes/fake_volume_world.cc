@@ -200,7 +200,7 @@ bool FakeVolumeWorld::WaitReason(const std::string& uid, const std::string& text
 }
 
 bool FakeVolumeWorld::WaitReleased(const std::string& uid) {
-  return WaitUntil([&] { return manager->Released(uid); });
+  return WaitUntil([&] { return manager->HasReleased(uid); });
 }
 
 bool FakeVolumeWorld::WaitInUse(const std::vector<std::string>& names) {

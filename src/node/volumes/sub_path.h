@@ -31,8 +31,8 @@ struct SubPathRequest {
 // The path that the container gets for `sub_path` of a volume that the runtime handler mounts.
 // Nothing exists there on the host; the handler resolves the path within the volume.
 // INVALID_ARGUMENT: `sub_path` is not relative, or has "..".
-base::StatusOr<std::string> DeferredSubPath(const std::string& volume_path,
-                                            std::string_view sub_path);
+base::StatusOr<std::string> MakeDeferredSubPath(const std::string& volume_path,
+                                                std::string_view sub_path);
 
 // Mounts the subPath at request.target, and returns the target, which the caller mounts into the
 // container. An earlier mount at the target is removed first, because the subPath may lead
@@ -47,8 +47,8 @@ base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& pa
                              std::string_view pod_uid, const std::vector<std::string>& volumes);
 
 // The volumes of a pod that have subPath mounts.
-base::StatusOr<std::vector<std::string>> SubPathVolumes(const volume::Paths& paths,
-                                                        std::string_view pod_uid);
+base::StatusOr<std::vector<std::string>> ReadSubPathVolumes(const volume::Paths& paths,
+                                                            std::string_view pod_uid);
 
 // Unmounts all mounts beneath `folder` (not the one on it), the newest first. Containers with
 // Bidirectional propagation leave mounts inside volumes, which would keep the volumes busy for

@@ -41,7 +41,7 @@ class VolumeAttachments {
         nodes_(informers.Of<api::Node>()),
         node_name_(std::move(node_name)) {}
 
-  Attachment Of(const volume::VolumeSpec& spec, const std::string& device_name) const;
+  Attachment FindAttachment(const volume::VolumeSpec& spec, const std::string& device_name) const;
 
  private:
   kube::Informer<api::VolumeAttachment>& attachments_;

@@ -19,10 +19,11 @@
 namespace berth::node {
 
 // The size in bytes to which the volume must grow on this node; nullopt: there is nothing to do.
-std::optional<int64_t> PendingExpansion(const volume::VolumeSpec& spec);
+std::optional<int64_t> FindPendingExpansion(const volume::VolumeSpec& spec);
 
 // The claim's status after a successful expansion to its PV's capacity.
-base::Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::PersistentVolume& pv);
+base::Json MakeExpandedStatus(const api::PersistentVolumeClaim& claim,
+                              const api::PersistentVolume& pv);
 
 class VolumeExpansion {
  public:
@@ -31,11 +32,13 @@ class VolumeExpansion {
 
   // Writes the claim's status, and reports the growth to pod and claim in events. Errors come from
   // the API; after ABORTED (a conflict) call it again.
-  base::Status Finish(const base::ObjectReference& pod, const volume::VolumeSpec& spec);
-  // Reports that `why` kept the volume from growing. Marks the claim NodeResizeInfeasible if trying
-  // again cannot help (INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND).
-  base::Status Failed(const base::ObjectReference& pod, const volume::VolumeSpec& spec,
-                      const base::Status& why);
+  base::Status FinishExpansion(const base::ObjectReference& pod, const volume::VolumeSpec& spec);
+  // Reports to pod and claim in events that `why` kept the volume from growing. If trying again
+  // cannot help (IsInfeasible) and the claim has status.allocatedResourceStatuses.storage, sets
+  // that to NodeResizeInfeasible. Errors come from the API.
+  base::Status ReportFailure(const base::ObjectReference& pod, const volume::VolumeSpec& spec,
+                             const base::Status& why);
+  // True for INVALID_ARGUMENT, OUT_OF_RANGE and NOT_FOUND.
   static bool IsInfeasible(const base::Status& why);
 
  private:

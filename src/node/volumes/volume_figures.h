@@ -14,14 +14,14 @@ namespace berth::node {
 
 class VolumeFigures {
  public:
-  // Borrowed; null: no figures are kept.
+  // `metrics` is borrowed; null: no metrics are kept.
   explicit VolumeFigures(base::Metrics* metrics) : metrics_(metrics) {}
 
   bool wanted() const { return metrics_ != nullptr; }
   // `claim`: its key, "namespace/name".
-  void Put(const std::string& claim, const volume::VolumePlugin::Stats& stats);
+  void SetMetrics(const std::string& claim, const volume::VolumePlugin::Stats& stats);
   // Removes the metrics of the claims that are not in `claims`.
-  void Retain(const std::set<std::string>& claims);
+  void RetainClaims(const std::set<std::string>& claims);
 
  private:
   base::Metrics* const metrics_;

@@ -42,7 +42,7 @@ Outcome VolumeHealth::CheckVolumes() {
     drivers.insert(volume.driver);
     claims.insert(volume.claim);
   }
-  figures_.Retain(claims);
+  figures_.RetainClaims(claims);
   {
     MutexLock lock(mutex_);
     std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
@@ -69,7 +69,7 @@ void VolumeHealth::ReadHealth(const std::string& key, const VolumeUnits::Ready& 
   if (!AskCondition(key, volume) || volume.claim.empty() || !figures_.wanted()) return;
   const auto stats = volume.plugin->GetStats(volume.record);
   if (stats.ok()) {
-    figures_.Put(volume.claim, *stats);
+    figures_.SetMetrics(volume.claim, *stats);
   } else if (stats.status().code() != base::StatusCode::kUnimplemented) {
     LOG_DEBUG("read the usage of volume {}: {}", base::Quote(volume.record.folder_name),
               base::ToString(stats.status()));

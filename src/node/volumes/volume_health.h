@@ -8,9 +8,9 @@
 //                                                    VolumeConditionAbnormal, VolumeConditionNormal
 //                                               ──▶ GetStats ──▶ gauges
 //
-// The volumes of one driver are asked for one after the other, so a driver that does not answer
-// delays only the questions about its own volumes. Its known conditions stay as they were.
-// Thread-safe.
+// A driver is asked about its volumes one after the other, so a driver that does not answer delays
+// only the questions about its own volumes. The known conditions of these volumes stay as they
+// were. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -26,7 +26,7 @@ VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std
                .workers = 1,
                .retry_start = std::chrono::milliseconds(200),
                .retry_max = std::chrono::milliseconds(10'000)},
-              [this](const std::string&) { return Report(); }) {
+              [this](const std::string&) { return WriteReport(); }) {
   gate_.Open(this);
   nodes_.AddHandler(gate_.Wrap([](VolumesInUse& self, const auto& change) {
     if (change.key != self.node_name_ || change.after == nullptr) return;
@@ -80,7 +80,7 @@ bool VolumesInUse::IsReported(const std::string& name) const {
   return reported_.has_value() && reported_->contains(name);
 }
 
-base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
+base::StatusOr<VolumesInUse::Names> VolumesInUse::AddDamaged(Names names) {
   Names damaged;
   {
     base::MutexLock lock(mutex_);
@@ -96,8 +96,8 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
   return names;
 }
 
-Outcome VolumesInUse::Report() {
-  const base::StatusOr<Names> desired = WithDamaged(owner_.DevicesInUse());
+Outcome VolumesInUse::WriteReport() {
+  const base::StatusOr<Names> desired = AddDamaged(owner_.DevicesInUse());
   if (!desired.ok()) return Outcome::Retry(desired.status());
   const Names& names = *desired;
   {

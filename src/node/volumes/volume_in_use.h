@@ -51,8 +51,8 @@ class VolumesInUse {
 
  private:
   void NodeRegistered() ABSL_LOCKS_EXCLUDED(mutex_);
-  base::KeyedWorkers::Outcome Report();
-  base::StatusOr<Names> WithDamaged(Names names);
+  base::KeyedWorkers::Outcome WriteReport();
+  base::StatusOr<Names> AddDamaged(Names names);
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;

@@ -47,8 +47,8 @@ class VolumeLookups {
 
   // As in VolumeManager.
   void WantVolumes(std::shared_ptr<const api::Pod> pod);
-  void Release(const std::string& pod_uid);
-  bool Released(const std::string& pod_uid) const;
+  void ReleaseVolumes(const std::string& pod_uid);
+  bool HasReleased(const std::string& pod_uid) const;
   PodVolumes State(const std::string& pod_uid) const;
 
   // "namespace/name" of the pod; empty: no pod with this uid has wanted volumes.
@@ -76,14 +76,15 @@ class VolumeLookups {
   // The uids of the pods that depend on an object, by its key.
   using Index = std::map<std::string, std::set<std::string>>;
 
-  void LookUpAll(const std::set<std::string>& uids);
+  void LookUpPods(const std::set<std::string>& uids);
   // Counts a change, and returns the uids of the pods that depend on the changed object.
   std::set<std::string> CountChange(const Index& index, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::KeyedWorkers::Outcome LookUp(const std::string& pod_uid);
-  void Adopt(const std::string& uid, Entry& entry, ResolvedPod resolved)
+  base::KeyedWorkers::Outcome LookUpPod(const std::string& pod_uid);
+  void StoreResolved(const std::string& uid, Entry& entry, ResolvedPod resolved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unindex(const std::string& uid, const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveFromIndex(const std::string& uid, const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reports to the pod why volumes cannot be looked up: an error at once, a wait after
   // wait_event_after_. `retry` is an error after which the look-up must be repeated.
   base::KeyedWorkers::Outcome WarnUnresolved(const std::string& uid, const base::Status& retry);

@@ -44,12 +44,16 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
   Status Start(std::function<void(const std::string&)> on_change) override;
   void Stop() override;
   void WantVolumes(PodPtr pod) override { lookups_.WantVolumes(std::move(pod)); }
-  void Release(const std::string& pod_uid) override { lookups_.Release(pod_uid); }
-  bool Released(const std::string& pod_uid) const override { return lookups_.Released(pod_uid); }
+  void ReleaseVolumes(const std::string& pod_uid) override { lookups_.ReleaseVolumes(pod_uid); }
+  bool HasReleased(const std::string& pod_uid) const override {
+    return lookups_.HasReleased(pod_uid);
+  }
   PodVolumes State(const std::string& pod_uid) const override { return lookups_.State(pod_uid); }
-  std::vector<std::string> KnownPods() const override { return Known(/*host_mounts=*/false); }
+  std::vector<std::string> KnownPods() const override {
+    return FindKnownPods(/*host_mounts=*/false);
+  }
   std::vector<std::string> KnownHostMountPods() const override {
-    return Known(/*host_mounts=*/true);
+    return FindKnownPods(/*host_mounts=*/true);
   }
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override {
     return units_.Deferred(pod_uid);
@@ -86,7 +90,7 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
 
   void AddHandlers(kube::Informers& informers);
   void NodeChanged(const api::Node* before, const api::Node* after);
-  std::vector<std::string> Known(bool host_mounts) const;
+  std::vector<std::string> FindKnownPods(bool host_mounts) const;
   void WarnOfNode(std::string_view reason, const std::string& message);
   void WatchMounts();
   Status LoadRecords();
@@ -189,7 +193,7 @@ void Manager::NotifyPod(const std::string& pod_uid) {
   if (listener) listener(pod_uid);
 }
 
-std::vector<std::string> Manager::Known(bool host_mounts) const {
+std::vector<std::string> Manager::FindKnownPods(bool host_mounts) const {
   std::vector<std::string> out;
   for (const std::string& uid : units_.Pods()) {
     if (IsHostMountPod(uid) == host_mounts) out.push_back(uid);
@@ -212,10 +216,10 @@ void Manager::WatchMounts() {
           {});
     }
     const std::string why =
-        DescribeLost(lost, [this](const std::string& uid) { return lookups_.NameOf(uid); });
+        DescribeLostMount(lost, [this](const std::string& uid) { return lookups_.NameOf(uid); });
     LOG_WARNING("{} mounts, among them {}: {}", lost.mount_points.size(),
                 base::Quote(lost.mount_points.front()), why);
-    units_.MountsLost(lost, why);
+    units_.HandleLostMounts(lost, why);
   });
   if (watch.ok()) {
     fuse_watch_ = *std::move(watch);
@@ -246,7 +250,7 @@ Status Manager::LoadRecords() {
                            volume));
   }
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, host_.mounter().List());
-  units_.Load(std::move(loaded), table);
+  units_.LoadRecords(std::move(loaded), table);
   return OkStatus();
 }
 

@@ -4,16 +4,16 @@
 //   WantVolumes ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
 //                                                                             containers may start
 //
-//   Release ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ may be detached
+//   ReleaseVolumes ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ detachable
 //
 //   [record] is a durable record under <data>/node/volumes, written before the step that it names.
 //
 // Each volume has a serial queue of its own (volume_units.h), so a volume that hangs does not delay
 // the others. After a restart the records are compared with the mount table. The volumes of pods
-// that no longer exist stay until Release is called, because containers of these pods may still
-// run. status.volumesInUse names a device from before it is mounted until after it is unmounted,
-// because the attach/detach controller detaches volumes that are not named there (DESIGN rule 8).
-// If a TearDown has an unknown outcome, no other pod gets the volume (DESIGN rule 3).
+// that no longer exist stay until ReleaseVolumes is called, because containers of these pods may
+// still run. status.volumesInUse names a device from before it is mounted until after it is
+// unmounted, because the attach/detach controller detaches volumes that are not named there (DESIGN
+// rule 8). If a TearDown has an unknown outcome, no other pod gets the volume (DESIGN rule 3).
 //
 // A step that fails is repeated after a backoff, and State() says why the pod waits, so no call
 // here fails because of a volume. Thread-safe; no call waits for a volume.
@@ -84,13 +84,13 @@ class VolumeManager {
   // Sets up the pod's volumes; called again after each change of the pod. Returns quickly.
   virtual void WantVolumes(std::shared_ptr<const api::Pod> pod) = 0;
   // Tears down the pod's volumes. Called when no container of the pod runs any more.
-  virtual void Release(const std::string& pod_uid) = 0;
+  virtual void ReleaseVolumes(const std::string& pod_uid) = 0;
   // True when nothing of the pod's volumes is left: the pod's folder and object may be deleted.
-  virtual bool Released(const std::string& pod_uid) const = 0;
+  virtual bool HasReleased(const std::string& pod_uid) const = 0;
 
   virtual PodVolumes State(const std::string& pod_uid) const = 0;
   // The uids of the pods that have volumes here or in the records, also if the API does not know
-  // them any more. The volumes of such a pod are not torn down before Release, because its
+  // them any more. The volumes of such a pod are not torn down before ReleaseVolumes, because its
   // containers may still run. Pods of HostMounts are not included.
   virtual std::vector<std::string> KnownPods() const = 0;
 

@@ -29,11 +29,11 @@ InformerPtr ObjectWatches::NewInformer(const WatchedObject& object) {
       [](base::Json json) -> kube::InformerBase::ObjectPtr {
         return std::make_shared<const api::Object>(std::move(json));
       });
-  informer->AddHandler([this, object](const kube::InformerBase::Change&) { Changed(object); });
+  informer->AddHandler([this, object](const kube::InformerBase::Change&) { NotifyOwners(object); });
   return informer;
 }
 
-void ObjectWatches::Changed(const WatchedObject& object) {
+void ObjectWatches::NotifyOwners(const WatchedObject& object) {
   std::set<std::string> owners;
   {
     MutexLock lock(mutex_);

@@ -49,7 +49,7 @@ class ObjectWatches {
     std::set<std::string> owners;
   };
   std::unique_ptr<kube::InformerBase> NewInformer(const WatchedObject& object);
-  void Changed(const WatchedObject& object);
+  void NotifyOwners(const WatchedObject& object);
 
   kube::Client& client_;
   const std::function<void(const std::string& owner)> on_change_;

@@ -63,6 +63,6 @@ class VolumeResolver {
 };
 
 // The volumes of a pod that some container uses; the others are not set up, as in the kubelet.
-std::vector<std::string> UsedVolumes(const api::Pod& pod);
+std::vector<std::string> FindUsedVolumes(const api::Pod& pod);
 
 }  // namespace berth::node

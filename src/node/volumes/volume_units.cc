@@ -57,8 +57,8 @@ VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies depen
                 .flight = options.flight},
                [this](const std::string& key) { return Reconcile(key); }) {}
 
-void VolumeUnits::Load(VolumeRecords::Loaded loaded,
-                       const std::vector<platform::MountEntry>& table) {
+void VolumeUnits::LoadRecords(VolumeRecords::Loaded loaded,
+                              const std::vector<platform::MountEntry>& table) {
   MutexLock lock(mutex_);
   const auto unit_of = [this](const std::string& key)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> Unit& {
@@ -93,12 +93,12 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     }
     Use& use = unit.uses[KeyInUnit(id)];
     use.pod_uid = record.pod_uid;
-    if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
-        volume.published->deferred.has_value()) {
+    if (volume.step == Step::kMounted && IsThisBoot(volume.boot_id) &&
+        volume.published.has_value() && volume.published->deferred.has_value()) {
       // The handler is asked whether it has the volume each time before a container gets it.
       use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
-    } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
+    } else if (volume.step == Step::kMounted && IsThisBoot(volume.boot_id) &&
                volume.published.has_value() && volume.mount.has_value()) {
       use.published = *volume.published;
       if (IdentifyMount(table, volume.published->path) == volume.mount) {
@@ -110,7 +110,7 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     }
     if (volume.step == Step::kUnmounting) {
       use.state.Apply(UseEvent::kRelease);
-      use.tear_down_unknown = ThisBoot(volume.boot_id);
+      use.tear_down_unknown = IsThisBoot(volume.boot_id);
     }
     use.stored = std::move(volume);
   }
@@ -160,7 +160,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
   }
 }
 
-void VolumeUnits::Release(const std::string& pod_uid) {
+void VolumeUnits::ReleaseVolumes(const std::string& pod_uid) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
@@ -175,7 +175,7 @@ void VolumeUnits::Release(const std::string& pod_uid) {
   for (const std::string& key : keys) workers_.AddNow(key);
 }
 
-bool VolumeUnits::Gone(const std::string& pod_uid) const {
+bool VolumeUnits::IsGone(const std::string& pod_uid) const {
   MutexLock lock(mutex_);
   for (const auto& [key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
@@ -322,7 +322,7 @@ void VolumeUnits::Refresh(const std::string& unit) {
   workers_.AddNow(unit);
 }
 
-std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
+std::vector<VolumeUnits::Job> VolumeUnits::FindJobs(
     const std::string& key, const std::function<bool(const Unit&, const Use&)>& condition) const {
   std::vector<Job> jobs;
   MutexLock lock(mutex_);
@@ -347,7 +347,7 @@ std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
   return jobs;
 }
 
-void VolumeUnits::Update(const Job& job, const std::function<void(Unit&, Use&)>& change) {
+void VolumeUnits::UpdateUse(const Job& job, const std::function<void(Unit&, Use&)>& change) {
   MutexLock lock(mutex_);
   const auto unit = units_.find(job.unit);
   if (unit == units_.end()) return;
@@ -365,11 +365,11 @@ Outcome VolumeUnits::Reconcile(const std::string& key) {
   if (unmounted.ok()) {
     keep(SetUpWanted(key));
     RecordMounted(key);
-    keep(Maintain(key));
-    keep(UnmountUnused(key));
+    keep(MaintainUses(key));
+    keep(UnmountUnusedDevice(key));
   }
   if (!failure.ok()) return Outcome::Retry(failure);
-  const auto following = JobsWhere(key, [](const Unit&, const Use& use) {
+  const auto following = FindJobs(key, [](const Unit&, const Use& use) {
     return use.state.IsSetUp() && use.volume.follows_api;
   });
   return following.empty() ? Outcome::Done() : Outcome::After(refresh_interval_);
@@ -423,7 +423,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   return out;
 }
 
-base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::PluginNamed(
+base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::FindPlugin(
     std::string_view name) const {
   auto plugin = deps_.plugins.Named(name);
   if (plugin != nullptr) return plugin;

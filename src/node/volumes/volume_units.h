@@ -6,7 +6,7 @@
 //
 //   a pod's use (volume_use.h draws its phases):
 //     WantVolume ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
-//     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
+//     ReleaseVolumes ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
 //   the device, if the volume has one:
 //     first use ──▶ in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
@@ -86,14 +86,14 @@ class VolumeUnits {
 
   // Makes the units and uses that the records describe. `table` is the present mount table. Call it
   // once, before Start.
-  void Load(VolumeRecords::Loaded loaded, const std::vector<platform::MountEntry>& table);
+  void LoadRecords(VolumeRecords::Loaded loaded, const std::vector<platform::MountEntry>& table);
   void Start();
   void Stop();
 
   void WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
-  void Release(const std::string& pod_uid);
+  void ReleaseVolumes(const std::string& pod_uid);
   // True if no unit has anything left of the pod's volumes.
-  bool Gone(const std::string& pod_uid) const;
+  bool IsGone(const std::string& pod_uid) const;
   VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox);
@@ -125,7 +125,7 @@ class VolumeUnits {
   void ReleaseUse(const UseId& id);
   // Handles mounts whose FUSE server has ended: reports `why` to the pods that use one, and wakes
   // the units that have one (dead_mounts.h).
-  void MountsLost(const platform::LostFuse& lost, const std::string& why);
+  void HandleLostMounts(const platform::LostFuse& lost, const std::string& why);
   // Refreshes the unit, because objects that its content follows have changed.
   void Refresh(const std::string& unit);
 
@@ -157,8 +157,8 @@ class VolumeUnits {
   };
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
-  std::vector<Job> JobsWhere(const std::string& key,
-                             const std::function<bool(const Unit&, const Use&)>& condition) const;
+  std::vector<Job> FindJobs(const std::string& key,
+                            const std::function<bool(const Unit&, const Use&)>& condition) const;
 
   base::Status TearDownReleased(const std::string& key);
   base::Status TearDown(const Job& job);
@@ -170,37 +170,37 @@ class VolumeUnits {
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
   base::Status UnmountDevice(volume::VolumePlugin& plugin, const StoredDevice& device) const;
-  base::StatusOr<bool> DeviceStands(const Job& job) const;
+  base::StatusOr<bool> IsDeviceMounted(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);
   base::StatusOr<HandlerChoice> ChooseHandler(const Job& job) const;
   base::StatusOr<volume::Published> PublishForPod(Job& job, const Attachment& attachment,
                                                   const HandlerChoice& choice);
-  base::Status Maintain(const std::string& key);
+  base::Status MaintainUses(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);
   // True if a use of the unit is set up already.
-  bool InUse(const std::string& key) const;
+  bool IsInUse(const std::string& key) const;
   // Asks the plugin to grow the volume to `bytes`, and notes the outcome. A permanent failure is
   // reported to pod and claim, and OK is returned. Does nothing if this size was reached or refused
   // before.
-  base::Status Expand(const Job& job, int64_t bytes);
+  base::Status ExpandVolume(const Job& job, int64_t bytes);
   void RecordMounted(const std::string& key);
-  base::Status UnmountUnused(const std::string& key);
+  base::Status UnmountUnusedDevice(const std::string& key);
   void EraseUses(const std::string& key);
 
   // Sets why the use waits, or why it failed.
   void SetReason(const Job& job, std::string reason);
   // Notes that everything that the use waited for is there, unless an attempt has failed.
   void SetBegun(const Job& job);
-  void Warn(const Job& job, std::string_view event, std::string_view message);
-  base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
+  void WarnPod(const Job& job, std::string_view event, std::string_view message);
+  base::Status ReportFailure(const Job& job, std::string_view what, const base::Status& why);
   // Finds the plugin of the volume. UNAVAILABLE: there is none.
-  base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
-  bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
+  base::StatusOr<std::shared_ptr<volume::VolumePlugin>> FindPlugin(std::string_view name) const;
+  bool IsThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
   void WakeUnitsWhere(const std::function<bool(Unit&)>& condition);
   // Runs `change` on the unit and the use under the lock, if they (still) exist.
-  void Update(const Job& job, const std::function<void(Unit&, Use&)>& change);
+  void UpdateUse(const Job& job, const std::function<void(Unit&, Use&)>& change);
 
   const std::chrono::milliseconds refresh_interval_;
   const Dependencies deps_;
