@@ -115,7 +115,7 @@ TEST_F(DeadMounts, EachPodThatUsesOneIsToldWhyAndWhatToDo) {
     EXPECT_TRUE(events().WaitFor({fmt::format("Pod {} Warning {}", pod, kReason), "volume 'data'",
                                   "fuse.glusterfs from 'server:/vol'",
                                   "process 42 'glusterfs' was killed by signal 9 (SIGKILL)",
-                                  "until the pod is deleted and made anew"}));
+                                  "until the pod is deleted and created again"}));
   }
   EXPECT_EQ(events().Count(kReason), 2U);
   EXPECT_THAT(world_.metrics.RenderText(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
