@@ -42,9 +42,9 @@ class NodeAgentImpl : public NodeAgent {
 
   ~NodeAgentImpl() override { Stop(); }
 
-  Status Run(const MakePlugins& make_plugins) {
-    RETURN_IF_ERROR(TakeFolders());
-    RETURN_IF_ERROR(Make(make_plugins));
+  Status StartParts(const MakePlugins& make_plugins) {
+    RETURN_IF_ERROR(LockAndMakeFolders());
+    RETURN_IF_ERROR(MakeParts(make_plugins));
     // The plugins come before the records, because the records name plugins.
     RETURN_IF_ERROR_WITH(plugins_->Init(), "volume plugins");
     flex_reports_->Start();
@@ -71,7 +71,7 @@ class NodeAgentImpl : public NodeAgent {
       after_sync_.request_stop();
       after_sync_.join();
     }
-    if (host_ != nullptr) host_->End();
+    if (host_ != nullptr) host_->SetEnding();
     // Calls to drivers are cancelled, because Stop() must not wait for a driver that hangs. The
     // records keep that the outcome of such a call is unknown.
     if (plugins_ != nullptr) {
@@ -88,11 +88,11 @@ class NodeAgentImpl : public NodeAgent {
     if (volumes_ != nullptr) volumes_->Stop();
     utility_service_.reset();
     if (host_ != nullptr) host_->utilities().Close();
-    LeaveKubeletFolder();
+    UnmountUnusedKubeletFolder();
   }
 
  private:
-  std::string Below(std::string_view name) const {
+  std::string DataPath(std::string_view name) const {
     return fmt::format("{}/{}", options_.data_folder, name);
   }
 
@@ -116,9 +116,9 @@ class NodeAgentImpl : public NodeAgent {
     return base::OkStatus();
   }
 
-  Status TakeFolders() {
+  Status LockAndMakeFolders() {
     RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
-    auto lock = platform::LockFile(Below("lock"));
+    auto lock = platform::LockFile(DataPath("lock"));
     if (lock.status().code() == StatusCode::kFailedPrecondition) {
       return base::Error(StatusCode::kFailedPrecondition,
                          "another node agent runs on the data folder '{}'", options_.data_folder);
@@ -130,7 +130,7 @@ class NodeAgentImpl : public NodeAgent {
     return platform::MakeFolders(options_.kubelet_folder + "/pods", 0750);
   }
 
-  Status Make(const MakePlugins& make_plugins) {
+  Status MakeParts(const MakePlugins& make_plugins) {
     host_ = std::make_unique<NodeHost>(options_.node_name, options_.kubelet_folder, client_,
                                        informers_, events_, clock_);
     // The folder becomes a shared mount, because mounts that a container makes in a volume
@@ -152,7 +152,7 @@ class NodeAgentImpl : public NodeAgent {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "node"));
     }
     volumes_ =
-        NewVolumeManager({.state_folder = Below("volumes"),
+        NewVolumeManager({.state_folder = DataPath("volumes"),
                           .node_name = options_.node_name,
                           .refuse_shared_sandbox_writers = options_.refuse_shared_sandbox_writers,
                           .flight = flight_.get(),
@@ -181,8 +181,8 @@ class NodeAgentImpl : public NodeAgent {
         });
     driver_limits_ = std::make_unique<DriverLimits>(informers_, host_->drivers(), *csi_nodes_,
                                                     options_.node_name);
-    // When the Node object is deleted, what was written there about the drivers is lost. CSINode is
-    // lost, too, because the Node owns it.
+    // When the Node object is deleted, the drivers' data in it are lost. CSINode is lost too,
+    // because the Node owns it.
     nodes_.AddHandler([this](const auto& change) {
       const bool anew = change.before != nullptr && change.after != nullptr &&
                         change.before->uid() != change.after->uid();
@@ -195,7 +195,7 @@ class NodeAgentImpl : public NodeAgent {
     });
     host_mounts_ = std::make_unique<HostMounts>(
         HostMountsOptions{
-            .state_folder = Below("host-mounts"),
+            .state_folder = DataPath("host-mounts"),
             .own_folder = options_.own_folder.empty() ? options_.data_folder : options_.own_folder,
             .node_name = options_.node_name,
             .flight = flight_.get()},
@@ -211,7 +211,7 @@ class NodeAgentImpl : public NodeAgent {
         volume::PluginRegistry::Options{
             .on_state =
                 [this](const std::string& plugin, const Status& state) {
-                  flex_reports_->Report(plugin, state);
+                  flex_reports_->ReportState(plugin, state);
                   if (state.code() == StatusCode::kFailedPrecondition) {
                     WarnOfDriver("VolumePluginRemoved", state);
                   } else if (!state.ok() && state.code() != StatusCode::kNotFound) {
@@ -234,8 +234,8 @@ class NodeAgentImpl : public NodeAgent {
                      .log_folder = options_.log_folder,
                      .agent = options_.data_folder,
                      .crust_run_folder = options_.crust_run_folder,
-                     .host_ip = [this] { return HostIp(); }},
-        .record_folder = Below("pods"),
+                     .host_ip = [this] { return FindHostIp(); }},
+        .record_folder = DataPath("pods"),
         .cri_endpoint = options_.cri_endpoint,
         .on_runtime = [this](const Status& reachable, const std::string& version) {
           node_status_->SetRuntime(reachable.ok(), std::string(base::Message(reachable)), version);
@@ -249,8 +249,9 @@ class NodeAgentImpl : public NodeAgent {
     return base::OkStatus();
   }
 
-  // The node's own address, as its Node object says.
-  std::string HostIp() const {
+  // The InternalIP of the Node object; "" if the informer has no Node, or the Node has no address
+  // yet.
+  std::string FindHostIp() const {
     const auto node = nodes_.Get(options_.node_name);
     if (node == nullptr) return "";
     for (const base::Json& address : base::json::Array(node->json(), {"status", "addresses"})) {
@@ -261,26 +262,26 @@ class NodeAgentImpl : public NodeAgent {
     return "";
   }
 
-  // Starts what needs the API's lists, as soon as the lists are there.
+  // Waits until the informers have their first lists, and then starts the host mounts.
   void StartAfterSync(std::stop_token stop) {
     while (!informers_.WaitForSync(std::chrono::milliseconds(500)).ok()) {
       if (stop.stop_requested()) return;
     }
     if (stop.stop_requested()) return;
     if (const Status started = host_mounts_->Start(); !started.ok()) {
-      LOG_ERROR("host mounts cannot be served: {}", base::ToString(started));
+      LOG_ERROR("start the host mounts: {}", base::ToString(started));
     }
   }
 
   // Removes the bind mount of the kubelet folder onto itself if nothing needs it any more: no pod
   // is on the node, and nothing is mounted below the folder.
-  void LeaveKubeletFolder() {
-    const auto records = platform::ListFolder(Below("pods"));
+  void UnmountUnusedKubeletFolder() {
+    const auto records = platform::ListFolder(DataPath("pods"));
     if (host_ == nullptr || !records.ok() || !records->empty()) return;
     const auto table = host_->mounter().List();
     if (!table.ok()) return;
     const platform::MountEntry* own = platform::FindMount(*table, options_.kubelet_folder);
-    // A mount that somebody else made there stays.
+    // A mount that another program made there stays.
     if (own == nullptr || !platform::IsBoundOntoItself(*table, *own)) return;
     for (const platform::MountEntry& entry : *table) {
       if (entry.mount_point.starts_with(options_.kubelet_folder + "/")) return;
@@ -300,7 +301,7 @@ class NodeAgentImpl : public NodeAgent {
   kube::Informer<api::Node>& nodes_;
   bool stopped_ = false;
 
-  // The members are made in this order and destroyed in the reverse order.
+  // The order matters for the destruction: a member may use the members above it.
   base::UniqueFd lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<NodeHost> host_;
@@ -327,7 +328,7 @@ StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Start(
     const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
     base::EventSink& events, const base::Clock& clock, const MakePlugins& make_plugins) {
   auto agent = std::make_unique<NodeAgentImpl>(options, client, informers, events, clock);
-  RETURN_IF_ERROR(agent->Run(make_plugins));
+  RETURN_IF_ERROR(agent->StartParts(make_plugins));
   return agent;
 }
 

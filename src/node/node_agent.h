@@ -1,7 +1,8 @@
-// The node agent: pods through CRI, their volumes, CSI drivers' registration, the Node object, host
-// mounts, logs and exec, wired together.
+// The node agent: it runs pods through CRI, mounts their volumes, registers CSI drivers, keeps the
+// Node object, mounts claims on the host (HostMount), and serves logs and exec. NodeAgent makes
+// these parts and connects them.
 //
-//   <data_folder>/lock, pods/, volumes/, host-mounts/     this agent's records; one agent a folder
+//   <data_folder>/lock, pods/, volumes/, host-mounts/     the records of this agent alone
 //   <kubelet_folder>/                                     volumes and plugins (volume/paths.h);
 //                                                         a shared mount
 //   <log_folder>/<namespace>_<name>_<uid>/                containers' output
@@ -35,7 +36,7 @@ struct NodeAgentOptions {
   std::string data_folder;  // used by this agent alone
   std::string kubelet_folder;
   std::string cri_endpoint;  // "unix:///run/containerd/containerd.sock", or a path
-  std::string node_sockets;  // a folder
+  std::string node_sockets;  // the folder of the socket for logs and exec; made if missing
   std::string log_folder = "/var/log/pods";
   // No HostMount may be mounted in or above this folder. Empty: data_folder. In standalone mode it
   // is the whole of <data>.
@@ -71,13 +72,16 @@ class NodeAgent {
   };
   using MakePlugins = std::function<Plugins(volume::Host& host)>;
 
-  // Called before `informers` start; everything is borrowed and must outlive the agent.
-  // FAILED_PRECONDITION: another agent holds the lock of the data folder.
+  // Call it before `informers` start, because it adds handlers to them. Everything but the options
+  // is borrowed and must outlive the agent. FAILED_PRECONDITION: another agent has locked the data
+  // folder. Other errors come from the folders, the records, the plugins and the sockets.
   static base::StatusOr<std::unique_ptr<NodeAgent>> Start(
       const NodeAgentOptions& options, kube::Client& client, kube::Informers& informers,
       base::EventSink& events, const base::Clock& clock, const MakePlugins& make_plugins);
   virtual ~NodeAgent() = default;
-  // Ends all work within seconds. Pods and their volumes stay as they are. Idempotent.
+  // Ends all work within seconds. Pods and their volumes stay as they are. Unmounts the kubelet
+  // folder's own bind mount if no pod is on the node and nothing is mounted below the folder.
+  // Idempotent; not thread-safe.
   virtual void Stop() = 0;
 };
 

@@ -24,14 +24,14 @@ std::string Trimmed(std::string text) {
   return text;
 }
 
-std::string FirstLine(const std::string& path) {
+std::string ReadFirstLine(const std::string& path) {
   auto text = platform::ReadFile(path, 4096);
   if (!text.ok()) return "";
   return Trimmed(text->substr(0, text->find('\n')));
 }
 
 // PRETTY_NAME of os-release(5).
-std::string OsImage() {
+std::string ReadOsImage() {
   for (const char* path : {"/etc/os-release", "/usr/lib/os-release"}) {
     const auto text = platform::ReadFile(path, 64 * 1024);
     if (!text.ok()) continue;
@@ -51,7 +51,7 @@ std::string OsImage() {
   return "Linux";
 }
 
-std::string FirstAddress() {
+std::string FindFirstAddress() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "127.0.0.1";
   std::string found = "127.0.0.1";
@@ -73,7 +73,7 @@ std::string FirstAddress() {
 
 }  // namespace
 
-std::string Architecture() {
+std::string ReadArchitecture() {
   utsname names{};
   if (uname(&names) != 0) return "amd64";
   const std::string_view machine = names.machine;
@@ -82,7 +82,7 @@ std::string Architecture() {
   return std::string(machine);
 }
 
-Json NodeCapacity(const std::string& folder, int max_pods) {
+Json ReadNodeCapacity(const std::string& folder, int max_pods) {
   Json capacity = {{"cpu", std::to_string(sysconf(_SC_NPROCESSORS_ONLN))},
                    {"pods", std::to_string(max_pods)}};
   struct sysinfo memory{};
@@ -96,25 +96,25 @@ Json NodeCapacity(const std::string& folder, int max_pods) {
   return capacity;
 }
 
-Json NodeSystemInfo(const std::string& version, const std::string& runtime_version) {
+Json ReadNodeSystemInfo(const std::string& version, const std::string& runtime_version) {
   utsname names{};
   const bool named = uname(&names) == 0;
-  return {{"machineID", FirstLine("/etc/machine-id")},
-          {"systemUUID", FirstLine("/sys/class/dmi/id/product_uuid")},
+  return {{"machineID", ReadFirstLine("/etc/machine-id")},
+          {"systemUUID", ReadFirstLine("/sys/class/dmi/id/product_uuid")},
           {"bootID", platform::BootId().value_or("")},
           {"kernelVersion", named ? names.release : ""},
-          {"osImage", OsImage()},
+          {"osImage", ReadOsImage()},
           {"containerRuntimeVersion", runtime_version},
           {"kubeletVersion", version},
           {"kubeProxyVersion", ""},
           {"operatingSystem", "linux"},
-          {"architecture", Architecture()}};
+          {"architecture", ReadArchitecture()}};
 }
 
-Json NodeAddresses() {
+Json ReadNodeAddresses() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  return Json::array({{{"type", "InternalIP"}, {"address", FirstAddress()}},
+  return Json::array({{{"type", "InternalIP"}, {"address", FindFirstAddress()}},
                       {{"type", "Hostname"}, {"address", name.data()}}});
 }
 

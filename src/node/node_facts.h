@@ -1,4 +1,5 @@
-// What a Node object says about the machine: capacity, system information, addresses.
+// Reads the facts about this machine that its Node object holds: capacity, system information and
+// addresses.
 #pragma once
 
 #include <string>
@@ -7,17 +8,20 @@
 
 namespace berth::node {
 
-// "amd64", "arm64", ... as Kubernetes names them.
-std::string Architecture();
+// The processor architecture by Kubernetes' name: "amd64", "arm64"; for others the machine name of
+// uname(2).
+std::string ReadArchitecture();
 
-// Node.status.capacity: cpu, memory, ephemeral-storage of `folder`'s file system, pods.
-base::Json NodeCapacity(const std::string& folder, int max_pods);
+// Node.status.capacity: cpu, memory, pods, and as ephemeral-storage the size of the file system of
+// `folder`. A member that the kernel does not tell is absent.
+base::Json ReadNodeCapacity(const std::string& folder, int max_pods);
 
-// Node.status.nodeInfo. Members that the machine does not reveal are empty.
-base::Json NodeSystemInfo(const std::string& version, const std::string& runtime_version);
+// Node.status.nodeInfo. A member that cannot be read is empty. `version` is the kubeletVersion,
+// `runtime_version` is as "containerd://1.6.20".
+base::Json ReadNodeSystemInfo(const std::string& version, const std::string& runtime_version);
 
-// Node.status.addresses: the host's name, and its first address that is not loopback (or 127.0.0.1
-// without one).
-base::Json NodeAddresses();
+// Node.status.addresses: as InternalIP the first IPv4 address of an interface that is up and not
+// the loopback (127.0.0.1 if there is none), and the host's name.
+base::Json ReadNodeAddresses();
 
 }  // namespace berth::node

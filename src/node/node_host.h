@@ -1,9 +1,10 @@
 // Implements volume::Host with the API client, the informers and this machine.
 //
-// CSIDriver and Node objects come from informers. The constructor makes these, so it must run
-// before the informers start. Secrets and ConfigMaps are read from the API each time, because a
-// copy might be older than the pod. Service account tokens are kept until four fifths of their life
-// have passed, as the kubelet does. Thread-safe.
+// CSIDriver and Node objects come from informers, or from the API if the informer does not have the
+// object. The constructor makes these informers, so it must run before the informers start. All
+// other objects, such as Secrets and ConfigMaps, are read from the API each time, because a copy
+// might be older than the pod. Each CreateToken asks the API for a new token. Thread-safe, except
+// UseUtilities.
 #pragma once
 
 #include <atomic>
@@ -22,11 +23,11 @@ namespace berth::node {
 
 class NodeHost : public volume::Host {
  public:
-  // Everything is borrowed and outlives the host.
+  // The references are borrowed and must outlive the host.
   NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
            kube::Informers& informers, base::EventSink& events, const base::Clock& clock);
 
-  // Called before any plugin is made. Without this call, all utilities run on this host.
+  // Call it before any plugin is made. Without this call, all utilities run on this host.
   void UseUtilities(std::unique_ptr<volume::Utilities> utilities) {
     utilities_ = std::move(utilities);
   }
@@ -42,7 +43,7 @@ class NodeHost : public volume::Host {
   volume::DriverRegistry& drivers() override { return drivers_; }
   bool selinux() const override { return selinux_; }
   bool ending() const override { return ending_; }
-  void End() { ending_ = true; }
+  void SetEnding() { ending_ = true; }
   base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                        std::string_view name) override;
   base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,

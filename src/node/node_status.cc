@@ -44,13 +44,13 @@ NodeStatus::NodeStatus(NodeStatusOptions options, kube::Client& client, kube::In
            .retry_max = std::chrono::milliseconds(10'000)},
           [this](const std::string& key) { return key == kLease ? RenewLease() : WriteStatus(); }) {
   nodes_.AddHandler([this](const auto& change) {
-    if (change.key == options_.node_name && Contradicts(change.after.get())) {
+    if (change.key == options_.node_name && NeedsCorrection(change.after.get())) {
       workers_.AddNow(std::string(kStatus));
     }
   });
 }
 
-bool NodeStatus::Contradicts(const api::Node* node) {
+bool NodeStatus::NeedsCorrection(const api::Node* node) {
   {
     MutexLock lock(mutex_);
     if (!registered_) return false;  // nothing has been written yet
@@ -87,18 +87,19 @@ void NodeStatus::SetRuntime(bool reachable, const std::string& message,
   workers_.AddNow(std::string(kStatus));
 }
 
-Json NodeStatus::NewNode() const {
+Json NodeStatus::MakeNode() const {
   return {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", options_.node_name}}}};
 }
 
-// The labels and the annotation that are missing or have another value. All others stay.
-Json NodeStatus::MetadataPatch(const api::Node& node) const {
+// A patch with the labels and the annotation that are missing or have another value. All others
+// stay.
+Json NodeStatus::MakeMetadataPatch(const api::Node& node) const {
   api::Labels wanted = options_.labels;
   // The kubelet also sets this label to the node's name. PVs of local storage are bound to nodes by
   // it.
   wanted["kubernetes.io/hostname"] = options_.node_name;
   wanted["kubernetes.io/os"] = "linux";
-  wanted["kubernetes.io/arch"] = Architecture();
+  wanted["kubernetes.io/arch"] = ReadArchitecture();
   const api::Labels present = node.labels();
   Json labels = Json::object();
   for (const auto& [key, value] : wanted) {
@@ -116,8 +117,8 @@ Json NodeStatus::MetadataPatch(const api::Node& node) const {
 StatusOr<api::Node> NodeStatus::EnsureNode() {
   StatusOr<Json> read = client_.Get(api::kinds::kNode, "", options_.node_name);
   if (read.status().code() == StatusCode::kNotFound) {
-    Json object = NewNode();
-    object["metadata"].update(MetadataPatch(api::Node(object)));
+    Json object = MakeNode();
+    object["metadata"].update(MakeMetadataPatch(api::Node(object)));
     read = client_.Create(api::kinds::kNode, "", object);
     if (read.ok()) LOG_INFO("node {} is registered", base::Quote(options_.node_name));
     // Another agent of that name has just created it, or the answer to an earlier try was lost.
@@ -127,13 +128,13 @@ StatusOr<api::Node> NodeStatus::EnsureNode() {
   }
   RETURN_IF_ERROR_WITH(read, fmt::format("register node '{}'", options_.node_name));
   api::Node node(*std::move(read));
-  if (Json metadata = MetadataPatch(node); !metadata.empty()) {
+  if (Json metadata = MakeMetadataPatch(node); !metadata.empty()) {
     ASSIGN_OR_RETURN(node, kube::MergePatch(client_, node, {{"metadata", std::move(metadata)}}));
   }
   return node;
 }
 
-Json NodeStatus::ReadyCondition(const api::Node& node, const Runtime& runtime) const {
+Json NodeStatus::MakeReadyCondition(const api::Node& node, const Runtime& runtime) const {
   const std::string now = api::FormatTime(clock_.Now());
   Json ready = {{"type", "Ready"}, {"lastHeartbeatTime", now}, {"lastTransitionTime", now}};
   if (runtime.reachable) {
@@ -156,18 +157,18 @@ Json NodeStatus::ReadyCondition(const api::Node& node, const Runtime& runtime) c
   return ready;
 }
 
-Json NodeStatus::StatusPatch(const api::Node& node, const Runtime& runtime) const {
-  const Json capacity = NodeCapacity(options_.kubelet_folder, options_.max_pods);
+Json NodeStatus::MakeStatusPatch(const api::Node& node, const Runtime& runtime) const {
+  const Json capacity = ReadNodeCapacity(options_.kubelet_folder, options_.max_pods);
   Json conditions = Json::array();
   for (const Json& condition : base::json::Array(node.json(), {"status", "conditions"})) {
     if (base::json::String(condition, {"type"}) != "Ready") conditions.push_back(condition);
   }
-  conditions.push_back(ReadyCondition(node, runtime));
+  conditions.push_back(MakeReadyCondition(node, runtime));
   Json status = {{"conditions", std::move(conditions)},
                  {"capacity", capacity},
                  {"allocatable", capacity},
-                 {"addresses", NodeAddresses()},
-                 {"nodeInfo", NodeSystemInfo(options_.version, runtime.version)}};
+                 {"addresses", ReadNodeAddresses()},
+                 {"nodeInfo", ReadNodeSystemInfo(options_.version, runtime.version)}};
   if (options_.port != 0) {
     status["daemonEndpoints"] = {{"kubeletEndpoint", {{"Port", options_.port}}}};
   }
@@ -197,8 +198,9 @@ Outcome NodeStatus::WriteStatus() {
   if (!runtime.known && node->condition("Ready") != nullptr && !std::exchange(waited_, true)) {
     return Outcome::After(kRuntimeWait);
   }
-  const auto written = kube::MergePatch(client_, *node, StatusPatch(*node, runtime), "status");
-  // Others write to the object, too: taints, volumesAttached.
+  const auto written = kube::MergePatch(client_, *node, MakeStatusPatch(*node, runtime), "status");
+  // A conflict: other programs write to the Node too (taints, volumesAttached). The next try reads
+  // it again.
   if (written.status().code() == StatusCode::kAborted) return Outcome::After(kConflictPause);
   if (!written.ok()) {
     return Outcome::Retry(base::Annotate(

@@ -1,5 +1,5 @@
-// Keeps this node's Node object and Lease: registers the node if it is missing, and keeps its facts
-// and its health up to date.
+// Keeps this node's Node object and Lease: creates the Node if it is missing, keeps its facts and
+// its health up to date, and renews the Lease.
 //
 // Written fields: labels, and the annotation that leaves attaching to the controller;
 // status.conditions[Ready], capacity, allocatable, addresses, nodeInfo, daemonEndpoints. All other
@@ -36,18 +36,20 @@ struct NodeStatusOptions {
 
 class NodeStatus {
  public:
-  // Everything is borrowed and outlives this; made before `informers` start.
+  // The references are borrowed and must outlive this object. Call it before `informers` start,
+  // because it adds a handler.
   NodeStatus(NodeStatusOptions options, kube::Client& client, kube::Informers& informers,
              const base::Clock& clock);
   ~NodeStatus() { Stop(); }
 
   void Start();
   void Stop();
-  // True once the Node object is known to exist.
+  // Waits until the Node object is known to exist. False: it was not within `timeout`.
   bool WaitRegistered(std::chrono::milliseconds timeout);
 
-  // Whether the container runtime can be reached: the node is Ready if so. `message` says why not;
-  // `version` is "containerd://1.6.20". Quick; only changes are written.
+  // Sets whether the container runtime can be reached; the node is Ready if it can. `message` says
+  // why not; `version` is as "containerd://1.6.20". Returns quickly; a worker writes the status if
+  // something has changed.
   void SetRuntime(bool reachable, const std::string& message, const std::string& version);
 
  private:
@@ -59,17 +61,19 @@ class NodeStatus {
     bool operator==(const Runtime&) const = default;
   };
 
-  // True if the object (nullptr: gone) says something that is true only of a dead node.
-  bool Contradicts(const api::Node* node);
+  // Whether the status must be written again at once: the Node object is gone (nullptr), or its
+  // condition Ready is missing or Unknown, which is true only of a dead node. False until the node
+  // is registered.
+  bool NeedsCorrection(const api::Node* node);
   base::KeyedWorkers::Outcome WriteStatus();
   base::KeyedWorkers::Outcome RenewLease();
   base::StatusOr<api::Node> EnsureNode();
   base::StatusOr<base::Json> CreateLease();
   int64_t LeaseSeconds() const;
-  base::Json NewNode() const;
-  base::Json MetadataPatch(const api::Node& node) const;
-  base::Json StatusPatch(const api::Node& node, const Runtime& runtime) const;
-  base::Json ReadyCondition(const api::Node& node, const Runtime& runtime) const;
+  base::Json MakeNode() const;
+  base::Json MakeMetadataPatch(const api::Node& node) const;
+  base::Json MakeStatusPatch(const api::Node& node, const Runtime& runtime) const;
+  base::Json MakeReadyCondition(const api::Node& node, const Runtime& runtime) const;
 
   const NodeStatusOptions options_;
   kube::Client& client_;

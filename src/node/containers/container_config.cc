@@ -30,7 +30,8 @@ using base::StatusOr;
 constexpr char kEtcHosts[] = "/etc/hosts";
 constexpr char kDefaultTerminationPath[] = "/dev/termination-log";
 
-// A file that a container mounts: replaced in place, since running containers hold its inode.
+// Writes a file that containers mount. The content is replaced in place, because running containers
+// have the inode mounted.
 Status WriteInPlace(const std::string& path, std::string_view content, mode_t mode) {
   base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -43,7 +44,7 @@ Status WriteInPlace(const std::string& path, std::string_view content, mode_t mo
                     : platform::ErrnoError(error, fmt::format("write '{}'", path));
 }
 
-// Ids under which a container's log is found by tools that know the kubelet's layout.
+// Adds the kubelet's labels and annotations, by which tools find a container and its log.
 void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) {
   auto& labels = *config.mutable_labels();
   labels[labels::kPodName] = input.pod.name();
@@ -51,7 +52,7 @@ void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) 
   labels[labels::kPodUid] = input.pod.uid();
   labels[labels::kContainerName] = input.container.name();
   auto& annotations = *config.mutable_annotations();
-  annotations[labels::kContainerHash] = ContainerHash(input.container);
+  annotations[labels::kContainerHash] = HashContainer(input.container);
   annotations[labels::kRestartCount] = fmt::format("{}", input.restart_count);
   annotations[labels::kTerminationMessagePath] =
       input.container.String({"terminationMessagePath"}, kDefaultTerminationPath);
@@ -61,7 +62,7 @@ void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) 
       fmt::format("{}", input.pod.termination_grace_seconds());
 }
 
-cri::MountPropagation Propagation(const std::string& name) {
+cri::MountPropagation ToPropagation(const std::string& name) {
   if (name == "HostToContainer") return cri::PROPAGATION_HOST_TO_CONTAINER;
   if (name == "Bidirectional") return cri::PROPAGATION_BIDIRECTIONAL;
   return cri::PROPAGATION_PRIVATE;
@@ -69,15 +70,16 @@ cri::MountPropagation Propagation(const std::string& name) {
 
 }  // namespace
 
-std::string ContainerHash(const api::Container& container) {
+std::string HashContainer(const api::Container& container) {
   return base::Sha256Hex(container.name() + '\n' + container.image()).substr(0, 8);
 }
 
-StatusOr<cri::ContainerConfig> ContainerConfigs::Make(const ContainerConfigInput& input) const {
+StatusOr<cri::ContainerConfig> ContainerConfigs::MakeConfig(
+    const ContainerConfigInput& input) const {
   const api::Container& container = input.container;
   ASSIGN_OR_RETURN(const Environment environment,
                    MakeEnvironment(input.pod, container, input.facts, reader_));
-  const std::map<std::string, std::string> values = AsMap(environment);
+  const std::map<std::string, std::string> values = ToMap(environment);
 
   cri::ContainerConfig config;
   config.mutable_metadata()->set_name(container.name());
@@ -100,9 +102,9 @@ StatusOr<cri::ContainerConfig> ContainerConfigs::Make(const ContainerConfigInput
   config.set_stdin_once(container.Bool({"stdinOnce"}));
   config.set_tty(container.Bool({"tty"}));
   *config.mutable_linux()->mutable_resources() =
-      ContainerResources(input.pod, container, input.facts.memory_capacity);
+      MakeContainerResources(input.pod, container, input.facts.memory_capacity);
   ASSIGN_OR_RETURN(*config.mutable_linux()->mutable_security_context(),
-                   ContainerSecurity(input.pod, container, input.image));
+                   MakeContainerSecurity(input.pod, container, input.image));
   if (!input.processes_of.empty()) {
     cri::NamespaceOption& namespaces =
         *config.mutable_linux()->mutable_security_context()->mutable_namespace_options();
@@ -136,10 +138,12 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
                                      : ExpandReferences(mount.sub_path_expr(), environment);
     const bool deferred = published->second.deferred.has_value();
     if (deferred && !sub_path.empty()) {
-      // Nothing is there to look at: the runtime handler resolves it within the volume.
-      ASSIGN_OR_RETURN(source, DeferredSubPath(source, sub_path));
+      // Nothing exists there on the host; the runtime handler resolves the subPath within the
+      // volume.
+      ASSIGN_OR_RETURN(source, MakeDeferredSubPath(source, sub_path));
     } else if (!sub_path.empty()) {
-      // The bind is writable; the container's own mount is what is read-only, as for whole volumes.
+      // The bind is writable, and the container's own mount is made read-only, as for whole
+      // volumes.
       auto prepared = PrepareSubPath(
           mounter_,
           {.volume_path = source,
@@ -157,7 +161,7 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
     out->set_host_path(source);
     out->set_readonly(mount.read_only() || published->second.read_only);
     out->set_selinux_relabel(published->second.selinux_relabel);
-    out->set_propagation(Propagation(mount.mount_propagation()));
+    out->set_propagation(ToPropagation(mount.mount_propagation()));
   }
   for (const auto& [name, path] : input.container.volume_devices()) {
     const auto published = input.volumes.find(name);
@@ -192,7 +196,7 @@ Status ContainerConfigs::AddFiles(const ContainerConfigInput& input,
   const std::string folder =
       paths_.ContainerFolder(api::PodUid(input.pod.uid()), input.container.name());
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
-  // One file a start, so that an old message is never taken for a new one.
+  // Each start has its own file, so that an old message is never taken for a new one.
   const std::string file = fmt::format("{}/{}", folder, input.restart_count);
   RETURN_IF_ERROR(WriteInPlace(file, "", 0666));
   cri::Mount* mount = config.add_mounts();

@@ -1,5 +1,5 @@
-// A container of a pod as the ContainerConfig that the runtime gets, with the files on the host
-// that it mounts: /etc/hosts and its termination message.
+// Makes the ContainerConfig that the runtime gets for a container, and the files on the host that
+// the container mounts: /etc/hosts and its termination message.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct ContainerConfigInput {
   const rpc::cri::Image& image;
   const PodFacts& facts;
   const std::map<std::string, volume::Published>& volumes;
-  // Id of the container whose processes it is to see (targetContainerName); empty: as all of the
-  // pod's containers.
+  // The id of the container whose process namespace it joins (targetContainerName); empty: as for
+  // all containers of the pod.
   std::string processes_of;
 };
 
-// The part of a container's spec whose change makes a running container be replaced; the kubelet's
-// rule: name and image.
-std::string ContainerHash(const api::Container& container);
+// A hash of the container's name and image. If it changes, a running container is replaced, as the
+// kubelet does.
+std::string HashContainer(const api::Container& container);
 
 class ContainerConfigs {
  public:
@@ -37,12 +37,13 @@ class ContainerConfigs {
   ContainerConfigs(const volume::Paths& paths, platform::Mounter& mounter, ObjectReader reader)
       : paths_(paths), mounter_(mounter), reader_(std::move(reader)) {}
 
-  // Makes the files and subPath mounts, then the configuration. An error is the kubelet's
-  // CreateContainerConfigError; what exists already is used again.
-  base::StatusOr<rpc::cri::ContainerConfig> Make(const ContainerConfigInput& input) const;
+  // Makes the files and subPath mounts, and then the configuration. Files that exist already are
+  // used again. The caller reports an error as the kubelet's CreateContainerConfigError.
+  base::StatusOr<rpc::cri::ContainerConfig> MakeConfig(const ContainerConfigInput& input) const;
 
-  // Writes the pod's /etc/hosts: the host's own with hostNetwork, else localhost, the pod's address
-  // and spec.hostAliases.
+  // Writes the pod's /etc/hosts: a copy of the host's with hostNetwork, else localhost and the
+  // pod's addresses; then spec.hostAliases. The file is written in place, because running
+  // containers have it mounted.
   base::Status WriteHosts(const api::Pod& pod, const std::vector<std::string>& pod_ips) const;
 
  private:

@@ -49,13 +49,13 @@ class ContainerConfigTest : public ::testing::Test {
         *paths_, *mounter_, [](const api::KindInfo&, std::string_view, std::string_view) {
           return base::StatusOr<Json>(base::Error(StatusCode::kNotFound, "none"));
         });
-    return configs.Make({.pod = pod,
-                         .container = pod.containers()[0],
-                         .restart_count = 3,
-                         .image = image_,
-                         .facts = facts_,
-                         .volumes = volumes_,
-                         .processes_of = std::move(processes_of)});
+    return configs.MakeConfig({.pod = pod,
+                               .container = pod.containers()[0],
+                               .restart_count = 3,
+                               .image = image_,
+                               .facts = facts_,
+                               .volumes = volumes_,
+                               .processes_of = std::move(processes_of)});
   }
 
   std::string folder_;

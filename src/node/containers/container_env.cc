@@ -15,7 +15,8 @@ using base::StatusCode;
 using base::StatusOr;
 namespace json = base::json;
 
-// Names that a process can find in its environment; the kubelet skips others from envFrom.
+// Whether a process can find the name in its environment. The kubelet too skips other names of
+// envFrom.
 bool IsEnvName(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
@@ -23,7 +24,7 @@ bool IsEnvName(std::string_view name) {
   });
 }
 
-// metadata.labels['x'] → x
+// The key in a path such as metadata.labels['x'] ("x"); nullopt: `path` is no subscript of `of`.
 std::optional<std::string> Subscript(std::string_view path, std::string_view of) {
   if (!path.starts_with(of)) return std::nullopt;
   path.remove_prefix(of.size());
@@ -31,7 +32,8 @@ std::optional<std::string> Subscript(std::string_view path, std::string_view of)
   return std::string(path.substr(2, path.size() - 4));
 }
 
-StatusOr<std::string> Field(const api::Pod& pod, const PodFacts& facts, const std::string& path) {
+StatusOr<std::string> ReadField(const api::Pod& pod, const PodFacts& facts,
+                                const std::string& path) {
   if (path == "metadata.name") return pod.name();
   if (path == "metadata.namespace") return pod.ns();
   if (path == "metadata.uid") return pod.uid();
@@ -45,7 +47,7 @@ StatusOr<std::string> Field(const api::Pod& pod, const PodFacts& facts, const st
   return base::Error(StatusCode::kInvalidArgument, "unsupported fieldPath: {}", path);
 }
 
-// Builds one environment; objects are read once.
+// Builds the environment of one container, and reads each object once.
 class EnvironmentBuilder {
  public:
   EnvironmentBuilder(const api::Pod& pod, const api::Container& container, const PodFacts& facts,
@@ -73,8 +75,10 @@ class EnvironmentBuilder {
     }
   }
 
-  // nullptr: it does not exist and may be missing.
-  StatusOr<const Json*> Object(const api::KindInfo& kind, const std::string& name, bool optional) {
+  // Reads the object, or takes it from the objects that were read. nullptr: it is missing, and that
+  // is allowed (`optional`).
+  StatusOr<const Json*> FindObject(const api::KindInfo& kind, const std::string& name,
+                                   bool optional) {
     const std::string key = fmt::format("{}/{}", kind.singular, name);
     auto it = objects_.find(key);
     if (it == objects_.end()) {
@@ -107,8 +111,8 @@ class EnvironmentBuilder {
       if (reference == nullptr) continue;
       const std::string name = json::String(*reference, {"name"});
       ASSIGN_OR_RETURN(const Json* object,
-                       Object(secret ? api::kinds::kSecret : api::kinds::kConfigMap, name,
-                              json::Bool(*reference, {"optional"})));
+                       FindObject(secret ? api::kinds::kSecret : api::kinds::kConfigMap, name,
+                                  json::Bool(*reference, {"optional"})));
       if (object == nullptr) continue;
       for (const auto& [key, value] : json::Map(*object, {"data"}).items()) {
         if (!value.is_string() || !IsEnvName(prefix + key)) continue;
@@ -130,11 +134,12 @@ class EnvironmentBuilder {
       return base::OkStatus();
     }
     if (const Json* field = json::Find(*from, {"fieldRef"}); field != nullptr) {
-      ASSIGN_OR_RETURN(std::string value, Field(pod_, facts_, json::String(*field, {"fieldPath"})));
+      ASSIGN_OR_RETURN(std::string value,
+                       ReadField(pod_, facts_, json::String(*field, {"fieldPath"})));
       Add(name, std::move(value));
     } else if (const Json* resource = json::Find(*from, {"resourceFieldRef"});
                resource != nullptr) {
-      ASSIGN_OR_RETURN(std::string value, Resource(*resource));
+      ASSIGN_OR_RETURN(std::string value, ReadResource(*resource));
       Add(name, std::move(value));
     } else if (const Json* key = json::Find(*from, {"configMapKeyRef"}); key != nullptr) {
       return AddKey(name, *key, api::kinds::kConfigMap);
@@ -144,7 +149,7 @@ class EnvironmentBuilder {
     return base::OkStatus();
   }
 
-  StatusOr<std::string> Resource(const Json& reference) {
+  StatusOr<std::string> ReadResource(const Json& reference) {
     const std::string of = json::String(reference, {"containerName"}, container_.name());
     auto containers = pod_.containers();
     for (api::Container& init : pod_.init_containers()) containers.push_back(std::move(init));
@@ -154,8 +159,8 @@ class EnvironmentBuilder {
       const std::string text = divisor == nullptr     ? ""
                                : divisor->is_string() ? divisor->get<std::string>()
                                                       : divisor->dump();
-      return ResourceField(candidate, json::String(reference, {"resource"}), text,
-                           facts_.cpu_capacity_milli, facts_.memory_capacity);
+      return ComputeResourceField(candidate, json::String(reference, {"resource"}), text,
+                                  facts_.cpu_capacity_milli, facts_.memory_capacity);
     }
     return base::Error(StatusCode::kInvalidArgument, "container {} not found", of);
   }
@@ -164,7 +169,7 @@ class EnvironmentBuilder {
     const bool optional = json::Bool(reference, {"optional"});
     const std::string name = json::String(reference, {"name"});
     const std::string key = json::String(reference, {"key"});
-    ASSIGN_OR_RETURN(const Json* object, Object(kind, name, optional));
+    ASSIGN_OR_RETURN(const Json* object, FindObject(kind, name, optional));
     if (object == nullptr) return base::OkStatus();
     const Json* value = json::Find(*object, {"data", key});
     if (value == nullptr || !value->is_string()) {
@@ -224,7 +229,7 @@ std::string ExpandReferences(std::string_view text,
   return out;
 }
 
-std::map<std::string, std::string> AsMap(const Environment& environment) {
+std::map<std::string, std::string> ToMap(const Environment& environment) {
   std::map<std::string, std::string> out;
   for (const auto& [name, value] : environment) out[name] = value;
   return out;

@@ -13,7 +13,8 @@
 
 namespace berth::node {
 
-// Reads an API object (a ConfigMap or Secret). NOT_FOUND; UNAVAILABLE while the API is away.
+// Reads an API object, such as a ConfigMap or Secret. NOT_FOUND: it does not exist; UNAVAILABLE:
+// the API cannot be reached.
 using ObjectReader = std::function<base::StatusOr<base::Json>(
     const api::KindInfo& kind, std::string_view ns, std::string_view name)>;
 
@@ -29,9 +30,11 @@ struct PodFacts {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// In order of first appearance; a name that is given twice has its last value. Values hold secrets:
-// never log them. NOT_FOUND: a ConfigMap, Secret or key that is not optional; INVALID_ARGUMENT: a
-// field that cannot be referred to. The messages are the kubelet's ("secret \"x\" not found").
+// The variables in the order in which their names first appear; a name that is given twice has its
+// last value. Values hold secrets: never log them. NOT_FOUND: a ConfigMap, Secret or key that is
+// not optional is missing; INVALID_ARGUMENT: a fieldRef or resourceFieldRef that is not supported;
+// DATA_LOSS: a Secret that is not base64. The messages are the kubelet's ("secret \"x\" not
+// found").
 base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container& container,
                                             const PodFacts& facts, const ObjectReader& reader);
 
@@ -40,7 +43,7 @@ base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Cont
 std::string ExpandReferences(std::string_view text,
                              const std::map<std::string, std::string>& values);
 
-// As a map, for ExpandReferences.
-std::map<std::string, std::string> AsMap(const Environment& environment);
+// The variables by name, for ExpandReferences.
+std::map<std::string, std::string> ToMap(const Environment& environment);
 
 }  // namespace berth::node

@@ -106,7 +106,7 @@ TEST_F(EnvironmentTest, SaysWhatIsMissing) {
 
 TEST(QosClassTest, FollowsRequestsAndLimits) {
   const auto qos = [](Json resources) {
-    return QosClass(
+    return ComputeQosClass(
         api::Pod({{"spec", {{"containers", {{{"name", "a"}, {"resources", resources}}}}}}}));
   };
   EXPECT_EQ(qos(Json::object()), "BestEffort");
@@ -123,7 +123,7 @@ TEST(ContainerResourcesTest, BecomeSharesQuotaAndLimits) {
                                {"resources",
                                 {{"limits", {{"cpu", "1500m"}, {"memory", "64Mi"}}},
                                  {"requests", {{"cpu", "250m"}, {"memory", "32Mi"}}}}}}}}}}});
-  const auto out = ContainerResources(pod, pod.containers()[0], int64_t{320} << 20);
+  const auto out = MakeContainerResources(pod, pod.containers()[0], int64_t{320} << 20);
   EXPECT_EQ(out.cpu_shares(), 256);
   EXPECT_EQ(out.cpu_quota(), 150000);
   EXPECT_EQ(out.cpu_period(), 100000);
@@ -135,15 +135,15 @@ TEST(CrashBackoffTest, DoublesAndForgets) {
   constexpr int64_t kSecond = 1'000'000'000;
   CrashBackoff backoff;
   int64_t now = 1000 * kSecond;
-  EXPECT_EQ(backoff.Wait("a", now, now).count(), 0) << "the first restart is at once";
-  backoff.Started("a", now, now);
-  EXPECT_EQ(backoff.Wait("a", now + kSecond, now + 2 * kSecond), std::chrono::seconds(9));
-  EXPECT_EQ(backoff.Wait("a", now + kSecond, now + 12 * kSecond).count(), 0);
-  for (int i = 0; i < 10; ++i) backoff.Started("a", now, now);
-  EXPECT_EQ(backoff.Delay("a"), std::chrono::seconds(300));
-  EXPECT_EQ(backoff.Wait("a", now + kSecond, now - 5000 * kSecond), std::chrono::seconds(300))
+  EXPECT_EQ(backoff.TimeLeft("a", now, now).count(), 0) << "the first restart is at once";
+  backoff.NoteStart("a", now, now);
+  EXPECT_EQ(backoff.TimeLeft("a", now + kSecond, now + 2 * kSecond), std::chrono::seconds(9));
+  EXPECT_EQ(backoff.TimeLeft("a", now + kSecond, now + 12 * kSecond).count(), 0);
+  for (int i = 0; i < 10; ++i) backoff.NoteStart("a", now, now);
+  EXPECT_EQ(backoff.FullDelay("a"), std::chrono::seconds(300));
+  EXPECT_EQ(backoff.TimeLeft("a", now + kSecond, now - 5000 * kSecond), std::chrono::seconds(300))
       << "the clock was set back";
-  EXPECT_EQ(backoff.Wait("a", now + 700 * kSecond, now + 700 * kSecond).count(), 0)
+  EXPECT_EQ(backoff.TimeLeft("a", now + 700 * kSecond, now + 700 * kSecond).count(), 0)
       << "it ran long";
 }
 
@@ -179,12 +179,12 @@ TEST(PullCredentialsTest, AreThoseOfTheRegistry) {
                    "eyJhdXRocyI6eyJodHRwczovL2luZGV4LmRvY2tlci5pby92MS8iOnsiYXV0aCI6ImRUcHcifSwiZ2h"
                    "jci5pbyI6eyJ1c2VybmFtZSI6ImciLCJwYXNzd29yZCI6ImgifX19"}}}};
   };
-  const auto hub = PullCredentials(pod, "busybox:1", reader);
+  const auto hub = FindPullCredentials(pod, "busybox:1", reader);
   ASSERT_TRUE(hub.has_value());
   EXPECT_EQ(hub->username(), "u");
   EXPECT_EQ(hub->password(), "p");
-  EXPECT_EQ(PullCredentials(pod, "ghcr.io/x", reader)->username(), "g");
-  EXPECT_FALSE(PullCredentials(pod, "quay.io/x", reader).has_value());
+  EXPECT_EQ(FindPullCredentials(pod, "ghcr.io/x", reader)->username(), "g");
+  EXPECT_FALSE(FindPullCredentials(pod, "quay.io/x", reader).has_value());
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 namespace json = base::json;
 
 // A port by number or by its name in the container.
-StatusOr<int> Port(const api::Container& container, const Json* port) {
+StatusOr<int> FindPort(const api::Container& container, const Json* port) {
   if (port != nullptr && port->is_number_integer()) return port->get<int>();
   const std::string name = port != nullptr && port->is_string() ? port->get<std::string>() : "";
   for (const Json& known : json::Array(container.json(), {"ports"})) {
@@ -43,7 +43,8 @@ Status RunExec(rpc::CriClient& cri, const HandlerTarget& target, const Json& exe
   }
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(timeout);
   request.set_timeout(seconds.count());
-  // The runtime ends the command at its time-out; ours is for a runtime that does not answer.
+  // The runtime ends the command at `timeout`. The longer timeout of this call is for a runtime
+  // that does not answer.
   const auto response = cri.ExecSync(request, timeout + milliseconds(10000));
   RETURN_IF_ERROR(response);
   if (response->exit_code() == 0) return base::OkStatus();
@@ -58,13 +59,13 @@ struct CurlDeleter {
 };
 
 size_t Discard(char*, size_t size, size_t count, void* total) {
-  // A probe reads 10 KiB of a body at most, as the kubelet's.
+  // A probe reads at most 10 KiB of the body, as in the kubelet.
   auto* read = static_cast<size_t*>(total);
   *read += size * count;
   return *read > 10 * 1024 ? 0 : size * count;
 }
 
-// Called by curl each second and at every progress: non-zero ends the transfer.
+// curl calls it once a second and at every progress; a result other than 0 ends the transfer.
 int StopRequested(void* stop, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return static_cast<std::stop_token*>(stop)->stop_requested() ? 1 : 0;
 }
@@ -92,7 +93,7 @@ std::string Bracketed(const std::string& host) {
 
 Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeout,
                std::stop_token stop) {
-  ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(get, {"port"})));
+  ASSIGN_OR_RETURN(const int port, FindPort(target.container, json::Find(get, {"port"})));
   std::string path = json::String(get, {"path"}, "/");
   if (!path.starts_with('/')) path = "/" + path;
   const bool https = json::String(get, {"scheme"}) == "HTTPS";
@@ -113,7 +114,7 @@ Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeou
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl.get(), CURLOPT_USERAGENT, "kube-probe/berth");
   curl_easy_setopt(curl.get(), CURLOPT_SSL_VERIFYPEER,
-                   0L);  // a probe asks for life, not for identity
+                   0L);  // a probe does not check the server's identity
   curl_easy_setopt(curl.get(), CURLOPT_SSL_VERIFYHOST, 0L);
   LimitTransfer(curl.get(), timeout, stop);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, Discard);
@@ -129,7 +130,7 @@ Status RunHttp(const HandlerTarget& target, const Json& get, milliseconds timeou
 
 Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout,
               std::stop_token stop) {
-  ASSIGN_OR_RETURN(const int port, Port(target.container, json::Find(tcp, {"port"})));
+  ASSIGN_OR_RETURN(const int port, FindPort(target.container, json::Find(tcp, {"port"})));
   const std::string url =
       fmt::format("http://{}:{}", Bracketed(json::String(tcp, {"host"}, target.pod_ip)), port);
   const std::unique_ptr<CURL, CurlDeleter> curl(curl_easy_init());
@@ -141,7 +142,7 @@ Status RunTcp(const HandlerTarget& target, const Json& tcp, milliseconds timeout
   return code == CURLE_OK ? base::OkStatus() : CurlError(code, url);
 }
 
-// grpc.health.v1.Health/Check, whose messages are so small that they are written by hand:
+// Calls grpc.health.v1.Health/Check. Its messages are so small that they are encoded by hand:
 // HealthCheckRequest{service=1 string}, HealthCheckResponse{status=1 enum, SERVING=1}.
 Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, milliseconds timeout,
                std::stop_token stop) {
@@ -166,7 +167,7 @@ Status RunGrpc(const HandlerTarget& target, const Json& grpc_action, millisecond
   call->Finish(&response, &status, nullptr);
   void* tag = nullptr;
   bool ok = false;
-  queue.Next(&tag, &ok);  // the call's own deadline ends this wait
+  queue.Next(&tag, &ok);  // waits at most until the call's deadline
   if (!status.ok()) return rpc::FromGrpc(status);
   grpc::Slice answer;
   if (!response.TrySingleSlice(&answer).ok() || answer.size() != 2 || answer.begin()[0] != 0x08 ||

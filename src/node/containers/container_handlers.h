@@ -1,4 +1,4 @@
-// Runs what a probe or a lifecycle hook names: exec, httpGet, tcpSocket, grpc.
+// Runs the handler of a probe or a lifecycle hook: exec, httpGet, tcpSocket or grpc.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,14 @@ namespace berth::node {
 
 struct HandlerTarget {
   ContainerId container_id;
-  api::Container container;  // its ports by name
+  api::Container container;  // for its ports' names
   std::string pod_ip;
 };
 
-// Runs the one handler in `handler`. OK: it succeeded (exit code 0; status 200 to 399; connected;
-// SERVING). FAILED_PRECONDITION: it answered otherwise, with what it said. DEADLINE_EXCEEDED,
-// UNAVAILABLE: no answer; INVALID_ARGUMENT: it names no handler that is known.
+// Runs the one handler in `handler`. OK: it succeeded (exit code 0; HTTP status 200 to 399;
+// connected; SERVING). FAILED_PRECONDITION: it answered with a failure, which the message quotes.
+// DEADLINE_EXCEEDED, UNAVAILABLE: no answer. CANCELLED: `stop` was requested. INVALID_ARGUMENT:
+// there is no known handler, or its port is not known.
 base::Status RunHandler(rpc::CriClient& cri, const HandlerTarget& target, const base::Json& handler,
                         std::chrono::milliseconds timeout, std::stop_token stop);
 

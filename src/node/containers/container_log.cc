@@ -23,8 +23,8 @@ using base::Status;
 using base::StatusOr;
 
 constexpr size_t kBlock = 64 * 1024;
-// containerd splits lines at 16 KiB; a line far beyond is another program's doing and goes out in
-// parts.
+// containerd splits lines at 16 KiB. A longer line than this comes from another program and is
+// dropped.
 constexpr size_t kMaxLine = 1024 * 1024;
 
 StatusOr<base::UniqueFd> OpenLog(const std::string& path) {
@@ -37,8 +37,8 @@ StatusOr<base::UniqueFd> OpenLog(const std::string& path) {
   return fd;
 }
 
-// The offset at which the last `lines` whole lines begin. Partial entries count as lines of their
-// own in the file; they are few.
+// The offset at which the last `lines` lines of the file begin. Each partial entry is a line of the
+// file, so it counts as one.
 StatusOr<off_t> TailOffset(int fd, int64_t lines) {
   off_t end = lseek(fd, 0, SEEK_END);
   if (end < 0) return platform::ErrnoError(errno, "seek in a log");
@@ -59,12 +59,13 @@ StatusOr<off_t> TailOffset(int fd, int64_t lines) {
   return off_t{0};
 }
 
-// Turns the file's bytes into what a person asked for.
+// Turns the file's bytes into the output that LogOptions ask for, and sends it.
 class LogWriter {
  public:
   LogWriter(const LogOptions& options, const LogSink& sink) : options_(options), sink_(sink) {}
 
-  // False: enough, or nobody reads any more.
+  // Sends the lines of `bytes` that are complete. False: limit_bytes is reached, or the reader has
+  // gone away.
   bool Feed(std::string_view bytes) {
     buffer_ += bytes;
     size_t begin = 0;
@@ -111,7 +112,7 @@ class LogWriter {
   int64_t sent_ = 0;
 };
 
-// Wakes at changes of a log's folder, which holds the file and its successors after rotation.
+// Waits for changes in a log's folder, in which the file and its successors after a rotation are.
 class FolderWait {
  public:
   static StatusOr<FolderWait> Open(const std::string& path) {
@@ -125,7 +126,7 @@ class FolderWait {
     }
     return out;
   }
-  // Until a change, at most a second: the container's end shows in no file.
+  // Waits until a change, at most a second, because the end of the container changes no file.
   void Wait() {
     pollfd item{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     if (poll(&item, 1, 1000) <= 0) return;
@@ -138,7 +139,7 @@ class FolderWait {
   base::UniqueFd fd_;
 };
 
-// Feeds the rest of the file. False: the reader has enough.
+// Feeds the rest of the file to the writer. False: the writer needs no more.
 StatusOr<bool> Drain(int fd, std::vector<char>& block, LogWriter& writer) {
   while (true) {
     const ssize_t size = read(fd, block.data(), block.size());
@@ -148,7 +149,7 @@ StatusOr<bool> Drain(int fd, std::vector<char>& block, LogWriter& writer) {
   }
 }
 
-bool Replaced(int fd, const std::string& path) {
+bool IsReplaced(int fd, const std::string& path) {
   struct stat open_file{}, named{};
   return fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 &&
          (open_file.st_ino != named.st_ino || open_file.st_dev != named.st_dev);
@@ -183,7 +184,7 @@ Status ReadContainerLog(const std::string& path, const LogOptions& options, cons
   ASSIGN_OR_RETURN(base::UniqueFd file, OpenLog(path));
   std::optional<FolderWait> changes;
   if (options.follow) {
-    // Before the first read, so that no change is missed between the two.
+    // The watch begins before the first read, so that no change is missed between the two.
     ASSIGN_OR_RETURN(changes, FolderWait::Open(path));
   }
   if (options.tail_lines.has_value()) {
@@ -194,11 +195,12 @@ Status ReadContainerLog(const std::string& path, const LogOptions& options, cons
   LogWriter writer(options, sink);
   std::vector<char> block(kBlock);
   while (true) {
-    // Asked before the read: what was written before the end is read after it.
+    // This is asked before the read, so that the read gets everything that the container wrote
+    // before its end.
     const bool last = !options.follow || ended();
     ASSIGN_OR_RETURN(const bool more, Drain(file.get(), block, writer));
     if (!more) return base::OkStatus();
-    if (Replaced(file.get(), path)) {
+    if (IsReplaced(file.get(), path)) {
       ASSIGN_OR_RETURN(file, OpenLog(path));
       continue;
     }

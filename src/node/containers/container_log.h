@@ -18,11 +18,12 @@ struct LogEntry {
   std::string_view time;
   base::WallTime at;
   bool error_stream = false;
-  bool partial = false;  // no newline after it
+  bool partial = false;  // the rest of the line is in the next entry
   std::string_view text;
 };
 
-// nullopt: not a line of this format. `line` is without its newline.
+// Parses one line, without its newline. nullopt: it is not a line of this format. The views point
+// into `line`.
 std::optional<LogEntry> ParseLogLine(std::string_view line);
 
 struct LogOptions {
@@ -33,13 +34,14 @@ struct LogOptions {
   std::optional<base::WallTime> since;
 };
 
-// Where output goes; false: the reader is gone.
+// Gets the output. False: the reader has gone away, so no more is sent.
 using LogSink = std::function<bool(std::string_view bytes)>;
 
-// Sends the log at `path` to `sink`. With `follow` it goes on with what is appended, also after the
-// file was replaced (rotation), until `ended` says that the container writes no more and the file
-// is read to its end, or `cancelled` says that nobody listens; both are asked at changes and at
-// least each second. NOT_FOUND: there is no such file.
+// Sends the log at `path` to `sink`. With `follow` it goes on with lines that are appended, also
+// after the file was replaced (rotation). It returns when `ended` says that the container writes no
+// more and the file is read to its end, or when `cancelled` says that nobody reads any more. Both
+// are called after each change and at least once a second. NOT_FOUND: there is no such file;
+// FAILED_PRECONDITION: it is not a regular file.
 base::Status ReadContainerLog(const std::string& path, const LogOptions& options,
                               const LogSink& sink, const std::function<bool()>& ended,
                               const std::function<bool()>& cancelled);

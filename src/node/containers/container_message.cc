@@ -17,8 +17,9 @@ constexpr off_t kMaxMessage = 4096;
 constexpr size_t kMaxLogMessage = 2048;
 constexpr int64_t kMaxLogLines = 80;
 
-// The last bytes of a file, which the container may have made into anything but not replaced.
-std::string Tail(const std::string& path) {
+// The last kMaxMessage bytes of a file; "" if it cannot be read. The container may have written
+// anything into the file, but cannot replace it.
+std::string ReadTail(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info{};
   if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return "";
@@ -31,8 +32,9 @@ std::string Tail(const std::string& path) {
 
 }  // namespace
 
-std::string TerminationMessage(const ContainerState& container) {
-  std::string message = container.termination_file.empty() ? "" : Tail(container.termination_file);
+std::string ReadTerminationMessage(const ContainerState& container) {
+  std::string message =
+      container.termination_file.empty() ? "" : ReadTail(container.termination_file);
   if (!message.empty() || container.termination_policy != "FallbackToLogsOnError" ||
       container.exit_code == 0 || container.log_path.empty()) {
     return message;
@@ -44,7 +46,7 @@ std::string TerminationMessage(const ContainerState& container) {
     return true;
   };
   const auto no = [] { return false; };
-  // Without its log the container has no message, which is no failure of the pod.
+  // Without its log the container has no message; that is no failure of the pod.
   (void)ReadContainerLog(container.log_path, options, keep, no, no);
   return message;
 }

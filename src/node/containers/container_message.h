@@ -1,4 +1,5 @@
-// The message that a container left when it ended: terminationMessagePath, or the end of its log.
+// Reads the message that a container left when it ended: from terminationMessagePath, or from the
+// end of its log.
 #pragma once
 
 #include <string>
@@ -10,6 +11,6 @@ namespace berth::node {
 // Returns at most 4 KiB of the message file. If the container failed and left no message, and its
 // terminationMessagePolicy is FallbackToLogsOnError, returns the last 2 KiB or 80 lines of its log.
 // Empty: there is no message.
-std::string TerminationMessage(const ContainerState& container);
+std::string ReadTerminationMessage(const ContainerState& container);
 
 }  // namespace berth::node

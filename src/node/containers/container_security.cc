@@ -14,7 +14,8 @@ namespace json = base::json;
 using base::Json;
 using base::StatusCode;
 
-// What a container without procMount Unmasked may not see or change; the kubelet's lists.
+// The paths that a container without procMount Unmasked may not see, or may not change. The lists
+// are the kubelet's.
 constexpr const char* kMaskedPaths[] = {
     "/proc/asound",     "/proc/acpi",        "/proc/interrupts",
     "/proc/kcore",      "/proc/keys",        "/proc/latency_stats",
@@ -23,8 +24,8 @@ constexpr const char* kMaskedPaths[] = {
 constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                                           "/proc/sysrq-trigger"};
 
-// A field of the container's security context, or else of the pod's.
-const Json* Either(const Json& own, const Json& pods, std::string_view field) {
+// A field of the container's security context, or else of the pod's; nullptr: neither has it.
+const Json* FindField(const Json& own, const Json& pods, std::string_view field) {
   const Json* value = json::Find(own, {field});
   return value != nullptr ? value : json::Find(pods, {field});
 }
@@ -46,8 +47,8 @@ base::Status CheckNonRoot(const api::Container& container, const cri::Image& ima
   }
   if (!image.username().empty()) {
     return refuse(
-        "container has runAsNonRoot and image has a user that is no number, so that "
-        "nobody can tell if it is root");
+        "container has runAsNonRoot and image has a user that is not a number, so it "
+        "cannot be verified that the user is not root");
   }
   return refuse("container has runAsNonRoot and image will run as root");
 }
@@ -64,7 +65,7 @@ void AddCapabilities(const Json& own, cri::LinuxContainerSecurityContext& out) {
 
 }  // namespace
 
-base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
+base::StatusOr<cri::LinuxContainerSecurityContext> MakeContainerSecurity(
     const api::Pod& pod, const api::Container& container, const cri::Image& image) {
   const Json& pods = json::Map(pod.json(), {"spec", "securityContext"});
   const Json& own = json::Map(container.json(), {"securityContext"});
@@ -74,8 +75,8 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   out.set_readonly_rootfs(json::Bool(own, {"readOnlyRootFilesystem"}));
   AddCapabilities(own, out);
 
-  const Json* user = Either(own, pods, "runAsUser");
-  if (const Json* non_root = Either(own, pods, "runAsNonRoot");
+  const Json* user = FindField(own, pods, "runAsUser");
+  if (const Json* non_root = FindField(own, pods, "runAsNonRoot");
       non_root != nullptr && non_root->is_boolean() && non_root->get<bool>()) {
     RETURN_IF_ERROR(CheckNonRoot(container, image, user));
   }
@@ -86,8 +87,9 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   } else if (!image.username().empty()) {
     out.set_run_as_username(image.username());
   }
-  // The runtime refuses a group without a user: then the image's user, who is root, stands.
-  if (const Json* group = Either(own, pods, "runAsGroup");
+  // The runtime refuses a group without a user. Without a user, the image runs as root, so the user
+  // is root.
+  if (const Json* group = FindField(own, pods, "runAsGroup");
       group != nullptr && group->is_number_integer()) {
     out.mutable_run_as_group()->set_value(group->get<int64_t>());
     if (!out.has_run_as_user() && out.run_as_username().empty()) {
@@ -113,7 +115,7 @@ base::StatusOr<cri::LinuxContainerSecurityContext> ContainerSecurity(
   }
   if (!out.privileged() && json::String(own, {"procMount"}, "Default") != "Unmasked") {
     for (const char* path : kMaskedPaths) out.add_masked_paths(path);
-    // What tells of other tenants' load; one file a processor.
+    // These files show the load of other tenants; there is one for each processor.
     for (int cpu = 0; cpu < get_nprocs_conf(); ++cpu) {
       std::string path = fmt::format("/sys/devices/system/cpu/cpu{}/thermal_throttle", cpu);
       if (access(path.c_str(), F_OK) == 0) out.add_masked_paths(std::move(path));

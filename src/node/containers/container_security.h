@@ -1,4 +1,5 @@
-// The security context of a container, from the pod's and its own.
+// Makes the CRI security context of a container from the pod's securityContext and the container's
+// own, which wins.
 #pragma once
 
 #include "api/kinds/kinds.h"
@@ -9,7 +10,7 @@ namespace berth::node {
 
 // FAILED_PRECONDITION: runAsNonRoot is set, and the container would run as root or its user is not
 // known.
-base::StatusOr<rpc::cri::LinuxContainerSecurityContext> ContainerSecurity(
+base::StatusOr<rpc::cri::LinuxContainerSecurityContext> MakeContainerSecurity(
     const api::Pod& pod, const api::Container& container, const rpc::cri::Image& image);
 
 }  // namespace berth::node

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 namespace json = base::json;
 
-// Beyond the grace period: what the runtime needs to kill and clean up.
+// The time after the grace period in which the runtime must kill the container and clean up.
 constexpr seconds kRuntimeTime{120};
 
 // False: `stop` was requested.
@@ -64,13 +64,13 @@ ContainerStopper::ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTa
       events_(events),
       on_stopped_(std::move(on_stopped)) {}
 
-bool ContainerStopper::Stopping(const ContainerId& container) const {
+bool ContainerStopper::IsStopping(const ContainerId& container) const {
   base::MutexLock lock(mutex_);
   return running_.contains(container);
 }
 
-void ContainerStopper::Stop(const api::Pod& pod, const ContainerState& container,
-                            int64_t grace_seconds, const std::string& why) {
+void ContainerStopper::StopContainer(const api::Pod& pod, const ContainerState& container,
+                                     int64_t grace_seconds, const std::string& why) {
   const int64_t grace = std::max(grace_seconds, kMinGraceSeconds);
   bool first = false;
   {
@@ -83,23 +83,24 @@ void ContainerStopper::Stop(const api::Pod& pod, const ContainerState& container
   }
   if (first) events_.Record(pod.reference(), EventType::kNormal, "Killing", why);
   const std::string key = fmt::format("stop/{}/{}", container.id.text(), grace);
-  const bool started = tasks_.Run(key, [this, pod, container, grace, first](std::stop_token stop) {
-    const Status stopped = Run(pod, container, grace, first, stop);
-    {
-      base::MutexLock lock(mutex_);
-      const auto it = running_.find(container.id);
-      if (it != running_.end() && --it->second.tasks == 0) running_.erase(it);
-    }
-    on_stopped_(pod.uid(), stopped);
-  });
+  const bool started =
+      tasks_.RunTask(key, [this, pod, container, grace, first](std::stop_token stop) {
+        const Status stopped = RunStop(pod, container, grace, first, stop);
+        {
+          base::MutexLock lock(mutex_);
+          const auto it = running_.find(container.id);
+          if (it != running_.end() && --it->second.tasks == 0) running_.erase(it);
+        }
+        on_stopped_(pod.uid(), stopped);
+      });
   if (started) return;
   base::MutexLock lock(mutex_);
   const auto it = running_.find(container.id);
   if (it != running_.end() && --it->second.tasks == 0) running_.erase(it);
 }
 
-void ContainerStopper::PreStop(const api::Pod& pod, const ContainerState& container, seconds grace,
-                               std::stop_token stop) {
+void ContainerStopper::RunPreStopHook(const api::Pod& pod, const ContainerState& container,
+                                      seconds grace, std::stop_token stop) {
   const auto spec = FindContainer(pod, container.name);
   const Json* hook =
       spec.has_value() ? json::Find(spec->json(), {"lifecycle", "preStop"}) : nullptr;
@@ -117,11 +118,11 @@ void ContainerStopper::PreStop(const api::Pod& pod, const ContainerState& contai
   }
 }
 
-Status ContainerStopper::Run(const api::Pod& pod, const ContainerState& container,
-                             int64_t grace_seconds, bool with_hook, std::stop_token stop) {
+Status ContainerStopper::RunStop(const api::Pod& pod, const ContainerState& container,
+                                 int64_t grace_seconds, bool with_hook, std::stop_token stop) {
   const auto began = std::chrono::steady_clock::now();
   const auto grace = seconds(grace_seconds);
-  if (with_hook && container.running()) PreStop(pod, container, grace, stop);
+  if (with_hook && container.running()) RunPreStopHook(pod, container, grace, stop);
   if (stop.stop_requested()) return base::OkStatus();
   const auto used = std::chrono::duration_cast<seconds>(std::chrono::steady_clock::now() - began);
   const seconds left = std::max(grace - used, seconds(kMinGraceSeconds));

@@ -20,28 +20,30 @@
 
 namespace berth::node {
 
-// The least time that a container gets to end by itself, as in the kubelet.
+// The shortest grace period that a container gets, as in the kubelet.
 inline constexpr int64_t kMinGraceSeconds = 2;
 
 class ContainerStopper {
  public:
-  // Called when a stop has ended, with its outcome; the runtime's state was read again before.
+  // Called from a task's thread when a stop has ended, with its outcome. The runtime's state was
+  // read again before.
   using OnStopped = std::function<void(const std::string& pod_uid, const base::Status& status)>;
   // All borrowed.
   ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTasks& tasks, base::EventSink& events,
                    OnStopped on_stopped);
 
-  // Does nothing for a container that is being stopped already, unless `grace_seconds` is less than
-  // the time it was given: then the runtime gets the shorter time.
-  void Stop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
-            const std::string& why);
-  bool Stopping(const ContainerId& container) const;
+  // Starts to stop the container, with the event "Killing" and the message `why`. If it is being
+  // stopped already, only a shorter grace period has an effect: it is passed to the runtime. The
+  // grace period is at least kMinGraceSeconds.
+  void StopContainer(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+                     const std::string& why);
+  bool IsStopping(const ContainerId& container) const;
 
  private:
-  base::Status Run(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
-                   bool with_hook, std::stop_token stop);
-  void PreStop(const api::Pod& pod, const ContainerState& container, std::chrono::seconds grace,
-               std::stop_token stop);
+  base::Status RunStop(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,
+                       bool with_hook, std::stop_token stop);
+  void RunPreStopHook(const api::Pod& pod, const ContainerState& container,
+                      std::chrono::seconds grace, std::stop_token stop);
 
   rpc::CriClient& cri_;
   CriState& runtime_;
@@ -56,11 +58,12 @@ class ContainerStopper {
   std::map<ContainerId, Running> running_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The container of a pod (also an init container) of that name.
+// The container of the pod (also an init or ephemeral container) with that name; nullopt: there is
+// none.
 std::optional<api::Container> FindContainer(const api::Pod& pod, std::string_view name);
 
-// Runs a lifecycle hook: a handler of container_handlers.h, or sleep{seconds}, at most `timeout`
-// long.
+// Runs a lifecycle hook: a handler of container_handlers.h, or sleep{seconds}. Takes at most
+// `timeout`; a longer sleep is DEADLINE_EXCEEDED. CANCELLED: `stop` was requested.
 base::Status RunHook(rpc::CriClient& cri, const HandlerTarget& target, const base::Json& hook,
                      std::chrono::milliseconds timeout, std::stop_token stop);
 

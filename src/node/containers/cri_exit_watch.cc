@@ -39,7 +39,7 @@ void ExitWatch::Stop() {
   thread_.join();
 }
 
-void ExitWatch::Watch(const std::string& key, pid_t pid) {
+void ExitWatch::WatchProcess(const std::string& key, pid_t pid) {
   if (!epoll_.valid()) return;
   {
     base::MutexLock lock(mutex_);
@@ -53,7 +53,7 @@ void ExitWatch::Watch(const std::string& key, pid_t pid) {
       watched_[key] = std::move(fd);
       return;
     }
-    // Out of descriptors or an old kernel: listing finds the exit later.
+    // There are no free descriptors, or the kernel is old. Listing finds the exit later.
     if (errno != ESRCH) return;
   }
   on_exit_(key);

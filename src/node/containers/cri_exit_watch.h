@@ -1,5 +1,5 @@
-// Tells at once when processes end (pidfd), so that a container's exit needs no polling of the
-// runtime.
+// Reports the end of processes at once (pidfd), so that the runtime need not be polled for the exit
+// of containers.
 //
 // Thread-safe. `on_exit` runs on the watch's thread.
 #pragma once
@@ -26,9 +26,10 @@ class ExitWatch {
   base::Status Start(OnExit on_exit);
   void Stop();
 
-  // Watches `pid` under `key`; a key that is watched already is left alone. A process that is gone
-  // is reported at once. Pids of another pid namespace must not be given.
-  void Watch(const std::string& key, pid_t pid);
+  // Watches `pid` under `key`; does nothing if the key is watched already. If the process is gone,
+  // `on_exit` is called at once, on this thread. `pid` must be of this process's pid namespace. A
+  // process that cannot be watched is ignored, because listing finds its exit later.
+  void WatchProcess(const std::string& key, pid_t pid);
 
  private:
   void Loop();

@@ -1,4 +1,5 @@
-// The labels and annotations by which sandboxes and containers of pods are known; the kubelet's.
+// The labels and annotations of the sandboxes and containers of pods. They are the kubelet's,
+// except kAgent.
 #pragma once
 
 #include <string_view>
@@ -10,8 +11,8 @@ inline constexpr char kPodNamespace[] = "io.kubernetes.pod.namespace";
 inline constexpr char kPodUid[] = "io.kubernetes.pod.uid";
 inline constexpr char kContainerName[] = "io.kubernetes.container.name";
 
-// Annotation of sandboxes: the data folder of the agent that made it. An agent removes no sandbox
-// of another's (a kubelet's, say) on a runtime that they share.
+// Annotation of sandboxes: the data folder of the agent that made the sandbox. If agents (or a
+// kubelet) share a runtime, an agent does not remove the sandboxes of another one.
 inline constexpr char kAgent[] = "node.berth.dev/agent";
 
 // Annotations of containers.

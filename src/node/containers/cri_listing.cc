@@ -28,7 +28,7 @@ ContainerState::Phase PhaseOf(cri::ContainerState state) {
   }
 }
 
-uint32_t RestartCount(const std::string& text, uint32_t fallback) {
+uint32_t ParseRestartCount(const std::string& text, uint32_t fallback) {
   uint32_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   return error == std::errc() && end == text.data() + text.size() ? count : fallback;
@@ -39,8 +39,8 @@ ContainerState FromList(const cri::Container& item) {
   out.id = ContainerId(item.id());
   out.sandbox_id = SandboxId(item.pod_sandbox_id());
   out.name = ValueOf(item.labels(), labels::kContainerName);
-  out.restart_count =
-      RestartCount(ValueOf(item.annotations(), labels::kRestartCount), item.metadata().attempt());
+  out.restart_count = ParseRestartCount(ValueOf(item.annotations(), labels::kRestartCount),
+                                        item.metadata().attempt());
   out.phase = PhaseOf(item.state());
   out.created_at = item.created_at();
   out.image = item.image().user_specified_image().empty() ? item.image().image()
@@ -52,8 +52,8 @@ ContainerState FromList(const cri::Container& item) {
   return out;
 }
 
-// The host's pid of a container's first process, from the verbose information; 0 if it is not
-// there.
+// The pid on the host of a container's first process, from the verbose information; 0: it is not
+// given.
 pid_t PidOf(const cri::ContainerStatusResponse& response) {
   const auto it = response.info().find("info");
   if (it == response.info().end()) return 0;
@@ -61,11 +61,11 @@ pid_t PidOf(const cri::ContainerStatusResponse& response) {
   return info.ok() ? static_cast<pid_t>(base::json::Int(*info, {"pid"})) : 0;
 }
 
-// True for a container of an earlier agent that ended without having run: it was killed in the
-// middle of the start, and the runtime gave up when its caller was gone. That is no failure of the
-// container's own, whatever the pod's restartPolicy says of those. One that cannot be started fails
-// again, in this agent's life, and counts then.
-bool StartWasCutOff(const cri::ContainerStatus& status, int64_t agent_started_ns) {
+// True for a container that an earlier agent created, and that ended without having run: the agent
+// ended during the start, so the runtime gave the start up. This is no failure of the container,
+// and restartPolicy must not count it. If the container cannot be started, it fails again under
+// this agent, and that counts.
+bool WasStartCutOff(const cri::ContainerStatus& status, int64_t agent_started_ns) {
   return status.state() == cri::CONTAINER_EXITED && status.started_at() == 0 &&
          status.created_at() < agent_started_ns;
 }
@@ -90,7 +90,7 @@ std::vector<std::string> SandboxIps(const cri::PodSandboxStatus& status) {
   return out;
 }
 
-StatusOr<PodListing> CriLister::List(const std::string& uid) const {
+StatusOr<PodListing> CriLister::ListPods(const std::string& uid) const {
   cri::ListPodSandboxRequest sandboxes;
   cri::ListContainersRequest containers;
   if (!uid.empty()) {
@@ -130,7 +130,8 @@ StatusOr<PodListing> CriLister::List(const std::string& uid) const {
   return out;
 }
 
-// The lists say little (no addresses, no exit codes): asks for the rest of what is new or changed.
+// Reads the details that lists do not have (addresses, exit codes) for sandboxes and containers
+// that are new or changed.
 Status CriLister::FillDetails(PodRuntime& pod) const {
   const PodRuntime known = known_(pod.uid);
   for (SandboxState& sandbox : pod.sandboxes) {
@@ -186,9 +187,9 @@ Status CriLister::FillContainer(ContainerState& container) const {
     }
   }
   container.detailed = true;
-  if (StartWasCutOff(status, started_ns_)) container.phase = ContainerState::Phase::kCreated;
+  if (WasStartCutOff(status, started_ns_)) container.phase = ContainerState::Phase::kCreated;
   if (container.running()) {
-    if (const pid_t pid = PidOf(*response); pid > 0) exits_.Watch(container.id.text(), pid);
+    if (const pid_t pid = PidOf(*response); pid > 0) exits_.WatchProcess(container.id.text(), pid);
   }
   return base::OkStatus();
 }

@@ -14,7 +14,7 @@
 
 namespace berth::node {
 
-// For a call that lists the runtime's sandboxes or containers.
+// The timeout of a call that lists or inspects the runtime's sandboxes and containers.
 inline constexpr std::chrono::milliseconds kListTimeout{30000};
 
 // The value of a label or annotation; "" if there is none.
@@ -27,18 +27,19 @@ std::string ValueOf(const Map& map, const char* key) {
 // By pod uid.
 using PodListing = std::map<std::string, PodRuntime>;
 
-// Sandboxes and containers, newest first.
+// Sorts the pod's sandboxes and containers, the newest first.
 void SortNewestFirst(PodRuntime& pod);
 
-// The pod's addresses, the first one first.
+// The pod's IP addresses, the primary one first; empty if there is none.
 std::vector<std::string> SandboxIps(const rpc::cri::PodSandboxStatus& status);
 
 // Thread-safe.
 class CriLister {
  public:
   using Known = std::function<PodRuntime(const std::string& pod_uid)>;
-  // `known` gives what was read before, because details are read only for what is new or changed.
-  // The first processes of running containers are given to `exits`. `cri` and `exits` are borrowed.
+  // `known` returns the last known state of a pod, because details are read only of sandboxes and
+  // containers that are new or changed. The first processes of running containers are given to
+  // `exits`. `cri` and `exits` are borrowed.
   CriLister(rpc::CriClient& cri, ExitWatch& exits, Known known)
       : cri_(cri),
         exits_(exits),
@@ -47,9 +48,9 @@ class CriLister {
             std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) {
   }
 
-  // Lists one pod, or all of them (""). Sandboxes and containers without a pod's label are left
-  // out.
-  base::StatusOr<PodListing> List(const std::string& uid) const;
+  // Lists the pod with this uid, or all pods (""). Sandboxes and containers without a pod's label
+  // are left out. Errors come from the runtime.
+  base::StatusOr<PodListing> ListPods(const std::string& uid) const;
 
  private:
   base::Status FillDetails(PodRuntime& pod) const;

@@ -41,15 +41,15 @@ CriState::~CriState() { Stop(); }
 
 void CriState::Start(OnChange on_change) {
   on_change_ = std::move(on_change);
-  const Status watching = exits_.Start([this](const std::string&) { Hurry(); });
+  const Status watching = exits_.Start([this](const std::string&) { ScheduleList(); });
   if (!watching.ok()) LOG_WARNING("{}", base::ToString(watching));
   threads_.emplace_back([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "cri-list");
-    Loop(stop);
+    RunLists(stop);
   });
   threads_.emplace_back([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "cri-events");
-    EventLoop(stop);
+    RunEvents(stop);
   });
 }
 
@@ -69,7 +69,7 @@ Status CriState::Reachable() const {
   return reachable_;
 }
 
-bool CriState::Known() const {
+bool CriState::IsKnown() const {
   base::MutexLock lock(mutex_);
   return told_reachable_;
 }
@@ -118,9 +118,9 @@ void CriState::PutContainer(const api::PodUid& pod_uid, ContainerState container
   told_[container.id.text()] = ++sequence_;
   PodRuntime& pod = pods_[pod_uid.text()];
   pod.uid = pod_uid.text();
-  // Its pid and the like are asked for a little later, so as not to be in the way of the next
+  // The details, such as its pid, are read a little later, so that they do not delay the next
   // start.
-  if (container.running()) HurryLocked(options_.list_after_start);
+  if (container.running()) ScheduleListLocked(options_.list_after_start);
   if (ContainerState* present = FindById(pod.containers, container.id); present != nullptr) {
     *present = std::move(container);
   } else {
@@ -157,16 +157,17 @@ Status CriState::Refresh(const std::string& uid) {
     base::MutexLock lock(mutex_);
     sequence = sequence_;
   }
-  ASSIGN_OR_RETURN(PodListing listing, lister_.List(uid));
-  for (const std::string& changed : Apply(uid, std::move(listing), sequence)) on_change_(changed);
+  ASSIGN_OR_RETURN(PodListing listing, lister_.ListPods(uid));
+  for (const std::string& changed : ApplyListing(uid, std::move(listing), sequence))
+    on_change_(changed);
   return base::OkStatus();
 }
 
-std::vector<std::string> CriState::Apply(const std::string& only_uid, PodListing listing,
-                                         uint64_t sequence) {
+std::vector<std::string> CriState::ApplyListing(const std::string& only_uid, PodListing listing,
+                                                uint64_t sequence) {
   std::vector<std::string> changed;
   base::MutexLock lock(mutex_);
-  // What the caller told after the listing began is newer than the listing.
+  // A report of the caller that came after the listing began is newer than the listing.
   const auto newer = [&](const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = told_.find(id);
     return it != told_.end() && it->second > sequence;
@@ -220,9 +221,10 @@ Status CriState::ListAll() {
     sequence = sequence_;
   }
   if (!Reachable().ok()) RETURN_IF_ERROR(AskVersion());
-  ASSIGN_OR_RETURN(PodListing listing, lister_.List(""));
-  const std::vector<std::string> changed = Apply("", std::move(listing), sequence);
-  // First reachable, then the changes: a pod that is told of a change must find the runtime there.
+  ASSIGN_OR_RETURN(PodListing listing, lister_.ListPods(""));
+  const std::vector<std::string> changed = ApplyListing("", std::move(listing), sequence);
+  // SetReachable comes before the changes, because a pod that is notified of a change must find the
+  // runtime reachable.
   SetReachable(base::OkStatus());
   for (const std::string& uid : changed) on_change_(uid);
   return base::OkStatus();
@@ -259,12 +261,12 @@ void CriState::SetReachable(Status status) {
   if (on_reachable_) on_reachable_();
 }
 
-void CriState::Hurry() {
+void CriState::ScheduleList() {
   base::MutexLock lock(mutex_);
-  HurryLocked(options_.first_list);
+  ScheduleListLocked(options_.first_list);
 }
 
-void CriState::HurryLocked(milliseconds first) {
+void CriState::ScheduleListLocked(milliseconds first) {
   hurry_ = hurry_.has_value() ? std::min(*hurry_, first) : first;
   wake_.NotifyAll();
 }
@@ -288,7 +290,7 @@ bool CriState::WaitForTurn(milliseconds& interval) {
   return false;
 }
 
-void CriState::Loop(std::stop_token stop) {
+void CriState::RunLists(std::stop_token stop) {
   milliseconds retry = kConnectFirst;
   milliseconds interval = options_.first_list;
   while (!stop.stop_requested()) {
@@ -311,7 +313,7 @@ void CriState::Loop(std::stop_token stop) {
   }
 }
 
-void CriState::EventLoop(std::stop_token stop) {
+void CriState::RunEvents(std::stop_token stop) {
   const auto set_streaming = [this](bool streaming) {
     base::MutexLock lock(mutex_);
     streaming_ = streaming;
@@ -328,13 +330,14 @@ void CriState::EventLoop(std::stop_token stop) {
           set_streaming(true);
           std::string uid = ValueOf(event.pod_sandbox_status().labels(), labels::kPodUid);
           if (uid.empty()) uid = PodOf(ContainerId(event.container_id()));
-          if (uid.empty() || !Refresh(uid).ok()) Hurry();
+          if (uid.empty() || !Refresh(uid).ok()) ScheduleList();
         });
     set_streaming(false);
-    Hurry();  // events may have been lost
+    ScheduleList();  // events may have been lost
     base::MutexLock lock(mutex_);
     if (ended.code() == StatusCode::kUnimplemented) {
-      // Another version may stand there after a restart, which shows as a time without it.
+      // The runtime may have event streams after an upgrade, and for that it restarts, so this
+      // waits until the runtime is not reachable.
       while (!stopping_ && reachable_.ok()) wake_.Wait(mutex_);
     } else {
       const auto due = std::chrono::steady_clock::now() + kConnectMax;

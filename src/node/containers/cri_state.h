@@ -1,16 +1,17 @@
-// The container runtime's state of this node's pods: a copy that is kept fresh.
+// Keeps a copy of the container runtime's sandboxes and containers, by pod.
 //
 //   connect (again after 0.1 s to 3 s) ─▶ list all ─▶ reachable: events, or list again ─▶ lost
 //      ▲                                                                                    │
 //      └────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Changes come from the runtime's event stream (GetContainerEvents) and from the exit of
-// containers' first processes (cri_exit_watch.h). Listing repairs: each minute beside an event
-// stream; without one (containerd before 1.7) each second, and quickly after own actions. What the
-// caller did itself it tells by Put and Remove, so that its next look needs no round trip; a list
-// that began before such a call does not undo it.
+// Changes come from the runtime's event stream (GetContainerEvents), and from the exit of
+// containers' first processes (cri_exit_watch.h). Lists repair the copy: each minute if there is an
+// event stream; without one (containerd before 1.7) each second, and soon after the caller's own
+// actions. The caller reports its own actions with PutX and RemoveX, so that the copy has them
+// without a call to the runtime; a list that began before such a report does not undo it.
 //
-// Thread-safe. `on_change` is called from the threads in here, without locks held.
+// Thread-safe. `on_change` is called from this object's threads and from Refresh, while no lock is
+// held.
 #pragma once
 
 #include <atomic>
@@ -38,7 +39,8 @@ class CriState {
   using OnChange = std::function<void(const std::string& pod_uid)>;
 
   // `cri` is borrowed.
-  // `first_list` and `max_list` bound the wait between lists where the runtime has no event stream.
+  // `first_list` and `max_list` are the shortest and longest wait between two lists if the runtime
+  // has no event stream.
   struct Options {
     std::string endpoint;
     std::chrono::milliseconds first_list{2};
@@ -52,47 +54,50 @@ class CriState {
   void Start(OnChange on_change);
   void Stop();
 
-  // OK while the runtime answers and its pods were listed. UNAVAILABLE says which runtime is not
-  // reachable and why. Pods are told of a change either way by on_change.
+  // OK while the runtime answers and its pods were listed. UNAVAILABLE: the runtime cannot be
+  // reached; the message says which runtime and why.
   base::Status Reachable() const;
-  // False until the first attempt to reach it has ended.
-  bool Known() const;
+  // False until the first attempt to reach the runtime has ended.
+  bool IsKnown() const;
   // Name and version of the runtime that answered last: {"containerd", "1.6.20"}.
   std::pair<std::string, std::string> Version() const;
-  // Called when Reachable is first known, and on its changes. Before Start only.
+  // Sets a callback for the first result of Reachable and for its changes. Call it before Start.
   void OnReachable(std::function<void()> on_reachable) { on_reachable_ = std::move(on_reachable); }
 
+  // The state of a pod (empty if the runtime has nothing of it), and the uids of all pods.
   PodRuntime Pod(const std::string& uid) const;
   std::vector<std::string> Pods() const;
-  // The pod of a container, "" if unknown.
+  // The uid of the container's pod; "" if it is not known.
   std::string PodOf(const ContainerId& container) const;
 
-  // What the caller just did.
+  // Put what the caller has just made or changed in the runtime into the copy, or remove what it
+  // has just removed. on_change is not called.
   void PutSandbox(const api::PodUid& pod, std::string_view ns, std::string_view name,
                   SandboxState sandbox);
   void PutContainer(const api::PodUid& pod, ContainerState container);
   void RemoveSandbox(const api::PodUid& pod, const SandboxId& id);  // with its containers
   void RemoveContainer(const api::PodUid& pod, const ContainerId& id);
 
-  // Reads one pod anew from the runtime; on_change is called if it differs from the copy.
+  // Reads one pod from the runtime again. on_change is called, on this thread, if the pod differs
+  // from the copy.
   base::Status Refresh(const std::string& uid);
 
-  // Lists soon: something is about to change in the runtime.
-  void Expect() { Hurry(); }
+  // Lists soon. Call it when the runtime's state may have changed.
+  void ListSoon() { ScheduleList(); }
 
  private:
-  void Loop(std::stop_token stop);
-  void EventLoop(std::stop_token stop);
+  void RunLists(std::stop_token stop);
+  void RunEvents(std::stop_token stop);
   base::Status ListAll();
   base::Status AskVersion();
   // Takes over a listing that began at `sequence`; returns the uids of the pods that changed.
-  std::vector<std::string> Apply(const std::string& only_uid, PodListing listing,
-                                 uint64_t sequence);
+  std::vector<std::string> ApplyListing(const std::string& only_uid, PodListing listing,
+                                        uint64_t sequence);
   void SetReachable(base::Status status);
   // Lists soon, and then at growing intervals.
-  void Hurry();
-  void HurryLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits for the time of the next list; false: stopping.
+  void ScheduleList();
+  void ScheduleListLocked(std::chrono::milliseconds first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until the next list is due; false: Stop was called.
   bool WaitForTurn(std::chrono::milliseconds& interval);
 
   rpc::CriClient& cri_;
@@ -110,7 +115,7 @@ class CriState {
   std::pair<std::string, std::string> version_ ABSL_GUARDED_BY(mutex_){"containerd", ""};
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, PodRuntime> pods_ ABSL_GUARDED_BY(mutex_);
-  // When (by sequence_) an id was last put or removed by the caller.
+  // The value of sequence_ when the caller last put or removed an id.
   std::map<std::string, uint64_t> told_ ABSL_GUARDED_BY(mutex_);
   ExitWatch exits_;
   const CriLister lister_;

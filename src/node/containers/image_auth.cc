@@ -12,7 +12,8 @@ using base::Json;
 
 constexpr char kDockerHub[] = "docker.io";
 
-// Keys of docker's configuration: "https://index.docker.io/v1/", "ghcr.io", "registry:5000/path".
+// The registry of a key of docker's configuration, such as "https://index.docker.io/v1/", "ghcr.io"
+// or "registry:5000/path".
 std::string RegistryOfKey(std::string_view key) {
   if (const size_t scheme = key.find("://"); scheme != std::string_view::npos) {
     key.remove_prefix(scheme + 3);
@@ -38,7 +39,7 @@ std::optional<rpc::cri::AuthConfig> FromEntry(const Json& entry) {
 }
 
 // The registries and credentials in a pull secret.
-Json Entries(const Json& secret) {
+Json ReadEntries(const Json& secret) {
   const std::string type = json::String(secret, {"type"});
   const bool old = type == "kubernetes.io/dockercfg";
   if (!old && type != "kubernetes.io/dockerconfigjson") return Json::object();
@@ -64,13 +65,13 @@ std::string ImageRegistry(std::string_view image) {
   return first == "index.docker.io" ? kDockerHub : first;
 }
 
-std::optional<rpc::cri::AuthConfig> PullCredentials(const api::Pod& pod, std::string_view image,
-                                                    const ObjectReader& reader) {
+std::optional<rpc::cri::AuthConfig> FindPullCredentials(const api::Pod& pod, std::string_view image,
+                                                        const ObjectReader& reader) {
   const std::string registry = ImageRegistry(image);
   for (const Json& reference : json::Array(pod.json(), {"spec", "imagePullSecrets"})) {
     const auto secret = reader(api::kinds::kSecret, pod.ns(), json::String(reference, {"name"}));
     if (!secret.ok()) continue;
-    const Json entries = Entries(*secret);
+    const Json entries = ReadEntries(*secret);
     for (const auto& [key, entry] : entries.items()) {
       if (RegistryOfKey(key) != registry) continue;
       if (auto auth = FromEntry(entry); auth.has_value()) return auth;

@@ -1,4 +1,4 @@
-// The credentials for pulling an image, from spec.imagePullSecrets.
+// Finds the credentials for pulling an image in spec.imagePullSecrets.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace berth::node {
 // "localhost:5000" for "localhost:5000/x".
 std::string ImageRegistry(std::string_view image);
 
-// The first credentials in the pod's pull secrets (types kubernetes.io/dockerconfigjson and
-// dockercfg) that are for the image's registry; nullopt: none. Secrets that are missing or
-// malformed are skipped, as in the kubelet; never logged.
-std::optional<rpc::cri::AuthConfig> PullCredentials(const api::Pod& pod, std::string_view image,
-                                                    const ObjectReader& reader);
+// The first credentials for the image's registry in the pod's pull secrets (types
+// kubernetes.io/dockerconfigjson and dockercfg); nullopt: none. Secrets that are missing or
+// malformed are skipped, as in the kubelet. Credentials are never logged.
+std::optional<rpc::cri::AuthConfig> FindPullCredentials(const api::Pod& pod, std::string_view image,
+                                                        const ObjectReader& reader);
 
 }  // namespace berth::node

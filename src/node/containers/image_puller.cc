@@ -18,7 +18,7 @@ constexpr milliseconds kPullTimeout{3'600'000};
 constexpr milliseconds kBackoffFirst{10'000};
 constexpr milliseconds kBackoffMax{300'000};
 
-ImagePuller::Result Failed(std::string reason, std::string message, milliseconds retry_after) {
+ImagePuller::Result MakeFailure(std::string reason, std::string message, milliseconds retry_after) {
   return {.state = ImagePuller::Result::State::kFailed,
           .image = {},
           .reason = std::move(reason),
@@ -48,7 +48,7 @@ ImagePuller::ImagePuller(rpc::CriClient& cri, PodTasks& tasks, base::EventSink& 
       reader_(std::move(reader)),
       on_change_(std::move(on_change)) {}
 
-StatusOr<cri::Image> ImagePuller::Find(const std::string& image) {
+StatusOr<cri::Image> ImagePuller::FindImage(const std::string& image) {
   cri::ImageStatusRequest request;
   request.mutable_image()->set_image(image);
   ASSIGN_OR_RETURN(auto response, cri_.ImageStatus(request, kStatusTimeout));
@@ -58,8 +58,8 @@ StatusOr<cri::Image> ImagePuller::Find(const std::string& image) {
   return std::move(*response.mutable_image());
 }
 
-ImagePuller::Result ImagePuller::Ensure(const api::Pod& pod, const api::Container& container,
-                                        uint32_t restart_count) {
+ImagePuller::Result ImagePuller::EnsureImage(const api::Pod& pod, const api::Container& container,
+                                             uint32_t restart_count) {
   const std::string key = fmt::format("{}/{}", pod.uid(), container.name());
   const std::string policy = PullPolicy(container);
   bool pulled = false;
@@ -72,7 +72,7 @@ ImagePuller::Result ImagePuller::Ensure(const api::Pod& pod, const api::Containe
     pulled = entry.pulled;
   }
   if (policy != "Always" || pulled) {
-    auto found = Find(container.image());
+    auto found = FindImage(container.image());
     if (found.ok()) {
       if (!pulled) {
         events_.Record(
@@ -86,37 +86,37 @@ ImagePuller::Result ImagePuller::Ensure(const api::Pod& pod, const api::Containe
               .retry_after = {}};
     }
     if (found.status().code() != StatusCode::kNotFound) {
-      return Failed("ImageInspectError",
-                    fmt::format("Failed to inspect image \"{}\": {}", container.image(),
-                                base::ToString(found.status())),
-                    kBackoffFirst);
+      return MakeFailure("ImageInspectError",
+                         fmt::format("Failed to inspect image \"{}\": {}", container.image(),
+                                     base::ToString(found.status())),
+                         kBackoffFirst);
     }
     if (policy == "Never") {
       const std::string message = fmt::format(
           "Container image \"{}\" is not present with pull policy of Never", container.image());
       events_.Record(pod.reference(), EventType::kWarning, "ErrImageNeverPull", message);
-      return Failed("ErrImageNeverPull", message, kBackoffFirst);
+      return MakeFailure("ErrImageNeverPull", message, kBackoffFirst);
     }
   }
 
-  bool tell = false;
+  bool report_backoff = false;
   Result failed;
   {
     base::MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     const auto waited = std::chrono::duration_cast<milliseconds>(clock_.Now() - entry.failed_at);
     if (!entry.error.ok() && waited < entry.backoff) {
-      failed = Failed("ImagePullBackOff",
-                      fmt::format("Back-off pulling image \"{}\": {}", container.image(),
-                                  base::Message(entry.error)),
-                      entry.backoff - waited);
-      tell = !std::exchange(entry.backoff_told, true);
+      failed = MakeFailure("ImagePullBackOff",
+                           fmt::format("Back-off pulling image \"{}\": {}", container.image(),
+                                       base::Message(entry.error)),
+                           entry.backoff - waited);
+      report_backoff = !std::exchange(entry.backoff_reported, true);
     } else {
       entry.pulling = true;
     }
   }
   if (failed.state == Result::State::kFailed) {
-    if (tell) {
+    if (report_backoff) {
       events_.Record(pod.reference(), EventType::kNormal, "BackOff",
                      fmt::format("Back-off pulling image \"{}\"", container.image()));
     }
@@ -126,12 +126,12 @@ ImagePuller::Result ImagePuller::Ensure(const api::Pod& pod, const api::Containe
   return {};
 }
 
-void ImagePuller::Prefetch(const api::Pod& pod, const api::Container& container) {
+void ImagePuller::PrefetchImage(const api::Pod& pod, const api::Container& container) {
   const std::string policy = PullPolicy(container);
   if (policy == "Never") return;
-  if (policy != "Always" && Find(container.image()).status().code() != StatusCode::kNotFound)
+  if (policy != "Always" && FindImage(container.image()).status().code() != StatusCode::kNotFound)
     return;
-  Ensure(pod, container, 0);
+  EnsureImage(pod, container, 0);
 }
 
 void ImagePuller::StartPull(const api::Pod& pod, const api::Container& container,
@@ -141,10 +141,10 @@ void ImagePuller::StartPull(const api::Pod& pod, const api::Container& container
   events_.Record(reference, EventType::kNormal, "Pulling",
                  fmt::format("Pulling image \"{}\"", image));
   const bool started =
-      tasks_.Run("pull/" + key, [this, pod, image, key, reference](std::stop_token) {
+      tasks_.RunTask("pull/" + key, [this, pod, image, key, reference](std::stop_token) {
         cri::PullImageRequest request;
         request.mutable_image()->set_image(image);
-        if (auto auth = PullCredentials(pod, image, reader_); auth.has_value()) {
+        if (auto auth = FindPullCredentials(pod, image, reader_); auth.has_value()) {
           *request.mutable_auth() = *std::move(auth);
         }
         const auto began = std::chrono::steady_clock::now();
@@ -159,20 +159,20 @@ void ImagePuller::StartPull(const api::Pod& pod, const api::Container& container
                          fmt::format("Failed to pull image \"{}\": {}", image,
                                      base::ToString(pulled.status())));
         }
-        Finish(key, base::AsStatus(pulled));
+        FinishPull(key, base::AsStatus(pulled));
         on_change_(reference.uid);
       });
-  if (!started) Finish(key, base::Error(StatusCode::kUnavailable, "the node agent stops"));
+  if (!started) FinishPull(key, base::Error(StatusCode::kUnavailable, "the node agent stops"));
 }
 
-void ImagePuller::Finish(const std::string& key, const Status& status) {
+void ImagePuller::FinishPull(const std::string& key, const Status& status) {
   base::MutexLock lock(mutex_);
   const auto it = entries_.find(key);
   if (it == entries_.end()) return;  // the pod went meanwhile
   Entry& entry = it->second;
   entry.pulling = false;
   entry.error = status;
-  entry.backoff_told = false;
+  entry.backoff_reported = false;
   if (status.ok()) {
     entry.pulled = true;
     entry.backoff = milliseconds(0);
@@ -182,7 +182,7 @@ void ImagePuller::Finish(const std::string& key, const Status& status) {
   }
 }
 
-void ImagePuller::Forget(const std::string& pod_uid) {
+void ImagePuller::ForgetPod(const std::string& pod_uid) {
   base::MutexLock lock(mutex_);
   std::erase_if(entries_, [&](const auto& e) { return e.first.starts_with(pod_uid + "/"); });
 }

@@ -1,10 +1,11 @@
 // Makes sure that a container's image is present, by its pull policy.
 //
-//   Ensure ─▶ present ─▶ kReady
-//      └────▶ pull (in the background; `on_change` when it ended) ─▶ kReady
-//                 └────▶ failed ─▶ back-off 10 s, doubling to 5 min ─▶ pull …
+//   EnsureImage ─▶ present ─▶ kReady
+//      └─────────▶ pull (in the background; `on_change` when it ended) ─▶ kReady
+//                      └────▶ failed ─▶ back-off 10 s, doubling to 5 min ─▶ pull …
 //
-// Ensure returns quickly, because pulls run in the background. Thread-safe.
+// EnsureImage waits only for the runtime's answer whether the image is present, because pulls run
+// in the background. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,7 @@ class ImagePuller {
     rpc::cri::Image image;  // kReady
     std::string reason;     // kFailed: "ErrImagePull", "ImagePullBackOff", ...
     std::string message;
-    std::chrono::milliseconds retry_after{0};  // kFailed: call Ensure again after this time
+    std::chrono::milliseconds retry_after{0};  // kFailed: call EnsureImage again after this time
   };
   using OnChange = std::function<void(const std::string& pod_uid)>;
 
@@ -38,15 +39,16 @@ class ImagePuller {
   ImagePuller(rpc::CriClient& cri, PodTasks& tasks, base::EventSink& events,
               const base::Clock& clock, ObjectReader reader, OnChange on_change);
 
-  // Prepares the start number `restart_count` of a container; policy Always pulls once for each
-  // start.
-  Result Ensure(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
+  // Call it for the start number `restart_count` of a container until it returns kReady. kPulling:
+  // `on_change` is called when the pull has ended. The policy Always pulls once for each start.
+  Result EnsureImage(const api::Pod& pod, const api::Container& container, uint32_t restart_count);
 
-  // Begins the pull that Ensure would begin; reports no event if the image is present.
-  void Prefetch(const api::Pod& pod, const api::Container& container);
+  // Begins the pull that EnsureImage would begin for start 0. Reports no event if the image is
+  // present.
+  void PrefetchImage(const api::Pod& pod, const api::Container& container);
 
   // Drops the entries of a pod that is gone.
-  void Forget(const std::string& pod_uid);
+  void ForgetPod(const std::string& pod_uid);
 
  private:
   struct Entry {
@@ -56,12 +58,12 @@ class ImagePuller {
     base::Status error;  // of the last pull
     std::chrono::milliseconds backoff{0};
     base::WallTime failed_at;
-    bool backoff_told = false;
+    bool backoff_reported = false;
   };
 
   void StartPull(const api::Pod& pod, const api::Container& container, const std::string& key);
-  void Finish(const std::string& key, const base::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  base::StatusOr<rpc::cri::Image> Find(const std::string& image);
+  void FinishPull(const std::string& key, const base::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::StatusOr<rpc::cri::Image> FindImage(const std::string& image);
 
   rpc::CriClient& cri_;
   PodTasks& tasks_;
@@ -74,7 +76,8 @@ class ImagePuller {
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-// imagePullPolicy, or its default: Always for the tag "latest" and for none, else IfNotPresent.
+// imagePullPolicy, or its default: Always for the tag "latest" and for an image without a tag or
+// digest, else IfNotPresent.
 std::string PullPolicy(const api::Container& container);
 
 }  // namespace berth::node

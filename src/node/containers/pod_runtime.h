@@ -35,16 +35,16 @@ struct ContainerState {
   int64_t finished_at = 0;
   int exit_code = 0;
   std::string reason;
-  std::string message;   // the runtime's
+  std::string message;   // of the runtime
   std::string image;     // as the pod names it
   std::string image_id;  // the runtime's reference
   std::string hash;      // of the container's spec, labels::kContainerHash
   std::string log_path;  // absolute
-  // Of the container's spec, for the message that it leaves.
+  // terminationMessagePath and terminationMessagePolicy of the container's spec.
   std::string termination_path;
   std::string termination_policy;
-  std::string termination_file;  // on the host
-  // false: put by the caller; the runtime's own details are still to be read
+  std::string termination_file;  // the file on the host that is mounted at termination_path
+  // False: the caller has put this state; the runtime's details are still to be read.
   bool detailed = false;
   bool running() const { return phase == Phase::kRunning; }
   bool exited() const { return phase == Phase::kExited || phase == Phase::kUnknown; }
@@ -60,7 +60,7 @@ struct PodRuntime {
   std::vector<ContainerState> containers;
 
   bool empty() const { return sandboxes.empty() && containers.empty(); }
-  // The newest container of a name, or nullptr; and the one before it.
+  // The newest container with a name, and the one before it; nullptr: there is none.
   const ContainerState* Newest(std::string_view container) const;
   const ContainerState* Previous(std::string_view container) const;
   const ContainerState* ById(const ContainerId& id) const;

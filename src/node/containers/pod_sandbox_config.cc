@@ -13,7 +13,7 @@ namespace cri = rpc::cri;
 namespace json = base::json;
 using base::Json;
 
-// resolv.conf(5); later `search` lines replace earlier ones, as the resolver reads it.
+// Parses resolv.conf(5). A later `search` line replaces an earlier one, as in the resolver.
 cri::DNSConfig ParseResolvConf(const std::string& text) {
   cri::DNSConfig out;
   std::istringstream lines(text);
@@ -33,8 +33,9 @@ cri::DNSConfig ParseResolvConf(const std::string& text) {
   return out;
 }
 
-// There is no cluster DNS: ClusterFirst means the host's, as the kubelet does without clusterDNS.
-cri::DNSConfig PodDns(const api::Pod& pod, const std::string& resolv_conf) {
+// There is no cluster DNS, so ClusterFirst means the host's DNS, as in a kubelet without
+// clusterDNS.
+cri::DNSConfig MakeDnsConfig(const api::Pod& pod, const std::string& resolv_conf) {
   const bool none = pod.String({"spec", "dnsPolicy"}) == "None";
   cri::DNSConfig out = none ? cri::DNSConfig() : ParseResolvConf(resolv_conf);
   const Json& own = json::Map(pod.json(), {"spec", "dnsConfig"});
@@ -71,7 +72,7 @@ void AddPorts(const api::Pod& pod, cri::PodSandboxConfig& config) {
 void AddSecurity(const api::Pod& pod, cri::LinuxSandboxSecurityContext& out) {
   const Json& context = json::Map(pod.json(), {"spec", "securityContext"});
   *out.mutable_namespace_options() = PodNamespaces(pod);
-  out.set_privileged(AnyPrivileged(pod));
+  out.set_privileged(HasPrivilegedContainer(pod));
   if (json::Find(context, {"runAsUser"}) != nullptr) {
     out.mutable_run_as_user()->set_value(json::Int(context, {"runAsUser"}));
   }
@@ -80,8 +81,8 @@ void AddSecurity(const api::Pod& pod, cri::LinuxSandboxSecurityContext& out) {
   }
   for (const int64_t group : SupplementalGroups(pod)) out.add_supplemental_groups(group);
   if (!ReadSelinuxOptions(context, out.mutable_selinux_options())) out.clear_selinux_options();
-  // The pause process reads nothing and calls nothing: it gets the pod's own profile and no other,
-  // since loading one takes the runtime some 15 ms of each pod's start.
+  // The pause process needs no profile of its own. It gets only the pod's profile, because loading
+  // a profile takes the runtime about 15 ms of each pod's start.
   if (!ReadSecurityProfile(context, "seccompProfile", out.mutable_seccomp())) {
     out.mutable_seccomp()->set_profile_type(cri::SecurityProfile::Unconfined);
   }
@@ -145,7 +146,7 @@ std::vector<int64_t> SupplementalGroups(const api::Pod& pod) {
   return out;
 }
 
-bool AnyPrivileged(const api::Pod& pod) {
+bool HasPrivilegedContainer(const api::Pod& pod) {
   const auto privileged = [](const api::Container& container) {
     return container.Bool({"securityContext", "privileged"});
   };
@@ -166,7 +167,7 @@ cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod, const SandboxConfig
     AddPorts(pod, config);
   }
   config.set_log_directory(PodLogFolder(options.log_folder, pod));
-  *config.mutable_dns_config() = PodDns(pod, options.resolv_conf);
+  *config.mutable_dns_config() = MakeDnsConfig(pod, options.resolv_conf);
   for (const auto& [key, value] : pod.labels()) (*config.mutable_labels())[key] = value;
   (*config.mutable_labels())[labels::kPodName] = pod.name();
   (*config.mutable_labels())[labels::kPodNamespace] = pod.ns();

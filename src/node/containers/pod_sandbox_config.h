@@ -1,4 +1,4 @@
-// A pod as the PodSandboxConfig that the runtime gets.
+// Makes the PodSandboxConfig that the runtime gets for a pod.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace berth::node {
 
 struct SandboxConfigOptions {
   uint32_t attempt = 0;
-  std::string log_folder;   // of all pods; the pod's is <log_folder>/<namespace>_<name>_<uid>
+  std::string log_folder;   // of all pods (PodLogFolder)
   std::string resolv_conf;  // the content of the host's /etc/resolv.conf
   std::string agent;        // labels::kAgent
 };
@@ -23,14 +23,14 @@ std::string PodLogFolder(std::string_view log_folder, const api::Pod& pod);
 // The host name of the pod: spec.hostname or the pod's name, cut to the kernel's 63 bytes.
 std::string PodHostname(const api::Pod& pod);
 
-// POD, CONTAINER or NODE for network, pid and ipc, alike for the sandbox and its containers.
+// POD, CONTAINER or NODE for network, pid and ipc. The sandbox and its containers get the same.
 rpc::cri::NamespaceOption PodNamespaces(const api::Pod& pod);
 
 rpc::cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod,
                                              const SandboxConfigOptions& options);
 
-// seccompProfile and appArmorProfile of a security context, `field` one of these names; false: not
-// given.
+// Reads the profile `field` ("seccompProfile" or "appArmorProfile") or seLinuxOptions of a security
+// context into `out`. False: the context does not have it.
 bool ReadSecurityProfile(const base::Json& context, std::string_view field,
                          rpc::cri::SecurityProfile* out);
 bool ReadSelinuxOptions(const base::Json& context, rpc::cri::SELinuxOption* out);
@@ -38,7 +38,7 @@ bool ReadSelinuxOptions(const base::Json& context, rpc::cri::SELinuxOption* out)
 // pod.spec.securityContext: fsGroup first, then supplementalGroups, as the kubelet orders them.
 std::vector<int64_t> SupplementalGroups(const api::Pod& pod);
 
-// True if a container of the pod is privileged.
-bool AnyPrivileged(const api::Pod& pod);
+// Whether a container or init container of the pod is privileged.
+bool HasPrivilegedContainer(const api::Pod& pod);
 
 }  // namespace berth::node

@@ -6,8 +6,8 @@
 
 namespace berth::node {
 
-bool PodTasks::Run(const std::string& key, std::function<void(std::stop_token)> task,
-                   std::function<void()> after) {
+bool PodTasks::RunTask(const std::string& key, std::function<void(std::stop_token)> task,
+                       std::function<void()> after) {
   std::list<std::thread> finished;
   {
     base::MutexLock lock(mutex_);
@@ -18,27 +18,27 @@ bool PodTasks::Run(const std::string& key, std::function<void(std::stop_token)> 
       ++threads_;
       running_.emplace_back([this] {
         pthread_setname_np(pthread_self(), "pod-task");
-        Worker();
+        RunWorker();
       });
     }
   }
-  for (std::thread& thread : finished) thread.join();  // they are past their last lock
+  for (std::thread& thread : finished) thread.join();  // these threads take no lock any more
   return true;
 }
 
-bool PodTasks::Busy(const std::string& key) const {
+bool PodTasks::IsBusy(const std::string& key) const {
   base::MutexLock lock(mutex_);
   return keys_.contains(key);
 }
 
-void PodTasks::Worker() {
+void PodTasks::RunWorker() {
   mutex_.Lock();
   while (!stopping_ && !queue_.empty()) {
     Task task = std::move(queue_.front());
     queue_.pop_front();
     mutex_.Unlock();
     task.run(stop_.get_token());
-    task.run = nullptr;  // what it holds goes before the key is free
+    task.run = nullptr;  // destroys its captures before the key is free
     mutex_.Lock();
     keys_.erase(task.key);
     if (task.after) {

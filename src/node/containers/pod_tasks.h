@@ -1,7 +1,8 @@
-// Runs what may take long (stops with a grace period, hooks, pulls) outside the pods' queues.
+// Runs tasks that may take long (stops with a grace period, hooks, pulls) outside the pods' queues.
 //
-// One task per key: a second under a key that is queued or runs is refused. At most `max_threads`
-// run; threads are made when needed and end when there is nothing to do. Thread-safe.
+// There is one task for each key: a second one is refused while the first is queued or runs. At
+// most `max_threads` tasks run at a time. Threads are started when needed and end when there is
+// nothing to do. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -23,12 +24,12 @@ class PodTasks {
   PodTasks(const PodTasks&) = delete;
   PodTasks& operator=(const PodTasks&) = delete;
 
-  // False: a task of this key exists already, or Stop was called. Stop requests `stop` of the task.
-  // `after` runs when the key is free again.
-  bool Run(const std::string& key, std::function<void(std::stop_token stop)> task,
-           std::function<void()> after = nullptr);
-  bool Busy(const std::string& key) const;
-  // Drops the queued tasks, asks the running ones to stop, and waits for them.
+  // Queues a task. False: a task with this key exists already, or Stop was called. Stop() requests
+  // a stop of the task's stop_token. `after` runs on the task's thread when the key is free again.
+  bool RunTask(const std::string& key, std::function<void(std::stop_token stop)> task,
+               std::function<void()> after = nullptr);
+  bool IsBusy(const std::string& key) const;
+  // Drops the queued tasks, requests a stop of the running ones, and waits for them.
   void Stop();
 
  private:
@@ -37,7 +38,7 @@ class PodTasks {
     std::function<void(std::stop_token)> run;
     std::function<void()> after;
   };
-  void Worker();
+  void RunWorker();
 
   const int max_threads_;
   mutable base::Mutex mutex_;

@@ -20,7 +20,7 @@ constexpr std::string_view kNodeIdAnnotation = "csi.volume.kubernetes.io/nodeid"
 constexpr int kTries = 8;
 constexpr auto kFirstDelay = std::chrono::milliseconds(10);
 
-// allocatable; null for a driver without a limit.
+// The field `allocatable` of an entry; null for a driver without a limit.
 Json CountOf(const NodeDriver& driver) {
   if (driver.max_volumes == 0) return nullptr;
   return {{"count", std::min<int64_t>(driver.max_volumes, std::numeric_limits<int32_t>::max())}};
@@ -34,7 +34,7 @@ Json EntryOf(const NodeDriver& driver) {
   return entry;
 }
 
-bool SameButForCount(Json a, Json b) {
+bool IsSameExceptCount(Json a, Json b) {
   a.erase("allocatable");
   b.erase("allocatable");
   // An absent list and an empty one are the same.
@@ -70,7 +70,7 @@ void SetOwner(Json& csi_node, const api::Node& node) {
 }
 
 // The drivers without `name`.
-Json Without(const Json& drivers, const std::string& name) {
+Json RemoveEntry(const Json& drivers, const std::string& name) {
   Json out = Json::array();
   for (const Json& entry : drivers) {
     if (base::json::String(entry, {"name"}) != name) out.push_back(entry);
@@ -87,7 +87,7 @@ const Json* EntryNamed(const Json& drivers, const std::string& name) {
 
 }  // namespace
 
-Status CsiNodes::OnConflict(const std::function<Status()>& write) const {
+Status CsiNodes::RetryOnConflict(const std::function<Status()>& write) const {
   auto delay = kFirstDelay;
   Status status;
   for (int i = 0; i < kTries; ++i) {
@@ -167,22 +167,22 @@ Status CsiNodes::WriteCsiNode(const NodeDriver& driver, bool add) {
     object = *std::move(written);
     return OkStatus();
   };
-  if (!add) return present == nullptr ? OkStatus() : put(Without(drivers, driver.name));
+  if (!add) return present == nullptr ? OkStatus() : put(RemoveEntry(drivers, driver.name));
   const Json entry = EntryOf(driver);
   const bool owned = IsOwnedBy(object, *node);
   if (present != nullptr && *present == entry && owned) return OkStatus();
   if (!owned) SetOwner(object, *node);
   // Only the count of an entry may change; any other change is a removal and an addition.
-  if (present != nullptr && !SameButForCount(*present, entry)) {
-    RETURN_IF_ERROR(put(Without(drivers, driver.name)));
+  if (present != nullptr && !IsSameExceptCount(*present, entry)) {
+    RETURN_IF_ERROR(put(RemoveEntry(drivers, driver.name)));
   }
-  Json list = Without(drivers, driver.name);
+  Json list = RemoveEntry(drivers, driver.name);
   list.push_back(entry);
   return put(std::move(list));
 }
 
-Status CsiNodes::Ensure() {
-  const Status made = OnConflict([&]() -> Status {
+Status CsiNodes::EnsureCsiNode() {
+  const Status made = RetryOnConflict([&]() -> Status {
     const auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
     if (read.status().code() != StatusCode::kNotFound) return read.status();
     const auto node = kube::Get<api::Node>(client_, "", node_name_);
@@ -192,7 +192,7 @@ Status CsiNodes::Ensure() {
   return base::Annotate(made, fmt::format("make CSINode '{}'", node_name_));
 }
 
-Status CsiNodes::Add(const NodeDriver& driver) {
+Status CsiNodes::AddDriver(const NodeDriver& driver) {
   if (driver.node_id.empty()) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' gave no node id", driver.name);
   }
@@ -201,14 +201,14 @@ Status CsiNodes::Add(const NodeDriver& driver) {
                  driver.name);
   }
   RETURN_IF_ERROR(base::FaultPoint<"node.csi_node.add">());
-  RETURN_IF_ERROR_WITH(OnConflict([&] { return PatchNode(driver, true); }),
+  RETURN_IF_ERROR_WITH(RetryOnConflict([&] { return PatchNode(driver, true); }),
                        fmt::format("write driver '{}' to node '{}'", driver.name, node_name_));
-  RETURN_IF_ERROR_WITH(OnConflict([&] { return WriteCsiNode(driver, true); }),
+  RETURN_IF_ERROR_WITH(RetryOnConflict([&] { return WriteCsiNode(driver, true); }),
                        fmt::format("write driver '{}' to CSINode '{}'", driver.name, node_name_));
   return OkStatus();
 }
 
-base::StatusOr<std::vector<std::string>> CsiNodes::Drivers() const {
+base::StatusOr<std::vector<std::string>> CsiNodes::ReadDrivers() const {
   std::vector<std::string> names;
   const auto read = kube::Get<api::CsiNode>(client_, "", node_name_);
   if (read.status().code() == StatusCode::kNotFound) return names;
@@ -222,7 +222,7 @@ Status CsiNodes::UpdateCount(const NodeDriver& driver) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' gave a negative max_volumes_per_node",
                  driver.name);
   }
-  const Status written = OnConflict([&]() -> Status {
+  const Status written = RetryOnConflict([&]() -> Status {
     auto read = client_.Get(api::kinds::kCsiNode, "", node_name_);
     RETURN_IF_ERROR(read);
     Json object = *std::move(read);
@@ -244,12 +244,12 @@ Status CsiNodes::UpdateCount(const NodeDriver& driver) {
                            node_name_));
 }
 
-Status CsiNodes::Remove(const std::string& driver) {
+Status CsiNodes::RemoveDriver(const std::string& driver) {
   const NodeDriver gone{.name = driver};
   RETURN_IF_ERROR(base::FaultPoint<"node.csi_node.remove">());
-  RETURN_IF_ERROR_WITH(OnConflict([&] { return WriteCsiNode(gone, false); }),
+  RETURN_IF_ERROR_WITH(RetryOnConflict([&] { return WriteCsiNode(gone, false); }),
                        fmt::format("remove driver '{}' from CSINode '{}'", driver, node_name_));
-  RETURN_IF_ERROR_WITH(OnConflict([&] { return PatchNode(gone, false); }),
+  RETURN_IF_ERROR_WITH(RetryOnConflict([&] { return PatchNode(gone, false); }),
                        fmt::format("remove driver '{}' from node '{}'", driver, node_name_));
   return OkStatus();
 }

@@ -1,15 +1,16 @@
-// What the API knows about the CSI drivers of this node: the CSINode object, and labels and an
-// annotation of the Node (kubelet: nodeinfomanager).
+// Writes what the API knows about the CSI drivers of this node: the CSINode object, and labels and
+// an annotation of the Node (kubelet: nodeinfomanager).
 //
 //   Node annotation csi.volume.kubernetes.io/nodeid   {"driver": "node id", ...}
 //   Node labels                                       the driver's topology segments
 //   CSINode.spec.drivers[]                            name, nodeID, topologyKeys, allocatable.count
 //
-// The kubelet's annotation storage.alpha.kubernetes.io/migrated-plugins is not written: it names
-// the in-tree plugins whose volumes the node takes for CSI volumes, and Berth translates none.
+// The kubelet's annotation storage.alpha.kubernetes.io/migrated-plugins is not written. It names
+// in-tree plugins whose volumes the node mounts through CSI, and Berth translates no in-tree
+// volumes.
 //
-// Thread-safe; calls for different drivers may run in parallel (a conflict is read again and
-// repeated).
+// Thread-safe; calls for different drivers may run in parallel: after a conflict the object is read
+// again and the write is repeated, up to 8 times. Calls block on the API.
 #pragma once
 
 #include <cstdint>
@@ -36,25 +37,27 @@ class CsiNodes {
   CsiNodes(kube::Client& client, std::string node_name)
       : client_(client), node_name_(std::move(node_name)) {}
 
-  // Makes the CSINode, without drivers, if there is none. By it controllers tell a node without
-  // drivers from a node whose agent never started. NOT_FOUND: there is no Node yet.
-  base::Status Ensure();
-  // Idempotent. INVALID_ARGUMENT: the driver reports impossible values; FAILED_PRECONDITION: a
-  // topology label of the Node has another value already.
-  base::Status Add(const NodeDriver& driver);
-  // Removing a driver that is not listed is OK. Topology labels stay, as with the kubelet.
-  base::Status Remove(const std::string& driver);
-  // The names of the drivers that CSINode lists.
-  base::StatusOr<std::vector<std::string>> Drivers() const;
-  // Writes allocatable.count of a listed driver, because it is the only field of an entry that may
-  // change.
+  // Creates the CSINode, without drivers, if it is missing. With it, controllers can tell a node
+  // without drivers from a node whose agent has never started. NOT_FOUND: there is no Node yet.
+  base::Status EnsureCsiNode();
+  // Writes the driver into the Node and the CSINode. Idempotent. INVALID_ARGUMENT: the driver has
+  // no node id, or a negative limit; FAILED_PRECONDITION: a topology label of the Node already has
+  // another value; other errors come from the API.
+  base::Status AddDriver(const NodeDriver& driver);
+  // Removes the driver from CSINode and the Node's annotation. OK if it is not listed. Topology
+  // labels stay, as with the kubelet.
+  base::Status RemoveDriver(const std::string& driver);
+  // Reads the names of the drivers that CSINode lists; empty if there is no CSINode.
+  base::StatusOr<std::vector<std::string>> ReadDrivers() const;
+  // Writes allocatable.count of a listed driver; the API allows no change of the other fields of an
+  // entry. Does nothing if the driver is not listed. INVALID_ARGUMENT: the limit is negative.
   base::Status UpdateCount(const NodeDriver& driver);
 
  private:
   base::Status PatchNode(const NodeDriver& driver, bool add);
   base::Status WriteCsiNode(const NodeDriver& driver, bool add);
   base::Status CreateCsiNode(const base::Json& drivers, const api::Node& node);
-  base::Status OnConflict(const std::function<base::Status()>& write) const;
+  base::Status RetryOnConflict(const std::function<base::Status()>& write) const;
 
   kube::Client& client_;
   const std::string node_name_;

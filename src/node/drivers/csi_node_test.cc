@@ -34,7 +34,7 @@ class CsiNodesTest : public ::testing::Test {
 };
 
 TEST_F(CsiNodesTest, WritesNodeAndCsiNode) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   EXPECT_EQ(Node().annotation(kNodeIds), R"({"demo.csi.example.com":"id-1"})");
   EXPECT_EQ(Node().label("example.com/zone"), "z1");
   const auto driver = CsiNode().driver("demo.csi.example.com");
@@ -47,40 +47,40 @@ TEST_F(CsiNodesTest, WritesNodeAndCsiNode) {
 }
 
 TEST_F(CsiNodesTest, ASecondTimeWritesNothing) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   client_.TakeActions();
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   EXPECT_THAT(client_.TakeActions(), IsEmpty());
 }
 
 TEST_F(CsiNodesTest, OtherDriversAndUnknownFieldsStay) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   Json object = client_.Peek(api::kinds::kCsiNode, "", "node-a");
   object["spec"]["drivers"][0]["future"] = "kept";
   client_.Add(object);
-  ASSERT_TRUE(nodes_.Add({.name = "other.example.com", .node_id = "o"}).ok());
+  ASSERT_TRUE(nodes_.AddDriver({.name = "other.example.com", .node_id = "o"}).ok());
   EXPECT_EQ(CsiNode().json()["spec"]["drivers"][0]["future"], "kept");
   EXPECT_FALSE(CsiNode().driver("other.example.com")->allocatable_count.has_value());
   EXPECT_EQ(Node().annotation(kNodeIds),
             R"({"demo.csi.example.com":"id-1","other.example.com":"o"})");
-  ASSERT_TRUE(nodes_.Remove("demo.csi.example.com").ok());
+  ASSERT_TRUE(nodes_.RemoveDriver("demo.csi.example.com").ok());
   EXPECT_EQ(CsiNode().drivers().size(), 1U);
   EXPECT_EQ(Node().annotation(kNodeIds), R"({"other.example.com":"o"})");
   EXPECT_EQ(Node().label("example.com/zone"), "z1") << "topology labels stay";
-  ASSERT_TRUE(nodes_.Remove("other.example.com").ok());
+  ASSERT_TRUE(nodes_.RemoveDriver("other.example.com").ok());
   EXPECT_FALSE(Node().has_annotation(kNodeIds));
 }
 
 TEST_F(CsiNodesTest, ACountChangesInPlaceAndAnIdByRemoval) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   client_.TakeActions();
   NodeDriver changed = demo_;
   changed.max_volumes = 8;
-  ASSERT_TRUE(nodes_.Add(changed).ok());
+  ASSERT_TRUE(nodes_.AddDriver(changed).ok());
   EXPECT_EQ(client_.TakeActions().size(), 1U);
   EXPECT_EQ(CsiNode().driver(demo_.name)->allocatable_count, 8);
   changed.node_id = "id-2";
-  ASSERT_TRUE(nodes_.Add(changed).ok());
+  ASSERT_TRUE(nodes_.AddDriver(changed).ok());
   // The Node's annotation, the removal, the addition.
   EXPECT_EQ(client_.TakeActions().size(), 3U);
   EXPECT_EQ(CsiNode().driver(demo_.name)->node_id, "id-2");
@@ -89,36 +89,36 @@ TEST_F(CsiNodesTest, ACountChangesInPlaceAndAnIdByRemoval) {
 TEST_F(CsiNodesTest, ACountIsClampedAndCheckedForSense) {
   NodeDriver driver = demo_;
   driver.max_volumes = int64_t{1} << 40;
-  ASSERT_TRUE(nodes_.Add(driver).ok());
+  ASSERT_TRUE(nodes_.AddDriver(driver).ok());
   EXPECT_EQ(CsiNode().driver(demo_.name)->allocatable_count, 2147483647);
   driver.max_volumes = -1;
-  EXPECT_EQ(nodes_.Add(driver).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(nodes_.AddDriver(driver).code(), StatusCode::kInvalidArgument);
   driver = demo_;
   driver.node_id.clear();
-  EXPECT_EQ(nodes_.Add(driver).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(nodes_.AddDriver(driver).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(CsiNodesTest, AnotherValueOfATopologyLabelIsRefused) {
   Json node = client_.Peek(api::kinds::kNode, "", "node-a");
   node["metadata"]["labels"] = {{"example.com/zone", "z9"}};
   client_.Add(node);
-  const base::Status added = nodes_.Add(demo_);
+  const base::Status added = nodes_.AddDriver(demo_);
   EXPECT_EQ(added.code(), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(client_.Peek(api::kinds::kCsiNode, "", "node-a").is_null());
 }
 
 TEST_F(CsiNodesTest, WhatAnEarlierNodeOfThisNameOwnedIsTakenOver) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   Json node = client_.Peek(api::kinds::kNode, "", "node-a");
   node["metadata"]["uid"] = "another-uid";
   client_.Add(node);
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   ASSERT_EQ(CsiNode().owner_references().size(), 1U);
   EXPECT_EQ(CsiNode().owner_references()[0].uid, "another-uid");
 }
 
 TEST_F(CsiNodesTest, TheCountOfAListedDriverFollowsIt) {
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   NodeDriver now = demo_;
   now.max_volumes = 3;
   now.node_id = "what else it says is left to its registration";
@@ -135,16 +135,16 @@ TEST_F(CsiNodesTest, TheCountOfAListedDriverFollowsIt) {
 
 TEST_F(CsiNodesTest, AConflictIsReadAgain) {
   client_.FailNext("patch", "nodes", base::Error(StatusCode::kAborted, "conflict"));
-  ASSERT_TRUE(nodes_.Add({.name = "a.example.com", .node_id = "a"}).ok());
+  ASSERT_TRUE(nodes_.AddDriver({.name = "a.example.com", .node_id = "a"}).ok());
   client_.FailNext("update", "csinodes", base::Error(StatusCode::kAborted, "conflict"));
-  ASSERT_TRUE(nodes_.Add(demo_).ok());
+  ASSERT_TRUE(nodes_.AddDriver(demo_).ok());
   EXPECT_EQ(CsiNode().drivers().size(), 2U);
 }
 
 TEST_F(CsiNodesTest, RemovingWhatIsNotThereIsFine) {
-  EXPECT_TRUE(nodes_.Remove("demo.csi.example.com").ok());
+  EXPECT_TRUE(nodes_.RemoveDriver("demo.csi.example.com").ok());
   client_.Remove(api::kinds::kNode, "", "node-a");
-  EXPECT_TRUE(nodes_.Remove("demo.csi.example.com").ok());
+  EXPECT_TRUE(nodes_.RemoveDriver("demo.csi.example.com").ok());
 }
 
 }  // namespace

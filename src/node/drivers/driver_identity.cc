@@ -41,8 +41,8 @@ base::Status CheckDriverFolder(const std::string& socket, const std::string& dri
                      base::Quote(driver), base::Quote(folder));
 }
 
-StatusOr<NodeDriver> DriverQuestions::NodeInfo(const std::string& name,
-                                               const std::string& endpoint) {
+StatusOr<NodeDriver> DriverQuestions::AskNodeInfo(const std::string& name,
+                                                  const std::string& endpoint) {
   ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(endpoint));
   {
     base::MutexLock lock(mutex_);

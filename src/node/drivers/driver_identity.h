@@ -1,10 +1,10 @@
-// Asks a plugin for its identity when it is to be registered.
+// Asks a plugin for its identity, before it is registered.
 //
 // A plugin announces itself by a registration socket in the kubelet's plugins_registry. A driver
-// that nobody announces is found by its own socket at plugins/DRIVER/csi.sock, where the first
-// kubelets with CSI expected it (design, "Kubelet to CSI driver": the alpha path).
+// without such a socket is found by its own socket at plugins/DRIVER/csi.sock, where the first
+// kubelets with CSI expected it (docs/design.md, "Kubelet to CSI driver": the alpha path).
 //
-// Errors are the plugin's own; UNAVAILABLE means that nobody answers. Each call has a deadline.
+// Errors are the plugin's own; UNAVAILABLE means that no process answers. Each call has a deadline.
 #pragma once
 
 #include <set>
@@ -21,22 +21,23 @@ class CsiClient;
 
 namespace berth::node {
 
-// Asks a registration socket. The endpoint is a plain path; INVALID_ARGUMENT: no socket can have
-// that path.
+// Asks a registration socket (GetInfo). The result's endpoint is a plain path. INVALID_ARGUMENT:
+// the endpoint is not the path of a socket.
 base::StatusOr<rpc::PluginInfo> AskRegistrationSocket(const std::string& socket);
 
-// Asks a driver's own socket.
+// Asks a driver's own socket (GetPluginInfo).
 base::StatusOr<rpc::PluginInfo> AskDriverSocket(const std::string& socket);
 // Checks that the socket is in a folder with the driver's name, because an unannounced driver is
 // accepted only there. INVALID_ARGUMENT: the driver has another name.
 base::Status CheckDriverFolder(const std::string& socket, const std::string& driver);
 
-// Questions to a driver that may take minutes, and that end with this process. Thread-safe.
+// Asks drivers questions that may take minutes, and cancels them when this process ends.
+// Thread-safe.
 class DriverQuestions {
  public:
-  // NodeGetInfo of the driver `name` behind `endpoint`.
-  base::StatusOr<NodeDriver> NodeInfo(const std::string& name, const std::string& endpoint);
-  // Ends the running questions, and every later one, with CANCELLED.
+  // Calls NodeGetInfo of the driver `name` at the socket `endpoint`; the deadline is two minutes.
+  base::StatusOr<NodeDriver> AskNodeInfo(const std::string& name, const std::string& endpoint);
+  // Ends the running questions, and all later ones, with CANCELLED.
   void Cancel();
 
  private:

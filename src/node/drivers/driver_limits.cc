@@ -36,7 +36,7 @@ DriverLimits::DriverLimits(kube::Informers& informers, volume::DriverRegistry& d
       driver_objects_(informers.Of<api::CsiDriver>()),
       // A driver that hangs delays only its own count.
       workers_({.name = "driver-limits", .workers = 1, .max_workers = kMaxLimitWorkers},
-               [this](const std::string& driver) { return Update(driver); }) {
+               [this](const std::string& driver) { return UpdateLimit(driver); }) {
   gate_.Open(this);
   driver_objects_.AddHandler(gate_.Wrap([](DriverLimits& self, const auto& change) {
     if (change.after == nullptr) return;
@@ -69,14 +69,14 @@ void DriverLimits::DriverRegistered(const std::string& driver) {
   if (const auto period = PeriodOf(driver)) workers_.AddAfter(driver, *period);
 }
 
-Outcome DriverLimits::Update(const std::string& driver) {
+Outcome DriverLimits::UpdateLimit(const std::string& driver) {
   const auto period = PeriodOf(driver);
   const auto socket = drivers_.Socket(driver);
   if (!period.has_value() || !socket.ok()) return Outcome::Done();
-  const base::StatusOr<NodeDriver> info = questions_.NodeInfo(driver, *socket);
+  const base::StatusOr<NodeDriver> info = questions_.AskNodeInfo(driver, *socket);
   const base::Status updated = info.ok() ? csi_nodes_.UpdateCount(*info) : info.status();
   if (!updated.ok()) {
-    LOG_WARNING("how many volumes driver {} can have on this node stays as it was: {}",
+    LOG_WARNING("the volume limit of driver {} on this node was not updated: {}",
                 base::Quote(driver), base::ToString(updated));
   }
   return Outcome::After(*period);

@@ -1,11 +1,12 @@
-// Keeps CSINode's count of the volumes that a driver can have on this node at what the driver says.
+// Keeps CSINode's count of the volumes that a driver can have on this node equal to the driver's
+// own answer.
 //
 //   [registered] ── CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds ──▶ NodeGetInfo ──▶ CSINode
 //        ▲                                                                                  │
 //        └── an attachment to this node failed with RESOURCE_EXHAUSTED: asked at once ◀─────┘
 //
-// Only for drivers whose CSIDriver names a period. A failure is logged and asked again after the
-// period; the count stays as it was. Thread-safe.
+// This is done only for drivers whose CSIDriver has a period. After a failure the count stays, and
+// the driver is asked again after the period. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -29,7 +30,8 @@ bool FailedForLackOfRoom(const api::VolumeAttachment& attachment);
 
 class DriverLimits {
  public:
-  // Everything is borrowed and outlives this. Make it before `informers` start.
+  // Everything is borrowed and must outlive this object. Call it before `informers` start, because
+  // it adds handlers to them.
   DriverLimits(kube::Informers& informers, volume::DriverRegistry& drivers, CsiNodes& csi_nodes,
                std::string node_name);
   ~DriverLimits();
@@ -42,7 +44,7 @@ class DriverLimits {
   void DriverRegistered(const std::string& driver);
 
  private:
-  base::KeyedWorkers::Outcome Update(const std::string& driver);
+  base::KeyedWorkers::Outcome UpdateLimit(const std::string& driver);
   std::optional<std::chrono::seconds> PeriodOf(const std::string& driver) const;
 
   volume::DriverRegistry& drivers_;

@@ -34,7 +34,7 @@ class DriverLimitsTest : public ::testing::Test {
     client_.Add({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "node-a"}}}});
     driver_ =
         *rpc::FakeCsiDriver::Start({.name = kName, .node_id = "id-1", .max_volumes_per_node = 5});
-    EXPECT_TRUE(csi_nodes_.Add({.name = kName, .node_id = "id-1", .max_volumes = 9}).ok());
+    EXPECT_TRUE(csi_nodes_.AddDriver({.name = kName, .node_id = "id-1", .max_volumes = 9}).ok());
     drivers_.Register(kName, driver_->socket());
   }
   ~DriverLimitsTest() override {

@@ -23,10 +23,10 @@ FlexReports::FlexReports(kube::Client& client, kube::Informers& informers, std::
       node_name_(std::move(node_name)),
       metrics_(metrics),
       writer_({.name = "flex-reports", .workers = 1},
-              [this](const std::string&) { return Write(); }) {
+              [this](const std::string&) { return WriteReports(); }) {
   gate_.Open(this);
-  // The Node may appear after the first report, may be made anew, or may hold an earlier agent's
-  // report.
+  // The Node may appear after the first report, may be created again, or may hold the report of an
+  // earlier agent.
   nodes_.AddHandler(gate_.Wrap([](FlexReports& self, const auto& change) {
     if (change.key == self.node_name_ && change.after != nullptr) self.writer_.Add(kKey);
   }));
@@ -37,7 +37,7 @@ FlexReports::~FlexReports() {
   Stop();
 }
 
-void FlexReports::Count(const std::string& driver, const Status& state) const {
+void FlexReports::CountState(const std::string& driver, const Status& state) const {
   const base::Metrics::Labels labels = {{"driver", driver}};
   metrics_->Set({.name = "berth_flexvolume_driver_ready",
                  .help = "Whether a Flexvolume driver is installed and its init succeeded."},
@@ -48,8 +48,8 @@ void FlexReports::Count(const std::string& driver, const Status& state) const {
                   labels);
 }
 
-void FlexReports::Report(const std::string& driver, const Status& state) {
-  if (metrics_ != nullptr) Count(driver, state);
+void FlexReports::ReportState(const std::string& driver, const Status& state) {
+  if (metrics_ != nullptr) CountState(driver, state);
   {
     MutexLock lock(mutex_);
     if (state.code() == StatusCode::kNotFound) {
@@ -63,7 +63,7 @@ void FlexReports::Report(const std::string& driver, const Status& state) {
   writer_.AddNow(kKey);
 }
 
-KeyedWorkers::Outcome FlexReports::Write() {
+KeyedWorkers::Outcome FlexReports::WriteReports() {
   const auto node = nodes_.Get(node_name_);
   if (node == nullptr) return KeyedWorkers::Outcome::Done();
   std::string wanted;  // empty: no annotation

@@ -19,20 +19,21 @@ namespace berth::node {
 
 class FlexReports {
  public:
-  // All but the name is borrowed; without `metrics` no figures are kept.
+  // The references and `metrics` are borrowed. If `metrics` is null, no metrics are kept. Call it
+  // before `informers` start.
   FlexReports(kube::Client& client, kube::Informers& informers, std::string node_name,
               base::Metrics* metrics = nullptr);
   ~FlexReports();
 
   // The callback PluginRegistry::Options::on_state. NOT_FOUND: the driver does not exist any more;
   // FAILED_PRECONDITION: it was removed, and is kept for the volumes that it set up.
-  void Report(const std::string& driver, const base::Status& state);
+  void ReportState(const std::string& driver, const base::Status& state);
   void Start() { writer_.Start(); }
   void Stop() { writer_.Stop(); }
 
  private:
-  void Count(const std::string& driver, const base::Status& state) const;
-  base::KeyedWorkers::Outcome Write();
+  void CountState(const std::string& driver, const base::Status& state) const;
+  base::KeyedWorkers::Outcome WriteReports();
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;

@@ -46,23 +46,23 @@ class FlexReportsTest : public testing::Test {
 TEST_F(FlexReportsTest, TheNodeSaysHowItsDriversDo) {
   AddNode();
   Start();
-  reports_.Report("acme.io/good", base::OkStatus());
-  reports_.Report("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
+  reports_.ReportState("acme.io/good", base::OkStatus());
+  reports_.ReportState("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
   EXPECT_TRUE(WaitFor(
       R"({"acme.io/bad":{"ready":false,"reason":"no JSON"},"acme.io/good":{"ready":true}})"));
-  reports_.Report("acme.io/bad", base::Error(StatusCode::kFailedPrecondition, "for 'pods/1'"));
+  reports_.ReportState("acme.io/bad", base::Error(StatusCode::kFailedPrecondition, "for 'pods/1'"));
   EXPECT_TRUE(WaitFor(
       R"({"acme.io/bad":{"ready":false,"reason":"for 'pods/1'","removed":true},"acme.io/good":{"ready":true}})"));
-  reports_.Report("acme.io/bad", base::Error(StatusCode::kNotFound, "it was removed"));
+  reports_.ReportState("acme.io/bad", base::Error(StatusCode::kNotFound, "it was removed"));
   EXPECT_TRUE(WaitFor(R"({"acme.io/good":{"ready":true}})"));
-  reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
+  reports_.ReportState("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
   EXPECT_TRUE(WaitFor(""));
 }
 
 TEST_F(FlexReportsTest, FiguresSayItToo) {
-  reports_.Report("acme.io/good", base::OkStatus());
+  reports_.ReportState("acme.io/good", base::OkStatus());
   for (int i = 0; i < 2; ++i) {
-    reports_.Report("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
+    reports_.ReportState("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));
   }
   const std::string text = metrics_.RenderText();
   for (const char* line :
@@ -71,14 +71,14 @@ TEST_F(FlexReportsTest, FiguresSayItToo) {
         "berth_flexvolume_driver_init_failures_total{driver=\"acme.io/bad\"} 2"}) {
     EXPECT_THAT(text, testing::HasSubstr(line));
   }
-  reports_.Report("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
+  reports_.ReportState("acme.io/good", base::Error(StatusCode::kNotFound, "it was removed"));
   EXPECT_THAT(metrics_.RenderText(),
               testing::HasSubstr("berth_flexvolume_driver_ready{driver=\"acme.io/good\"} 0"));
 }
 
 TEST_F(FlexReportsTest, ANodeThatIsMadeLaterIsToldToo) {
   Start();
-  reports_.Report("acme.io/good", base::OkStatus());
+  reports_.ReportState("acme.io/good", base::OkStatus());
   AddNode();
   EXPECT_TRUE(WaitFor(R"({"acme.io/good":{"ready":true}})"));
 }

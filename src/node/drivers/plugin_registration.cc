@@ -34,12 +34,12 @@ constexpr std::string_view kCsiNode = "CSINode";
 // A driver's own socket lies directly in a folder of the driver's name. Deeper folders are not
 // searched, because volumes that may hang are mounted there.
 constexpr int kPluginsDepth = 1;
-// The work queue's key of RemoveAbsent; it is not a path.
+// The work queue's key of RemoveAbsentDrivers; it is not a path.
 constexpr char kAbsent[] = "";
 
 StatusOr<PluginVersion> ParseVersion(std::string_view text) {
   const auto wrong = [text] {
-    return Error(StatusCode::kInvalidArgument, "{} is no version", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a version", Quote(text));
   };
   std::string_view rest = text.starts_with('v') ? text.substr(1) : text;
   PluginVersion version;
@@ -66,17 +66,17 @@ bool IsApiTrouble(const Status& status) {
 // Marks a failure that the API caused.
 constexpr absl::string_view kApiPayload = "berth/api";
 
-bool LiesWithApi(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
+bool IsApiFailure(const Status& status) { return status.GetPayload(kApiPayload).has_value(); }
 
 Status WithContext(const Status& status, std::string_view context) {
   Status out = base::Annotate(status, context);
-  if (LiesWithApi(status)) out.SetPayload(kApiPayload, absl::Cord("1"));
+  if (IsApiFailure(status)) out.SetPayload(kApiPayload, absl::Cord("1"));
   return out;
 }
 
 }  // namespace
 
-StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions) {
+StatusOr<PluginVersion> FindHighestVersion(const std::vector<std::string>& versions) {
   std::optional<PluginVersion> highest;
   for (const std::string& text : versions) {
     ASSIGN_OR_RETURN(const PluginVersion version, ParseVersion(text));
@@ -113,13 +113,13 @@ Status PluginRegistration::Start() {
   workers_.AddNow(std::string(kCsiNode));
   workers_.AddAfter(kAbsent, options_.absent_delay);
   // The watch calls once at the start, which finds the sockets that exist already.
-  ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { Scan(); }));
+  ASSIGN_OR_RETURN(watch_, platform::WatchFolder(options_.folder, [this] { ScanFolders(); }));
   if (options_.plugins_folder.empty()) return OkStatus();
   RETURN_IF_ERROR_WITH(platform::MakeFolders(options_.plugins_folder, 0750),
                        "make the folder of drivers' sockets");
-  ASSIGN_OR_RETURN(
-      plugins_watch_,
-      platform::WatchFolder(options_.plugins_folder, [this] { Scan(); }, {.depth = kPluginsDepth}));
+  ASSIGN_OR_RETURN(plugins_watch_,
+                   platform::WatchFolder(options_.plugins_folder, [this] { ScanFolders(); },
+                                         {.depth = kPluginsDepth}));
   return OkStatus();
 }
 
@@ -130,7 +130,8 @@ void PluginRegistration::Stop() {
   workers_.Stop();
 }
 
-std::optional<PluginRegistration::Identity> PluginRegistration::SocketAt(const std::string& path) {
+std::optional<PluginRegistration::Identity> PluginRegistration::FindSocket(
+    const std::string& path) {
   struct stat info{};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
   // The kernel may use an inode's number again at once, so the time of its making is part of the
@@ -141,19 +142,19 @@ std::optional<PluginRegistration::Identity> PluginRegistration::SocketAt(const s
                   .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-void PluginRegistration::Collect(const std::string& folder, int depth, Sightings& out) {
+void PluginRegistration::CollectAnnounced(const std::string& folder, int depth, Sightings& out) {
   const auto names = platform::ListFolder(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (name.starts_with('.') || out.size() >= kMaxSockets) continue;
     const std::string path = fmt::format("{}/{}", folder, name);
-    if (const auto socket = SocketAt(path)) {
+    if (const auto socket = FindSocket(path)) {
       out[path] = *socket;
       continue;
     }
     struct stat info{};
     if (depth < kMaxDepth && lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-      Collect(path, depth + 1, out);
+      CollectAnnounced(path, depth + 1, out);
     }
   }
 }
@@ -164,14 +165,14 @@ void PluginRegistration::CollectUnannounced(const std::string& folder, Sightings
   for (const std::string& name : *names) {
     if (out.size() >= kMaxSockets || name.starts_with('.')) continue;
     const std::string path = fmt::format("{}/{}/{}", folder, name, kDriverSocket);
-    if (const auto socket = SocketAt(path)) out[path] = *socket;
+    if (const auto socket = FindSocket(path)) out[path] = *socket;
   }
 }
 
-void PluginRegistration::Scan() {
+void PluginRegistration::ScanFolders() {
   MutexLock scan(scan_mutex_);
   Sightings announced, unannounced;
-  Collect(options_.folder, 0, announced);
+  CollectAnnounced(options_.folder, 0, announced);
   if (!options_.plugins_folder.empty()) CollectUnannounced(options_.plugins_folder, unannounced);
   std::vector<std::string> changed, later;
   {
@@ -201,8 +202,8 @@ void PluginRegistration::Scan() {
 }
 
 Outcome PluginRegistration::Reconcile(const std::string& path) {
-  if (path == kCsiNode) return Outcome::From(csi_nodes_.Ensure());
-  if (path == kAbsent) return Outcome::From(RemoveAbsent());
+  if (path == kCsiNode) return Outcome::From(csi_nodes_.EnsureCsiNode());
+  if (path == kAbsent) return Outcome::From(RemoveAbsentDrivers());
   Socket socket;
   {
     MutexLock lock(mutex_);
@@ -222,7 +223,7 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
     return Outcome::Done();
   }
   if (socket.registered.has_value() && socket.registered->identity == *socket.seen) {
-    return socket.write_again ? Outcome::From(WriteOnceMore(path, *socket.registered))
+    return socket.write_again ? Outcome::From(RewriteDriver(path, *socket.registered))
                               : Outcome::Done();
   }
   if (!socket.announced && IsAnnouncedElsewhere(path)) return Outcome::Done();
@@ -230,7 +231,7 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
   if (registered.ok()) return Outcome::Done();
   // The driver that an earlier socket at this path had registered does not answer any more, so it
   // is unregistered. It stays if only the API failed or this process stops.
-  const bool in_order = LiesWithApi(registered) || registered.code() == StatusCode::kCancelled;
+  const bool in_order = IsApiFailure(registered) || registered.code() == StatusCode::kCancelled;
   if (socket.registered.has_value() && !in_order) {
     if (const Status gone = Unregister(path, *socket.registered); !gone.ok()) {
       LOG_WARNING("{}", base::ToString(gone));
@@ -239,14 +240,14 @@ Outcome PluginRegistration::Reconcile(const std::string& path) {
   return Outcome::Retry(registered);
 }
 
-Status PluginRegistration::Validate(const std::string& path, const rpc::PluginInfo& info,
-                                    PluginVersion& version) const {
+Status PluginRegistration::ValidatePlugin(const std::string& path, const rpc::PluginInfo& info,
+                                          PluginVersion& version) const {
   if (info.type != "CSIPlugin") {
-    return Error(StatusCode::kInvalidArgument, "plugins of type {} are not handled here",
+    return Error(StatusCode::kInvalidArgument, "plugins of type {} are not supported",
                  Quote(info.type));
   }
   RETURN_IF_ERROR(api::CheckCsiDriverName(info.name));
-  ASSIGN_OR_RETURN(version, HighestVersion(info.supported_versions));
+  ASSIGN_OR_RETURN(version, FindHighestVersion(info.supported_versions));
   MutexLock lock(mutex_);
   for (const auto& [other, socket] : sockets_) {
     if (other == path || !socket.registered.has_value() || !socket.announced ||
@@ -270,7 +271,8 @@ bool PluginRegistration::IsAnnounced(const std::string& driver) const {
   return announced_.contains(driver);
 }
 
-bool PluginRegistration::Stands(const std::string& path, const Registered& registered) const {
+bool PluginRegistration::IsStillRegistered(const std::string& path,
+                                           const Registered& registered) const {
   MutexLock lock(mutex_);
   const auto found = sockets_.find(path);
   return found != sockets_.end() && found->second.registered.has_value() &&
@@ -278,32 +280,34 @@ bool PluginRegistration::Stands(const std::string& path, const Registered& regis
          found->second.registered->driver == registered.driver;
 }
 
-// Registers a driver whose announcement is valid with the volumes' plugin and the API.
-Status PluginRegistration::Enter(const std::string& path, const std::string& name,
-                                 const std::string& endpoint) {
+// Registers a driver, whose identity is checked, with the CSI volume plugin and the API.
+Status PluginRegistration::EnterDriver(const std::string& path, const std::string& name,
+                                       const std::string& endpoint) {
   const bool known = drivers_.Socket(name).ok();
-  const StatusOr<NodeDriver> driver = questions_.NodeInfo(name, endpoint);
+  const StatusOr<NodeDriver> driver = questions_.AskNodeInfo(name, endpoint);
   if (driver.status().code() == StatusCode::kCancelled) return driver.status();
   const auto take_out = [this, &name] {
     drivers_.Unregister(name);
-    const Status undone = csi_nodes_.Remove(name);
+    const Status undone = csi_nodes_.RemoveDriver(name);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   };
   if (!driver.ok()) {
-    // What an earlier version of the driver reported about the node is not valid any more.
+    // The data that an earlier version of the driver reported about the node are not valid any
+    // more.
     take_out();
     return base::Annotate(driver.status(), fmt::format("driver '{}'", name));
   }
   SetWriteAgain(path, false);
   // The driver is registered before the API lists it, because the first pod may come at once.
   drivers_.Register(name, endpoint);
-  Status written = csi_nodes_.Add(*driver);
+  Status written = csi_nodes_.AddDriver(*driver);
   if (written.ok()) return OkStatus();
   if (!IsApiTrouble(written)) {
     take_out();
     return written;
   }
-  // A driver that was registered before stays so, because pods end also while the API is away.
+  // A driver that was registered before stays registered, because pods end also while the API
+  // cannot be reached.
   if (!known) drivers_.Unregister(name);
   written.SetPayload(kApiPayload, absl::Cord("1"));
   return written;
@@ -312,21 +316,22 @@ Status PluginRegistration::Enter(const std::string& path, const std::string& nam
 void PluginRegistration::ReportFailure(const std::string& path, const Socket& socket,
                                        const Status& why) const {
   if (why.code() == StatusCode::kCancelled) return;
-  if (!LiesWithApi(why)) return Refused(path, socket, why);
+  if (!IsApiFailure(why)) return ReportRefusal(path, socket, why);
   if (options_.on_delayed) options_.on_delayed(why);
 }
 
-void PluginRegistration::Refused(const std::string& path, const Socket& socket,
-                                 const Status& why) const {
+void PluginRegistration::ReportRefusal(const std::string& path, const Socket& socket,
+                                       const Status& why) const {
   if (socket.announced) {
-    const Status told =
+    const Status notified =
         rpc::NotifyRegistrationStatus(path, false, std::string(base::Message(why)), kNotifyTimeout);
-    if (!told.ok()) LOG_WARNING("register the plugin at {}: {}", Quote(path), base::ToString(told));
+    if (!notified.ok())
+      LOG_WARNING("register the plugin at {}: {}", Quote(path), base::ToString(notified));
   }
   if (options_.on_refused) options_.on_refused(why);
 }
 
-StatusOr<std::shared_ptr<void>> PluginRegistration::TakeName(const std::string& driver) {
+StatusOr<std::shared_ptr<void>> PluginRegistration::ReserveName(const std::string& driver) {
   MutexLock lock(mutex_);
   if (!taken_.insert(driver).second) {
     return Error(StatusCode::kUnavailable,
@@ -345,8 +350,9 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
       socket.announced ? AskRegistrationSocket(path) : AskDriverSocket(path);
   if (!info.ok()) {
     const Status why = base::Annotate(info.status(), context);
-    // A wrong answer is refused. A driver that does not answer may still be starting.
-    if (why.code() == StatusCode::kInvalidArgument) Refused(path, socket, why);
+    // A wrong answer is reported to the registrar. A driver that does not answer may still be
+    // starting.
+    if (why.code() == StatusCode::kInvalidArgument) ReportRefusal(path, socket, why);
     return why;
   }
   if (!socket.announced) {
@@ -354,7 +360,7 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
     if (IsAnnounced(info->name)) return OkStatus();
     if (const Status folder = CheckDriverFolder(path, info->name); !folder.ok()) {
       const Status why = base::Annotate(folder, context);
-      Refused(path, socket, why);
+      ReportRefusal(path, socket, why);
       return why;
     }
   }
@@ -363,15 +369,15 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   if (socket.registered.has_value() && socket.registered->driver != info->name) {
     RETURN_IF_ERROR_WITH(Unregister(path, *socket.registered), context);
   }
-  const auto name = TakeName(info->name);
+  const auto name = ReserveName(info->name);
   RETURN_IF_ERROR_WITH(name, context);
   if (socket.announced) {
     MutexLock lock(mutex_);
     announced_.insert(info->name);
   }
   Registered registered{.driver = info->name, .endpoint = info->endpoint, .identity = *socket.seen};
-  Status entered = Validate(path, *info, registered.version);
-  if (entered.ok()) entered = Enter(path, info->name, info->endpoint);
+  Status entered = ValidatePlugin(path, *info, registered.version);
+  if (entered.ok()) entered = EnterDriver(path, info->name, info->endpoint);
   if (!entered.ok()) {
     const Status why = WithContext(entered, context);
     ReportFailure(path, socket, why);
@@ -379,8 +385,8 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   }
   {
     MutexLock lock(mutex_);
-    // A higher version takes the name over from another socket; an announced one, from an
-    // unannounced one.
+    // A higher version replaces the registration by another socket, and an announced driver
+    // replaces an unannounced one.
     for (auto& [other, entry] : sockets_) {
       if (entry.registered.has_value() && entry.registered->driver == info->name) {
         entry.registered.reset();
@@ -391,9 +397,10 @@ Status PluginRegistration::Register(const std::string& path, const Socket& socke
   LOG_INFO("CSI driver {} is registered, at {}", Quote(info->name), Quote(info->endpoint));
   on_registered_(info->name);
   if (!socket.announced) return OkStatus();
-  const Status told = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
-  // The driver stays registered although the notice failed; if it died, its socket changes.
-  if (!told.ok()) LOG_WARNING("{}: {}", context, base::ToString(told));
+  const Status notified = rpc::NotifyRegistrationStatus(path, true, "", kNotifyTimeout);
+  // The driver stays registered although the notice failed. If the driver has ended, its socket
+  // changes, and that is noticed.
+  if (!notified.ok()) LOG_WARNING("{}: {}", context, base::ToString(notified));
   return OkStatus();
 }
 
@@ -402,7 +409,7 @@ void PluginRegistration::WriteAgain() {
   {
     MutexLock lock(mutex_);
     for (auto& [path, socket] : sockets_) {
-      // also while a registration runs, because its writes may be done already
+      // This is set also while a registration runs, because its writes may be done already.
       socket.write_again = true;
       paths.push_back(path);
     }
@@ -418,13 +425,13 @@ void PluginRegistration::SetWriteAgain(const std::string& path, bool again) {
   }
 }
 
-Status PluginRegistration::WriteOnceMore(const std::string& path, const Registered& registered) {
+Status PluginRegistration::RewriteDriver(const std::string& path, const Registered& registered) {
   const std::string context = fmt::format("write driver '{}' again", registered.driver);
-  const auto name = TakeName(registered.driver);
+  const auto name = ReserveName(registered.driver);
   RETURN_IF_ERROR_WITH(name, context);
-  // Another socket may have taken the name over while this waited for it.
-  if (!Stands(path, registered)) return OkStatus();
-  const Status entered = Enter(path, registered.driver, registered.endpoint);
+  // Another socket may have registered the driver while this call waited for the name.
+  if (!IsStillRegistered(path, registered)) return OkStatus();
+  const Status entered = EnterDriver(path, registered.driver, registered.endpoint);
   if (entered.ok()) return OkStatus();
   const Status why = WithContext(entered, context);
   Socket socket;
@@ -432,10 +439,10 @@ Status PluginRegistration::WriteOnceMore(const std::string& path, const Register
     MutexLock lock(mutex_);
     const auto found = sockets_.find(path);
     if (found == sockets_.end()) return why;
-    if (LiesWithApi(why) || why.code() == StatusCode::kCancelled) {
+    if (IsApiFailure(why) || why.code() == StatusCode::kCancelled) {
       found->second.write_again = true;
     } else {
-      // The registration is undone: from now on this is a socket whose registration failed.
+      // The registration is undone, so it is tried again as a failed registration.
       found->second.registered.reset();
     }
     socket = found->second;
@@ -451,28 +458,28 @@ bool PluginRegistration::IsRegistered(const std::string& driver) const {
   });
 }
 
-Status PluginRegistration::RemoveAbsent() {
-  ASSIGN_OR_RETURN(const std::vector<std::string> listed, csi_nodes_.Drivers());
+Status PluginRegistration::RemoveAbsentDrivers() {
+  ASSIGN_OR_RETURN(const std::vector<std::string> listed, csi_nodes_.ReadDrivers());
   for (const std::string& driver : listed) {
-    ASSIGN_OR_RETURN(const auto name, TakeName(driver));
+    ASSIGN_OR_RETURN(const auto name, ReserveName(driver));
     if (IsRegistered(driver)) continue;
-    RETURN_IF_ERROR(csi_nodes_.Remove(driver));
-    LOG_INFO("CSI driver {} is not on this node any more: it is taken out of CSINode",
+    RETURN_IF_ERROR(csi_nodes_.RemoveDriver(driver));
+    LOG_INFO("CSI driver {} is not on this node any more, so it is removed from CSINode",
              Quote(driver));
   }
   return OkStatus();
 }
 
 Status PluginRegistration::Unregister(const std::string& path, const Registered& registered) {
-  ASSIGN_OR_RETURN(const auto name, TakeName(registered.driver));
+  ASSIGN_OR_RETURN(const auto name, ReserveName(registered.driver));
   {
     MutexLock lock(mutex_);
     const auto found = sockets_.find(path);
-    // Another socket has taken the name over.
+    // Another socket has registered the driver since.
     if (found == sockets_.end() || !found->second.registered.has_value()) return OkStatus();
   }
   drivers_.Unregister(registered.driver);
-  RETURN_IF_ERROR_WITH(csi_nodes_.Remove(registered.driver),
+  RETURN_IF_ERROR_WITH(csi_nodes_.RemoveDriver(registered.driver),
                        fmt::format("unregister driver '{}'", registered.driver));
   LOG_INFO("CSI driver {} is unregistered: its socket is gone", Quote(registered.driver));
   MutexLock lock(mutex_);

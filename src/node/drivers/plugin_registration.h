@@ -1,24 +1,25 @@
-// Makes the node's CSINode object, and registers CSI drivers whose registration sockets appear in
-// the kubelet's plugins_registry folder, and those that merely stand at plugins/DRIVER/csi.sock,
-// which nobody announces.
+// Creates the node's CSINode object, and registers two kinds of CSI drivers: those whose
+// registration sockets appear in the kubelet's plugins_registry folder (announced), and those that
+// only have a socket at plugins/DRIVER/csi.sock (unannounced).
 //
 //   socket seen ─▶ GetInfo ─▶ validate ─▶ NodeGetInfo ─▶ DriverRegistry ─▶ Node, CSINode ─┐
 //      ▲              │          │             │                                 │        ▼
 //      │              └──────────┴──────┬──────┴─────────────────────────────────┘  Notify(true)
 //      └── again after a backoff ◀── rolled back, Notify(false, why)
-//   socket gone ─▶ DriverRegistry, CSINode, Node: the driver is taken out
-//   socket made anew at the same path ─▶ registered anew
-//   NodeGetInfo failed ─▶ what an earlier version had written is taken out, too
-//   the API has lost what it was told ─▶ NodeGetInfo and all that follows it once more
-//   a while after the start ─▶ what CSINode lists and nobody has registered is taken out, since its
-//                              socket went while no node agent ran
+//   socket gone ─▶ the driver is removed from DriverRegistry, CSINode and Node
+//   another socket at the same path ─▶ registered again
+//   NodeGetInfo failed ─▶ the data of an earlier version are removed too
+//   the API has lost the data ─▶ NodeGetInfo and all steps after it again
+//   some time after the start ─▶ drivers that CSINode lists but that have not registered are
+//                                removed, because their sockets went while no agent ran
 //
-// Names that begin with '.' and what is no socket are ignored; folders in the registry are searched
-// too. An unannounced driver waits a while, since its registrar may be about to start; one that was
-// announced once is known by its announcement alone from then on, or its end would go unnoticed.
-// A failure of the API is no fault of the driver: it is retried without telling the driver,
-// which would exit, and a driver that was registered before stays usable meanwhile. A driver that
-// hangs holds up no other. Thread-safe.
+// Names that begin with '.', and files that are no sockets, are ignored; subfolders of the registry
+// are searched too. An unannounced driver is registered after a delay, because its registrar may be
+// about to start. A driver that was announced once is registered only by its announcement from then
+// on, because otherwise the end of its announcement would go unnoticed. A failure of the API is no
+// fault of the driver. It is retried without telling the driver, which would exit, and a driver
+// that was registered before stays usable. A driver that hangs does not delay the others.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -41,16 +42,16 @@
 
 namespace berth::node {
 
-// "1.10.0" of "v1.10.0"; parts that are missing are zero.
+// The version "v1.10.0" or "1.10.0"; missing parts are zero.
 struct PluginVersion {
   int major = 0;
   int minor = 0;
   int patch = 0;
   auto operator<=>(const PluginVersion&) const = default;
 };
-// The highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there is no
-// such version, an entry is not a version, or an entry is older than 1.
-base::StatusOr<PluginVersion> HighestVersion(const std::vector<std::string>& versions);
+// Returns the highest version with major 1; versions from 2 on are ignored. INVALID_ARGUMENT: there
+// is no such version, a text is not a version, or a version is below 1.
+base::StatusOr<PluginVersion> FindHighestVersion(const std::vector<std::string>& versions);
 
 struct PluginRegistrationOptions {
   std::string folder;  // "<kubelet>/plugins_registry"; made if missing
@@ -60,30 +61,32 @@ struct PluginRegistrationOptions {
   std::function<void(const base::Status& why)> on_refused;
   // Called each time the API could not be written to, with the reason; may be empty.
   std::function<void(const base::Status& why)> on_delayed;
-  // "<kubelet>/plugins", made if missing; empty: drivers that nobody announces are not looked for.
+  // "<kubelet>/plugins", made if missing; "": unannounced drivers are not looked for.
   std::string plugins_folder = "";
   std::chrono::milliseconds unannounced_delay{10'000};
-  // How long a driver that CSINode lists at the start may take to register; longer than the delay
-  // above.
+  // How long a driver that CSINode lists at the start may take to register. It must be longer than
+  // unannounced_delay.
   std::chrono::milliseconds absent_delay{20'000};
 };
 
 class PluginRegistration {
  public:
-  // `on_registered` is called with a driver's name once it can be used. Everything outlives this.
+  // `on_registered` is called with a driver's name, from a worker, when the driver can be used.
+  // `csi_nodes` and `drivers` are borrowed and must outlive this object.
   PluginRegistration(PluginRegistrationOptions options, CsiNodes& csi_nodes,
                      volume::DriverRegistry& drivers,
                      std::function<void(const std::string& driver)> on_registered);
   ~PluginRegistration() { Stop(); }
 
+  // Makes the folders and starts to watch them. An error: that failed.
   base::Status Start();
   void Stop();
 
-  // Writes all drivers to the API again, because their node was deleted and is registered anew.
+  // Writes all drivers to the API again. Called when the Node or CSINode object was deleted.
   void WriteAgain();
 
  private:
-  // Identifies the socket that stood at a path.
+  // Identifies a socket, so that another socket at the same path is noticed.
   struct Identity {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -105,46 +108,46 @@ class PluginRegistration {
   };
   using Sightings = std::map<std::string, Identity>;
 
-  void Scan();
-  static std::optional<Identity> SocketAt(const std::string& path);
-  static void Collect(const std::string& folder, int depth, Sightings& out);
+  void ScanFolders();
+  static std::optional<Identity> FindSocket(const std::string& path);
+  static void CollectAnnounced(const std::string& folder, int depth, Sightings& out);
   static void CollectUnannounced(const std::string& folder, Sightings& out);
   base::KeyedWorkers::Outcome Reconcile(const std::string& path);
-  // True if the driver behind its own socket is registered, or will be, by an announcement.
+  // True if the driver of the unannounced socket `path` was announced since the agent started.
   bool IsAnnouncedElsewhere(const std::string& path) const;
   bool IsAnnounced(const std::string& driver) const;
   // Whether the registration by the socket at `path` is still `registered`.
-  bool Stands(const std::string& path, const Registered& registered) const;
+  bool IsStillRegistered(const std::string& path, const Registered& registered) const;
   // Reserves a driver's name for the one socket that registers or unregisters it now, until the
   // returned value is destroyed. Error: kUnavailable while another socket has the name.
-  base::StatusOr<std::shared_ptr<void>> TakeName(const std::string& driver);
+  base::StatusOr<std::shared_ptr<void>> ReserveName(const std::string& driver);
   base::Status Register(const std::string& path, const Socket& socket);
   // Reports why a registration failed: to the registrar and by on_refused if the driver is at
   // fault, by on_delayed if the API is. Reports nothing when this process stops.
   void ReportFailure(const std::string& path, const Socket& socket, const base::Status& why) const;
-  base::Status Validate(const std::string& path, const rpc::PluginInfo& info,
-                        PluginVersion& version) const;
-  base::Status Enter(const std::string& path, const std::string& driver,
-                     const std::string& endpoint);
-  void Refused(const std::string& path, const Socket& socket, const base::Status& why) const;
+  base::Status ValidatePlugin(const std::string& path, const rpc::PluginInfo& info,
+                              PluginVersion& version) const;
+  base::Status EnterDriver(const std::string& path, const std::string& driver,
+                           const std::string& endpoint);
+  void ReportRefusal(const std::string& path, const Socket& socket, const base::Status& why) const;
   base::Status Unregister(const std::string& path, const Registered& registered);
   void SetWriteAgain(const std::string& path, bool again);
   bool IsRegistered(const std::string& driver) const;
-  base::Status RemoveAbsent();
-  base::Status WriteOnceMore(const std::string& path, const Registered& registered);
+  base::Status RemoveAbsentDrivers();
+  base::Status RewriteDriver(const std::string& path, const Registered& registered);
 
   const PluginRegistrationOptions options_;
   CsiNodes& csi_nodes_;
   volume::DriverRegistry& drivers_;
   const std::function<void(const std::string&)> on_registered_;
-  // Held by the two watches' scans, so that a scan and its effect go together; otherwise an older
-  // scan would undo a newer one. Taken before mutex_.
+  // Held during a scan by one of the two watches, because otherwise the result of an older scan
+  // could replace that of a newer one. Taken before mutex_.
   base::Mutex scan_mutex_;
   mutable base::Mutex mutex_;
   std::map<std::string, Socket> sockets_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> announced_
       ABSL_GUARDED_BY(mutex_);                           // drivers, by their registration sockets
-  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by TakeName
+  std::set<std::string> taken_ ABSL_GUARDED_BY(mutex_);  // names, by ReserveName
   DriverQuestions questions_;
   base::KeyedWorkers workers_;
   std::unique_ptr<platform::FolderWatch> watch_, plugins_watch_;

@@ -23,13 +23,13 @@ using base::StatusCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(HighestVersion, PicksTheHighestOfMajorOne) {
-  EXPECT_EQ(HighestVersion({"1.0.0", "v1.10.2", "1.9.9", "2.0.0"})->minor, 10);
-  EXPECT_EQ(HighestVersion({"1"})->major, 1);
-  EXPECT_EQ(HighestVersion({"1.2.3-rc1"})->patch, 3);
+TEST(FindHighestVersion, PicksTheHighestOfMajorOne) {
+  EXPECT_EQ(FindHighestVersion({"1.0.0", "v1.10.2", "1.9.9", "2.0.0"})->minor, 10);
+  EXPECT_EQ(FindHighestVersion({"1"})->major, 1);
+  EXPECT_EQ(FindHighestVersion({"1.2.3-rc1"})->patch, 3);
 }
 
-TEST(HighestVersion, RefusesTheRest) {
+TEST(FindHighestVersion, RefusesTheRest) {
   for (const std::vector<std::string>& versions :
        std::vector<std::vector<std::string>>{{},
                                              {"2.0.0"},
@@ -40,7 +40,7 @@ TEST(HighestVersion, RefusesTheRest) {
                                              {"1.2.3.4"},
                                              {""},
                                              {"-1.0"}}) {
-    EXPECT_EQ(HighestVersion(versions).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(FindHighestVersion(versions).status().code(), StatusCode::kInvalidArgument);
   }
 }
 
@@ -170,7 +170,7 @@ TEST_F(PluginRegistrationTest, ASocketFromBeforeTheStartIsFound) {
 
 TEST_F(PluginRegistrationTest, ADriverThatLeftWhileNobodyLookedIsTakenOut) {
   for (const char* name : {"demo.csi.example.com", "left.csi.example.com"}) {
-    ASSERT_TRUE(csi_nodes_.Add({.name = name, .node_id = "id-1"}).ok());
+    ASSERT_TRUE(csi_nodes_.AddDriver({.name = name, .node_id = "id-1"}).ok());
   }
   Announce();
   absent_delay_ = std::chrono::milliseconds(200);
@@ -234,8 +234,8 @@ TEST_F(PluginRegistrationTest, AFailureIsToldAndTriedAgain) {
 }
 
 TEST_F(PluginRegistrationTest, ADriverThatCannotSayWhereItIsLosesWhatItsLastVersionHadWritten) {
-  ASSERT_TRUE(csi_nodes_.Add({.name = driver_->name(), .node_id = "old"}).ok());
-  ASSERT_TRUE(csi_nodes_.Add({.name = "other.example.com", .node_id = "o"}).ok());
+  ASSERT_TRUE(csi_nodes_.AddDriver({.name = driver_->name(), .node_id = "old"}).ok());
+  ASSERT_TRUE(csi_nodes_.AddDriver({.name = "other.example.com", .node_id = "o"}).ok());
   driver_->script().Fail("NodeGetInfo", base::Error(StatusCode::kInternal, "no disk found"),
                          rpc::CallScript::kAlways);
   Start();

@@ -34,10 +34,10 @@ using base::UniqueFd;
 constexpr int kVersion = 1;
 constexpr size_t kMaxRecord = 64 * 1024;  // bytes
 
-// Nothing may be mounted on these, or on anything in them.
+// Nothing may be mounted on these folders or below them.
 constexpr std::string_view kSystemTrees[] = {"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
                                              "/lib64", "/proc", "/sbin", "/sys", "/usr", "/libx32"};
-// Nothing may be mounted on these themselves; folders in them are allowed.
+// Nothing may be mounted on these folders themselves; folders below them are allowed.
 constexpr std::string_view kSystemFolders[] = {
     "/",        "/home",    "/opt",     "/root",    "/run",      "/srv",       "/tmp",      "/var",
     "/var/lib", "/var/log", "/var/run", "/var/tmp", "/run/lock", "/var/cache", "/var/spool"};
@@ -85,7 +85,7 @@ StatusOr<HostMountRecord> Decode(const Json& json) {
 }
 
 // The present path of the descriptor's folder.
-StatusOr<std::string> NameOf(const UniqueFd& fd) {
+StatusOr<std::string> ReadPathOf(const UniqueFd& fd) {
   std::array<char, PATH_MAX> name{};
   const ssize_t size = readlink(platform::ProcPath(fd).c_str(), name.data(), name.size() - 1);
   if (size < 0) return platform::ErrnoError(errno, "resolve the path");
@@ -103,7 +103,7 @@ StatusOr<UniqueFd> OpenExactly(const std::string& path, bool make) {
                  "a symlink is on the way to it: name the path that it leads to");
   }
   RETURN_IF_ERROR(fd);
-  ASSIGN_OR_RETURN(const std::string name, NameOf(*fd));
+  ASSIGN_OR_RETURN(const std::string name, ReadPathOf(*fd));
   if (name != path) {
     return Error(StatusCode::kFailedPrecondition, "a symlink leads to {}: name that path itself",
                  Quote(name));
@@ -120,14 +120,14 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
   };
   if (path.empty() || path.front() != '/') return refuse("it is not an absolute path");
   if (path.size() >= PATH_MAX || path.find('\0') != std::string_view::npos) {
-    return refuse("it is no path");
+    return refuse("it is too long, or it has a NUL");
   }
   if (path == "/") return refuse("it is the root of the system");
   for (size_t begin = 1; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);
     if (part.empty() || part == "." || part == "..") {
-      return refuse("it is to be written without '.', '..', '//' and a '/' at its end");
+      return refuse("write it without '.', '..', '//' and without a '/' at its end");
     }
     begin = end + 1;
   }
@@ -138,12 +138,13 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
     if (path == folder) return refuse("it belongs to the system");
   }
   if (IsOrIsIn(path, own_folder) || IsOrIsIn(own_folder, path)) {
-    return refuse(fmt::format("{} is where this program keeps its own", Quote(own_folder)));
+    return refuse(
+        fmt::format("{} is the folder in which this program keeps its mounts", Quote(own_folder)));
   }
   return OkStatus();
 }
 
-std::string HostMountTargets::File(const std::string& uid) const {
+std::string HostMountTargets::RecordPath(const std::string& uid) const {
   return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), platform::kRecordSuffix);
 }
 
@@ -158,7 +159,7 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
       RETURN_IF_ERROR(file.text);
       ASSIGN_OR_RETURN(const Json json, platform::ParseRecord(*file.text, kVersion));
       ASSIGN_OR_RETURN(HostMountRecord decoded, Decode(json));
-      if (File(decoded.uid) != file.path) {
+      if (RecordPath(decoded.uid) != file.path) {
         return Error(StatusCode::kDataLoss, "its content does not belong to its name");
       }
       return decoded;
@@ -174,20 +175,20 @@ StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::s
   return records;
 }
 
-Status HostMountTargets::Write(HostMountRecord& record) {
+Status HostMountTargets::WriteRecord(HostMountRecord& record) {
   record.boot_id = boot_id_;
   return base::Annotate(platform::WriteDurably<"node.host_mount_record">(
-                            File(record.uid), base::json::Dump(Encode(record))),
+                            RecordPath(record.uid), base::json::Dump(Encode(record))),
                         "record the mount");
 }
 
 StatusOr<bool> HostMountTargets::IsMounted(const HostMountRecord& record) const {
   if (record.boot_id != boot_id_) return false;
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
-  const std::optional<MountIdentity> there = IdentifyMount(table, record.path);
-  return there.has_value() && there->major == record.mount.major &&
-         there->minor == record.mount.minor && there->root == record.mount.root &&
-         (record.mount.id == 0 || there->id == record.mount.id);
+  const std::optional<MountIdentity> present = IdentifyMount(table, record.path);
+  return present.has_value() && present->major == record.mount.major &&
+         present->minor == record.mount.minor && present->root == record.mount.root &&
+         (record.mount.id == 0 || present->id == record.mount.id);
 }
 
 Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
@@ -202,7 +203,7 @@ Status HostMountTargets::CheckFree(const HostMountRecord& record) const {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(record.path));
   if (!names.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is not empty (it holds {} and {} more), and a mount would hide that",
+                 "{} is not empty (it holds {} and {} more), and a mount would hide its content",
                  Quote(record.path), Quote(names.front()), names.size() - 1);
   }
   return OkStatus();
@@ -216,24 +217,25 @@ Status HostMountTargets::Mount(HostMountRecord& record, const std::string& sourc
     RETURN_IF_ERROR_WITH(mounted, context());
     if (*mounted && record.mounted) return OkStatus();
   }
-  RETURN_IF_ERROR_WITH(Bind(record, source), context());
+  RETURN_IF_ERROR_WITH(BindVolume(record, source), context());
   return OkStatus();
 }
 
-Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source) {
+Status HostMountTargets::BindVolume(HostMountRecord& record, const std::string& source) {
   ASSIGN_OR_RETURN(std::vector<platform::MountEntry> table, mounter_.List());
   const std::optional<MountIdentity> volume = IdentifyMount(table, source);
   if (!volume.has_value()) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not mounted at {}", Quote(source));
   }
-  // A crash came after this bind was made and before the record said so.
+  // The agent crashed or failed after it wrote the record, perhaps between the bind and the next
+  // record.
   const bool cut_off = record.boot_id == boot_id_ && !record.mounted;
   if (cut_off) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record));
     if (mounted) {
       record.mount = *IdentifyMount(table, record.path);
       record.mounted = true;
-      return Write(record);
+      return WriteRecord(record);
     }
   }
   RETURN_IF_ERROR(CheckFree(record));
@@ -243,7 +245,7 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
   record.mounted = false;
   record.mount = *volume;
   record.mount.id = 0;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   if (!target.ok()) {
     target = OpenExactly(record.path, /*make=*/true);
     RETURN_IF_ERROR(target);
@@ -262,9 +264,9 @@ Status HostMountTargets::Bind(HostMountRecord& record, const std::string& source
       made->minor == volume->minor && made->root == volume->root) {
     record.mount = *made;
     record.mounted = true;
-    return Write(record);
+    return WriteRecord(record);
   }
-  // The folder was renamed between its opening and the mount: it is mounted wherever it is now.
+  // The folder was renamed after it was opened, so the volume is mounted at the folder's new path.
   for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {
     if (before.contains(entry->id) || entry->major != volume->major ||
         entry->minor != volume->minor || entry->root != volume->root) {
@@ -295,13 +297,13 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
       }
     }
   }
-  // Somebody may have put a file there meanwhile; then the folder stays.
+  // The folder stays if it is not empty, because another program may have put a file there.
   if (record.made_folder && rmdir(record.path.c_str()) != 0 && errno != ENOENT &&
       errno != ENOTEMPTY && errno != EEXIST) {
     LOG_WARNING("{}", base::ToString(platform::ErrnoError(
                           errno, fmt::format("remove {}", Quote(record.path)))));
   }
-  return platform::RemoveDurably<"node.host_mount_record">(File(record.uid));
+  return platform::RemoveDurably<"node.host_mount_record">(RecordPath(record.uid));
 }
 
 }  // namespace berth::node

@@ -57,11 +57,11 @@ Status HostMounts::Start() {
   std::vector<std::string> damaged;
   StatusOr<std::vector<HostMountRecord>> records = targets_.Open(damaged);
   RETURN_IF_ERROR_WITH(records, "read the records of host mounts");
-  for (const std::string& what : damaged) {
+  for (const std::string& file : damaged) {
     const std::string message = fmt::format(
-        "a record of a host mount could not be read and is set aside as {}; what it stood for may "
+        "a record of a host mount could not be read and is set aside as {}; its volume may "
         "still be mounted: see 'findmnt'",
-        what);
+        file);
     LOG_ERROR("{}", message);
     events_.Record(kube::NodeReference(options_.node_name), base::EventType::kWarning,
                    "VolumeRecordDamaged", message);
@@ -89,7 +89,7 @@ void HostMounts::ReleaseUnknownPods() {
         return HostMountPodUid(item.first) == pod_uid;
       });
     }
-    if (!present && !recorded) volumes_.Release(pod_uid);
+    if (!present && !recorded) volumes_.ReleaseVolumes(pod_uid);
   }
 }
 
@@ -97,8 +97,8 @@ void HostMounts::VolumeChanged(const std::string& pod_uid) {
   std::string key;
   {
     MutexLock lock(mutex_);
-    for (const auto& [uid, of] : keys_) {
-      if (HostMountPodUid(uid) == pod_uid) key = of;
+    for (const auto& [uid, mount_key] : keys_) {
+      if (HostMountPodUid(uid) == pod_uid) key = mount_key;
     }
   }
   if (!key.empty()) workers_.AddNow(key);
@@ -116,7 +116,7 @@ void HostMounts::KeepRecord(const HostMountRecord& record) {
   keys_[record.uid] = record.key;
 }
 
-void HostMounts::Forget(const std::string& uid) {
+void HostMounts::ForgetMount(const std::string& uid) {
   MutexLock lock(mutex_);
   records_.erase(uid);
   keys_.erase(uid);
@@ -131,9 +131,9 @@ Outcome HostMounts::Reconcile(const std::string& key) {
     MutexLock lock(mutex_);
     keys_[mount->uid()] = key;
   }
-  Status done = mount->deleting() ? Finish(*mount) : Establish(*mount);
+  Status done = mount->deleting() ? FinishMount(*mount) : EstablishMount(*mount);
   if (done.ok()) done = cleaned;
-  // Another try cannot help, because the object itself is at fault.
+  // The object itself is wrong, so another try before its next change cannot help.
   if (done.code() == StatusCode::kInvalidArgument) return Outcome::Done();
   return Outcome::From(done);
 }
@@ -144,18 +144,18 @@ Status HostMounts::CleanUpForgotten(const std::string& key, const std::string& p
   std::vector<std::string> uids;
   {
     MutexLock lock(mutex_);
-    for (const auto& [uid, of] : keys_) {
-      if (of == key && uid != present_uid) uids.push_back(uid);
+    for (const auto& [uid, mount_key] : keys_) {
+      if (mount_key == key && uid != present_uid) uids.push_back(uid);
     }
   }
   for (const std::string& uid : uids) {
-    ASSIGN_OR_RETURN(const bool undone, Undo(uid));
-    if (undone) Forget(uid);
+    ASSIGN_OR_RETURN(const bool undone, UndoMount(uid));
+    if (undone) ForgetMount(uid);
   }
   return OkStatus();
 }
 
-StatusOr<bool> HostMounts::Undo(const std::string& uid) {
+StatusOr<bool> HostMounts::UndoMount(const std::string& uid) {
   if (const auto record = RecordOf(uid); record.has_value()) {
     RETURN_IF_ERROR(targets_.Unmount(*record));
     MutexLock lock(mutex_);
@@ -166,15 +166,16 @@ StatusOr<bool> HostMounts::Undo(const std::string& uid) {
     wanted_.erase(uid);
   }
   const std::string pod_uid = HostMountPodUid(uid);
-  // Release is called once only, because each call is answered by a notice, which leads here again.
-  if (!volumes_.Released(pod_uid)) volumes_.Release(pod_uid);
-  if (!volumes_.Released(pod_uid)) return false;
+  // ReleaseVolumes is called only if the volume is not released yet, because each call is followed
+  // by VolumeChanged, which leads here again.
+  if (!volumes_.HasReleased(pod_uid)) volumes_.ReleaseVolumes(pod_uid);
+  if (!volumes_.HasReleased(pod_uid)) return false;
   RETURN_IF_ERROR(platform::RemoveTree(host_.paths().Pod(pod_uid)));
   return true;
 }
 
-Status HostMounts::Finish(const api::HostMount& mount) {
-  const StatusOr<bool> undone = Undo(mount.uid());
+Status HostMounts::FinishMount(const api::HostMount& mount) {
+  const StatusOr<bool> undone = UndoMount(mount.uid());
   if (!undone.ok()) {
     const std::string message(base::Message(undone.status()));
     events_.Record(mount.reference(), base::EventType::kWarning, "FailedUnmount", message);
@@ -182,7 +183,7 @@ Status HostMounts::Finish(const api::HostMount& mount) {
     return undone.status();
   }
   if (!*undone) return SetStatus(mount, "Pending", "its volume is being released");
-  Forget(mount.uid());
+  ForgetMount(mount.uid());
   return PutFinalizer(mount, /*present=*/false);
 }
 
@@ -206,7 +207,7 @@ std::shared_ptr<const api::Pod> HostMounts::PodOf(const api::HostMount& mount) c
                 {"volumeMounts", {{{"name", kVolume}, {"mountPath", mount.path()}}}}}}}}}});
 }
 
-Status HostMounts::Establish(const api::HostMount& mount) {
+Status HostMounts::EstablishMount(const api::HostMount& mount) {
   Status fit = CheckHostPath(mount.path(), options_.own_folder);
   const auto claim = claims_.Get(mount.ns(), mount.claim_name());
   if (fit.ok() && claim != nullptr && claim->volume_mode() == "Block") {
@@ -229,14 +230,14 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     record.reset();
   }
   const auto pod = PodOf(mount);
-  bool news = false;
+  bool changed = false;
   {
     MutexLock lock(mutex_);
     base::Json& wanted = wanted_[mount.uid()];
-    news = wanted != pod->json();
+    changed = wanted != pod->json();
     wanted = pod->json();
   }
-  if (news) volumes_.WantVolumes(pod);
+  if (changed) volumes_.WantVolumes(pod);
   const PodVolumes state = volumes_.State(pod->uid());
   if (!state.ready) {
     // After a restart, or while the claim is being deleted, an existing mount stays.
@@ -257,7 +258,7 @@ Status HostMounts::Establish(const api::HostMount& mount) {
     events_.Record(mount.reference(), base::EventType::kWarning, "FailedMount",
                    base::Message(mounted));
     RETURN_IF_ERROR(SetStatus(mount, "Pending", base::Message(mounted)));
-    // Somebody has to clear the path, which cannot be watched here, so the mount is tried again.
+    // A person has to clear the path. That cannot be watched here, so the mount is tried again.
     return mounted;
   }
   if (mount.phase() != "Mounted") {
@@ -275,7 +276,7 @@ Status HostMounts::PutFinalizer(const api::HostMount& mount, bool present) {
   } else {
     changed.remove_finalizer(kHostMountFinalizer);
   }
-  // The list is replaced whole: with the resourceVersion that was read.
+  // The patch replaces the whole list, so it has the resourceVersion that was read.
   const auto written = kube::MergePatch(
       client_, mount,
       {{"metadata",

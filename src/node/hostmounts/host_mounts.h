@@ -6,11 +6,11 @@
 //   deleted   ─▶ unmounted (busy: told in status.message, and tried again) ─▶ volume released
 //             ─▶ finalizer off
 //
-// The volume goes through the VolumeManager like a pod's, for a pod whose uid is
+// The VolumeManager mounts the volume as it does for a pod; the uid of that pod is
 // HostMountPodUid(uid). Other parts treat a HostMount as a user of its claim too: the protection
-// controller keeps the claim, the scheduler chooses its node for WaitForFirstConsumer, the
-// attach/detach controller attaches its volume. Thread-safe. Made before `informers` start; started
-// after the VolumeManager.
+// controller keeps the claim, the scheduler chooses its node for WaitForFirstConsumer, and the
+// attach/detach controller attaches its volume. Thread-safe. Make it before `informers` start, and
+// start it after the VolumeManager.
 #pragma once
 
 #include <map>
@@ -43,25 +43,27 @@ struct HostMountsOptions {
 
 class HostMounts {
  public:
-  // Everything is borrowed and outlives this.
+  // Everything but the options is borrowed and must outlive this object.
   HostMounts(HostMountsOptions options, kube::Client& client, kube::Informers& informers,
              VolumeManager& volumes, volume::Host& host, base::EventSink& events);
   ~HostMounts();
 
-  // Call it when the informers are synced and the volume manager runs.
+  // Reads the records and starts the workers. Call it when the informers have synced and the volume
+  // manager runs. An error: the records cannot be read.
   base::Status Start();
   void Stop();
-  // Waits until nothing is left to do now; for tests.
+  // Waits until no HostMount has work to do now; for tests.
   bool WaitIdle(std::chrono::milliseconds timeout) { return workers_.WaitIdle(timeout); }
 
  private:
   using MountPtr = std::shared_ptr<const api::HostMount>;
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
-  base::Status Establish(const api::HostMount& mount);
-  base::Status Finish(const api::HostMount& mount);
-  // False: the volume is still being released; the volume manager reports its end.
-  base::StatusOr<bool> Undo(const std::string& uid);
+  base::Status EstablishMount(const api::HostMount& mount);
+  base::Status FinishMount(const api::HostMount& mount);
+  // Unmounts and releases the volume of the HostMount. False: the volume is still being released;
+  // the volume manager calls VolumeChanged at its end.
+  base::StatusOr<bool> UndoMount(const std::string& uid);
   base::Status CleanUpForgotten(const std::string& key, const std::string& present_uid);
   void ReleaseUnknownPods();
   base::Status PutFinalizer(const api::HostMount& mount, bool present);
@@ -71,7 +73,7 @@ class HostMounts {
   std::shared_ptr<const api::Pod> PodOf(const api::HostMount& mount) const;
   std::optional<HostMountRecord> RecordOf(const std::string& uid) const;
   void KeepRecord(const HostMountRecord& record);
-  void Forget(const std::string& uid);
+  void ForgetMount(const std::string& uid);
 
   const HostMountsOptions options_;
   kube::Client& client_;
@@ -85,7 +87,8 @@ class HostMounts {
   mutable base::Mutex mutex_;
   std::map<std::string, HostMountRecord> records_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::string> keys_ ABSL_GUARDED_BY(mutex_);  // uid → "namespace/name"
-  // What the volume manager was asked for, by uid, because it answers each repeated request again.
+  // The pods that the volume manager was given, by uid. It calls back after every request, so each
+  // change is passed to it only once.
   std::map<std::string, base::Json> wanted_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;
 };

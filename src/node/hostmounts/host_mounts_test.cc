@@ -257,7 +257,7 @@ TEST_F(HostMountsTest, OneThatVanishedWhileTheAgentWasDownIsUndone) {
   world_.client.Remove(api::kinds::kHostMount, "default", "m");
   Start();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!world_.manager->Released("hostmount-m-1")) {
+  while (!world_.manager->HasReleased("hostmount-m-1")) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     std::this_thread::yield();
   }

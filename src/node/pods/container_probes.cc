@@ -25,14 +25,14 @@ ContainerProbes::ContainerProbes(rpc::CriClient& cri, base::EventSink& events, O
       events_(events),
       on_change_(std::move(on_change)),
       workers_({.name = "probes", .workers = 8},
-               [this](const std::string& key) { return Run(key); }) {}
+               [this](const std::string& key) { return RunProbe(key); }) {}
 
-std::string ContainerProbes::Key(const ContainerId& container, Kind kind) {
+std::string ContainerProbes::MakeKey(const ContainerId& container, Kind kind) {
   return fmt::format("{}/{}", container.text(), static_cast<int>(kind));
 }
 
-void ContainerProbes::Follow(const api::Pod& pod, const api::Container& container,
-                             const ContainerId& container_id, const std::string& pod_ip) {
+void ContainerProbes::FollowContainer(const api::Pod& pod, const api::Container& container,
+                                      const ContainerId& container_id, const std::string& pod_ip) {
   std::map<Kind, Probe> probes;
   for (const auto& [member, kind] :
        {std::pair("startupProbe", Kind::kStartup), std::pair("readinessProbe", Kind::kReadiness),
@@ -54,18 +54,19 @@ void ContainerProbes::Follow(const api::Pod& pod, const api::Container& containe
   }
   for (const auto& [kind, probe] : probes) {
     if (kind == Kind::kStartup || !probes.contains(Kind::kStartup))
-      workers_.Add(Key(container_id, kind));
+      workers_.Add(MakeKey(container_id, kind));
   }
 }
 
-void ContainerProbes::Retain(const api::PodUid& pod, const std::set<ContainerId>& running) {
+void ContainerProbes::RetainContainers(const api::PodUid& pod,
+                                       const std::set<ContainerId>& running) {
   base::MutexLock lock(mutex_);
   std::erase_if(followed_, [&](const auto& entry) {
     return entry.second.pod.uid == pod.text() && !running.contains(entry.first);
   });
 }
 
-bool ContainerProbes::Started(const Followed& followed) {
+bool ContainerProbes::HasStarted(const Followed& followed) {
   const auto startup = followed.probes.find(Kind::kStartup);
   return startup == followed.probes.end() || startup->second.passed;
 }
@@ -76,7 +77,7 @@ ContainerHealth ContainerProbes::Health(const ContainerId& container) const {
   const auto it = followed_.find(container);
   if (it == followed_.end()) return out;
   const Followed& followed = it->second;
-  out.started = Started(followed);
+  out.started = HasStarted(followed);
   for (const auto& [kind, probe] : followed.probes) {
     if (kind == Kind::kReadiness) out.ready = probe.passed;
     if (kind != Kind::kReadiness && probe.failed) {
@@ -107,7 +108,7 @@ bool ContainerProbes::NoteResult(Followed& followed, Kind kind, const Status& re
   return probe.passed != passed || probe.failed != failed;
 }
 
-base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
+base::KeyedWorkers::Outcome ContainerProbes::RunProbe(const std::string& key) {
   using Outcome = base::KeyedWorkers::Outcome;
   const size_t slash = key.rfind('/');
   const ContainerId id(key.substr(0, slash));
@@ -139,7 +140,7 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
     const auto it = followed_.find(id);
     if (it == followed_.end()) return Outcome::Done();  // it ended meanwhile
     if (known) changed = NoteResult(it->second, kind, result);
-    started = kind == Kind::kStartup && Started(it->second);
+    started = kind == Kind::kStartup && HasStarted(it->second);
     rest = it->second;
   }
   if (!result.ok()) {
@@ -151,7 +152,7 @@ base::KeyedWorkers::Outcome ContainerProbes::Run(const std::string& key) {
   if (changed) on_change_(pod.uid);
   if (started) {
     for (const auto& [other, probe] : rest.probes) {
-      if (other != Kind::kStartup) workers_.Add(Key(id, other));
+      if (other != Kind::kStartup) workers_.Add(MakeKey(id, other));
     }
     return Outcome::Done();
   }

@@ -1,4 +1,4 @@
-// Startup, readiness and liveness probes of running containers.
+// Runs the startup, readiness and liveness probes of running containers.
 //
 //   Follow ─▶ startup (if any): passed ─▶ readiness and liveness, each by its own period
 //                 └─ failed too often ─▶ must_stop        └─ liveness failed too often ─▶ must_stop
@@ -36,13 +36,15 @@ class ContainerProbes {
     workers_.Stop();
   }
 
-  // Starts to probe a running container. A container that is already followed is left alone.
-  void Follow(const api::Pod& pod, const api::Container& container, const ContainerId& container_id,
-              const std::string& pod_ip);
-  // Forgets the containers of a pod that are not in `running`.
-  void Retain(const api::PodUid& pod, const std::set<ContainerId>& running);
+  // Begins to probe a running container. Does nothing if the container has no probes or is probed
+  // already. `pod_ip` is the host that is probed if the probe names none.
+  void FollowContainer(const api::Pod& pod, const api::Container& container,
+                       const ContainerId& container_id, const std::string& pod_ip);
+  // Ends the probes of the pod's containers that are not in `running`.
+  void RetainContainers(const api::PodUid& pod, const std::set<ContainerId>& running);
 
-  // A container that is not followed, or has no probes, counts as started and ready.
+  // The results of the probes so far. A container without probes, or that is not followed, counts
+  // as started and ready.
   ContainerHealth Health(const ContainerId& container) const;
 
  private:
@@ -61,12 +63,12 @@ class ContainerProbes {
     std::map<Kind, Probe> probes;
   };
 
-  base::KeyedWorkers::Outcome Run(const std::string& key);
+  base::KeyedWorkers::Outcome RunProbe(const std::string& key);
   // True if the container's health changed.
   bool NoteResult(Followed& followed, Kind kind, const base::Status& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static bool Started(const Followed& followed);
-  static std::string Key(const ContainerId& container, Kind kind);
+  static bool HasStarted(const Followed& followed);
+  static std::string MakeKey(const ContainerId& container, Kind kind);
 
   rpc::CriClient& cri_;
   base::EventSink& events_;

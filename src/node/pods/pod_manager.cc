@@ -21,8 +21,8 @@ constexpr milliseconds kFailedStopRetry{2000};
 constexpr int kMaxTasks = 128;
 constexpr int kMaxPulls = 8;
 
-// True if the change is more than a write of the status, which mostly comes from this agent.
-bool Matters(const api::Pod* before, const api::Pod& after) {
+// True if the change is not only a change of the status, which this agent mostly writes itself.
+bool IsRelevantChange(const api::Pod* before, const api::Pod& after) {
   if (before == nullptr) return true;
   for (const base::json::Path path : {base::json::Path{"spec"},
                                       {"metadata", "deletionTimestamp"},
@@ -67,17 +67,17 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
       pulls_(kMaxPulls),
       statuses_(client, pods, clock),
       images_(cri, pulls_, events, clock, reader_,
-              [this](const std::string& uid) { Requeue(uid); }),
+              [this](const std::string& uid) { RequeuePod(uid); }),
       configs_(paths, mounter, reader_),
       stopper_(cri, runtime_, tasks_, events,
                [this](const std::string& uid, const Status& status) {
                  if (status.ok()) {
-                   Requeue(uid);
+                   RequeuePod(uid);
                  } else {
                    workers_.AddAfter(uid, kFailedStopRetry);
                  }
                }),
-      probes_(cri, events, [this](const std::string& uid) { Requeue(uid); }),
+      probes_(cri, events, [this](const std::string& uid) { RequeuePod(uid); }),
       sandbox_volumes_(options_.settings.crust_run_folder, volumes, events),
       parts_{.settings = options_.settings,
              .paths = paths,
@@ -96,14 +96,14 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
              .events = events,
              .clock = clock,
              .reader = reader_,
-             .requeue = [this](const std::string& uid) { Requeue(uid); }},
+             .requeue = [this](const std::string& uid) { RequeuePod(uid); }},
       worker_(parts_),
       remembered_(std::move(remembered)),
       workers_({.name = "pods",
                 .workers = options_.workers,
                 .retry_start = milliseconds(1000),
                 .retry_max = milliseconds(20000)},
-               [this](const std::string& key) { return Work(key); }) {}
+               [this](const std::string& key) { return ProcessKey(key); }) {}
 
 PodManager::~PodManager() { Stop(); }
 
@@ -111,7 +111,8 @@ void PodManager::Start() {
   runtime_.OnReachable([this] {
     const auto [name, version] = runtime_.Version();
     options_.on_runtime(runtime_.Reachable(), fmt::format("{}://{}", name, version));
-    // Every pod is queued: some waited for the runtime, the others must report that it is lost.
+    // Every pod is queued, because some wait for the runtime, and the others must report that it is
+    // lost.
     base::MutexLock lock(mutex_);
     for (const auto& [uid, input] : inputs_) workers_.AddNow(uid);
     workers_.AddNow(kOrphans);
@@ -122,7 +123,7 @@ void PodManager::Start() {
   gate_.Open(this);
   pods_.AddHandler(
       gate_.Wrap([](PodManager& self, const auto& change) { self.OnPodChange(change); }));
-  runtime_.Start([this](const std::string& uid) { Requeue(uid); });
+  runtime_.Start([this](const std::string& uid) { RequeuePod(uid); });
   workers_.AddNow(kOrphans);
 }
 
@@ -158,14 +159,14 @@ void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change
     base::MutexLock lock(mutex_);
     inputs_[uid] = {.pod = change.after, .gone = false};
   }
-  if (Matters(replaced ? nullptr : change.before.get(), *change.after)) {
+  if (IsRelevantChange(replaced ? nullptr : change.before.get(), *change.after)) {
     workers_.AddNow(uid);
   } else {
     workers_.Add(uid);
   }
 }
 
-void PodManager::Requeue(const std::string& uid) { workers_.AddNow(uid); }
+void PodManager::RequeuePod(const std::string& uid) { workers_.AddNow(uid); }
 
 StatusOr<std::shared_ptr<const api::Pod>> PodManager::FindPod(const std::string& uid) const {
   base::MutexLock lock(mutex_);
@@ -189,7 +190,7 @@ PodEntry& PodManager::EntryOf(const std::string& uid) {
   return *entry;
 }
 
-bool PodManager::IsOrphan(const std::string& uid) const {
+bool PodManager::HasOwnSandbox(const std::string& uid) const {
   const PodRuntime runtime = runtime_.Pod(uid);
   return std::any_of(runtime.sandboxes.begin(), runtime.sandboxes.end(),
                      [this](const SandboxState& s) { return s.agent == options_.settings.agent; });
@@ -200,7 +201,7 @@ Outcome PodManager::FindOrphans() {
   if (!pods_.synced()) return Outcome::After(kSyncCheck);
   std::set<std::string> orphans;
   for (const std::string& uid : runtime_.Pods()) {
-    if (IsOrphan(uid)) orphans.insert(uid);
+    if (HasOwnSandbox(uid)) orphans.insert(uid);
   }
   for (const std::string& uid : volumes_.KnownPods()) {
     orphans.insert(uid);
@@ -217,8 +218,9 @@ Outcome PodManager::FindOrphans() {
   return Outcome::Done();
 }
 
-Outcome PodManager::Work(const std::string& key) {
-  // While the manager stops, its calls are cancelled; their failures say nothing about the pod.
+Outcome PodManager::ProcessKey(const std::string& key) {
+  // While the manager stops, its calls to the runtime are cancelled, and such a failure says
+  // nothing about the pod.
   if (stopping_) return Outcome::Done();
   if (key == kOrphans) return FindOrphans();
   PodEntry* entry = nullptr;
@@ -234,7 +236,7 @@ Outcome PodManager::Work(const std::string& key) {
     if (input->second.pod != nullptr) entry->pod = input->second.pod;
     entry->gone = input->second.gone;
   }
-  Outcome outcome = worker_.Sync(*entry);
+  Outcome outcome = worker_.SyncPod(*entry);
   if (entry->finished && entry->gone) {
     base::MutexLock lock(mutex_);
     inputs_.erase(key);

@@ -1,5 +1,5 @@
-// Runs this node's pods: watches them in the API, has one serial queue for each pod, and tears down
-// the pods that the API no longer has.
+// Runs the pods of this node: watches them in the API, has a serial queue for each pod, and tears
+// down the pods that the API does not have any more.
 //
 //   API (watch) ────────────┐
 //   runtime (cri_state.h) ──┼──▶ one key per pod uid ──▶ PodWorker
@@ -46,8 +46,8 @@ struct PodManagerOptions {
 
 class PodManager {
  public:
-  // All borrowed. `pods` holds at least the pods of this node; the caller stops it before it
-  // destroys the manager.
+  // All references are borrowed. `pods` holds at least the pods of this node; the caller stops it
+  // before it destroys the manager. Errors: the record folder cannot be made or read.
   static base::StatusOr<std::unique_ptr<PodManager>> New(
       PodManagerOptions options, const volume::Paths& paths, kube::Client& client,
       kube::Informer<api::Pod>& pods, rpc::CriClient& cri, VolumeManager& volumes,
@@ -57,14 +57,14 @@ class PodManager {
 
   // The informer may be started before or after this call.
   void Start();
-  // Ends running calls to the runtime; containers stay as they are.
+  // Cancels the running calls to the runtime, and stops all threads. Containers stay as they are.
   void Stop();
 
   // The volumes of a pod changed (VolumeManager::Start).
-  void OnVolumesChanged(const std::string& pod_uid) { Requeue(pod_uid); }
+  void OnVolumesChanged(const std::string& pod_uid) { RequeuePod(pod_uid); }
 
-  // For logs and exec: the pod, and what the runtime has of it. NOT_FOUND: no such pod is on this
-  // node.
+  // For logs and exec: the pod, what the runtime has of it (empty if nothing), and whether the
+  // runtime can be reached (UNAVAILABLE if not). NOT_FOUND: no such pod is on this node.
   base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const std::string& uid) const;
   PodRuntime Runtime(const std::string& uid) const { return runtime_.Pod(uid); }
   base::Status RuntimeReachable() const { return runtime_.Reachable(); }
@@ -85,12 +85,14 @@ class PodManager {
              std::map<std::string, PodRecord> remembered);
 
   void OnPodChange(const kube::Informer<api::Pod>::TypedChange& change);
-  void Requeue(const std::string& uid);
-  base::KeyedWorkers::Outcome Work(const std::string& key);
-  // Queues the tear-down of pods that only the node knows. Outcome::After until the API is listed.
+  void RequeuePod(const std::string& uid);
+  base::KeyedWorkers::Outcome ProcessKey(const std::string& key);
+  // Queues the tear-down of pods that the node has and the API does not have. Outcome::After while
+  // the informer has no first list.
   base::KeyedWorkers::Outcome FindOrphans();
-  // True if the runtime has a sandbox of the pod that this agent made.
-  bool IsOrphan(const std::string& uid) const;
+  // True if the runtime has a sandbox of the pod that this agent made. A pod with such a sandbox,
+  // but without an object in the API, is an orphan.
+  bool HasOwnSandbox(const std::string& uid) const;
   PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PodManagerOptions options_;
@@ -101,7 +103,8 @@ class PodManager {
   const std::unique_ptr<PodRecords> records_;
   CriState runtime_;
   PodTasks tasks_;
-  // Pulls have a pool of their own, because a pull may take an hour and nothing may wait behind it
+  // Pulls have a pool of their own, because a pull may take an hour, and other tasks must not wait
+  // for it.
   PodTasks pulls_;
   PodStatusWriter statuses_;
   ImagePuller images_;

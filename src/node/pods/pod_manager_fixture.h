@@ -53,7 +53,7 @@ class EventLog : public base::EventSink {
   std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A mounter for pods without subPath: nothing is to be mounted.
+// A mounter for tests in which nothing is mounted: it lists no mounts and refuses to mount.
 class NoMounter : public platform::Mounter {
  public:
   base::StatusOr<std::vector<platform::MountEntry>> List() override {

@@ -10,8 +10,8 @@ PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& r
   PodFacts out{.node_name = parts.settings.node_name,
                .host_ip = parts.settings.host_ip(),
                .runtime_name = parts.runtime.Version().first,
-               .cpu_capacity_milli = MachineCpuMilli(),
-               .memory_capacity = MachineMemory()};
+               .cpu_capacity_milli = ReadMachineCpuMilli(),
+               .memory_capacity = ReadMachineMemory()};
   if (runtime.sandboxes.empty()) return out;
   if (pod.host_network()) {
     if (!out.host_ip.empty()) out.pod_ips = {out.host_ip};
@@ -23,21 +23,21 @@ PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& r
 
 ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& container) {
   ContainerHealth out = parts.probes.Health(container);
-  if (parts.tasks.Busy(PostStartTask(container))) out.started = false;
-  if (parts.stopper.Stopping(container)) out.ready = false;
+  if (parts.tasks.IsBusy(PostStartTask(container))) out.started = false;
+  if (parts.stopper.IsStopping(container)) out.ready = false;
   return out;
 }
 
-base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
-                         bool terminating) {
+base::Json MakeCurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
+                             bool terminating) {
   std::map<ContainerId, std::string> messages;
   for (const ContainerState& container : runtime.containers) {
     if (!container.exited()) continue;
     const auto known = entry.messages.find(container.id);
     if (known != entry.messages.end()) {
       messages.insert(*known);
-    } else if (container.detailed) {  // otherwise the place of its message is unknown
-      messages.emplace(container.id, TerminationMessage(container));
+    } else if (container.detailed) {  // otherwise the path of its message is not known yet
+      messages.emplace(container.id, ReadTerminationMessage(container));
     }
   }
   entry.messages = std::move(messages);
@@ -56,7 +56,8 @@ base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntim
 
 void PublishStatus(const PodParts& parts, PodEntry& entry) {
   if (entry.gone || entry.pod == nullptr) return;
-  parts.statuses.Put(*entry.pod, CurrentStatus(parts, entry, parts.runtime.Pod(entry.uid), false));
+  parts.statuses.QueueStatus(*entry.pod,
+                             MakeCurrentStatus(parts, entry, parts.runtime.Pod(entry.uid), false));
 }
 
 void WantVolumes(const PodParts& parts, PodEntry& entry) {
@@ -69,10 +70,10 @@ void WantVolumes(const PodParts& parts, PodEntry& entry) {
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry) {
   if (std::exchange(entry.released, true)) return;
   entry.wanted_version.clear();
-  parts.volumes.Release(entry.uid);
+  parts.volumes.ReleaseVolumes(entry.uid);
 }
 
-base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record) {
+base::Status WriteRecord(const PodParts& parts, PodEntry& entry, const PodRecord& record) {
   const PodRecord& old = entry.record;
   if (old.pod != nullptr && old.sandbox_possible == record.sandbox_possible &&
       old.ended_phase == record.ended_phase) {

@@ -1,4 +1,5 @@
-// What the pods' workers share, and the state that they keep of one pod.
+// The objects that the pods' workers share (PodParts), and the state that a worker keeps of one pod
+// (PodEntry).
 #pragma once
 
 #include <functional>
@@ -30,18 +31,18 @@ namespace berth::node {
 // The timeout of a call that stops or removes a container or a sandbox.
 inline constexpr std::chrono::milliseconds kRuntimeCallTimeout{120'000};
 
-// Whether the object of a call that stops or removes it is gone now. NOT_FOUND means that it was
-// gone before the call.
+// Whether a call that stops or removes a container or sandbox has reached its goal. NOT_FOUND means
+// that the object was gone before the call.
 inline bool IsGone(const base::Status& status) {
   return status.ok() || status.code() == base::StatusCode::kNotFound;
 }
 
 struct PodSettings {
   std::string node_name;
-  std::string log_folder;        // of pods' logs
-  std::string agent;             // labels::kAgent: the data folder
-  std::string crust_run_folder;  // of the plans for sandboxes (pod_sandbox_volumes.h)
-  std::function<std::string()> host_ip;
+  std::string log_folder;                // of pods' logs
+  std::string agent;                     // labels::kAgent: the data folder
+  std::string crust_run_folder;          // of the plans for sandboxes (pod_sandbox_volumes.h)
+  std::function<std::string()> host_ip;  // the node's InternalIP; "" while it is not known
 };
 
 // All borrowed.
@@ -66,7 +67,7 @@ struct PodParts {
   std::function<void(const std::string& pod_uid)> requeue;
 };
 
-// The state of one pod between its syncs. Touched only by the worker that runs the pod's key.
+// The state of one pod between its syncs. Only the worker that runs the pod's key may use it.
 struct PodEntry {
   std::string uid;
   // The pod as the API has it, or as recorded if the API no longer has it. Null while only its uid
@@ -76,34 +77,38 @@ struct PodEntry {
 
   PodRecord record;  // record.pod is null until a record is written
   CrashBackoff backoff;
-  std::map<std::string, WaitingReason> waiting;  // of the last sync
-  std::map<ContainerId, std::string> messages;
-  SandboxId hosts_of;   // the sandbox for which /etc/hosts was written
-  SandboxId placed_in;  // the sandbox that has its deferred volumes
+  std::map<std::string, WaitingReason> waiting;  // see PodStatusInput
+  std::map<ContainerId, std::string> messages;   // see PodStatusInput
+  SandboxId hosts_of;                            // the sandbox for which /etc/hosts was written
+  SandboxId placed_in;                           // the sandbox that has its deferred volumes
   // The volume manager calls back after every request, so each change is passed to it only once.
   std::string wanted_version;  // resourceVersion of the pod whose volumes are wanted
   bool released = false;
   bool prefetched = false;  // image pulls were started before the volumes are ready
-  base::Json final_status;  // of a deleted pod, computed before its containers are removed
+  base::Json final_status;  // of a deleted pod, made before its containers are removed; or null
   bool finished = false;    // nothing of the pod is left on the node
 };
 
 // The facts of a pod for its environment and status.
 PodFacts FactsOf(const PodParts& parts, const api::Pod& pod, const PodRuntime& runtime);
 
-// Computes the status from what the runtime has and gives it to the writer, unless the pod is gone.
+// Makes the pod's status from what the runtime has, and gives it to the status writer. Does nothing
+// if the API does not have the pod any more.
 void PublishStatus(const PodParts& parts, PodEntry& entry);
-base::Json CurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
-                         bool terminating);
+// The pod's status as MakePodStatus makes it. Reads the messages of exited containers into
+// entry.messages, because they are lost when the containers are removed.
+base::Json MakeCurrentStatus(const PodParts& parts, PodEntry& entry, const PodRuntime& runtime,
+                             bool terminating);
 
-// What the probes and hooks say about a container.
+// The results of a container's probes and hooks. A container whose postStart hook runs is not
+// started; a container that is being stopped is not ready.
 ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& container);
 
-// VolumeManager::WantVolumes and Release, once for each change.
+// Call VolumeManager::WantVolumes and ReleaseVolumes, but only once for each change of the pod.
 void WantVolumes(const PodParts& parts, PodEntry& entry);
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 
-// Writes the record if it differs from what was written.
-base::Status Remember(const PodParts& parts, PodEntry& entry, const PodRecord& record);
+// Writes the pod's record if there is none yet, or if sandbox_possible or ended_phase has changed.
+base::Status WriteRecord(const PodParts& parts, PodEntry& entry, const PodRecord& record);
 
 }  // namespace berth::node

@@ -128,10 +128,10 @@ class Planner {
     plan_.stops.push_back({.id = container.id, .name = container.name, .why = std::move(why)});
   }
 
-  // Plans a stop of a running container whose definition changed or whose probes failed. True if
-  // the container keeps running.
+  // Plans the stop of a running container if its definition has changed or its probes have failed.
+  // True: the container keeps running.
   bool KeepRunning(const ContainerState& state, const api::Container& container) {
-    if (!state.hash.empty() && state.hash != ContainerHash(container)) {
+    if (!state.hash.empty() && state.hash != HashContainer(container)) {
       Stop(state, fmt::format("Container {} definition changed, will be restarted", state.name));
       return false;
     }
@@ -197,7 +197,7 @@ class Planner {
     if (all_done) plan_.ended_phase = any_failed ? "Failed" : "Succeeded";
   }
 
-  // Each ephemeral container runs once, in whichever sandbox the pod has. No sandbox is made for
+  // Each ephemeral container runs once, in the pod's present sandbox. No sandbox is made for
   // ephemeral containers alone.
   void PlanEphemeral() {
     if (plan_.sandbox_id.empty() && plan_.starts.empty()) return;

@@ -20,9 +20,9 @@ namespace berth::node {
 
 // The results of a running container's probes and hooks.
 struct ContainerHealth {
-  bool started = true;    // the startup probe has passed, the postStart hook has ended
-  bool ready = true;      // and the readiness probe passes
-  std::string must_stop;  // why it must be stopped and started again, else empty
+  bool started = true;    // the startup probe has passed, and the postStart hook has ended
+  bool ready = true;      // the readiness probe passes, and the container is not being stopped
+  std::string must_stop;  // why it must be stopped and started again; else ""
 };
 using HealthOf = std::function<ContainerHealth(const ContainerId& container)>;
 
@@ -45,8 +45,8 @@ struct PodPlan {
   SandboxId sandbox_id;
   uint32_t sandbox_attempt = 0;
   bool needs_sandbox = false;
-  std::vector<ContainerStop> stops;            // done before all else
-  std::vector<SandboxId> stop_sandboxes;       // ready ones besides the one to use
+  std::vector<ContainerStop> stops;            // before all other steps
+  std::vector<SandboxId> stop_sandboxes;       // the other ready ones
   std::vector<ContainerId> remove_containers;  // created and never started, or in an unknown state
   std::vector<ContainerStart> starts;
   // "Succeeded" or "Failed" if no container will run any more; otherwise empty.

@@ -16,8 +16,8 @@ namespace json = base::json;
 constexpr int kVersion = 1;
 constexpr size_t kMaxRecord = 4 * 1024 * 1024;  // bytes
 
-// The part of the pod that is recorded: tear-down needs it. `env` is left out, because it may hold
-// secrets.
+// The part of the pod that is recorded, which the tear-down needs. `env` is left out, because it
+// may hold secrets.
 Json Remembered(const api::Pod& pod) {
   Json out = {{"apiVersion", "v1"}, {"kind", "Pod"}};
   for (const char* member : {"name", "namespace", "uid", "labels"}) {
@@ -69,7 +69,8 @@ StatusOr<std::map<std::string, PodRecord>> PodRecords::Load() const {
   for (const platform::RecordFile& file : files) {
     auto record = file.text.ok() ? Decode(*file.text) : StatusOr<PodRecord>(file.text.status());
     if (record.ok() && record->pod->uid() != file.name) {
-      record = base::Error(base::StatusCode::kDataLoss, "it is of pod '{}'", record->pod->uid());
+      record =
+          base::Error(base::StatusCode::kDataLoss, "it belongs to pod '{}'", record->pod->uid());
     }
     if (!record.ok()) {
       LOG_ERROR("pod record {} cannot be used: {}", base::Quote(file.path),

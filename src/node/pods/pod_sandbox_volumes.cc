@@ -20,8 +20,8 @@ using base::Status;
 using base::StatusCode;
 using std::chrono::milliseconds;
 
-// If the handler must walk over a large volume's files, it goes on after this timeout. The pod then
-// gets an event, and the call is repeated.
+// A handler that must change the owner of many files goes on working after this timeout. The pod
+// then gets an event, and the call is repeated.
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
@@ -57,8 +57,8 @@ Status UnpublishOne(const rpc::SandboxId& sandbox_id, const DeferredVolume& volu
   request.set_host_target_path(volume.target);
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
   const Status gone = client->RuntimeUnpublishVolume(request, kUnpublish).status();
-  // A handler that lacks the call, or does not take an empty sandbox id, takes the volumes out when
-  // the sandbox ends.
+  // A handler that does not have the call, or does not accept an empty sandbox id, unmounts the
+  // volumes when the sandbox ends.
   const bool unknown = gone.code() == StatusCode::kUnimplemented ||
                        (sandbox_id.empty() && gone.code() == StatusCode::kInvalidArgument);
   if (unknown || gone.code() == StatusCode::kNotFound) return OkStatus();
@@ -85,7 +85,8 @@ Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
   return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
 }
 
-Status PodSandboxVolumes::Publish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::PublishVolumes(const api::Pod& pod,
+                                         const rpc::SandboxId& sandbox_id) const {
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status published = PublishOne(sandbox_id, volume);
     if (published.ok()) continue;
@@ -106,7 +107,8 @@ Status PodSandboxVolumes::Publish(const api::Pod& pod, const rpc::SandboxId& san
   return OkStatus();
 }
 
-Status PodSandboxVolumes::Unpublish(const api::Pod& pod, const rpc::SandboxId& sandbox_id) const {
+Status PodSandboxVolumes::UnpublishVolumes(const api::Pod& pod,
+                                           const rpc::SandboxId& sandbox_id) const {
   Status first = OkStatus();
   for (const DeferredVolume& volume : volumes_.Deferred(pod.uid())) {
     const Status gone = UnpublishOne(sandbox_id, volume);

@@ -32,7 +32,7 @@ int64_t PodStarter::Now() const {
       .count();
 }
 
-cri::PodSandboxConfig PodStarter::SandboxConfig(const api::Pod& pod, uint32_t attempt) const {
+cri::PodSandboxConfig PodStarter::BuildSandboxConfig(const api::Pod& pod, uint32_t attempt) const {
   const auto resolv_conf = platform::ReadFile("/etc/resolv.conf");
   return MakeSandboxConfig(pod, {.attempt = attempt,
                                  .log_folder = parts_.settings.log_folder,
@@ -40,7 +40,7 @@ cri::PodSandboxConfig PodStarter::SandboxConfig(const api::Pod& pod, uint32_t at
                                  .agent = parts_.settings.agent});
 }
 
-StatusOr<std::string> PodStarter::RuntimeHandler(const api::Pod& pod) const {
+StatusOr<std::string> PodStarter::ReadRuntimeHandler(const api::Pod& pod) const {
   const std::string name = pod.String({"spec", "runtimeClassName"});
   if (name.empty()) return std::string();
   const api::KindInfo* kind = api::FindKind("node.k8s.io/v1", "RuntimeClass");
@@ -57,8 +57,8 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
   RETURN_IF_ERROR(platform::MakeFolders(PodLogFolder(parts_.settings.log_folder, pod), 0755));
   RETURN_IF_ERROR(parts_.sandbox_volumes.WritePlan(pod));
   cri::RunPodSandboxRequest request;
-  *request.mutable_config() = SandboxConfig(pod, attempt);
-  ASSIGN_OR_RETURN(*request.mutable_runtime_handler(), RuntimeHandler(pod));
+  *request.mutable_config() = BuildSandboxConfig(pod, attempt);
+  ASSIGN_OR_RETURN(*request.mutable_runtime_handler(), ReadRuntimeHandler(pod));
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.before">());
   ASSIGN_OR_RETURN(const auto response, parts_.cri.RunPodSandbox(request, kSandboxTimeout));
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.after">());
@@ -67,12 +67,12 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
                        .ready = true,
                        .created_at = Now(),
                        .agent = parts_.settings.agent};
-  if (!pod.host_network()) {  // its address, for /etc/hosts and status.podIP
+  if (!pod.host_network()) {  // /etc/hosts and status.podIP need its address
     cri::PodSandboxStatusRequest status;
     status.set_pod_sandbox_id(sandbox.id.text());
     const auto answer = parts_.cri.PodSandboxStatus(status, kCallTimeout);
     if (!answer.ok()) {
-      parts_.runtime.Expect();  // the sandbox exists, so the next list finds it
+      parts_.runtime.ListSoon();  // the sandbox exists, so the next list finds it
       return answer.status();
     }
     sandbox.ips = SandboxIps(answer->status());
@@ -81,13 +81,13 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
   return sandbox.id;
 }
 
-void PodStarter::Prefetch(PodEntry& entry) {
+void PodStarter::PrefetchImages(PodEntry& entry) {
   if (std::exchange(entry.prefetched, true)) return;
   for (const api::Container& container : entry.pod->init_containers()) {
-    parts_.images.Prefetch(*entry.pod, container);
+    parts_.images.PrefetchImage(*entry.pod, container);
   }
   for (const api::Container& container : entry.pod->containers()) {
-    parts_.images.Prefetch(*entry.pod, container);
+    parts_.images.PrefetchImage(*entry.pod, container);
   }
 }
 
@@ -95,18 +95,18 @@ PodStarter::Result PodStarter::StartContainer(PodEntry& entry, const ContainerSt
                                               const SandboxState& sandbox) {
   const api::Pod& pod = *entry.pod;
   const std::string name = start.container.name();
-  if (const milliseconds wait = entry.backoff.Wait(name, start.last_exit, Now());
+  if (const milliseconds wait = entry.backoff.TimeLeft(name, start.last_exit, Now());
       wait.count() > 0) {
     entry.waiting[name] = {
         "CrashLoopBackOff",
         fmt::format("back-off {}s restarting failed container={} pod={}_{}({})",
-                    entry.backoff.Delay(name).count(), name, pod.name(), pod.ns(), pod.uid())};
+                    entry.backoff.FullDelay(name).count(), name, pod.name(), pod.ns(), pod.uid())};
     parts_.events.Record(pod.reference(), EventType::kWarning, "BackOff",
                          fmt::format("Back-off restarting failed container {} in pod {}_{}({})",
                                      name, pod.name(), pod.ns(), pod.uid()));
     return {.wait = wait};
   }
-  ImagePuller::Result image = parts_.images.Ensure(pod, start.container, start.restart_count);
+  ImagePuller::Result image = parts_.images.EnsureImage(pod, start.container, start.restart_count);
   switch (image.state) {
     case ImagePuller::Result::State::kPulling:
       return {};
@@ -153,17 +153,17 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
     processes_of = found->id.text();
   }
   cri::CreateContainerRequest create;
-  auto config = parts_.configs.Make({.pod = pod,
-                                     .container = start.container,
-                                     .restart_count = start.restart_count,
-                                     .image = image,
-                                     .facts = facts,
-                                     .volumes = volumes.published,
-                                     .processes_of = processes_of});
+  auto config = parts_.configs.MakeConfig({.pod = pod,
+                                           .container = start.container,
+                                           .restart_count = start.restart_count,
+                                           .image = image,
+                                           .facts = facts,
+                                           .volumes = volumes.published,
+                                           .processes_of = processes_of});
   if (!config.ok()) return fail("CreateContainerConfigError", config.status());
   create.set_pod_sandbox_id(sandbox.id.text());
   *create.mutable_config() = *std::move(config);
-  *create.mutable_sandbox_config() = SandboxConfig(pod, sandbox.attempt);
+  *create.mutable_sandbox_config() = BuildSandboxConfig(pod, sandbox.attempt);
   const std::string log_path =
       fmt::format("{}/{}", create.sandbox_config().log_directory(), create.config().log_path());
   const Status folder = platform::MakeFolders(std::string(base::FolderOf(log_path)), 0755);
@@ -181,12 +181,12 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
                        .created_at = Now(),
                        .image = start.container.image(),
                        .image_id = image.id(),
-                       .hash = ContainerHash(start.container),
+                       .hash = HashContainer(start.container),
                        .log_path = log_path};
   parts_.runtime.PutContainer(api::PodUid(entry.uid), state);
   parts_.events.Record(pod.reference(), EventType::kNormal, "Created",
                        fmt::format("Created container: {}", name));
-  entry.backoff.Started(name, start.last_exit, Now());
+  entry.backoff.NoteStart(name, start.last_exit, Now());
   cri::StartContainerRequest request;
   request.set_container_id(state.id.text());
   const auto started = parts_.cri.StartContainer(request, kCallTimeout);
@@ -224,12 +224,12 @@ void PodStarter::RunPostStart(const PodEntry& entry, const ContainerState& conta
     parts.events.Record(pod->reference(), EventType::kWarning, "FailedPostStartHook",
                         fmt::format("PostStartHook failed: {} (container {})", base::Message(done),
                                     container.name));
-    parts.stopper.Stop(
+    parts.stopper.StopContainer(
         *pod, container, pod->termination_grace_seconds(),
         fmt::format("FailedPostStartHook: container {} will be killed", container.name));
   };
-  parts_.tasks.Run(PostStartTask(container.id), run,
-                   [&parts = parts_, uid = entry.uid] { parts.requeue(uid); });
+  parts_.tasks.RunTask(PostStartTask(container.id), run,
+                       [&parts = parts_, uid = entry.uid] { parts.requeue(uid); });
 }
 
 }  // namespace berth::node

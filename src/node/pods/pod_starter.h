@@ -1,11 +1,11 @@
-// Makes sandboxes and starts containers: the steps of a pod's start that change the runtime.
+// Starts sandboxes and containers: the steps of a pod's start that change the container runtime.
 //
 //   record ─▶ log folder ─▶ RunPodSandbox ─▶ /etc/hosts ─▶ image ─▶ CreateContainer
 //          ─▶ StartContainer
 //
-// The steps follow each other as fast as in a start by hand, because ids and states come from the
-// runtime's own answers, and statuses and events are written in the background. Not thread-safe for
-// one pod.
+// No step waits for the API or for a list of the runtime, because ids and states come from the
+// runtime's answers, and statuses and events are written in the background. Not thread-safe for one
+// pod.
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,13 @@ class PodStarter {
  public:
   explicit PodStarter(const PodParts& parts) : parts_(parts) {}
 
-  // Starts a new sandbox with that attempt number and returns its id. The pod's record must already
-  // say that a sandbox may exist.
+  // Writes the plan file, starts a new sandbox with that attempt number and returns its id. The
+  // pod's record must already say that a sandbox may exist.
   base::StatusOr<SandboxId> StartSandbox(PodEntry& entry, uint32_t attempt);
 
-  // The outcome of a start. `status` is a failure, which is retried with backoff. `wait` is the
+  // The outcome of a start. `status` is a failure, which is retried after a backoff. `wait` is the
   // time for which a back-off delays the start. If neither is set, the container runs or its image
-  // is being pulled. The reason is in entry.waiting.
+  // is being pulled. entry.waiting says why the container does not run.
   struct Result {
     base::Status status;
     std::chrono::milliseconds wait{0};
@@ -34,15 +34,15 @@ class PodStarter {
   Result StartContainer(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox);
 
   // Begins the image pulls that the pod will need, while its volumes are being set up.
-  void Prefetch(PodEntry& entry);
+  void PrefetchImages(PodEntry& entry);
 
  private:
   Result CreateAndStart(PodEntry& entry, const ContainerStart& start, const SandboxState& sandbox,
                         const rpc::cri::Image& image);
   void RunPostStart(const PodEntry& entry, const ContainerState& container,
                     const api::Container& spec);
-  rpc::cri::PodSandboxConfig SandboxConfig(const api::Pod& pod, uint32_t attempt) const;
-  base::StatusOr<std::string> RuntimeHandler(const api::Pod& pod) const;
+  rpc::cri::PodSandboxConfig BuildSandboxConfig(const api::Pod& pod, uint32_t attempt) const;
+  base::StatusOr<std::string> ReadRuntimeHandler(const api::Pod& pod) const;
   int64_t Now() const;
 
   const PodParts& parts_;

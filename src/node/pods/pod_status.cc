@@ -14,8 +14,8 @@ using base::Json;
 namespace json = base::json;
 using Phase = ContainerState::Phase;
 
-// The top-level members of the status that this file writes. A member that it no longer sets is
-// removed.
+// The top-level members of the status that this file writes. If it does not set one of them any
+// more, the member is removed.
 constexpr const char* kOwned[] = {"phase",
                                   "hostIP",
                                   "hostIPs",
@@ -33,7 +33,7 @@ constexpr const char* kOwned[] = {"phase",
 constexpr const char* kInit = "initContainerStatuses";
 constexpr const char* kEphemeral = "ephemeralContainerStatuses";
 
-Json Time(int64_t nanoseconds) {
+Json FormatTimeOrNull(int64_t nanoseconds) {
   if (nanoseconds <= 0) return nullptr;
   return api::FormatTime(base::WallTime(std::chrono::nanoseconds(nanoseconds)));
 }
@@ -44,20 +44,20 @@ class StatusMaker {
 
   Json Make() {
     Json status = Json::object();
-    status["containerStatuses"] = Statuses(in_.pod.containers(), "containerStatuses");
+    status["containerStatuses"] = MakeStatuses(in_.pod.containers(), "containerStatuses");
     if (const auto init = in_.pod.init_containers(); !init.empty()) {
-      status[kInit] = Statuses(init, kInit);
+      status[kInit] = MakeStatuses(init, kInit);
     }
     if (const auto ephemeral = in_.pod.ephemeral_containers(); !ephemeral.empty()) {
-      status[kEphemeral] = Statuses(ephemeral, kEphemeral);
+      status[kEphemeral] = MakeStatuses(ephemeral, kEphemeral);
     }
-    initialized_ = Initialized(status);
+    uninitialized_ = FindUninitialized(status);
     status["phase"] = PhaseOf(status);
-    status["qosClass"] = QosClass(in_.pod);
+    status["qosClass"] = ComputeQosClass(in_.pod);
     if (!in_.ended_reason.empty()) status["reason"] = in_.ended_reason;
     if (!in_.ended_message.empty()) status["message"] = in_.ended_message;
     AddAddresses(status);
-    status["conditions"] = Conditions(status);
+    status["conditions"] = MakeConditions(status);
     return status;
   }
 
@@ -66,7 +66,7 @@ class StatusMaker {
     return in_.facts.runtime_name + "://" + state.id.text();
   }
 
-  Json Terminated(const ContainerState& state) const {
+  Json MakeTerminated(const ContainerState& state) const {
     Json out = {{"exitCode", state.exit_code}, {"containerID", ContainerId(state)}};
     std::string reason = state.reason;
     if (state.phase == Phase::kUnknown) reason = "ContainerStatusUnknown";
@@ -76,13 +76,16 @@ class StatusMaker {
     const std::string& text =
         message != in_.messages.end() && !message->second.empty() ? message->second : state.message;
     if (!text.empty()) out["message"] = text;
-    if (Json time = Time(state.started_at); !time.is_null()) out["startedAt"] = std::move(time);
-    if (Json time = Time(state.finished_at); !time.is_null()) out["finishedAt"] = std::move(time);
+    if (Json time = FormatTimeOrNull(state.started_at); !time.is_null())
+      out["startedAt"] = std::move(time);
+    if (Json time = FormatTimeOrNull(state.finished_at); !time.is_null())
+      out["finishedAt"] = std::move(time);
     return {{"terminated", std::move(out)}};
   }
 
-  // Why a container does not run. With `own`, only a reason that was given for this container.
-  std::optional<WaitingReason> Waiting(const std::string& name, bool own) const {
+  // The reason why a container does not run. With `own`, nullopt if there is no reason for this
+  // container alone.
+  std::optional<WaitingReason> FindWaiting(const std::string& name, bool own) const {
     if (const auto it = in_.waiting.find(name); it != in_.waiting.end()) return it->second;
     if (own) return std::nullopt;
     if (const auto it = in_.waiting.find(""); it != in_.waiting.end()) return it->second;
@@ -90,14 +93,15 @@ class StatusMaker {
     return WaitingReason{has_init ? "PodInitializing" : "ContainerCreating", ""};
   }
 
-  static Json WaitingState(const WaitingReason& why) {
+  static Json MakeWaitingState(const WaitingReason& why) {
     Json out = {{"reason", why.reason}};
     if (!why.message.empty()) out["message"] = why.message;
     return {{"waiting", std::move(out)}};
   }
 
-  // The container's status in the API, for what the runtime no longer knows.
-  Json Reported(const std::string& name, std::string_view list) const {
+  // The container's status in the API, which is used if the runtime does not know the container any
+  // more; an empty object: none.
+  Json FindReported(const std::string& name, std::string_view list) const {
     for (const Json& status : json::Array(in_.pod.json(), {"status", list})) {
       if (json::String(status, {"name"}) == name) return status;
     }
@@ -105,10 +109,10 @@ class StatusMaker {
   }
 
   // `list` is the member of the pod's status to which the result goes.
-  Json StatusOf(const api::Container& container, std::string_view list) const {
+  Json MakeStatus(const api::Container& container, std::string_view list) const {
     const std::string name = container.name();
     const ContainerState* state = in_.runtime.Newest(name);
-    const Json reported = Reported(name, list);
+    const Json reported = FindReported(name, list);
     Json out = {{"name", name},
                 {"image", container.image()},
                 {"imageID", ""},
@@ -118,11 +122,11 @@ class StatusMaker {
     Json last = json::Map(reported, {"lastState"});
     if (state == nullptr) {
       const Json* terminated = json::Find(reported, {"state", "terminated"});
-      if (terminated != nullptr && !Waiting(name, true).has_value()) {
+      if (terminated != nullptr && !FindWaiting(name, true).has_value()) {
         out["state"] = {{"terminated", *terminated}};
       } else {
         if (terminated != nullptr) last = {{"terminated", *terminated}};
-        out["state"] = WaitingState(*Waiting(name, false));
+        out["state"] = MakeWaitingState(*FindWaiting(name, false));
       }
       if (const Json* id = json::Find(reported, {"containerID"}); id != nullptr) {
         out["containerID"] = *id;
@@ -139,41 +143,41 @@ class StatusMaker {
     if (list != kEphemeral || ran) out["containerID"] = ContainerId(*state);
     // A container of the pod's present spec gets the image's name from there, because the runtime
     // may know only the image's id.
-    const bool same_spec = state->hash.empty() || state->hash == ContainerHash(container);
+    const bool same_spec = state->hash.empty() || state->hash == HashContainer(container);
     if (!same_spec && !state->image.empty()) out["image"] = state->image;
     if (const ContainerState* previous = in_.runtime.Previous(name);
         previous != nullptr && previous->exited()) {
-      last = Terminated(*previous);
+      last = MakeTerminated(*previous);
     }
     if (state->running()) {
-      out["state"] = {{"running", {{"startedAt", Time(state->started_at)}}}};
+      out["state"] = {{"running", {{"startedAt", FormatTimeOrNull(state->started_at)}}}};
       const ContainerHealth health = in_.health(state->id);
       out["started"] = health.started;
       out["ready"] = list != kEphemeral && health.started && health.ready;
     } else if (state->exited()) {
-      const auto waiting = Waiting(name, true);
+      const auto waiting = FindWaiting(name, true);
       if (waiting.has_value()) {
-        last = Terminated(*state);
-        out["state"] = WaitingState(*waiting);
+        last = MakeTerminated(*state);
+        out["state"] = MakeWaitingState(*waiting);
       } else {
-        out["state"] = Terminated(*state);
+        out["state"] = MakeTerminated(*state);
       }
       if (list == kInit && !IsSidecar(container)) out["ready"] = state->exit_code == 0;
     } else {
-      out["state"] = WaitingState(*Waiting(name, false));
+      out["state"] = MakeWaitingState(*FindWaiting(name, false));
     }
     out["lastState"] = std::move(last);
     return out;
   }
 
-  Json Statuses(const std::vector<api::Container>& containers, std::string_view list) const {
+  Json MakeStatuses(const std::vector<api::Container>& containers, std::string_view list) const {
     Json out = Json::array();
-    for (const api::Container& container : containers) out.push_back(StatusOf(container, list));
+    for (const api::Container& container : containers) out.push_back(MakeStatus(container, list));
     return out;
   }
 
-  // The names of init containers that have not done their work.
-  std::vector<std::string> Initialized(const Json& status) const {
+  // The names of the init containers that have not finished (a sidecar: not started).
+  std::vector<std::string> FindUninitialized(const Json& status) const {
     std::vector<std::string> missing;
     // Init containers do not run again after a regular container has run.
     for (const Json& item : status["containerStatuses"]) {
@@ -213,7 +217,7 @@ class StatusMaker {
       if (stopped == 0) return in_.pod.phase();  // it never ran
       return waiting == 0 && stopped == succeeded ? "Succeeded" : "Failed";
     }
-    if (!initialized_.empty() || waiting > 0) return "Pending";
+    if (!uninitialized_.empty() || waiting > 0) return "Pending";
     if (running > 0 || policy == "Always") return "Running";
     if (stopped == succeeded) return "Succeeded";
     return policy == "Never" ? "Failed" : "Running";
@@ -230,31 +234,32 @@ class StatusMaker {
     for (const std::string& ip : in_.facts.pod_ips) status["podIPs"].push_back({{"ip", ip}});
   }
 
-  static Json Condition(const char* type, bool value, std::string reason, std::string message) {
+  static Json MakeCondition(const char* type, bool value, std::string reason, std::string message) {
     Json out = {{"type", type}, {"status", value ? "True" : "False"}};
     if (!reason.empty()) out["reason"] = std::move(reason);
     if (!message.empty()) out["message"] = std::move(message);
     return out;
   }
 
-  static std::string Names(const std::vector<std::string>& names) {
+  static std::string JoinNames(const std::vector<std::string>& names) {
     std::string out;
     for (const std::string& name : names) out += (out.empty() ? "" : " ") + name;
     return "[" + out + "]";
   }
 
-  Json Conditions(const Json& status) const {
+  Json MakeConditions(const Json& status) const {
     const std::string phase = json::String(status, {"phase"});
     const bool completed = phase == "Succeeded";
     Json out = Json::array();
     const bool sandbox = std::any_of(in_.runtime.sandboxes.begin(), in_.runtime.sandboxes.end(),
                                      [](const SandboxState& s) { return s.ready; });
-    out.push_back(Condition("PodReadyToStartContainers", sandbox, "", ""));
-    if (initialized_.empty()) {
-      out.push_back(Condition("Initialized", true, completed ? "PodCompleted" : "", ""));
+    out.push_back(MakeCondition("PodReadyToStartContainers", sandbox, "", ""));
+    if (uninitialized_.empty()) {
+      out.push_back(MakeCondition("Initialized", true, completed ? "PodCompleted" : "", ""));
     } else {
-      out.push_back(Condition("Initialized", false, "ContainersNotInitialized",
-                              "containers with incomplete status: " + Names(initialized_)));
+      out.push_back(
+          MakeCondition("Initialized", false, "ContainersNotInitialized",
+                        "containers with incomplete status: " + JoinNames(uninitialized_)));
     }
     std::vector<std::string> unready;
     for (const Json& item : status["containerStatuses"]) {
@@ -268,24 +273,24 @@ class StatusMaker {
       reason = "PodFailed";
     } else if (!ready) {
       reason = "ContainersNotReady";
-      message = "containers with unready status: " + Names(unready);
+      message = "containers with unready status: " + JoinNames(unready);
     }
     ready = ready && !completed && phase != "Failed";
-    const Json containers_ready = Condition("ContainersReady", ready, reason, message);
+    const Json containers_ready = MakeCondition("ContainersReady", ready, reason, message);
     if (ready) {
-      if (message = OpenGate(); !message.empty()) {
+      if (message = DescribeFailedGate(); !message.empty()) {
         ready = false;
         reason = "ReadinessGatesNotReady";
       }
     }
-    out.push_back(Condition("Ready", ready, reason, message));
+    out.push_back(MakeCondition("Ready", ready, reason, message));
     out.push_back(containers_ready);
-    out.push_back(Condition("PodScheduled", true, "", ""));
+    out.push_back(MakeCondition("PodScheduled", true, "", ""));
     return out;
   }
 
-  // The message about the first readiness gate that is not passed; empty if all are passed.
-  std::string OpenGate() const {
+  // A message about the first readiness gate that is not True; "": all are True.
+  std::string DescribeFailedGate() const {
     for (const Json& gate : json::Array(in_.pod.json(), {"spec", "readinessGates"})) {
       const std::string type = json::String(gate, {"conditionType"});
       std::string value;
@@ -304,7 +309,7 @@ class StatusMaker {
   }
 
   const PodStatusInput& in_;
-  std::vector<std::string> initialized_;
+  std::vector<std::string> uninitialized_;
 };
 
 const Json* FindCondition(const Json& conditions, const std::string& type) {
@@ -359,7 +364,7 @@ Json MergePodStatus(const Json& present, const Json& wanted, base::WallTime now)
   return out;
 }
 
-Json StatusPatch(const Json& present, const Json& merged) {
+Json MakeStatusPatch(const Json& present, const Json& merged) {
   Json out = Json::object();
   for (const auto& [member, value] : merged.items()) {
     const auto old = present.find(member);

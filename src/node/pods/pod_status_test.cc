@@ -191,11 +191,11 @@ TEST_F(PodStatusTest, WritesOnlyWhatDiffers) {
   EXPECT_EQ(merged["nominatedNodeName"], "x");
   EXPECT_EQ(Condition(merged, "example.com/gate"), "True");
   EXPECT_EQ(Condition(merged, "PodScheduled", "lastTransitionTime"), "earlier");
-  EXPECT_FALSE(StatusPatch(others, merged).contains("nominatedNodeName"));
+  EXPECT_FALSE(MakeStatusPatch(others, merged).contains("nominatedNodeName"));
 
   base::FakeClock later;
   later.Advance(std::chrono::hours(1));
-  EXPECT_EQ(StatusPatch(merged, MergePodStatus(merged, Make(), later.Now())), Json::object());
+  EXPECT_EQ(MakeStatusPatch(merged, MergePodStatus(merged, Make(), later.Now())), Json::object());
   health_.ready = false;
   const Json unready = MergePodStatus(merged, Make(), later.Now());
   EXPECT_EQ(Condition(unready, "Ready", "lastTransitionTime"), "2026-01-01T01:00:00Z");

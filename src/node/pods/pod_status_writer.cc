@@ -47,7 +47,7 @@ PodStatusWriter::PodStatusWriter(kube::Client& client, kube::Informer<api::Pod>&
 void PodStatusWriter::Start() { workers_.Start(); }
 void PodStatusWriter::Stop() { workers_.Stop(); }
 
-void PodStatusWriter::Put(const api::Pod& pod, Json status) {
+void PodStatusWriter::QueueStatus(const api::Pod& pod, Json status) {
   const bool waiting = base::json::String(status, {"phase"}) == "Pending";
   auto wanted = std::make_shared<const Wanted>(
       Wanted{.ns = pod.ns(), .name = pod.name(), .uid = pod.uid(), .status = std::move(status)});
@@ -62,13 +62,13 @@ void PodStatusWriter::Put(const api::Pod& pod, Json status) {
   }
 }
 
-Status PodStatusWriter::Write(const api::Pod& pod, Json status) {
-  Forget(pod.uid());
+Status PodStatusWriter::WriteStatus(const api::Pod& pod, Json status) {
+  DropStatus(pod.uid());
   return WriteWanted(
       {.ns = pod.ns(), .name = pod.name(), .uid = pod.uid(), .status = std::move(status)});
 }
 
-void PodStatusWriter::Forget(const std::string& pod_uid) {
+void PodStatusWriter::DropStatus(const std::string& pod_uid) {
   base::MutexLock lock(mutex_);
   wanted_.erase(pod_uid);
 }
@@ -86,7 +86,7 @@ Status PodStatusWriter::WriteWanted(const Wanted& wanted) {
     }
     if (pod->uid() != wanted.uid) return base::OkStatus();  // another pod of that name
     const Json& present = base::json::Map(pod->json(), {"status"});
-    Json status = StatusPatch(present, MergePodStatus(present, wanted.status, clock_.Now()));
+    Json status = MakeStatusPatch(present, MergePodStatus(present, wanted.status, clock_.Now()));
     if (status.empty()) return base::OkStatus();
     // The patch has the resourceVersion, because a merge patch replaces the whole list of
     // conditions.

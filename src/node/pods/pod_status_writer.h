@@ -1,8 +1,10 @@
-// Writes pod.status in the background: each pod's newest status, if the API has another.
+// Writes pod.status in the background: the newest status of each pod, if the API has a different
+// one.
 //
-// Only the removal of a deleted pod waits for its write. After a conflict the pod is read again and
-// the write is retried. A write for a pod that is gone, or was replaced by another of its name, is
-// dropped. While the API is unreachable, writes are retried with backoff. Thread-safe.
+// Only the removal of a deleted pod waits until its status is written. After a conflict the pod is
+// read again and the write is retried. The write is dropped if the pod is gone, or was replaced by
+// another pod of its name. While the API is unreachable, writes are retried after a backoff.
+// Thread-safe.
 #pragma once
 
 #include <map>
@@ -29,11 +31,12 @@ class PodStatusWriter {
 
   // Queues `status` (from MakePodStatus); it replaces a status that still waits. The status of a
   // Pending pod waits for a fifth of a second, so that several changes become one write.
-  void Put(const api::Pod& pod, base::Json status);
-  // Writes it now, on this thread. OK also if the pod is gone.
-  base::Status Write(const api::Pod& pod, base::Json status);
+  void QueueStatus(const api::Pod& pod, base::Json status);
+  // Writes `status` now, on this thread, and drops a status that still waits. OK also if the pod is
+  // gone.
+  base::Status WriteStatus(const api::Pod& pod, base::Json status);
   // Drops the waiting status.
-  void Forget(const std::string& pod_uid);
+  void DropStatus(const std::string& pod_uid);
 
  private:
   struct Wanted {

@@ -33,9 +33,9 @@ std::shared_ptr<const api::Pod> PodOfRuntime(const PodRuntime& runtime) {
 
 bool PodTeardown::MayRun(const PodEntry& entry, const PodRuntime& runtime) const {
   if (entry.record.sandbox_possible || !runtime.empty()) return true;
-  // The record is written before a volume of the pod exists. A pod with volumes but without a
-  // record has lost its record, and nobody knows what else it had.
-  return entry.record.pod == nullptr && !parts_.volumes.Released(entry.uid);
+  // The record is written before a volume of the pod exists. So the record of a pod that has
+  // volumes but no record was lost, and the runtime may have parts of that pod.
+  return entry.record.pod == nullptr && !parts_.volumes.HasReleased(entry.uid);
 }
 
 bool PodTeardown::StopContainers(PodEntry& entry, const PodRuntime& runtime,
@@ -44,8 +44,8 @@ bool PodTeardown::StopContainers(PodEntry& entry, const PodRuntime& runtime,
   for (const ContainerState& container : runtime.containers) {
     if (!container.running()) continue;
     all_ended = false;
-    parts_.stopper.Stop(*entry.pod, container, grace_seconds,
-                        fmt::format("Stopping container {}", container.name));
+    parts_.stopper.StopContainer(*entry.pod, container, grace_seconds,
+                                 fmt::format("Stopping container {}", container.name));
   }
   return all_ended;
 }
@@ -61,10 +61,11 @@ Status PodTeardown::StopSandboxes(const PodEntry& entry, const PodRuntime& runti
     parts_.runtime.PutSandbox(api::PodUid(entry.uid), runtime.ns, runtime.name, sandbox);
   }
   for (const SandboxState& sandbox : runtime.sandboxes) {
-    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, sandbox.id));
+    RETURN_IF_ERROR(parts_.sandbox_volumes.UnpublishVolumes(*entry.pod, sandbox.id));
   }
-  // The handler may have a sandbox of which the runtime has lost the record.
-  if (runtime.sandboxes.empty()) return parts_.sandbox_volumes.Unpublish(*entry.pod, SandboxId());
+  // The handler may still have a sandbox that the runtime does not know any more.
+  if (runtime.sandboxes.empty())
+    return parts_.sandbox_volumes.UnpublishVolumes(*entry.pod, SandboxId());
   return base::OkStatus();
 }
 
@@ -108,7 +109,7 @@ Status PodTeardown::DeleteFromApi(PodEntry& entry) {
   if (entry.gone) return base::OkStatus();
   const api::Pod& pod = *entry.pod;
   if (!entry.final_status.is_null()) {
-    RETURN_IF_ERROR(parts_.statuses.Write(pod, entry.final_status));
+    RETURN_IF_ERROR(parts_.statuses.WriteStatus(pod, entry.final_status));
   }
   RETURN_IF_ERROR(base::FaultPoint<"node.pod_delete.before">());
   const Status deleted = parts_.client.Delete(api::Pod::kInfo, pod.ns(), pod.name(),
@@ -120,14 +121,14 @@ Status PodTeardown::DeleteFromApi(PodEntry& entry) {
   return base::Annotate(deleted, fmt::format("delete pod '{}'", pod.key()));
 }
 
-PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
+PodTeardown::Outcome PodTeardown::RemovePod(PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   if (entry.pod == nullptr) entry.pod = PodOfRuntime(runtime);
   const bool may_run = MayRun(entry, runtime);
   if (may_run) {
-    if (!parts_.runtime.Known()) return Outcome::Done();  // OnReachable queues the pod again
+    if (!parts_.runtime.IsKnown()) return Outcome::Done();  // OnReachable queues the pod again
     if (const Status reachable = parts_.runtime.Reachable(); !reachable.ok()) {
-      // The pod's containers may still run, so its volumes stay. The tear-down goes on when the
+      // The pod's containers may still run, so its volumes stay. The tear-down continues when the
       // runtime is reachable again.
       entry.waiting = {{"", {"RuntimeUnreachable", std::string(base::Message(reachable))}}};
       PublishStatus(parts_, entry);
@@ -140,35 +141,35 @@ PodTeardown::Outcome PodTeardown::Remove(PodEntry& entry) {
   }
   entry.waiting.clear();
   if (!entry.gone && entry.final_status.is_null()) {
-    entry.final_status = CurrentStatus(parts_, entry, runtime, true);
+    entry.final_status = MakeCurrentStatus(parts_, entry, runtime, true);
   }
-  parts_.probes.Retain(api::PodUid(entry.uid), {});
+  parts_.probes.RetainContainers(api::PodUid(entry.uid), {});
   if (may_run) {
     if (const Status removed = RemoveFromRuntime(entry); !removed.ok())
       return Outcome::Retry(removed);
   }
   ReleaseVolumes(parts_, entry);
   // on_change queues the pod again when its volumes are released.
-  if (!parts_.volumes.Released(entry.uid)) return Outcome::Done();
+  if (!parts_.volumes.HasReleased(entry.uid)) return Outcome::Done();
   Status status = RemoveFiles(entry);
-  // The API object is deleted last. So whoever sees that the pod is gone from the API finds nothing
-  // of it on the node.
+  // The API object is deleted last. So when the pod is gone from the API, nothing of it is left on
+  // the node.
   if (status.ok()) status = parts_.records.Remove(entry.uid);
   if (status.ok()) status = DeleteFromApi(entry);
   if (!status.ok()) return Outcome::Retry(status);
-  parts_.statuses.Forget(entry.uid);
-  parts_.images.Forget(entry.uid);
+  parts_.statuses.DropStatus(entry.uid);
+  parts_.images.ForgetPod(entry.uid);
   entry.finished = true;
   LOG_INFO("pod {} is gone from this node", base::Quote(entry.pod->key()));
   return Outcome::Done();
 }
 
-PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
+PodTeardown::Outcome PodTeardown::EndPod(PodEntry& entry) {
   entry.waiting.clear();
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   if (MayRun(entry, runtime)) {
-    // The pod's containers may run while the runtime is unreachable. The work goes on when it is
-    // back.
+    // The pod's containers may run while the runtime is unreachable. OnReachable queues the pod
+    // again.
     if (!parts_.runtime.Reachable().ok()) return Outcome::Done();
     if (!StopContainers(entry, runtime, entry.pod->termination_grace_seconds())) {
       PublishStatus(parts_, entry);
@@ -178,9 +179,9 @@ PodTeardown::Outcome PodTeardown::End(PodEntry& entry) {
       return Outcome::Retry(stopped);
     }
   }
-  parts_.probes.Retain(api::PodUid(entry.uid), {});
+  parts_.probes.RetainContainers(api::PodUid(entry.uid), {});
   ReleaseVolumes(parts_, entry);
-  // A pod that ended before this agent took it over has its status already, and perhaps no
+  // A pod that ended before this agent recorded it already has its status, and perhaps no
   // containers.
   if (!entry.record.ended_phase.empty()) PublishStatus(parts_, entry);
   return Outcome::Done();

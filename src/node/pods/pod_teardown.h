@@ -6,8 +6,9 @@
 //            ─▶ release volumes ─▶ remove folder and logs ─▶ drop the record
 //            ─▶ final status ─▶ DELETE the pod
 //
-// Each call does what can be done now; the next comes when something changed. Volumes are released
-// only when the runtime says that no container is left. Not thread-safe for one pod.
+// Each call does the steps that are possible now; the pod is queued again when something has
+// changed. Volumes are released only when the runtime says that no container is left. Not
+// thread-safe for one pod.
 #pragma once
 
 #include "base/keyed_workers.h"
@@ -20,17 +21,19 @@ class PodTeardown {
   using Outcome = base::KeyedWorkers::Outcome;
   explicit PodTeardown(const PodParts& parts) : parts_(parts) {}
 
-  Outcome End(PodEntry& entry);
-  Outcome Remove(PodEntry& entry);
+  // The next steps for a pod that has ended for good, and for a deleted pod. entry.finished is true
+  // once nothing of a deleted pod is left.
+  Outcome EndPod(PodEntry& entry);
+  Outcome RemovePod(PodEntry& entry);
 
  private:
   // Whether the runtime may have parts of the pod.
   bool MayRun(const PodEntry& entry, const PodRuntime& runtime) const;
-  // True if no container runs any more; otherwise the stops have been started.
+  // Begins to stop the running containers, in the background. True if none runs any more.
   bool StopContainers(PodEntry& entry, const PodRuntime& runtime, int64_t grace_seconds);
-  // OK if no sandbox of the pod runs any more, and its deferred volumes are out of them.
+  // Stops the pod's sandboxes and unmounts its deferred volumes in them.
   base::Status StopSandboxes(const PodEntry& entry, const PodRuntime& runtime);
-  // OK if the runtime has nothing of the pod any more.
+  // Removes the pod's sandboxes and containers. UNAVAILABLE: the runtime still has some of them.
   base::Status RemoveFromRuntime(PodEntry& entry);
   base::Status RemoveFiles(const PodEntry& entry);
   base::Status DeleteFromApi(PodEntry& entry);

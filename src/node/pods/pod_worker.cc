@@ -19,19 +19,19 @@ using std::chrono::milliseconds;
 
 }  // namespace
 
-PodWorker::Outcome PodWorker::Sync(PodEntry& entry) {
+PodWorker::Outcome PodWorker::SyncPod(PodEntry& entry) {
   if (entry.finished) return Outcome::Done();
-  if (entry.gone || entry.pod->deleting()) return teardown_.Remove(entry);
-  if (!entry.record.ended_phase.empty() || entry.pod->terminated()) return teardown_.End(entry);
-  return Run(entry);
+  if (entry.gone || entry.pod->deleting()) return teardown_.RemovePod(entry);
+  if (!entry.record.ended_phase.empty() || entry.pod->terminated()) return teardown_.EndPod(entry);
+  return RunPod(entry);
 }
 
-Status PodWorker::Accept(PodEntry& entry, bool runtime_reachable) {
+Status PodWorker::AcceptPod(PodEntry& entry, bool runtime_reachable) {
   PodRecord record = entry.record;
   record.pod = entry.pod;
   // If the runtime is reachable, the sandbox follows at once, so one write records both.
   record.sandbox_possible = record.sandbox_possible || runtime_reachable;
-  return Remember(parts_, entry, record);
+  return WriteRecord(parts_, entry, record);
 }
 
 PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why) {
@@ -39,7 +39,7 @@ PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why)
   const WaitingReason reason{"RuntimeUnreachable", message};
   if (parts_.runtime.Pod(entry.uid).empty()) entry.waiting[""] = reason;
   parts_.events.Record(entry.pod->reference(), EventType::kWarning, "RuntimeUnreachable",
-                       message + "; the pod goes on when it is");
+                       message + "; the pod continues when the runtime is reachable");
   PublishStatus(parts_, entry);
   return Outcome::Done();
 }
@@ -53,27 +53,27 @@ std::optional<milliseconds> PodWorker::DeadlineLeft(const api::Pod& pod) const {
                                          parts_.clock.Now());
 }
 
-PodWorker::Outcome PodWorker::End(PodEntry& entry, std::string phase, std::string reason,
-                                  std::string message) {
+PodWorker::Outcome PodWorker::EndPod(PodEntry& entry, std::string phase, std::string reason,
+                                     std::string message) {
   PodRecord record = entry.record;
   record.ended_phase = std::move(phase);
   record.ended_reason = std::move(reason);
   record.ended_message = std::move(message);
   // The end is durable first: otherwise, after a crash, the pod would start again because its
   // containers were removed.
-  if (const Status recorded = Remember(parts_, entry, record); !recorded.ok()) {
+  if (const Status recorded = WriteRecord(parts_, entry, record); !recorded.ok()) {
     return Outcome::Retry(recorded);
   }
-  return teardown_.End(entry);
+  return teardown_.EndPod(entry);
 }
 
-PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
+PodWorker::Outcome PodWorker::RunPod(PodEntry& entry) {
   const api::Pod& pod = *entry.pod;
-  // Known is read before Reachable, because it tells whether there is an answer.
-  const bool known = parts_.runtime.Known();
+  // Known is read before Reachable, because Reachable has no result before Known is true.
+  const bool known = parts_.runtime.IsKnown();
   const Status reachable = parts_.runtime.Reachable();
   entry.waiting.clear();
-  if (const Status accepted = Accept(entry, reachable.ok()); !accepted.ok()) {
+  if (const Status accepted = AcceptPod(entry, reachable.ok()); !accepted.ok()) {
     entry.waiting[""] = {"ContainerCreating", std::string(base::Message(accepted))};
     PublishStatus(parts_, entry);
     return Outcome::Retry(accepted);
@@ -84,21 +84,21 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
 
   const auto deadline = DeadlineLeft(pod);
   if (deadline.has_value() && deadline->count() <= 0) {
-    return End(entry, "Failed", "DeadlineExceeded",
-               "Pod was active on the node longer than the specified deadline");
+    return EndPod(entry, "Failed", "DeadlineExceeded",
+                  "Pod was active on the node longer than the specified deadline");
   }
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const HealthOf health = [&](const ContainerId& id) { return HealthOfContainer(parts_, id); };
   const PodPlan plan = MakePlan(pod, runtime, health);
-  if (!plan.ended_phase.empty()) return End(entry, plan.ended_phase, "", plan.ended_message);
+  if (!plan.ended_phase.empty()) return EndPod(entry, plan.ended_phase, "", plan.ended_message);
 
   Outcome outcome = Outcome::Done();
-  if (const Status cleared = Clear(entry, plan, runtime); !cleared.ok()) {
+  if (const Status cleared = ClearRuntime(entry, plan, runtime); !cleared.ok()) {
     outcome = Outcome::Retry(cleared);
   } else if (!plan.starts.empty()) {
-    outcome = StartAll(entry, plan);
+    outcome = StartContainers(entry, plan);
   } else if (!plan.sandbox_id.empty()) {
-    // This agent may have restarted, and then does not know whether the volumes are in the sandbox.
+    // After a restart the agent does not know whether the volumes are in the sandbox.
     const Status placed = PlaceVolumes(entry, plan.sandbox_id);
     if (!placed.ok()) outcome = Outcome::Retry(placed);
   }
@@ -112,10 +112,11 @@ PodWorker::Outcome PodWorker::Run(PodEntry& entry) {
   return outcome;
 }
 
-Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime) {
+Status PodWorker::ClearRuntime(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime) {
   for (const ContainerStop& stop : plan.stops) {
     if (const ContainerState* container = runtime.ById(stop.id); container != nullptr) {
-      parts_.stopper.Stop(*entry.pod, *container, entry.pod->termination_grace_seconds(), stop.why);
+      parts_.stopper.StopContainer(*entry.pod, *container, entry.pod->termination_grace_seconds(),
+                                   stop.why);
     }
   }
   for (const SandboxId& id : plan.stop_sandboxes) {
@@ -123,7 +124,7 @@ Status PodWorker::Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& 
     stop.set_pod_sandbox_id(id.text());
     const auto stopped = parts_.cri.StopPodSandbox(stop, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
-    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, id));
+    RETURN_IF_ERROR(parts_.sandbox_volumes.UnpublishVolumes(*entry.pod, id));
     cri::RemovePodSandboxRequest remove;
     remove.set_pod_sandbox_id(id.text());
     const auto removed = parts_.cri.RemovePodSandbox(remove, kRuntimeCallTimeout);
@@ -145,14 +146,15 @@ void PodWorker::WaitForVolumes(PodEntry& entry, const PodVolumes& volumes) {
   entry.waiting[""] = {init ? "PodInitializing" : "ContainerCreating", volumes.reason};
 }
 
-// Takes the pod's deferred volumes out of its dead sandboxes and mounts them in `sandbox_id`.
+// Unmounts the pod's deferred volumes in its dead sandboxes, and mounts them in `sandbox_id`.
 Status PodWorker::PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id) {
   if (!MayDefer(*entry.pod) || entry.placed_in == sandbox_id) return base::OkStatus();
   for (const SandboxState& other : parts_.runtime.Pod(entry.uid).sandboxes) {
     if (other.id == sandbox_id || other.ready) continue;
-    RETURN_IF_ERROR(parts_.sandbox_volumes.Unpublish(*entry.pod, other.id));
+    RETURN_IF_ERROR(parts_.sandbox_volumes.UnpublishVolumes(*entry.pod, other.id));
   }
-  if (const Status placed = parts_.sandbox_volumes.Publish(*entry.pod, sandbox_id); !placed.ok()) {
+  if (const Status placed = parts_.sandbox_volumes.PublishVolumes(*entry.pod, sandbox_id);
+      !placed.ok()) {
     if (placed.code() != StatusCode::kCancelled) {
       entry.waiting[""] = {"ContainerCreating", std::string(base::Message(placed))};
     }
@@ -162,14 +164,14 @@ Status PodWorker::PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id) {
   return base::OkStatus();
 }
 
-PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
+PodWorker::Outcome PodWorker::StartContainers(PodEntry& entry, const PodPlan& plan) {
   PodVolumes volumes = parts_.volumes.State(entry.uid);
   if (volumes.no_room) {
     // The pod's controller makes another pod, which the scheduler places on a node with room.
-    return End(entry, "Failed", "VolumeAttachmentLimitExceeded", volumes.reason);
+    return EndPod(entry, "Failed", "VolumeAttachmentLimitExceeded", volumes.reason);
   }
   if (!volumes.ready) {
-    starter_.Prefetch(entry);
+    starter_.PrefetchImages(entry);
     WaitForVolumes(entry, volumes);
     // The volume manager calls on_change when the volumes are ready. The sandbox need not wait for
     // the last mount, unless the sandbox itself may mount volumes.
@@ -202,7 +204,8 @@ PodWorker::Outcome PodWorker::StartAll(PodEntry& entry, const PodPlan& plan) {
     if (candidate.id == sandbox_id) sandbox = candidate;
   }
   if (sandbox.id.empty()) {  // the sandbox died within the last milliseconds
-    return Outcome::Retry(base::Error(StatusCode::kUnavailable, "the pod's sandbox is gone again"));
+    return Outcome::Retry(
+        base::Error(StatusCode::kUnavailable, "the pod's sandbox ended right after its start"));
   }
   if (const Status placed = PlaceVolumes(entry, sandbox.id); !placed.ok()) {
     return Outcome::Retry(placed);
@@ -227,19 +230,19 @@ void PodWorker::FollowProbes(const PodEntry& entry) {
     running.insert(container.id);
     const auto spec = FindContainer(*entry.pod, container.name);
     if (spec.has_value()) {
-      parts_.probes.Follow(*entry.pod, *spec, container.id,
-                           facts.pod_ips.empty() ? facts.host_ip : facts.pod_ips[0]);
+      parts_.probes.FollowContainer(*entry.pod, *spec, container.id,
+                                    facts.pod_ips.empty() ? facts.host_ip : facts.pod_ips[0]);
     }
   }
-  parts_.probes.Retain(api::PodUid(entry.uid), running);
+  parts_.probes.RetainContainers(api::PodUid(entry.uid), running);
 }
 
 void PodWorker::CollectGarbage(const PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const PodGarbage garbage = FindGarbage(runtime);
   if (garbage.containers.empty() && garbage.sandboxes.empty()) return;
-  parts_.tasks.Run("garbage/" + entry.uid, [&parts = parts_, uid = api::PodUid(entry.uid), garbage,
-                                            runtime](std::stop_token stop) {
+  parts_.tasks.RunTask("garbage/" + entry.uid, [&parts = parts_, uid = api::PodUid(entry.uid),
+                                                garbage, runtime](std::stop_token stop) {
     for (const ContainerId& id : garbage.containers) {
       if (stop.stop_requested()) return;
       cri::RemoveContainerRequest request;

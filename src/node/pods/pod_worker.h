@@ -5,8 +5,8 @@
 //   ended or deleted ─▶ pod_teardown.h
 //
 // Level-triggered: each call reads the present state of the API, the runtime and the volumes, does
-// what can be done at once, and returns. Long work runs in the background and calls back. Not
-// thread-safe for one pod.
+// the steps that are possible at once, and returns. Long work runs in the background, and queues
+// the pod again at its end. Not thread-safe for one pod.
 #pragma once
 
 #include <vector>
@@ -24,20 +24,21 @@ class PodWorker {
   using Outcome = base::KeyedWorkers::Outcome;
   explicit PodWorker(const PodParts& parts) : parts_(parts), starter_(parts), teardown_(parts) {}
 
-  Outcome Sync(PodEntry& entry);
+  // Does the next steps of the pod.
+  Outcome SyncPod(PodEntry& entry);
 
  private:
-  Outcome Run(PodEntry& entry);
-  Outcome End(PodEntry& entry, std::string phase, std::string reason, std::string message);
-  base::Status Accept(PodEntry& entry, bool runtime_reachable);
+  Outcome RunPod(PodEntry& entry);
+  Outcome EndPod(PodEntry& entry, std::string phase, std::string reason, std::string message);
+  base::Status AcceptPod(PodEntry& entry, bool runtime_reachable);
   Outcome WaitForRuntime(PodEntry& entry, const base::Status& why);
-  // Time left of spec.activeDeadlineSeconds; nullopt: it has none.
+  // The time that is left of spec.activeDeadlineSeconds; nullopt: the pod has no deadline.
   std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
   // Stops and removes the containers and sandboxes that the plan names.
-  base::Status Clear(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
+  base::Status ClearRuntime(PodEntry& entry, const PodPlan& plan, const PodRuntime& runtime);
   static void WaitForVolumes(PodEntry& entry, const PodVolumes& volumes);
   base::Status PlaceVolumes(PodEntry& entry, const SandboxId& sandbox_id);
-  Outcome StartAll(PodEntry& entry, const PodPlan& plan);
+  Outcome StartContainers(PodEntry& entry, const PodPlan& plan);
   void FollowProbes(const PodEntry& entry);
   void CollectGarbage(const PodEntry& entry);
 

@@ -10,8 +10,8 @@ using base::StatusOr;
 
 constexpr std::chrono::milliseconds kStreamTimeout{120'000};
 
-// Why a container has no log or process, as the kubelet says it.
-Status NotStarted(const api::Pod& pod, const std::string& container) {
+// The error that a container has no log or process yet, in the kubelet's words.
+Status NotStartedError(const api::Pod& pod, const std::string& container) {
   for (const char* list :
        {"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}) {
     for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
@@ -44,7 +44,8 @@ StatusOr<std::shared_ptr<const api::Pod>> PodStreamBackend::FindPod(
   return pod;
 }
 
-StatusOr<std::shared_ptr<const api::Pod>> PodStreamBackend::Find(const StreamTarget& target) const {
+StatusOr<std::shared_ptr<const api::Pod>> PodStreamBackend::FindPodWithContainer(
+    const StreamTarget& target) const {
   ASSIGN_OR_RETURN(auto pod, FindPod(target));
   if (!FindContainer(*pod, target.container).has_value()) {
     return base::Error(StatusCode::kNotFound, "pod \"{}\" has no container \"{}\"", target.pod,
@@ -54,7 +55,7 @@ StatusOr<std::shared_ptr<const api::Pod>> PodStreamBackend::Find(const StreamTar
 }
 
 StatusOr<StreamBackend::Log> PodStreamBackend::FindLog(const StreamTarget& target, bool previous) {
-  ASSIGN_OR_RETURN(const auto pod, Find(target));
+  ASSIGN_OR_RETURN(const auto pod, FindPodWithContainer(target));
   const PodRuntime runtime = pods_.Runtime(target.uid);
   const ContainerState* container = runtime.Newest(target.container);
   if (previous && container != nullptr) {
@@ -70,23 +71,23 @@ StatusOr<StreamBackend::Log> PodStreamBackend::FindLog(const StreamTarget& targe
   if (container == nullptr || container->phase == ContainerState::Phase::kCreated ||
       container->log_path.empty()) {
     RETURN_IF_ERROR(pods_.RuntimeReachable());
-    return NotStarted(*pod, target.container);
+    return NotStartedError(*pod, target.container);
   }
   return Log{.path = container->log_path, .container_id = container->id.text()};
 }
 
-bool PodStreamBackend::Running(const StreamTarget& target, const std::string& container_id) {
+bool PodStreamBackend::IsRunning(const StreamTarget& target, const std::string& container_id) {
   const PodRuntime runtime = pods_.Runtime(target.uid);
   const ContainerState* container = runtime.ById(ContainerId(container_id));
   return container != nullptr && container->running();
 }
 
 StatusOr<std::string> PodStreamBackend::RunningId(const StreamTarget& target) const {
-  ASSIGN_OR_RETURN(const auto pod, Find(target));
+  ASSIGN_OR_RETURN(const auto pod, FindPodWithContainer(target));
   RETURN_IF_ERROR(pods_.RuntimeReachable());
   const PodRuntime runtime = pods_.Runtime(target.uid);
   const ContainerState* container = runtime.Newest(target.container);
-  if (container == nullptr || !container->running()) return NotStarted(*pod, target.container);
+  if (container == nullptr || !container->running()) return NotStartedError(*pod, target.container);
   return container->id.text();
 }
 
@@ -123,7 +124,7 @@ StatusOr<std::string> PodStreamBackend::PortForward(const StreamTarget& target,
   const auto sandbox = std::find_if(runtime.sandboxes.begin(), runtime.sandboxes.end(),
                                     [](const SandboxState& one) { return one.ready; });
   if (sandbox == runtime.sandboxes.end()) {
-    return base::Error(StatusCode::kInvalidArgument, "pod \"{}\" does not run here yet, or no more",
+    return base::Error(StatusCode::kInvalidArgument, "pod \"{}\" does not run on this node",
                        target.pod);
   }
   rpc::cri::PortForwardRequest request;

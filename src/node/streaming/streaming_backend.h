@@ -1,4 +1,4 @@
-// The streaming server's view of this node's pods.
+// Implements StreamBackend with the pods of this node.
 #pragma once
 
 #include "node/pods/pod_manager.h"
@@ -13,7 +13,7 @@ class PodStreamBackend : public StreamBackend {
   PodStreamBackend(PodManager& pods, rpc::CriClient& cri) : pods_(pods), cri_(cri) {}
 
   base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) override;
-  bool Running(const StreamTarget& target, const std::string& container_id) override;
+  bool IsRunning(const StreamTarget& target, const std::string& container_id) override;
   base::StatusOr<std::string> Exec(const StreamTarget& target, const ExecOptions& options) override;
   base::StatusOr<std::string> Attach(const StreamTarget& target,
                                      const ExecOptions& options) override;
@@ -21,9 +21,12 @@ class PodStreamBackend : public StreamBackend {
                                           const std::vector<int32_t>& ports) override;
 
  private:
+  // The pod of `target`; NOT_FOUND: it is not on this node, or has another uid.
   base::StatusOr<std::shared_ptr<const api::Pod>> FindPod(const StreamTarget& target) const;
-  base::StatusOr<std::shared_ptr<const api::Pod>> Find(const StreamTarget& target) const;
-  // The id of the container's running instance.
+  // The pod; NOT_FOUND also if it has no such container.
+  base::StatusOr<std::shared_ptr<const api::Pod>> FindPodWithContainer(
+      const StreamTarget& target) const;
+  // The id of the container's running instance. INVALID_ARGUMENT: it does not run.
   base::StatusOr<std::string> RunningId(const StreamTarget& target) const;
 
   PodManager& pods_;

@@ -62,17 +62,17 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
                        url.host, gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, AddressDeleter> list(found);
-  const std::string what =
+  const std::string context =
       fmt::format("connect to the container runtime's stream at {}:{}", url.host, url.port);
   base::UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return platform::ErrnoError(errno, what);
+  if (!fd.valid()) return platform::ErrnoError(errno, context);
   if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return platform::ErrnoError(errno, what);
+    if (errno != EINPROGRESS) return platform::ErrnoError(errno, context);
     pollfd item{.fd = fd.get(), .events = POLLOUT, .revents = 0};
     int error = ETIMEDOUT;
     socklen_t size = sizeof(error);
     if (poll(&item, 1, kConnectMs) > 0) getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return platform::ErrnoError(error, what);
+    if (error != 0) return platform::ErrnoError(error, context);
   }
   // Each keystroke is sent at once.
   const int on = 1;
@@ -80,9 +80,9 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
   return fd;
 }
 
-std::string ForwardedRequest(const http::Request& request, const StreamUrl& url) {
+std::string MakeForwardedRequest(const http::Request& request, const StreamUrl& url) {
   // The caller's credentials are for the API server only. The runtime would refuse a browser's
-  // Origin. The body has been read, so its framing headers are written anew.
+  // Origin. The body has been read already, so Content-Length is set again.
   constexpr std::string_view kDropped[] = {"Host",           "Authorization",     "Origin",
                                            "Content-Length", "Transfer-Encoding", "Expect"};
   std::string out = fmt::format(

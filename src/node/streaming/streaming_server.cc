@@ -35,8 +35,8 @@ constexpr http::Limits kStreamLimits{.max_head = 32 * 1024,
                                      .one_request = true,
                                      .half_close = true};
 
-StatusOr<std::optional<int64_t>> Number(const http::Query& query, const std::string& name,
-                                        int64_t least) {
+StatusOr<std::optional<int64_t>> ParseNumber(const http::Query& query, const std::string& name,
+                                             int64_t least) {
   const std::string& text = query.Get(name);
   if (text.empty()) return std::optional<int64_t>();
   int64_t value = 0;
@@ -50,9 +50,9 @@ StatusOr<std::optional<int64_t>> Number(const http::Query& query, const std::str
 
 StatusOr<LogOptions> ParseLogOptions(const http::Query& query, base::WallTime now) {
   LogOptions out{.follow = query.Bool("follow"), .timestamps = query.Bool("timestamps")};
-  ASSIGN_OR_RETURN(out.tail_lines, Number(query, "tailLines", 0));
-  ASSIGN_OR_RETURN(out.limit_bytes, Number(query, "limitBytes", 1));
-  ASSIGN_OR_RETURN(const auto seconds, Number(query, "sinceSeconds", 1));
+  ASSIGN_OR_RETURN(out.tail_lines, ParseNumber(query, "tailLines", 0));
+  ASSIGN_OR_RETURN(out.limit_bytes, ParseNumber(query, "limitBytes", 1));
+  ASSIGN_OR_RETURN(const auto seconds, ParseNumber(query, "sinceSeconds", 1));
   if (seconds.has_value()) out.since = now - std::chrono::seconds(*seconds);
   if (const std::string& time = query.Get("sinceTime"); !time.empty()) {
     ASSIGN_OR_RETURN(out.since, api::ParseTime(time));
@@ -67,7 +67,7 @@ bool IsStreamPath(const std::vector<std::string>& path) {
          (path[0] == "containerLogs" || path[0] == "exec" || path[0] == "attach");
 }
 
-StatusOr<std::vector<int32_t>> Ports(const http::Query& query) {
+StatusOr<std::vector<int32_t>> ParsePorts(const http::Query& query) {
   std::vector<int32_t> ports;
   for (const std::string& value : query.All("ports")) {
     // "80,443" is allowed as well.
@@ -136,7 +136,7 @@ Status RemoveStale(const std::string& path) {
   }
   if (errno == ENOENT) return base::OkStatus();
   if (errno != ECONNREFUSED)
-    return platform::ErrnoError(errno, fmt::format("look at socket '{}'", path));
+    return platform::ErrnoError(errno, fmt::format("connect to the socket '{}'", path));
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return platform::ErrnoError(errno, fmt::format("remove the stale socket '{}'", path));
   }
@@ -169,7 +169,7 @@ StreamingServer::StreamingServer(StreamBackend& backend, const base::Clock& cloc
     : backend_(backend), clock_(clock), tasks_(kMaxStreams) {}
 
 StreamingServer::~StreamingServer() {
-  if (http_) http_->Stop();  // ends the logs as well, because nobody listens any more
+  if (http_) http_->Stop();  // this also ends the logs, because they have no reader then
   tasks_.Stop();
 }
 
@@ -196,8 +196,8 @@ void StreamingServer::Handle(std::shared_ptr<http::Exchange> exchange) {
     return exchange->Reply(
         ErrorResponse(base::Error(StatusCode::kUnavailable, "too many streams ({})", kMaxStreams)));
   }
-  tasks_.Run(fmt::format("{}", number_++), [this, exchange = std::move(exchange),
-                                            place](std::stop_token) { Serve(exchange, place); });
+  tasks_.RunTask(fmt::format("{}", number_++), [this, exchange = std::move(exchange), place](
+                                                   std::stop_token) { Serve(exchange, place); });
 }
 
 void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,
@@ -205,7 +205,7 @@ void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,
   const auto parse = [&]() -> StatusOr<Call> {
     const http::Request& request = exchange->request();
     if (!request.target.starts_with('/')) {
-      return base::Error(StatusCode::kInvalidArgument, "the request's target is no path");
+      return base::Error(StatusCode::kInvalidArgument, "the request's target is not a path");
     }
     auto path = http::SplitPath(request.raw_path());
     if (!path) {
@@ -250,7 +250,7 @@ Status StreamingServer::ServeLogs(const Call& call) {
         begin();
         return stream.Send(bytes);
       },
-      [&] { return !backend_.Running(call.target, log.container_id); },
+      [&] { return !backend_.IsRunning(call.target, log.container_id); },
       [&] { return call.exchange->over(); });
   if (!done.ok() && !stream.started()) return done;
   // After a failure the body has no end chunk, so that the reader knows that it is incomplete.
@@ -261,9 +261,9 @@ Status StreamingServer::ServeLogs(const Call& call) {
   return base::OkStatus();
 }
 
-StatusOr<std::string> StreamingServer::StreamFor(const Call& call) {
+StatusOr<std::string> StreamingServer::FindStreamUrl(const Call& call) {
   if (call.verb == "portForward") {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ports, Ports(call.query));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ports, ParsePorts(call.query));
     return backend_.PortForward(call.target, ports);
   }
   ExecOptions options{.command = call.query.All("command"),
@@ -285,12 +285,12 @@ StatusOr<std::string> StreamingServer::StreamFor(const Call& call) {
 }
 
 Status StreamingServer::ServeStream(const Call& call) {
-  ASSIGN_OR_RETURN(const std::string url, StreamFor(call));
+  ASSIGN_OR_RETURN(const std::string url, FindStreamUrl(call));
   ASSIGN_OR_RETURN(const StreamUrl parsed, ParseStreamUrl(url));
   ASSIGN_OR_RETURN(base::UniqueFd stream, ConnectStream(parsed));
   call.exchange->OnOver([place = call.place] {});
   call.exchange->Proxy({.stream = std::move(stream),
-                        .head = ForwardedRequest(call.exchange->request(), parsed),
+                        .head = MakeForwardedRequest(call.exchange->request(), parsed),
                         .failure = ErrorResponse(base::Error(
                             StatusCode::kUnavailable, "the container runtime's stream broke"))});
   return base::OkStatus();

@@ -1,16 +1,16 @@
-// Logs and streams of this node's containers, for the API server: HTTP/1.1 on a UNIX socket (mode
-// 0600) that only processes of root may use.
+// Serves the logs and streams of this node's containers to the API server: HTTP/1.1 on a UNIX
+// socket (mode 0600) that only processes of root may use.
 //
-//   GET
-//   /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps&sinceSeconds&sinceTime&limitBytes
+//   GET  /containerLogs/NS/POD/UID/CONTAINER?follow&tailLines&previous&timestamps
+//                                           &sinceSeconds&sinceTime&limitBytes
 //   any  /exec/NS/POD/UID/CONTAINER?command=..&command=..&stdin&stdout&stderr&tty
 //   any  /attach/NS/POD/UID/CONTAINER?stdin&stdout&stderr&tty
 //   any  /portForward/NS/POD/UID?ports=..&ports=..
 //
 // The last three ask the runtime for a stream (CRI Exec, Attach, PortForward) and send the request
-// on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server carries
-// bytes both ways. A log has a thread of its own; a stream has one until it is connected. At most
-// 64 logs and streams run at a time.
+// on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server copies
+// bytes in both directions. A log has a thread of its own; a stream has one until it is connected.
+// At most 64 logs and streams run at a time; more get the code 503.
 #pragma once
 
 #include <atomic>
@@ -39,11 +39,11 @@ struct StreamTarget {
 };
 
 struct ExecOptions {
-  std::vector<std::string> command;  // none to attach
+  std::vector<std::string> command;  // empty for Attach
   bool in = false, out = false, err = false, tty = false;
 };
 
-// What the server asks of the pods. Thread-safe.
+// What the server needs to know about the pods. Thread-safe.
 class StreamBackend {
  public:
   virtual ~StreamBackend() = default;
@@ -51,11 +51,12 @@ class StreamBackend {
     std::string path;
     std::string container_id;
   };
-  // NOT_FOUND: no such pod or container, or it has no previous one; INVALID_ARGUMENT: it has not
-  // started.
+  // The log of a container, or with `previous` of its instance before. NOT_FOUND: there is no such
+  // pod or container; INVALID_ARGUMENT: the container has not started, or has no previous instance;
+  // UNAVAILABLE: the runtime cannot be reached.
   virtual base::StatusOr<Log> FindLog(const StreamTarget& target, bool previous) = 0;
   // False if the container writes no more.
-  virtual bool Running(const StreamTarget& target, const std::string& container_id) = 0;
+  virtual bool IsRunning(const StreamTarget& target, const std::string& container_id) = 0;
   // Each of these returns the runtime's URL of a stream. Exec's stream runs the command, Attach's
   // is the container's own input and output, and PortForward's carries connections to the pod's
   // ports. `ports` may be empty, because a SPDY stream itself names the port.
@@ -69,7 +70,8 @@ class StreamBackend {
 
 class StreamingServer : private http::Service {
  public:
-  // `backend` and `clock` are borrowed. Replaces a socket that nobody listens on.
+  // `backend` and `clock` are borrowed. Replaces a socket on which no process listens.
+  // FAILED_PRECONDITION: another process listens on it; INVALID_ARGUMENT: the path is too long.
   static base::StatusOr<std::unique_ptr<StreamingServer>> Start(const std::string& socket,
                                                                 StreamBackend& backend,
                                                                 const base::Clock& clock);
@@ -91,8 +93,8 @@ class StreamingServer : private http::Service {
   base::Status ServeCall(const Call& call);
   base::Status ServeLogs(const Call& call);
   base::Status ServeStream(const Call& call);
-  // The runtime's URL for what the request asks for.
-  base::StatusOr<std::string> StreamFor(const Call& call);
+  // Asks the runtime for the URL of the stream that the request wants.
+  base::StatusOr<std::string> FindStreamUrl(const Call& call);
 
   StreamBackend& backend_;
   const base::Clock& clock_;

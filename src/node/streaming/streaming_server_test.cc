@@ -32,7 +32,7 @@ class OneContainer : public StreamBackend {
       return base::Error(StatusCode::kNotFound, "no container \"{}\"", target.container);
     return Log{.path = previous ? previous_log : log, .container_id = "id"};
   }
-  bool Running(const StreamTarget&, const std::string&) override { return running; }
+  bool IsRunning(const StreamTarget&, const std::string&) override { return running; }
   StatusOr<std::string> Exec(const StreamTarget& target, const ExecOptions& options) override {
     last = options;
     return url;

@@ -18,7 +18,8 @@ using base::StatusOr;
 constexpr size_t kMostBytes = 128 * 1024;  // of argv, and of env
 constexpr size_t kMaxOutput = 512 * 1024;  // of each stream
 
-// Variables that describe the host, or the shell that reads the file below, and not the call.
+// Variables that belong to the host, or to the shell that reads the environment file, and not to
+// the call.
 constexpr std::array<std::string_view, 20> kHosts = {
     "PATH",     "HOME",   "SHELL",  "PWD", "OLDPWD",   "SHLVL",    "_",
     "TERM",     "TMPDIR", "IFS",    "ENV", "UID",      "EUID",     "PPID",
@@ -33,13 +34,13 @@ bool IsVariable(std::string_view name) {
          });
 }
 
-bool GoesAlong(std::string_view name) {
+bool IsPassedOn(std::string_view name) {
   return IsVariable(name) && std::find(kHosts.begin(), kHosts.end(), name) == kHosts.end() &&
          std::none_of(kHostsPrefixes.begin(), kHostsPrefixes.end(),
                       [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-std::string InQuotes(std::string_view text) {
+std::string QuoteForShell(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
   return quoted + "'";
@@ -50,12 +51,12 @@ Status CheckWords(std::string_view what, const std::vector<std::string>& words) 
   for (const std::string& word : words) {
     bytes += word.size() + 1;
     if (word.find('\0') != std::string::npos) {
-      return Error(StatusCode::kInvalidArgument, "the {} hold a NUL", what);
+      return Error(StatusCode::kInvalidArgument, "the {} contain a NUL", what);
     }
   }
   if (bytes <= kMostBytes) return base::OkStatus();
-  return Error(StatusCode::kInvalidArgument, "the {} have {} bytes, of {} that are allowed", what,
-               bytes, kMostBytes);
+  return Error(StatusCode::kInvalidArgument, "the {} have {} bytes, and at most {} are allowed",
+               what, bytes, kMostBytes);
 }
 
 // Whether `path` is below `folder`, judged by its text alone.
@@ -103,7 +104,8 @@ StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message) {
   const std::string& name = argv->front();
   if (name.empty() || name.starts_with('-') || name.starts_with('.') ||
       name.find_first_of("/=") != std::string::npos) {
-    return Error(StatusCode::kInvalidArgument, "{} is no utility's name", base::Quote(name));
+    return Error(StatusCode::kInvalidArgument, "{} is not the name of a utility",
+                 base::Quote(name));
   }
   RETURN_IF_ERROR(CheckWords("arguments", *argv));
   RETURN_IF_ERROR(CheckWords("environment's variables", *env));
@@ -112,17 +114,17 @@ StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message) {
 }
 
 platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_folder) {
-  // The name is one that no argument contains by chance.
+  // No argument contains this name by chance.
   constexpr const char* kFile = "berth-utility-environment";
   std::string script;
   if (IsBelow(call.folder, kubelet_folder)) {
-    script += fmt::format("cd {} || exit 126\n", InQuotes(call.folder));
+    script += fmt::format("cd {} || exit 126\n", QuoteForShell(call.folder));
   }
   for (const std::string& variable : call.env) {
     const size_t equals = variable.find('=');
-    if (equals == std::string::npos || !GoesAlong(variable.substr(0, equals))) continue;
+    if (equals == std::string::npos || !IsPassedOn(variable.substr(0, equals))) continue;
     script += fmt::format("export {}={}\n", variable.substr(0, equals),
-                          InQuotes(std::string_view(variable).substr(equals + 1)));
+                          QuoteForShell(std::string_view(variable).substr(equals + 1)));
   }
   const std::string& name = call.argv.front();
   platform::Command command{
@@ -139,8 +141,8 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
   return command;
 }
 
-StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
-                                                std::string_view kubelet_folder) {
+StatusOr<std::vector<std::string>> FindMountTargets(const UtilityCall& call,
+                                                    std::string_view kubelet_folder) {
   const std::string& name = call.argv.front();
   std::vector<std::string> places;
   if (utility::Mounts(name)) {

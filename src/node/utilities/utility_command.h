@@ -1,4 +1,4 @@
-// Turns a shim's request into a command for the pod: pure.
+// Turns a shim's request into a command for the pod. Pure.
 #pragma once
 
 #include <string>
@@ -18,22 +18,23 @@ struct UtilityCall {
   std::string folder;  // the caller's working directory; empty: none
 };
 
-// INVALID_ARGUMENT for what no shim sends: no plugin, a name with a '/', a NUL, or too many bytes.
+// Reads a shim's request. INVALID_ARGUMENT: it has no plugin, argv, environment or folder, a
+// utility's name that is not plain, a NUL, or too many bytes.
 base::StatusOr<UtilityCall> ReadUtilityCall(const base::ipc::Message& message);
 
-// A command with the call's arguments, environment and working directory, as far as they apply in
-// the pod.
+// Makes a command with the call's arguments. Variables that describe the host (PATH, LD_* and so
+// on) are left out, and the working directory is kept only if it is below `kubelet_folder`.
 platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_folder);
 
 // The exit code of CommandOf's own command if the pod has no such utility; the command then prints
 // nothing.
 inline constexpr int kNoUtility = 127;
 
-// Where the utility may mount. For mount.<type> this is its target. For a FUSE program (ceph-fuse)
-// it is each argument that may be the target, because only the program knows which one is. Empty
-// for other utilities, and if nothing is mounted (-f, --help). INVALID_ARGUMENT: no target is below
-// the kubelet's folder, the only folder that the pod shares with the host.
-base::StatusOr<std::vector<std::string>> MountTargets(const UtilityCall& call,
-                                                      std::string_view kubelet_folder);
+// The paths at which the utility may mount. For mount.<type> this is its target. For a FUSE program
+// (ceph-fuse) these are all arguments that may be the target, because only the program knows which
+// one is. Empty for other utilities, and if nothing is mounted (-f, --help). INVALID_ARGUMENT: no
+// target is below the kubelet's folder, the only folder that the pod shares with the host.
+base::StatusOr<std::vector<std::string>> FindMountTargets(const UtilityCall& call,
+                                                          std::string_view kubelet_folder);
 
 }  // namespace berth::node

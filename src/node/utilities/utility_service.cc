@@ -49,7 +49,7 @@ class UtilityServiceImpl : public UtilityService {
  private:
   StatusOr<ipc::Message> Run(const ipc::Request& request) {
     ASSIGN_OR_RETURN(const UtilityCall call, ReadUtilityCall(request.message));
-    ASSIGN_OR_RETURN(const auto targets, MountTargets(call, options_.kubelet_folder));
+    ASSIGN_OR_RETURN(const auto targets, FindMountTargets(call, options_.kubelet_folder));
     platform::Exec& exec = options_.in_pod(call.plugin);
     ASSIGN_OR_RETURN(platform::CommandResult result,
                      exec.Run(CommandOf(call, options_.kubelet_folder)));

@@ -35,10 +35,10 @@ struct UtilityServiceOptions {
 
 class UtilityService {
  public:
-  // Borrows `mounter`. FAILED_PRECONDITION: another process listens there.
+  // Borrows `mounter`. FAILED_PRECONDITION: another process listens on the socket.
   static base::StatusOr<std::unique_ptr<UtilityService>> Start(UtilityServiceOptions options,
                                                                platform::Mounter& mounter);
-  // Takes no more requests, cancels what runs, and waits for its end.
+  // Takes no more requests, cancels the running utilities, and waits for their end.
   virtual ~UtilityService() = default;
 };
 

@@ -159,7 +159,7 @@ TEST_F(UtilityServiceTest, CancelsWhatRunsWhenItEnds) {
 
 TEST(UtilityCommandTest, KnowsWhereAUtilityMounts) {
   const auto targets = [](const Words& argv) {
-    return MountTargets({.plugin = "p", .argv = argv}, "/k").value_or(Words{"refused"});
+    return FindMountTargets({.plugin = "p", .argv = argv}, "/k").value_or(Words{"refused"});
   };
   EXPECT_THAT(targets({"mount.nfs", "s:/x", "/k/a", "-o", "rw,a", "-v"}), ElementsAre("/k/a"));
   EXPECT_THAT(targets({"mount.nfs", "-o", "rw", "-N", "/proc/1/ns/mnt", "-sn", "s:/x", "/k/a"}),

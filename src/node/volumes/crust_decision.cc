@@ -37,19 +37,19 @@ PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names) {
   return needs;
 }
 
-std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
-                            const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
-                            const HandlerOffer& offer) {
+std::string FindReasonForHostMount(const api::Pod& pod, const PodNeeds& needs,
+                                   const volume::VolumePlugin::Deferral& volume,
+                                   bool secrets_allowed, const HandlerOffer& offer) {
   if (!volume.why_not.empty()) return volume.why_not;
   if (volume.secrets && !secrets_allowed) {
     return fmt::format(
-        "its driver is given secrets, which could come to stand in the sandbox's files on disk; "
+        "its driver gets secrets, which could be written to the sandbox's files on disk; "
         "annotation '{}' of the StorageClass allows it",
         api::kAllowSecretsAnnotation);
   }
   if (needs.bidirectional) {
-    return "a container asks for mountPropagation Bidirectional, and what it mounts in a sandbox "
-           "is not the host's";
+    return "a container asks for mountPropagation Bidirectional, but the host does not see mounts "
+           "that are made in a sandbox";
   }
   const bool on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch";
   if (volume.fs_group && !offer.Has(on_root_mismatch ? Rpc::FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH
@@ -60,15 +60,15 @@ std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
         on_root_mismatch ? "OnRootMismatch" : "Always");
   }
   if (needs.sub_path && !offer.Has(Rpc::SUBPATH)) {
-    return "a container uses a subPath of it, which the runtime handler does not give";
+    return "a container uses a subPath of it, which the runtime handler does not support";
   }
   if (volume.selinux_on_mount && !offer.Has(Rpc::SELINUX_RELABEL_ON_MOUNT)) {
-    return "the pod's SELinux label is to be a mount option, which the runtime handler does not "
-           "set";
+    return "the pod's SELinux label must be set by a mount option, which the runtime handler does "
+           "not support";
   }
   if (volume.selinux_relabel && !offer.Has(Rpc::SELINUX_RELABEL)) {
-    return "its files are to get the pod's SELinux label, which the runtime handler does not give "
-           "them";
+    return "its files must get the pod's SELinux label, which the runtime handler does not "
+           "support";
   }
   if (offer.file_systems.empty()) return "the runtime handler mounts no file system";
   return "";

@@ -1,5 +1,5 @@
-// Whether a volume's file system is mounted in the pod's sandbox, by its runtime handler, or by the
-// host (KEP-2857, stories 1 to 4; story 5 is the driver's to decide). Pure.
+// Decides whether the pod's runtime handler mounts a volume's file system in the pod's sandbox, or
+// the host mounts it (KEP-2857, stories 1 to 4; the driver decides about story 5). Pure.
 #pragma once
 
 #include <string>
@@ -14,32 +14,33 @@ namespace berth::node {
 
 namespace crust_api = ::crust::v1alpha1;
 
-// Whether volumes of the pod may be for its sandbox at all: it has a RuntimeClass.
+// Whether volumes of the pod may be mounted in its sandbox: only if it has a RuntimeClass.
 inline bool MayDefer(const api::Pod& pod) {
   return !pod.String({"spec", "runtimeClassName"}).empty();
 }
 
-// What a handler says that it can do.
+// What a runtime handler supports, by its own answers.
 struct HandlerOffer {
   std::vector<crust_api::RuntimeCapability::RPC::Type> capabilities;
   std::vector<std::string> file_systems;
   bool Has(crust_api::RuntimeCapability::RPC::Type capability) const;
 };
 
-// What the pod needs, beyond the mount, of the volume that it calls by one of `names`.
+// What the pod needs of a volume besides the mount. `names` are the names of the volume in
+// pod.spec.volumes.
 struct PodNeeds {
   bool sub_path = false;
-  bool bidirectional = false;  // mounts that containers make in it are to be seen by the host
+  bool bidirectional = false;  // the host must see the mounts that containers make in it
   bool writes = false;
 };
 PodNeeds NeedsOf(const api::Pod& pod, const std::vector<std::string>& names);
 
-// The reason why the host mounts the volume all the same; empty: the handler mounts it.
-std::string WhyNotByHandler(const api::Pod& pod, const PodNeeds& needs,
-                            const volume::VolumePlugin::Deferral& volume, bool secrets_allowed,
-                            const HandlerOffer& offer);
+// The reason why the host, and not the handler, mounts the volume; "": the handler mounts it.
+std::string FindReasonForHostMount(const api::Pod& pod, const PodNeeds& needs,
+                                   const volume::VolumePlugin::Deferral& volume,
+                                   bool secrets_allowed, const HandlerOffer& offer);
 
-// Whether two sandboxes may have the file system mounted at once, writing.
+// Whether two sandboxes may mount a file system of this type for writing at the same time.
 bool AllowsParallelMounts(std::string_view fs_type);
 
 }  // namespace berth::node

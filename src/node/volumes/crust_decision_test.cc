@@ -36,7 +36,7 @@ HandlerOffer Without(Rpc::Type capability) {
 
 std::string WhyNot(const api::Pod& pod, const Deferral& volume, const HandlerOffer& offer,
                    bool secrets_allowed = false) {
-  return WhyNotByHandler(pod, NeedsOf(pod, {"data"}), volume, secrets_allowed, offer);
+  return FindReasonForHostMount(pod, NeedsOf(pod, {"data"}), volume, secrets_allowed, offer);
 }
 
 TEST(CrustDecision, ReadsWhatAnyContainerAsksFor) {

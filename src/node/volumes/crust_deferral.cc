@@ -39,15 +39,16 @@ StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
 
 }  // namespace
 
-// The handler's socket. Empty: the pod's RuntimeClass has no handler with a socket.
-StatusOr<std::string> CrustDeferral::SocketOf(const std::string& class_name) {
+// The handler's socket; "": the RuntimeClass names no socket.
+StatusOr<std::string> CrustDeferral::ReadHandlerSocket(const std::string& class_name) {
   const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
   return api::HandlerSocket(*runtime_class);
 }
 
-// Null: the volume has no class, or the class is gone; both allow nothing.
-StatusOr<Json> CrustDeferral::ClassOf(const volume::VolumeSpec& spec) {
+// The volume's StorageClass. Null: it has none, or its class is gone; null allows neither
+// runtime-assisted mounts nor secrets.
+StatusOr<Json> CrustDeferral::ReadStorageClass(const volume::VolumeSpec& spec) {
   if (spec.pv == nullptr || spec.pv->storage_class_name().empty()) return Json();
   const std::string name = spec.pv->storage_class_name();
   StatusOr<Json> found = host_.GetObject(api::kinds::kStorageClass, "", name);
@@ -65,16 +66,17 @@ void CrustDeferral::ReportHostMount(const api::Pod& pod, const volume::VolumeSpe
                   spec.name, why_not));
 }
 
-StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
-                                              const std::vector<std::string>& names,
-                                              volume::VolumePlugin& plugin,
-                                              const volume::VolumeSpec& spec) {
+StatusOr<HandlerChoice> CrustDeferral::ChooseHandler(const api::Pod& pod,
+                                                     const std::vector<std::string>& names,
+                                                     volume::VolumePlugin& plugin,
+                                                     const volume::VolumeSpec& spec) {
   if (!MayDefer(pod) || spec.pv == nullptr) return HandlerChoice();
   const std::string class_name = pod.String({"spec", "runtimeClassName"});
-  ASSIGN_OR_RETURN(std::string socket, SocketOf(class_name));
-  ASSIGN_OR_RETURN(const Json storage_class, ClassOf(spec));
+  ASSIGN_OR_RETURN(std::string socket, ReadHandlerSocket(class_name));
+  ASSIGN_OR_RETURN(const Json storage_class, ReadStorageClass(spec));
   const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
-  // Neither the RuntimeClass nor the StorageClass asks for it, so there is nothing to decide.
+  // Neither the RuntimeClass nor the StorageClass asks for runtime-assisted mounts, so there is
+  // nothing to decide.
   if (socket.empty() && !allowed) return HandlerChoice();
   if (!allowed) {
     ReportHostMount(pod, spec,
@@ -85,14 +87,16 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   if (socket.empty()) {
     ReportHostMount(
         pod, spec,
-        fmt::format("RuntimeClass '{}' names no socket of one (fsMgmtSocket)", class_name));
+        fmt::format("RuntimeClass '{}' names no socket of a runtime handler (fsMgmtSocket)",
+                    class_name));
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
   StatusOr<HandlerOffer> offer = AskHandler(socket);
-  RETURN_IF_ERROR_WITH(offer, fmt::format("ask the runtime handler at '{}' what it can", socket));
-  const std::string why_not =
-      WhyNotByHandler(pod, NeedsOf(pod, names), volume, api::AllowsSecrets(storage_class), *offer);
+  RETURN_IF_ERROR_WITH(offer,
+                       fmt::format("ask the runtime handler at '{}' for its capabilities", socket));
+  const std::string why_not = FindReasonForHostMount(pod, NeedsOf(pod, names), volume,
+                                                     api::AllowsSecrets(storage_class), *offer);
   if (!why_not.empty()) {
     ReportHostMount(pod, spec, why_not);
     return HandlerChoice();
@@ -100,14 +104,14 @@ StatusOr<HandlerChoice> CrustDeferral::Choose(const api::Pod& pod,
   return HandlerChoice{.socket = std::move(socket), .file_systems = std::move(offer->file_systems)};
 }
 
-Status CrustDeferral::Chosen(const api::Pod& pod, const std::vector<std::string>& names,
-                             const volume::VolumeSpec& spec, const HandlerChoice& choice,
-                             const volume::DeferredMount* mount) {
+Status CrustDeferral::ReportChoice(const api::Pod& pod, const std::vector<std::string>& names,
+                                   const volume::VolumeSpec& spec, const HandlerChoice& choice,
+                                   const volume::DeferredMount* mount) {
   if (mount == nullptr) {
     ReportHostMount(
         pod, spec,
-        fmt::format("the driver mounted it, since its file system is none of those that the "
-                    "handler mounts ({})",
+        fmt::format("the driver mounted it, because its file system is none of those that "
+                    "the handler mounts ({})",
                     fmt::join(choice.file_systems, ", ")));
     return OkStatus();
   }

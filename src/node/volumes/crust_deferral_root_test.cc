@@ -68,7 +68,7 @@ class CrustDeferralTest : public testing::Test {
   }
 
   base::StatusOr<HandlerChoice> Choose(const api::Pod& pod = Pod()) {
-    return deferral_.Choose(pod, {"data"}, plugin_, Spec());
+    return deferral_.ChooseHandler(pod, {"data"}, plugin_, Spec());
   }
   // That the host mounts, and why.
   void ExpectHostMounts(const std::string& why, const api::Pod& pod = Pod()) {
@@ -84,7 +84,7 @@ class CrustDeferralTest : public testing::Test {
   base::Status Chosen(CrustDeferral& deferral, const std::string& mode,
                       const std::string& fs_type = "xfs", const api::Pod& pod = Pod()) {
     const volume::DeferredMount mount{.source = "/dev/x", .fs_type = fs_type};
-    return deferral.Chosen(pod, {"data"}, Spec(mode), {.socket = "/run/a.sock"}, &mount);
+    return deferral.ReportChoice(pod, {"data"}, Spec(mode), {.socket = "/run/a.sock"}, &mount);
   }
   std::vector<std::string> Told() const {
     std::vector<std::string> told;
@@ -180,8 +180,8 @@ TEST_F(CrustDeferralTest, OrRefusedBySetting) {
 }
 
 TEST_F(CrustDeferralTest, ADriverThatMountedAllTheSameIsTold) {
-  ASSERT_OK(deferral_.Chosen(Pod(), {"data"}, Spec(),
-                             {.socket = "/run/a.sock", .file_systems = {"ext4"}}, nullptr));
+  ASSERT_OK(deferral_.ReportChoice(Pod(), {"data"}, Spec(),
+                                   {.socket = "/run/a.sock", .file_systems = {"ext4"}}, nullptr));
   EXPECT_THAT(Told(), ElementsAre(HasSubstr("HostMount: volume 'data' is mounted by the host")));
 }
 

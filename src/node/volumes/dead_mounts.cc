@@ -7,16 +7,16 @@ namespace berth::node {
 
 using base::Quote;
 
-base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
-                          const std::optional<MountIdentity>& recorded) {
+base::Status DetachDeadMount(platform::Mounter& mounter, const std::string& path,
+                             const std::optional<MountIdentity>& recorded) {
   if (path.empty()) return base::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, path);
   if (mount == nullptr) return base::OkStatus();
   if (recorded.has_value() && IdentifyMount(table, path) != recorded) return base::OkStatus();
   if (!mounter.IsDead(*mount)) return base::OkStatus();
-  RETURN_IF_ERROR_WITH(mounter.UnmountLazy(path), "take away a mount that nobody serves");
-  LOG_WARNING("the mount at {} ({} from {}) is dead, and taken away", Quote(path), mount->fs_type,
+  RETURN_IF_ERROR_WITH(mounter.UnmountLazy(path), "detach a mount that nobody serves");
+  LOG_WARNING("detached the dead mount at {} ({} from {})", Quote(path), mount->fs_type,
               Quote(mount->source));
   return base::OkStatus();
 }
@@ -40,13 +40,14 @@ std::string Describe(const platform::LostFuse::Ended& ended,
 
 }  // namespace
 
-std::string DescribeLost(const platform::LostFuse& lost,
-                         const std::function<std::string(const std::string&)>& pod_name) {
+std::string DescribeLostMount(const platform::LostFuse& lost,
+                              const std::function<std::string(const std::string&)>& pod_name) {
   std::string cause;
   for (const platform::LostFuse::Ended& ended : lost.ended) {
     cause += fmt::format("{}{}", cause.empty() ? "" : ", and ", Describe(ended, pod_name));
   }
-  if (cause.empty()) cause = "nobody serves it, and who did had gone before the node agent looked";
+  if (cause.empty())
+    cause = "nobody serves it, because its server ended before the node agent watched it";
   return fmt::format("its FUSE mount ({} from {}) is lost: {}", lost.type, Quote(lost.source),
                      cause);
 }

@@ -1,9 +1,9 @@
-// Mounts that nobody serves any more (FUSE).
+// Detects and detaches FUSE mounts whose server process has ended (dead mounts).
 //
-// A dead mount answers every call with ENOTCONN, and so do all binds of it. Pods that use one keep
-// it, because another file system in its place would be another tree under open files. But drivers
-// that look at a dead mount before they unmount it fail, and no other pod may get it: so it is
-// detached at once.
+// On a dead mount and on all binds of it every call fails with ENOTCONN. Pods that use a dead mount
+// keep it, because another file system in its place would not have their open files. But drivers
+// fail if they look at a dead mount before they unmount it, and no other pod may get it. So a dead
+// mount is detached before its volume is unmounted or mounted for another pod.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,15 @@
 
 namespace berth::node {
 
-// Detaches what is mounted at `path` if it is dead. `recorded`: what the record says stands there;
-// anything else is left alone (DESIGN rule 7). None: the record does not say.
-base::Status TakeAwayDead(platform::Mounter& mounter, const std::string& path,
-                          const std::optional<MountIdentity>& recorded);
+// Detaches (MNT_DETACH) the mount at `path` if it is dead. `recorded` is the mount that the record
+// says is there; any other mount is left alone (DESIGN rule 7). nullopt: the record does not say.
+// OK if there is nothing to detach, or `path` is "".
+base::Status DetachDeadMount(platform::Mounter& mounter, const std::string& path,
+                             const std::optional<MountIdentity>& recorded);
 
 // "its FUSE mount (fuse.glusterfs from 'server:/vol') is lost: process 42 'glusterfs' was killed by
-// signal 9 (SIGKILL)". `pod_name` gives the "namespace/name" of a pod's UID, or nothing.
-std::string DescribeLost(const platform::LostFuse& lost,
-                         const std::function<std::string(const std::string& uid)>& pod_name);
+// signal 9 (SIGKILL)". `pod_name` returns the "namespace/name" of a pod's uid, or "".
+std::string DescribeLostMount(const platform::LostFuse& lost,
+                              const std::function<std::string(const std::string& uid)>& pod_name);
 
 }  // namespace berth::node

@@ -86,7 +86,7 @@ TEST_F(DeadMounts, OfAPodThatGoesAreOutOfTheDriversWay) {
     if (call.starts_with("TearDown") && mounter().IsMounted(published)) met = true;
     if (call.starts_with("UnmountDevice") && mounter().IsMounted(staged)) met = true;
   });
-  world_.manager->Release("uid-a");
+  world_.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world_.WaitReleased("uid-a"));
   ASSERT_TRUE(world_.WaitForgotten());
   EXPECT_FALSE(met);
@@ -115,7 +115,7 @@ TEST_F(DeadMounts, EachPodThatUsesOneIsToldWhyAndWhatToDo) {
     EXPECT_TRUE(events().WaitFor({fmt::format("Pod {} Warning {}", pod, kReason), "volume 'data'",
                                   "fuse.glusterfs from 'server:/vol'",
                                   "process 42 'glusterfs' was killed by signal 9 (SIGKILL)",
-                                  "until the pod is deleted and made anew"}));
+                                  "until the pod is deleted and created again"}));
   }
   EXPECT_EQ(events().Count(kReason), 2U);
   EXPECT_THAT(world_.metrics.RenderText(), ::testing::HasSubstr("berth_fuse_servers_lost_total"));
@@ -136,7 +136,7 @@ TEST_F(DeadMounts, AStrangersDeathIsNoneOfThePods) {
 TEST_F(DeadMounts, APodThatGoesNeedNotBeTold) {
   const std::string published = Published("a");
   world_.shared->Hang("TearDown", "uid-a");
-  world_.manager->Release("uid-a");
+  world_.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world_.shared->WaitForCalls("TearDown", 1));
   world_.host->Lose(Lost({published}));
   world_.shared->Unhang();
@@ -151,13 +151,13 @@ TEST(DescribeLostTest, NamesTheContainerAndThePod) {
   lost.ended[0].wait_status.reset();
   const auto unknown = [](const std::string&) { return ""; };
   EXPECT_THAT(
-      DescribeLost(
+      DescribeLostMount(
           lost, [](const std::string& uid) { return uid == "uid-1" ? "kube-system/mounter" : ""; }),
       HasSubstr("process 42 'glusterfs' (container abc of pod 'kube-system/mounter') ended "
                 "(how is not known)"));
-  EXPECT_THAT(DescribeLost(lost, unknown), HasSubstr("(container abc of pod with UID uid-1)"));
+  EXPECT_THAT(DescribeLostMount(lost, unknown), HasSubstr("(container abc of pod with UID uid-1)"));
   lost.ended.clear();
-  const std::string nobody = DescribeLost(lost, unknown);
+  const std::string nobody = DescribeLostMount(lost, unknown);
   EXPECT_THAT(nobody, HasSubstr("nobody serves it"));
   EXPECT_THAT(nobody, Not(HasSubstr("process")));
 }

@@ -17,7 +17,8 @@ base::StatusOr<std::vector<platform::MountEntry>> FakeMounter::List() {
 }
 
 Status FakeMounter::Mount(const platform::MountRequest& request) {
-  // As the kernel does: by what the path leads to, and a bind shows what it was made of.
+  // As in the kernel, the mount is on the folder that the path leads to, and a bind shows the file
+  // system of its source.
   std::error_code unresolved;
   const std::string target = request.target.starts_with("/proc/self/fd/")
                                  ? std::filesystem::canonical(request.target, unresolved).string()

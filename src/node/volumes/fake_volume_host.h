@@ -29,9 +29,9 @@ class FakeMounter : public platform::Mounter {
   base::Status MakeShared(std::string_view folder) override;
 
   bool IsMounted(std::string_view target);
-  // Nobody serves what is mounted there now.
+  // Makes the mount at `target` a dead mount. Aborts if there is none.
   void Kill(std::string_view target);
-  // As a reboot does.
+  // Removes all mounts, as a reboot does.
   void Clear();
   // Unmount of `target` fails with FAILED_PRECONDITION while it is busy.
   void SetBusy(std::string target, bool busy);
@@ -82,7 +82,7 @@ class FakeVolumeHost : public volume::Host {
     return client_.CreateSubresource(api::kinds::kServiceAccount, ns, account, "token", request);
   }
 
-  // Of what the test says.
+  // Watches no process; a test reports a lost mount with Lose().
   base::StatusOr<std::unique_ptr<platform::FuseWatch>> WatchFuse(
       std::function<void(const platform::LostFuse&)> on_lost) override {
     on_lost_ = std::move(on_lost);

@@ -117,14 +117,14 @@ void FakeVolumeManager::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   changed_.NotifyAll();
 }
 
-void FakeVolumeManager::Release(const std::string& pod_uid) {
+void FakeVolumeManager::ReleaseVolumes(const std::string& pod_uid) {
   base::MutexLock lock(mutex_);
   wanted_.erase(pod_uid);
   releasing_.insert(pod_uid);
   changed_.NotifyAll();
 }
 
-bool FakeVolumeManager::Released(const std::string& pod_uid) const {
+bool FakeVolumeManager::HasReleased(const std::string& pod_uid) const {
   base::MutexLock lock(mutex_);
   return releases_ && !wanted_.contains(pod_uid);
 }

@@ -17,15 +17,15 @@ class FakeVolumeManager : public VolumeManager {
  public:
   // At first every pod's volumes are ready as soon as they are wanted, and released at once.
   void SetReady(bool ready, std::string reason = "");
-  // Not ready, but begun.
+  // The volumes are not ready, but `begun` is true.
   void SetBegun();
-  // Not ready, since the node has no room for one of them.
+  // The volumes are not ready, because the node has no room for one of them.
   void SetNoRoom(std::string reason);
   void SetReleases(bool releases);
   void Publish(const std::string& volume, volume::Published published);
-  // Of every pod.
+  // Adds `volume` to the deferred volumes of every pod.
   void Defer(DeferredVolume volume);
-  // The sandbox in which the pod's deferred volumes were said to be last.
+  // The sandbox that NoteSandbox named last for the pod; "": none.
   std::string placed_in(const std::string& uid) const;
   void AddKnownPod(const std::string& uid);
   bool wanted(const std::string& uid) const;
@@ -35,8 +35,8 @@ class FakeVolumeManager : public VolumeManager {
   base::Status Start(std::function<void(const std::string& pod_uid)> on_change) override;
   void Stop() override {}
   void WantVolumes(std::shared_ptr<const api::Pod> pod) override;
-  void Release(const std::string& pod_uid) override;
-  bool Released(const std::string& pod_uid) const override;
+  void ReleaseVolumes(const std::string& pod_uid) override;
+  bool HasReleased(const std::string& pod_uid) const override;
   PodVolumes State(const std::string& pod_uid) const override;
   std::vector<std::string> KnownPods() const override;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override;

@@ -38,7 +38,8 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   std::vector<std::string> Calls() const;
   size_t CallCount(const std::string& call) const;
   bool WaitForCalls(const std::string& call, size_t count);
-  // The next call of `method` fails; with `takes_effect` its answer alone is lost.
+  // The next call of `method` fails. With `takes_effect` it does its work, and only its answer is a
+  // failure.
   void FailNext(const std::string& method, base::Status status, bool takes_effect = false);
   // Calls of `method` fail until the status is OK.
   void FailAll(const std::string& method, base::Status status);
@@ -47,15 +48,15 @@ class FakeVolumePlugin : public volume::VolumePlugin {
   void Unhang();
   // Called in each call before it takes effect.
   void SetObserver(std::function<void(const std::string& call)> observer);
-  // What is mounted: device names, and "pod-uid/folder".
+  // The mounted volumes: device names, and "pod-uid/folder".
   std::set<std::string> Mounted() const;
   api::Labels LastPublishContext() const;
   void Reboot();
-  // What FindOnNode tells; nothing until set.
+  // Sets the result of FindOnNode; before that it finds nothing.
   void SetFound(Found found);
-  // SetUp publishes this folder in place of the one that it mounts.
+  // SetUp returns this folder as published, and not the folder at which it mounts.
   void SetHostFolder(std::string folder);
-  // What GetCondition tells of every volume; nothing until set.
+  // Sets the result of GetCondition for every volume; before that there is no condition.
   void SetCondition(volume::StatusOr<std::optional<Condition>> condition);
 
   // ---- VolumePlugin ----

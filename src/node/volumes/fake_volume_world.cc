@@ -16,7 +16,7 @@ using base::MutexLock;
 
 namespace {
 
-// What lies on the disk tells nobody when it changes.
+// Polls, because a change on the disk notifies no one.
 template <typename Condition>
 bool WaitOnDisk(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -200,7 +200,7 @@ bool FakeVolumeWorld::WaitReason(const std::string& uid, const std::string& text
 }
 
 bool FakeVolumeWorld::WaitReleased(const std::string& uid) {
-  return WaitUntil([&] { return manager->Released(uid); });
+  return WaitUntil([&] { return manager->HasReleased(uid); });
 }
 
 bool FakeVolumeWorld::WaitInUse(const std::vector<std::string>& names) {

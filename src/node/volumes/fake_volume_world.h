@@ -1,5 +1,5 @@
-// What tests of the volume manager stand on: an API, a node and plugins in memory, and a manager
-// that can be ended and made anew over them.
+// The surroundings of the volume manager in its tests: an API, a node and plugins in memory, and a
+// manager that can be stopped and made again over them.
 #pragma once
 
 #include <memory>
@@ -48,7 +48,7 @@ class FakeVolumeWorld {
     return Pod(name, {ClaimVolume("data", claim)});
   }
 
-  // Makes and starts a manager, after ending the one before.
+  // Stops the manager if there is one, and makes and starts another one.
   base::Status Start();
   void StopManager();
   void Restart() {
@@ -57,14 +57,15 @@ class FakeVolumeWorld {
   }
 
   bool WaitReady(const std::string& uid);
-  // Until the reason holds `text`.
+  // Waits until the pod's reason contains `text`.
   bool WaitReason(const std::string& uid, const std::string& text);
   bool WaitReleased(const std::string& uid);
   bool WaitInUse(const std::vector<std::string>& names);
-  // Until records of a device and of a pod's volume say "mounted", which is written after the pod
-  // was told.
+  // Waits until a record of a device and a record of a pod's volume say "mounted". They are written
+  // after the pod was notified.
   bool WaitRecorded() const;
-  // Until no record of a device is left: its turn comes after its last pod was released.
+  // Waits until no record of a device is left. The record is removed after the last pod was
+  // released.
   bool WaitForgotten() const;
   std::vector<std::string> RecordFiles(const std::string& subfolder) const;
   std::string RecordFolder(const std::string& subfolder) const {

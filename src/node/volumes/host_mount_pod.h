@@ -13,8 +13,8 @@
 namespace berth::node {
 
 inline constexpr std::string_view kHostMountPodPrefix = "hostmount-";
-// On such a pod: the HostMount's own uid. Its apiVersion, kind, namespace and name are the
-// HostMount's.
+// The annotation of such a pod with the HostMount's own uid. The pod's apiVersion, kind, namespace
+// and name are the HostMount's.
 inline constexpr std::string_view kHostMountUidAnnotation = "storage.berth.dev/host-mount-uid";
 
 // The uid of the pod that stands for a HostMount: "hostmount-" and the HostMount's uid.
@@ -28,7 +28,7 @@ inline bool IsHostMountPod(std::string_view pod_uid) {
 // The object that events about a pod go to; for the pod of a HostMount that is the HostMount.
 inline base::ObjectReference EventTarget(const api::Pod& pod) {
   base::ObjectReference target = pod.reference();
-  // Everyone else knows the HostMount by the uid that the API gave it.
+  // The API knows the HostMount by its own uid, and not by the pod's.
   if (IsHostMountPod(target.uid)) target.uid = pod.annotation(kHostMountUidAnnotation);
   return target;
 }

@@ -43,8 +43,8 @@ Status CheckSubPath(std::string_view sub_path) {
   return OkStatus();
 }
 
-// Opens the file or folder that is to be mounted; makes a folder with the volume's own mode if it
-// is missing.
+// Opens the file or folder of the subPath. If it is missing, makes a folder with the mode of the
+// volume's root.
 StatusOr<UniqueFd> Resolve(int volume, std::string_view sub_path) {
   StatusOr<UniqueFd> found = platform::OpenBeneath(volume, sub_path);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
@@ -63,12 +63,12 @@ Status MakeTarget(const std::string& target, bool folder) {
   return OkStatus();
 }
 
-// Removes what an earlier start of the container left at the target; the earlier container has a
-// mount of its own.
+// Removes the mount and the mount point that an earlier start of the container left at the target.
+// The earlier container keeps its own mount.
 Status ClearTarget(platform::Mounter& mounter, const std::string& target) {
-  struct stat there{};
-  // lstat would look at the mounted file system, so the mount table is read, which does not touch
-  // it.
+  struct stat info{};
+  // The mount table is read first, because lstat would access the mounted file system, which may
+  // hang.
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
   if (platform::FindMount(table, target) != nullptr) {
     const Status gone = mounter.Unmount(target);
@@ -78,11 +78,11 @@ Status ClearTarget(platform::Mounter& mounter, const std::string& target) {
       RETURN_IF_ERROR(gone);
     }
   }
-  if (lstat(target.c_str(), &there) != 0) {
+  if (lstat(target.c_str(), &info) != 0) {
     return errno == ENOENT ? OkStatus()
                            : platform::ErrnoError(errno, fmt::format("look at {}", Quote(target)));
   }
-  const int removed = S_ISDIR(there.st_mode) ? rmdir(target.c_str()) : unlink(target.c_str());
+  const int removed = S_ISDIR(info.st_mode) ? rmdir(target.c_str()) : unlink(target.c_str());
   if (removed != 0 && errno != ENOENT) {
     return platform::ErrnoError(errno, fmt::format("remove {}", Quote(target)));
   }
@@ -95,7 +95,8 @@ bool IsBeneath(std::string_view path, std::string_view folder) {
 
 }  // namespace
 
-StatusOr<std::string> DeferredSubPath(const std::string& volume_path, std::string_view sub_path) {
+StatusOr<std::string> MakeDeferredSubPath(const std::string& volume_path,
+                                          std::string_view sub_path) {
   RETURN_IF_ERROR(CheckSubPath(sub_path));
   return fmt::format("{}/{}", volume_path, sub_path);
 }
@@ -126,7 +127,7 @@ StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter, const SubPathRe
 
 Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder) {
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter.List());
-  // The table is in order of mounting, so what lies on top of another comes after it.
+  // The table is in the order of mounting, so a mount on top of another one comes after it.
   for (auto mount = table.rbegin(); mount != table.rend(); ++mount) {
     if (!IsBeneath(mount->mount_point, folder)) continue;
     RETURN_IF_ERROR_WITH(mounter.Unmount(mount->mount_point),
@@ -135,20 +136,20 @@ Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder) {
   return OkStatus();
 }
 
-StatusOr<std::vector<std::string>> SubPathVolumes(const volume::Paths& paths,
-                                                  std::string_view pod_uid) {
+StatusOr<std::vector<std::string>> ReadSubPathVolumes(const volume::Paths& paths,
+                                                      std::string_view pod_uid) {
   return volume::NamesIn(paths.PodSubPaths(pod_uid));
 }
 
 Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,
                        std::string_view pod_uid, const std::vector<std::string>& volumes) {
   const std::string all = paths.PodSubPaths(pod_uid);
-  struct stat there{};
+  struct stat info{};
   for (const std::string& volume : volumes) {
     const std::string folder = fmt::format("{}/{}", all, volume);
-    // Nothing can be mounted beneath a folder that does not exist. These folders lie on the node's
-    // own disk.
-    if (lstat(folder.c_str(), &there) != 0 && errno == ENOENT) continue;
+    // Nothing can be mounted beneath a folder that does not exist. lstat does not block here,
+    // because these folders are on the node's own disk.
+    if (lstat(folder.c_str(), &info) != 0 && errno == ENOENT) continue;
     RETURN_IF_ERROR(UnmountBeneath(mounter, folder));
     RETURN_IF_ERROR(platform::RemoveTree(folder));
   }

@@ -1,9 +1,9 @@
-// A container's subPath of a volume: one more bind mount, made so that no symlink in the volume
-// leads out.
+// Mounts a container's subPath of a volume with one more bind mount. A symlink in the volume cannot
+// make this mount show a file outside the volume.
 //
-// What the container writes into its volume is hostile: between a check of a path and a mount by
-// that path it may swap a folder for a symlink. So the subPath is resolved once, by descriptor
-// (openat2 with RESOLVE_BENEATH), and the descriptor is what is mounted:
+// The content of a volume is not trusted, because a container may replace a folder by a symlink
+// between the check of a path and a mount by that path. So the subPath is resolved once, to a
+// descriptor (openat2 with RESOLVE_BENEATH), and the descriptor is mounted:
 //
 //   <volume>/<subPath> ─ bind ─▶ pods/<uid>/volume-subpaths/<volume>/<container>/<index>
 //                      ─ bind ─▶ the container
@@ -24,20 +24,20 @@ namespace berth::node {
 struct SubPathRequest {
   std::string volume_path;  // the published volume, a folder
   std::string sub_path;     // relative, without ".."; missing folders are made
-  std::string target;       // Paths::PodSubPath; made as the kind of thing that sub_path is
+  std::string target;       // Paths::PodSubPath; made as a folder or a file, as sub_path is
   bool read_only = false;
 };
 
-// The path that a runtime handler is asked for in place of `sub_path` of a volume that it mounts:
-// nothing is there on the host, and the handler resolves it beneath the volume.
-// INVALID_ARGUMENT: it is not relative, or has "..".
-base::StatusOr<std::string> DeferredSubPath(const std::string& volume_path,
-                                            std::string_view sub_path);
+// The path that the container gets for `sub_path` of a volume that the runtime handler mounts.
+// Nothing exists there on the host; the handler resolves the path within the volume.
+// INVALID_ARGUMENT: `sub_path` is not relative, or has "..".
+base::StatusOr<std::string> MakeDeferredSubPath(const std::string& volume_path,
+                                                std::string_view sub_path);
 
-// Returns the target, to be mounted into the container. Replaces what an earlier start of the
-// container mounted there, because the subPath may lead elsewhere by now. INVALID_ARGUMENT: an
-// absolute path or ".."; PERMISSION_DENIED: the subPath leads out of the volume; DEADLINE_EXCEEDED:
-// the volume does not answer.
+// Mounts the subPath at request.target, and returns the target, which the caller mounts into the
+// container. An earlier mount at the target is removed first, because the subPath may lead
+// elsewhere by now. INVALID_ARGUMENT: an absolute path or ".."; PERMISSION_DENIED: the subPath
+// leads out of the volume; DEADLINE_EXCEEDED: the volume does not answer.
 base::StatusOr<std::string> PrepareSubPath(platform::Mounter& mounter,
                                            const SubPathRequest& request);
 
@@ -47,11 +47,12 @@ base::Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& pa
                              std::string_view pod_uid, const std::vector<std::string>& volumes);
 
 // The volumes of a pod that have subPath mounts.
-base::StatusOr<std::vector<std::string>> SubPathVolumes(const volume::Paths& paths,
-                                                        std::string_view pod_uid);
+base::StatusOr<std::vector<std::string>> ReadSubPathVolumes(const volume::Paths& paths,
+                                                            std::string_view pod_uid);
 
-// Unmounts whatever is mounted beneath `folder` (not on itself), the newest first. Containers with
-// Bidirectional propagation leave mounts inside of volumes, which would keep these busy for ever.
+// Unmounts all mounts beneath `folder` (not the one on it), the newest first. Containers with
+// Bidirectional propagation leave mounts inside volumes, which would keep the volumes busy for
+// ever. FAILED_PRECONDITION: one is busy.
 base::Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder);
 
 }  // namespace berth::node

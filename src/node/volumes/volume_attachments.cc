@@ -52,8 +52,8 @@ std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view n
   return attachable.has_value() ? attachable->AttachmentName(api::NodeName(node_name)) : "";
 }
 
-Attachment VolumeAttachments::Of(const volume::VolumeSpec& spec,
-                                 const std::string& device_name) const {
+Attachment VolumeAttachments::FindAttachment(const volume::VolumeSpec& spec,
+                                             const std::string& device_name) const {
   const auto waits = [](std::string reason) { return Attachment{.reason = std::move(reason)}; };
   if (spec.pv == nullptr) return waits("waiting for its volume");
   const std::string name = AttachmentNameOf(*spec.pv, node_name_);

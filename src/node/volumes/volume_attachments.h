@@ -1,9 +1,9 @@
-// Whether this node may use a volume, as the API says it: the PersistentVolume's nodeAffinity lets
-// it be reached from here, and it is attached to the node (DESIGN rule 8).
+// Finds out from the API whether this node may use a volume: the PersistentVolume's nodeAffinity
+// must match the node, and the volume must be attached to the node (DESIGN rule 8).
 //
-// A volume that needs attaching is used only when both agree: its VolumeAttachment is attached, and
-// the attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads local
-// copies only.
+// A volume that needs attaching is used only when its VolumeAttachment is attached, and the
+// attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads only
+// informers.
 #pragma once
 
 #include <string>
@@ -16,12 +16,14 @@
 
 namespace berth::node {
 
-// Whether the node is among those of the volume's nodeAffinity. The scheduler looks at it, too; a
-// pod that names its node by itself passes the scheduler by.
-// FAILED_PRECONDITION: it is not; the message says where the volume is.
+// Checks that the node matches the volume's nodeAffinity. The scheduler checks that too, but a pod
+// whose spec.nodeName is set by its author does not pass the scheduler. FAILED_PRECONDITION: the
+// node does not match; the message says which nodes do. INVALID_ARGUMENT: the nodeAffinity is
+// malformed.
 base::Status CheckNodeAffinity(const api::PersistentVolume& volume, const api::Node& node);
 
-// Empty if the volume needs no attaching.
+// The name of the VolumeAttachment of this volume and node; "" if volumes of this kind are never
+// attached.
 std::string AttachmentNameOf(const api::PersistentVolume& pv, std::string_view node_name);
 
 struct Attachment {
@@ -29,7 +31,7 @@ struct Attachment {
   api::Labels publish_context;
   std::string reason;    // while not attached
   bool failed = false;   // the attacher reported an error, which `reason` quotes
-  bool no_room = false;  // ... namely that no more volumes fit on the node
+  bool no_room = false;  // the error is that no more volumes fit on the node
 };
 
 class VolumeAttachments {
@@ -39,7 +41,7 @@ class VolumeAttachments {
         nodes_(informers.Of<api::Node>()),
         node_name_(std::move(node_name)) {}
 
-  Attachment Of(const volume::VolumeSpec& spec, const std::string& device_name) const;
+  Attachment FindAttachment(const volume::VolumeSpec& spec, const std::string& device_name) const;
 
  private:
   kube::Informer<api::VolumeAttachment>& attachments_;

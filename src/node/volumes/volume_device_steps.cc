@@ -14,16 +14,17 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Rule 7: whether the mount that MountDevice left is still there. False: MountDevice must be done
-// (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may get.
-StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
+// Whether the mount that MountDevice made is still there (DESIGN rule 7). False: MountDevice must
+// be called (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may
+// get. Detaches the mount if it is dead.
+StatusOr<bool> VolumeUnits::IsDeviceMounted(const Job& job) const {
   const std::optional<StoredDevice>& device = job.device;
-  if (!device.has_value() || !device->mount.has_value() || !ThisBoot(device->boot_id)) {
+  if (!device.has_value() || !device->mount.has_value() || !IsThisBoot(device->boot_id)) {
     return job.device_mounted;
   }
   const std::string path = job.volume.plugin->DevicePath(device->record);
-  // Pods that have the dead mount keep it; no other pod may get it.
-  RETURN_IF_ERROR(TakeAwayDead(deps_.host.mounter(), path, device->mount));
+  // Pods that have a dead mount keep it, but no other pod may get it.
+  RETURN_IF_ERROR(DetachDeadMount(deps_.host.mounter(), path, device->mount));
   ASSIGN_OR_RETURN(const auto table, deps_.host.mounter().List());
   const platform::MountEntry* mount = platform::FindMount(table, path);
   if (mount == nullptr) {
@@ -38,14 +39,15 @@ StatusOr<bool> VolumeUnits::DeviceStands(const Job& job) const {
                mount->fs_type, Quote(mount->source), Quote(path));
 }
 
-// False: the use has to wait; its reason is set.
+// Mounts the device unless it is mounted already. True: it is mounted; an error was reported to the
+// pod.
 StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) {
-  const StatusOr<bool> stands = DeviceStands(job);
-  if (!stands.ok()) return Failed(job, "mount it on the node", stands.status());
+  const StatusOr<bool> stands = IsDeviceMounted(job);
+  if (!stands.ok()) return ReportFailure(job, "mount it on the node", stands.status());
   if (*stands) return true;
   const volume::VolumeSpec& spec = job.volume.spec;
   StatusOr<base::Json> state = job.volume.plugin->DeviceState(spec);
-  if (!state.ok()) return Failed(job, "mount it on the node", state.status());
+  if (!state.ok()) return ReportFailure(job, "mount it on the node", state.status());
   StoredDevice device{.record = {.plugin = std::string(job.volume.plugin->name()),
                                  .device_name = job.volume.device_name,
                                  .pv_name = spec.pv != nullptr ? spec.pv->name() : "",
@@ -53,18 +55,18 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
                       .step = Step::kMounting,
                       .needs_attach = job.volume.needs_attach};
   if (const Status written = deps_.records.Write(device); !written.ok()) {
-    return Failed(job, "mount it on the node", written);
+    return ReportFailure(job, "mount it on the node", written);
   }
-  Update(job, [&device](Unit& unit, Use&) { unit.device = device; });
+  UpdateUse(job, [&device](Unit& unit, Use&) { unit.device = device; });
   job.device = device;
   base::FlightSpan span(base::FlightKind::kStep, "mount device", device.record.pv_name);
   const Status mounted = job.volume.plugin->MountDevice(*job.pod, spec, attachment.publish_context);
   span.End(mounted);
-  if (!mounted.ok()) return Failed(job, "mount it on the node", mounted);
+  if (!mounted.ok()) return ReportFailure(job, "mount it on the node", mounted);
   const auto table = deps_.host.mounter().List();
-  if (!table.ok()) return Failed(job, "mount it on the node", table.status());
+  if (!table.ok()) return ReportFailure(job, "mount it on the node", table.status());
   device.mount = IdentifyMount(*table, job.volume.plugin->DevicePath(device.record));
-  Update(job, [&device](Unit& unit, Use&) {
+  UpdateUse(job, [&device](Unit& unit, Use&) {
     unit.device = device;
     unit.device_mounted = true;
     unit.device_recorded = false;
@@ -75,9 +77,9 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
 }
 
 Status VolumeUnits::UnmountDevice(volume::VolumePlugin& plugin, const StoredDevice& device) const {
-  if (ThisBoot(device.boot_id)) {
+  if (IsThisBoot(device.boot_id)) {
     RETURN_IF_ERROR(
-        TakeAwayDead(deps_.host.mounter(), plugin.DevicePath(device.record), device.mount));
+        DetachDeadMount(deps_.host.mounter(), plugin.DevicePath(device.record), device.mount));
   }
   return plugin.UnmountDevice(device.record);
 }
@@ -94,12 +96,12 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
     }
     device = found->second->device;
   }
-  const auto plugin = PluginNamed(device->record.plugin);
+  const auto plugin = FindPlugin(device->record.plugin);
   base::FlightSpan span(base::FlightKind::kStep, "unmount device", device->record.pv_name);
   Status unmounted = plugin.ok() ? UnmountDevice(**plugin, *device) : plugin.status();
   span.End(unmounted);
-  if (!unmounted.ok() && !ThisBoot(device->boot_id)) {
-    LOG_WARNING("volume {} from before the reboot: {}; it is not mounted, so that it is forgotten",
+  if (!unmounted.ok() && !IsThisBoot(device->boot_id)) {
+    LOG_WARNING("unmount volume {} from before the reboot: {}; its record is dropped",
                 Quote(device->record.device_name), base::ToString(unmounted));
     unmounted = plugin.ok() ? (*plugin)->ForgetDevice(device->record) : OkStatus();
   }
@@ -107,11 +109,11 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
     const Status status = base::Annotate(
         unmounted, fmt::format("unmount volume '{}' from the node", device->record.device_name));
     for (const Job& job :
-         JobsWhere(key, [](const Unit&, const Use& use) { return use.state.IsWanted(); })) {
+         FindJobs(key, [](const Unit&, const Use& use) { return use.state.IsWanted(); })) {
       SetReason(
           job, fmt::format("waiting until its last use is cleaned up: {}", base::ToString(status)));
-      Warn(job, "FailedMount",
-           fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
+      WarnPod(job, "FailedMount",
+              fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
     }
     return status;
   }
@@ -130,7 +132,7 @@ Status VolumeUnits::FinishDeviceUnmount(const std::string& key) {
   return OkStatus();
 }
 
-Status VolumeUnits::UnmountUnused(const std::string& key) {
+Status VolumeUnits::UnmountUnusedDevice(const std::string& key) {
   EraseUses(key);
   StoredDevice device;
   {
@@ -138,12 +140,12 @@ Status VolumeUnits::UnmountUnused(const std::string& key) {
     const auto found = units_.find(key);
     if (found == units_.end()) return OkStatus();
     if (!found->second->uses.empty()) return OkStatus();
-    device = *found->second->device;  // a unit with neither was erased
+    device = *found->second->device;  // EraseUses has erased units without uses and device
     found->second->device_mounted = false;
   }
   if (device.step != Step::kUnmounting) {
     device.step = Step::kUnmounting;
-    const Status written = ThisBoot(device.boot_id) ? deps_.records.Write(device) : OkStatus();
+    const Status written = IsThisBoot(device.boot_id) ? deps_.records.Write(device) : OkStatus();
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
     MutexLock lock(mutex_);
     if (const auto found = units_.find(key); found != units_.end()) found->second->device = device;

@@ -31,7 +31,7 @@ bool HasCondition(const api::PersistentVolumeClaim& claim, std::string_view type
 
 }  // namespace
 
-std::optional<int64_t> PendingExpansion(const volume::VolumeSpec& spec) {
+std::optional<int64_t> FindPendingExpansion(const volume::VolumeSpec& spec) {
   // A read-only use cannot grow its file system; another use, or the next one, will.
   if (spec.claim == nullptr || spec.pv == nullptr || spec.read_only) return std::nullopt;
   const auto size = api::ParseBytes(spec.pv->capacity());
@@ -47,7 +47,7 @@ std::optional<int64_t> PendingExpansion(const volume::VolumeSpec& spec) {
   return std::nullopt;
 }
 
-Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::PersistentVolume& pv) {
+Json MakeExpandedStatus(const api::PersistentVolumeClaim& claim, const api::PersistentVolume& pv) {
   Json conditions = Json::array();
   for (const Json& condition : base::json::Array(claim.json(), {"status", "conditions"})) {
     const std::string type = base::json::String(condition, {"type"});
@@ -58,8 +58,8 @@ Json ExpandedStatus(const api::PersistentVolumeClaim& claim, const api::Persiste
   Json status = {{"capacity", {{"storage", pv.capacity()}}},
                  {"conditions", conditions},
                  {"allocatedResourceStatuses", {{"storage", nullptr}}}};
-  // The reservation is set to the volume's new size. It may have been higher, if an expansion was
-  // reduced since.
+  // allocatedResources is set to the volume's new size. It may have been higher, if the requested
+  // size was reduced since.
   if (base::json::Find(claim.json(), {"status", "allocatedResources", "storage"}) != nullptr) {
     status["allocatedResources"] = {{"storage", pv.capacity()}};
   }
@@ -81,12 +81,13 @@ Status VolumeExpansion::PatchStatus(const api::PersistentVolumeClaim& claim, Jso
   return OkStatus();
 }
 
-Status VolumeExpansion::Finish(const base::ObjectReference& pod, const volume::VolumeSpec& spec) {
+Status VolumeExpansion::FinishExpansion(const base::ObjectReference& pod,
+                                        const volume::VolumeSpec& spec) {
   const auto fresh =
       kube::Get<api::PersistentVolumeClaim>(client_, spec.claim->ns(), spec.claim->name());
   RETURN_IF_ERROR_WITH(fresh, fmt::format("read claim '{}'", spec.claim->name()));
   if (fresh->uid() != spec.claim->uid()) return OkStatus();
-  RETURN_IF_ERROR(PatchStatus(*fresh, ExpandedStatus(*fresh, *spec.pv)));
+  RETURN_IF_ERROR(PatchStatus(*fresh, MakeExpandedStatus(*fresh, *spec.pv)));
   const std::string message =
       fmt::format("volume '{}' grew to {} on the node", spec.pv->name(), spec.pv->capacity());
   events_.Record(pod, base::EventType::kNormal, "FileSystemResizeSuccessful", message);
@@ -95,8 +96,8 @@ Status VolumeExpansion::Finish(const base::ObjectReference& pod, const volume::V
   return OkStatus();
 }
 
-Status VolumeExpansion::Failed(const base::ObjectReference& pod, const volume::VolumeSpec& spec,
-                               const Status& why) {
+Status VolumeExpansion::ReportFailure(const base::ObjectReference& pod,
+                                      const volume::VolumeSpec& spec, const Status& why) {
   const std::string message =
       fmt::format("growing volume '{}' to {} on the node failed: {}", spec.pv->name(),
                   spec.pv->capacity(), base::ToString(why));

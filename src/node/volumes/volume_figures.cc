@@ -34,7 +34,7 @@ base::Metrics::Labels LabelsOf(const std::string& claim) {
 
 }  // namespace
 
-void VolumeFigures::Put(const std::string& claim, const Stats& stats) {
+void VolumeFigures::SetMetrics(const std::string& claim, const Stats& stats) {
   if (metrics_ == nullptr) return;
   base::MutexLock lock(mutex_);
   known_.insert(claim);
@@ -43,7 +43,7 @@ void VolumeFigures::Put(const std::string& claim, const Stats& stats) {
   }
 }
 
-void VolumeFigures::Retain(const std::set<std::string>& claims) {
+void VolumeFigures::RetainClaims(const std::set<std::string>& claims) {
   if (metrics_ == nullptr) return;
   base::MutexLock lock(mutex_);
   std::erase_if(known_, [&](const std::string& claim) {

@@ -1,7 +1,6 @@
-// How full claims' volumes are, as the kubelet's metrics say it:
+// The metrics that say how full the volumes of claims are, with the kubelet's names:
 // kubelet_volume_stats_capacity_bytes, _available_bytes, _used_bytes, _inodes, _inodes_free and
-// _inodes_used, by namespace and persistentvolumeclaim. A claim's figures go with its last volume
-// on the node. Thread-safe.
+// _inodes_used, by namespace and persistentvolumeclaim. Thread-safe.
 #pragma once
 
 #include <set>
@@ -15,14 +14,14 @@ namespace berth::node {
 
 class VolumeFigures {
  public:
-  // Borrowed; null: no figures are kept.
+  // `metrics` is borrowed; null: no metrics are kept.
   explicit VolumeFigures(base::Metrics* metrics) : metrics_(metrics) {}
 
   bool wanted() const { return metrics_ != nullptr; }
   // `claim`: its key, "namespace/name".
-  void Put(const std::string& claim, const volume::VolumePlugin::Stats& stats);
-  // Removes the figures of all other claims.
-  void Retain(const std::set<std::string>& claims);
+  void SetMetrics(const std::string& claim, const volume::VolumePlugin::Stats& stats);
+  // Removes the metrics of the claims that are not in `claims`.
+  void RetainClaims(const std::set<std::string>& claims);
 
  private:
   base::Metrics* const metrics_;

@@ -10,7 +10,7 @@ namespace {
 using base::MutexLock;
 using Outcome = base::KeyedWorkers::Outcome;
 
-// No driver's name.
+// The key of the round over all volumes; it is not the name of a driver.
 constexpr std::string_view kAll = " all";
 constexpr int kMaxWorkers = 16;
 
@@ -22,7 +22,8 @@ VolumeHealth::VolumeHealth(std::chrono::milliseconds interval, std::function<Vol
       volumes_(std::move(volumes)),
       events_(events),
       figures_(metrics),
-      // One for the round, one for the drivers, and more while drivers are slow to answer.
+      // One worker is for the round and one for the drivers. More are started while drivers do not
+      // answer.
       workers_({.name = "volume-health", .workers = 2, .max_workers = kMaxWorkers},
                [this](const std::string& key) {
                  return key == kAll ? CheckVolumes() : AskDriver(key);
@@ -41,7 +42,7 @@ Outcome VolumeHealth::CheckVolumes() {
     drivers.insert(volume.driver);
     claims.insert(volume.claim);
   }
-  figures_.Retain(claims);
+  figures_.RetainClaims(claims);
   {
     MutexLock lock(mutex_);
     std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
@@ -68,9 +69,9 @@ void VolumeHealth::ReadHealth(const std::string& key, const VolumeUnits::Ready& 
   if (!AskCondition(key, volume) || volume.claim.empty() || !figures_.wanted()) return;
   const auto stats = volume.plugin->GetStats(volume.record);
   if (stats.ok()) {
-    figures_.Put(volume.claim, *stats);
+    figures_.SetMetrics(volume.claim, *stats);
   } else if (stats.status().code() != base::StatusCode::kUnimplemented) {
-    LOG_DEBUG("how full volume {} is, is not known: {}", base::Quote(volume.record.folder_name),
+    LOG_DEBUG("read the usage of volume {}: {}", base::Quote(volume.record.folder_name),
               base::ToString(stats.status()));
   }
 }
@@ -78,7 +79,7 @@ void VolumeHealth::ReadHealth(const std::string& key, const VolumeUnits::Ready& 
 bool VolumeHealth::AskCondition(const std::string& key, const VolumeUnits::Ready& volume) {
   const auto condition = volume.plugin->GetCondition(volume.record);
   if (!condition.ok()) {
-    LOG_DEBUG("how volume {} does is not known: {}", base::Quote(volume.record.folder_name),
+    LOG_DEBUG("read the condition of volume {}: {}", base::Quote(volume.record.folder_name),
               base::ToString(condition.status()));
     return false;
   }

@@ -1,15 +1,16 @@
 // Asks drivers for the condition of the volumes of this node's pods (CSI: volume_condition of
-// NodeGetVolumeStats), and tells a pod when one of its volumes becomes abnormal, or normal again
-// (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the metrics
-// (volume_figures.h). For a volume in a sandbox it asks the runtime handler.
+// NodeGetVolumeStats), and reports to a pod in an event when one of its volumes becomes abnormal,
+// or normal again (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the
+// metrics (volume_figures.h). For a volume that is mounted in a sandbox, the runtime handler is
+// asked.
 //
 //   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
 //                                                    VolumeConditionAbnormal, VolumeConditionNormal
 //                                               ──▶ GetStats ──▶ gauges
 //
-// The volumes of one driver are asked for one after the other, so a driver that does not answer
-// delays only the questions about its own volumes. Its known conditions stay as they were.
-// Thread-safe.
+// A driver is asked about its volumes one after the other, so a driver that does not answer delays
+// only the questions about its own volumes. The known conditions of these volumes stay as they
+// were. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ class VolumeHealth {
  public:
   using Volumes = std::map<std::string, VolumeUnits::Ready>;
 
-  // `volumes` gives those that are set up now, and is called from a worker; everything is borrowed
-  // and outlives this. `metrics`: null for none.
+  // `volumes` returns the volumes that are set up now, and is called from a worker. Everything is
+  // borrowed and must outlive this object. If `metrics` is null, no metrics are kept.
   VolumeHealth(std::chrono::milliseconds interval, std::function<Volumes()> volumes,
                base::EventSink& events, base::Metrics* metrics);
   ~VolumeHealth() { Stop(); }
@@ -46,7 +47,7 @@ class VolumeHealth {
   base::KeyedWorkers::Outcome CheckVolumes();
   base::KeyedWorkers::Outcome AskDriver(const std::string& driver);
   void ReadHealth(const std::string& key, const VolumeUnits::Ready& volume);
-  // False: the driver does not answer.
+  // Reports a changed condition in an event. False: the driver does not answer.
   bool AskCondition(const std::string& key, const VolumeUnits::Ready& volume);
 
   const std::chrono::milliseconds interval_;
@@ -56,7 +57,7 @@ class VolumeHealth {
   std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
   Volumes present_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // why
+  std::map<std::string, std::string> abnormal_ ABSL_GUARDED_BY(mutex_);  // the driver's message
   base::KeyedWorkers workers_;
 };
 

@@ -38,8 +38,8 @@ TEST(VolumeHealth, DriversThatHangHoldUpNoOthersVolumes) {
 TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
   base::Metrics metrics;
   VolumeFigures figures(&metrics);
-  figures.Put("shop/data", {.total_bytes = 100, .used_bytes = 40, .available_inodes = 7});
-  figures.Put("shop/more", {.total_bytes = 200});
+  figures.SetMetrics("shop/data", {.total_bytes = 100, .used_bytes = 40, .available_inodes = 7});
+  figures.SetMetrics("shop/more", {.total_bytes = 200});
   const std::string text = metrics.RenderText();
   const auto has = [](const std::string& all, const std::string& line) {
     return all.find(line) != std::string::npos;
@@ -48,7 +48,7 @@ TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
   EXPECT_TRUE(has(text, "kubelet_volume_stats_capacity_bytes" + labels + " 100")) << text;
   EXPECT_TRUE(has(text, "kubelet_volume_stats_used_bytes" + labels + " 40"));
   EXPECT_TRUE(has(text, "kubelet_volume_stats_inodes_free" + labels + " 7"));
-  figures.Retain({"shop/more"});
+  figures.RetainClaims({"shop/more"});
   EXPECT_FALSE(has(metrics.RenderText(), labels));
   EXPECT_TRUE(has(metrics.RenderText(), R"(persistentvolumeclaim="more")"));
 }

@@ -88,8 +88,8 @@ TEST(VolumeMountedWithItsPods, ComesAndGoesWithThemAlsoAfterARestart) {
   world.shared->FailAll("SetUp", base::Error(base::StatusCode::kUnavailable, "not now"));
   world.manager->WantVolumes(world.ClaimPod("c", "x"));
   ASSERT_TRUE(world.WaitReason("uid-c", "not now"));
-  world.manager->Release("uid-a");
-  world.manager->Release("uid-b");
+  world.manager->ReleaseVolumes("uid-a");
+  world.manager->ReleaseVolumes("uid-b");
   ASSERT_TRUE(world.WaitReleased("uid-a"));
   ASSERT_TRUE(world.WaitReleased("uid-b"));
   EXPECT_FALSE(world.host->fake_mounter().IsMounted(staged));
@@ -161,7 +161,7 @@ TEST_F(LostRecords, KeepTheVolumeInUseUntilItIsTornDown) {
   EXPECT_TRUE(world_.WaitInUse({Device(), World::Device("y")}));
   EXPECT_EQ(world_.shared->CallCount("TearDown"), 0U);
   world_.shared->SetFound({});
-  world_.manager->Release("uid-a");
+  world_.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world_.WaitReleased("uid-a"));
   EXPECT_TRUE(world_.WaitInUse({World::Device("y")}));
   EXPECT_THAT(world_.shared->Mounted(), UnorderedElementsAre(World::Device("y"), "uid-b/pv-y"));
@@ -173,7 +173,7 @@ TEST_F(LostRecords, OfAPodThatIsStillThereAreWrittenAgain) {
   world_.manager->WantVolumes(world_.ClaimPod("a", "x"));
   ASSERT_TRUE(world_.WaitReady("uid-a"));
   ASSERT_TRUE(world_.WaitRecorded());
-  world_.manager->Release("uid-a");
+  world_.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world_.WaitReleased("uid-a"));
   EXPECT_TRUE(world_.WaitInUse({}));
   EXPECT_THAT(world_.shared->Mounted(), IsEmpty());
@@ -196,7 +196,7 @@ TEST(VolumeOfTheHost, KeepsWhatIsMountedBeneathIt) {
     ASSERT_TRUE(world.host->mounter()
                     .Mount({.source = "tmpfs", .target = beneath, .fs_type = "tmpfs"})
                     .ok());
-    world.manager->Release("uid-a");
+    world.manager->ReleaseVolumes("uid-a");
     ASSERT_TRUE(world.WaitReleased("uid-a"));
     EXPECT_EQ(world.host->fake_mounter().IsMounted(beneath), !host_folder.empty());
   }

@@ -10,7 +10,8 @@ using base::Status;
 using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr std::string_view kKey = "volumesInUse";
-// Groups the changes of a pod's start into one write that does not compete with it.
+// The delay of a write that is not urgent. It makes one write of the changes of a pod's start,
+// after the start.
 constexpr auto kCalmDelay = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -25,7 +26,7 @@ VolumesInUse::VolumesInUse(kube::Client& client, kube::Informers& informers, std
                .workers = 1,
                .retry_start = std::chrono::milliseconds(200),
                .retry_max = std::chrono::milliseconds(10'000)},
-              [this](const std::string&) { return Report(); }) {
+              [this](const std::string&) { return WriteReport(); }) {
   gate_.Open(this);
   nodes_.AddHandler(gate_.Wrap([](VolumesInUse& self, const auto& change) {
     if (change.key != self.node_name_ || change.after == nullptr) return;
@@ -39,7 +40,7 @@ VolumesInUse::~VolumesInUse() {
   Stop();
 }
 
-// A node that is registered anew lists no volumes, so the list is written again.
+// A Node object that was created again lists no volumes, so the list is written again.
 void VolumesInUse::NodeRegistered() {
   {
     base::MutexLock lock(mutex_);
@@ -79,15 +80,15 @@ bool VolumesInUse::IsReported(const std::string& name) const {
   return reported_.has_value() && reported_->contains(name);
 }
 
-base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
+base::StatusOr<VolumesInUse::Names> VolumesInUse::AddDamaged(Names names) {
   Names damaged;
   {
     base::MutexLock lock(mutex_);
     damaged = damaged_digests_;
   }
   if (damaged.empty()) return names;
-  // This reads from the API itself, because an empty local copy would drop the damaged names from
-  // the list.
+  // This reads from the API and not from the informer, because an informer without the Node would
+  // drop the damaged names from the list.
   ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(client_, "", node_name_));
   for (const std::string& name : node.volumes_in_use()) {
     if (damaged.contains(base::Sha256Hex(name))) names.insert(name);
@@ -95,14 +96,14 @@ base::StatusOr<VolumesInUse::Names> VolumesInUse::WithDamaged(Names names) {
   return names;
 }
 
-Outcome VolumesInUse::Report() {
-  const base::StatusOr<Names> desired = WithDamaged(owner_.DevicesInUse());
+Outcome VolumesInUse::WriteReport() {
+  const base::StatusOr<Names> desired = AddDamaged(owner_.DevicesInUse());
   if (!desired.ok()) return Outcome::Retry(desired.status());
   const Names& names = *desired;
   {
     base::MutexLock lock(mutex_);
     if (!std::exchange(lost_, false) && reported_ == names) return Outcome::Done();
-    // Until the API has answered, only the names that stay are known to be listed.
+    // Until the API has answered, only the old names that stay in the list are known to be listed.
     if (reported_.has_value()) {
       std::erase_if(*reported_, [&](const std::string& name) { return !names.contains(name); });
     }

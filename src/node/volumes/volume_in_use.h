@@ -1,11 +1,12 @@
-// Keeps node.status.volumesInUse equal to the volumes that are, or may be, mounted on this node:
-// the fence that keeps the attach/detach controller from detaching them (DESIGN rule 8).
+// Keeps node.status.volumesInUse equal to the volumes that are, or may be, mounted on this node,
+// because the attach/detach controller detaches only volumes that are not listed there (DESIGN rule
+// 8).
 //
 //   wanted ─▶ [listed in the API] ─▶ MountDevice … UnmountDevice ─▶ [no longer listed] ─▶ detached
 //
-// It is the only writer of that field, which it replaces whole. Volumes that need attaching are
-// mounted only once they are listed; a change that concerns only others may come a little later,
-// off the path of the pod that waits. Thread-safe.
+// It is the only writer of that field, and each write replaces the whole list. Volumes that need
+// attaching are mounted only once they are listed. A change for which no pod waits is written a
+// little later, so that it does not slow the start of a pod. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -27,14 +28,14 @@ namespace berth::node {
 class VolumesInUse {
  public:
   using Names = std::set<std::string>;
-  // Everything is borrowed and outlives this. The owner is asked for DevicesInUse(), and told to
-  // RetryUnreported() after the API took them, both from a thread of this object.
+  // Everything is borrowed and must outlive this object. A thread of this object calls the owner's
+  // DevicesInUse() before each write, and RetryUnreported() after the API has accepted the list.
   VolumesInUse(kube::Client& client, kube::Informers& informers, std::string node_name,
                VolumePartsOwner& owner);
   ~VolumesInUse();
 
-  // Keeps names listed that no record names any more, because their records were damaged. `digest`
-  // is the SHA-256 of such a name.
+  // Keeps a name listed although its record is damaged. `digest` is the SHA-256 of the name, in
+  // hex.
   void KeepDamaged(std::string digest);
   // The volume is unmounted from the node, which ends KeepDamaged.
   void ForgetDamaged(const std::string& name);
@@ -42,15 +43,16 @@ class VolumesInUse {
   void Start();
   void Stop();
 
-  // What the owner's DevicesInUse() returns may have changed.
+  // Schedules a write, because the result of the owner's DevicesInUse() may have changed. `urgent`:
+  // a pod waits for it.
   void ScheduleReport(bool urgent);
   // The API is known to list `name`.
   bool IsReported(const std::string& name) const;
 
  private:
   void NodeRegistered() ABSL_LOCKS_EXCLUDED(mutex_);
-  base::KeyedWorkers::Outcome Report();
-  base::StatusOr<Names> WithDamaged(Names names);
+  base::KeyedWorkers::Outcome WriteReport();
+  base::StatusOr<Names> AddDamaged(Names names);
 
   kube::Client& client_;
   kube::Informer<api::Node>& nodes_;
@@ -58,7 +60,7 @@ class VolumesInUse {
   VolumePartsOwner& owner_;
   mutable base::Mutex mutex_;
   std::optional<Names> reported_ ABSL_GUARDED_BY(mutex_);
-  // the Node object went away, since the last write began
+  // The Node object was registered again since the last write began.
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   Names damaged_digests_ ABSL_GUARDED_BY(mutex_);
   kube::HandlerGate<VolumesInUse> gate_;

@@ -22,7 +22,7 @@ VolumeLookups::VolumeLookups(const VolumeManagerOptions& options, Dependencies d
                 .workers = 2,
                 .retry_start = options.retry_start,
                 .retry_max = options.retry_max},
-               [this](const std::string& uid) { return LookUp(uid); }) {}
+               [this](const std::string& uid) { return LookUpPod(uid); }) {}
 
 void VolumeLookups::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   const std::string uid = pod->uid();
@@ -31,7 +31,7 @@ void VolumeLookups::WantVolumes(std::shared_ptr<const api::Pod> pod) {
     MutexLock lock(mutex_);
     Entry& entry = pods_[uid];
     if (entry.pod == nullptr) entry.wanted_at = steady_clock::now();
-    entry.names = UsedVolumes(*pod);
+    entry.names = FindUsedVolumes(*pod);
     entry.pod = std::move(pod);
     ready = entry.names.empty();
     if (ready) entry.resolved = true;
@@ -43,21 +43,21 @@ void VolumeLookups::WantVolumes(std::shared_ptr<const api::Pod> pod) {
   }
 }
 
-void VolumeLookups::Release(const std::string& pod_uid) {
+void VolumeLookups::ReleaseVolumes(const std::string& pod_uid) {
   {
     MutexLock lock(mutex_);
     if (const auto found = pods_.find(pod_uid); found != pods_.end()) {
-      Unindex(pod_uid, found->second);
+      RemoveFromIndex(pod_uid, found->second);
       pods_.erase(found);
     }
-    units_.Release(pod_uid);
+    units_.ReleaseVolumes(pod_uid);
   }
-  if (units_.Gone(pod_uid)) owner_.NotifyPod(pod_uid);
+  if (units_.IsGone(pod_uid)) owner_.NotifyPod(pod_uid);
 }
 
-bool VolumeLookups::Released(const std::string& pod_uid) const {
+bool VolumeLookups::HasReleased(const std::string& pod_uid) const {
   MutexLock lock(mutex_);
-  return !pods_.contains(pod_uid) && units_.Gone(pod_uid);
+  return !pods_.contains(pod_uid) && units_.IsGone(pod_uid);
 }
 
 PodVolumes VolumeLookups::State(const std::string& pod_uid) const {
@@ -103,7 +103,7 @@ std::string VolumeLookups::NameOf(const std::string& pod_uid) const {
 
 // ---- what pods depend on ----
 
-void VolumeLookups::LookUpAll(const std::set<std::string>& uids) {
+void VolumeLookups::LookUpPods(const std::set<std::string>& uids) {
   for (const std::string& uid : uids) workers_.AddNow(uid);
 }
 
@@ -119,7 +119,7 @@ void VolumeLookups::ClaimChanged(const std::string& key) {
     MutexLock lock(mutex_);
     uids = CountChange(by_claim_, key);
   }
-  LookUpAll(uids);
+  LookUpPods(uids);
 }
 
 void VolumeLookups::VolumeChanged(const std::string& pv_name) {
@@ -128,7 +128,7 @@ void VolumeLookups::VolumeChanged(const std::string& pv_name) {
     MutexLock lock(mutex_);
     uids = CountChange(by_pv_, pv_name);
   }
-  LookUpAll(uids);
+  LookUpPods(uids);
 }
 
 void VolumeLookups::DriverChanged(const std::string& driver) {
@@ -136,7 +136,7 @@ void VolumeLookups::DriverChanged(const std::string& driver) {
     MutexLock lock(mutex_);
     ++changes_;  // Pods are not indexed by their drivers here, so the change only counts.
   }
-  LookUpAll(units_.PodsOf(driver));
+  LookUpPods(units_.PodsOf(driver));
 }
 
 void VolumeLookups::PluginChanged(const std::string& plugin) {
@@ -147,10 +147,10 @@ void VolumeLookups::PluginChanged(const std::string& plugin) {
       if (!entry.unresolved.empty()) uids.insert(uid);
     }
   }
-  LookUpAll(uids);
+  LookUpPods(uids);
 }
 
-void VolumeLookups::Unindex(const std::string& uid, const Entry& entry) {
+void VolumeLookups::RemoveFromIndex(const std::string& uid, const Entry& entry) {
   const auto erase = [&uid](Index& index, const std::vector<std::string>& keys) {
     for (const std::string& key : keys) {
       const auto found = index.find(key);
@@ -165,7 +165,7 @@ void VolumeLookups::Unindex(const std::string& uid, const Entry& entry) {
 
 // ---- the look-up ----
 
-Outcome VolumeLookups::LookUp(const std::string& uid) {
+Outcome VolumeLookups::LookUpPod(const std::string& uid) {
   std::shared_ptr<const api::Pod> pod;
   uint64_t changes = 0;
   {
@@ -175,7 +175,7 @@ Outcome VolumeLookups::LookUp(const std::string& uid) {
     pod = found->second.pod;
     changes = changes_;
   }
-  ResolvedPod resolved = resolver_.Resolve(*pod, /*in_use=*/!units_.Gone(uid));
+  ResolvedPod resolved = resolver_.Resolve(*pod, /*in_use=*/!units_.IsGone(uid));
   const Status retry = resolved.retry;
   {
     MutexLock lock(mutex_);
@@ -185,17 +185,16 @@ Outcome VolumeLookups::LookUp(const std::string& uid) {
     Entry& entry = found->second;
     const bool followed =
         entry.resolved && resolved.claims == entry.claims && resolved.pvs == entry.pvs;
-    Adopt(uid, entry, std::move(resolved));
-    // A change between reading and indexing did not find the pod in the index, so it is looked up
-    // again.
+    StoreResolved(uid, entry, std::move(resolved));
+    // A change during the look-up did not find the pod in the index, so the pod is looked up again.
     if (!followed && changes != changes_) workers_.AddNow(uid);
   }
   owner_.NotifyPod(uid);
   return WarnUnresolved(uid, retry);
 }
 
-void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod resolved) {
-  Unindex(uid, entry);
+void VolumeLookups::StoreResolved(const std::string& uid, Entry& entry, ResolvedPod resolved) {
+  RemoveFromIndex(uid, entry);
   entry.resolved = true;
   entry.claims = std::move(resolved.claims);
   entry.pvs = std::move(resolved.pvs);
@@ -204,8 +203,8 @@ void VolumeLookups::Adopt(const std::string& uid, Entry& entry, ResolvedPod reso
   for (const std::string& pv : entry.pvs) by_pv_[pv].insert(uid);
   for (WantedVolume& wanted : resolved.volumes) {
     const UseId use = UseOf(wanted, api::PodUid(uid));
-    // The claim was replaced by another of its name: a volume that is set up stays the pod's, one
-    // that is not is let go.
+    // The claim was replaced by another one of its name. The pod keeps a volume that is set up, and
+    // a volume that is not set up is released.
     const auto old = entry.uses.find(wanted.names.front());
     if (old != entry.uses.end() && old->second.unit != use.unit) {
       if (units_.State(old->second).ready) continue;

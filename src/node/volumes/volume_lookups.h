@@ -7,7 +7,8 @@
 //                     │
 //                   a claim, PersistentVolume, driver or plugin that the pod depends on changes
 //
-// It borrows what it is given, which outlives it. Thread-safe; no call blocks on a volume.
+// The dependencies are borrowed and must outlive this object. Thread-safe; no call waits for a
+// volume.
 #pragma once
 
 #include <chrono>
@@ -46,18 +47,18 @@ class VolumeLookups {
 
   // As in VolumeManager.
   void WantVolumes(std::shared_ptr<const api::Pod> pod);
-  void Release(const std::string& pod_uid);
-  bool Released(const std::string& pod_uid) const;
+  void ReleaseVolumes(const std::string& pod_uid);
+  bool HasReleased(const std::string& pod_uid) const;
   PodVolumes State(const std::string& pod_uid) const;
 
-  // "namespace/name"; empty: no pod of this node.
+  // "namespace/name" of the pod; empty: no pod with this uid has wanted volumes.
   std::string NameOf(const std::string& pod_uid) const;
 
   // The pods that depend on one of these are looked up again.
   void ClaimChanged(const std::string& key);
   void VolumeChanged(const std::string& pv_name);
   void DriverChanged(const std::string& driver);
-  // Also those that have volumes without a plugin.
+  // Also the pods that have volumes that could not be looked up.
   void PluginChanged(const std::string& plugin);
 
  private:
@@ -75,15 +76,17 @@ class VolumeLookups {
   // The uids of the pods that depend on an object, by its key.
   using Index = std::map<std::string, std::set<std::string>>;
 
-  void LookUpAll(const std::set<std::string>& uids);
-  // The pods that depend on what has just changed.
+  void LookUpPods(const std::set<std::string>& uids);
+  // Counts a change, and returns the uids of the pods that depend on the changed object.
   std::set<std::string> CountChange(const Index& index, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::KeyedWorkers::Outcome LookUp(const std::string& pod_uid);
-  void Adopt(const std::string& uid, Entry& entry, ResolvedPod resolved)
+  base::KeyedWorkers::Outcome LookUpPod(const std::string& pod_uid);
+  void StoreResolved(const std::string& uid, Entry& entry, ResolvedPod resolved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unindex(const std::string& uid, const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Tells the pod why volumes cannot be looked up: errors at once, waits when they have lasted.
+  void RemoveFromIndex(const std::string& uid, const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reports to the pod why volumes cannot be looked up: an error at once, a wait after
+  // wait_event_after_. `retry` is an error after which the look-up must be repeated.
   base::KeyedWorkers::Outcome WarnUnresolved(const std::string& uid, const base::Status& retry);
 
   const std::chrono::milliseconds wait_event_after_;
@@ -97,7 +100,7 @@ class VolumeLookups {
   std::map<std::string, Entry> pods_ ABSL_GUARDED_BY(mutex_);
   Index by_claim_ ABSL_GUARDED_BY(mutex_);
   Index by_pv_ ABSL_GUARDED_BY(mutex_);
-  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;  // of what pods may depend on, seen so far
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;  // of claims, PVs and CSIDrivers, seen so far
   base::KeyedWorkers workers_;
 };
 

@@ -48,7 +48,7 @@ TEST(VolumeLookups, WhatChangesWhileItIsLookedUpIsSeen) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   EXPECT_TRUE(plugin.WaitForCalls("Expand", 1));
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   EXPECT_TRUE(world.WaitReleased("uid-web"));
   world.StopManager();
 }
@@ -58,8 +58,8 @@ TEST(VolumeLookups, APodWithoutUsedVolumesIsReadyAtOnce) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->WantVolumes(World::Pod("web", {}));
   EXPECT_TRUE(world.manager->State("uid-web").ready);
-  world.manager->Release("uid-web");
-  EXPECT_TRUE(world.manager->Released("uid-web"));
+  world.manager->ReleaseVolumes("uid-web");
+  EXPECT_TRUE(world.manager->HasReleased("uid-web"));
 }
 
 TEST(VolumeLookups, AnUnboundClaimIsNamedAndItsBindingWakesThePod) {

@@ -50,7 +50,7 @@ StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plug
       StoredPodVolume stored{.step = Step::kMounting, .boot_id = boot_id};
       // The pod's names for the volume are lost, too, so all of the pod's subPath mounts are
       // removed first.
-      ASSIGN_OR_RETURN(stored.names, SubPathVolumes(paths, volume.pod_uid));
+      ASSIGN_OR_RETURN(stored.names, ReadSubPathVolumes(paths, volume.pod_uid));
       if (!volume.device_name.empty()) {
         stored.pv_name = volume.folder_name;
         stored.device_state = volume.state;

@@ -1,6 +1,6 @@
-// Replaces records that are lost, or whose folder is lost, by what plugins find on the node, so
-// that neither the records nor the mount table alone is trusted (DESIGN rule 2). Without this an
-// agent would remove a volume that is still mounted from the list of those in use.
+// Makes new records for volumes that plugins find on the node but no record names, because neither
+// the records nor the mount table alone is trusted (DESIGN rule 2). Otherwise the agent would
+// remove a volume that is still mounted from status.volumesInUse.
 #pragma once
 
 #include <string>
@@ -14,8 +14,10 @@
 
 namespace berth::node {
 
-// Adds to `loaded` each volume that the plugins find and no record names, as begun in this boot: it
-// is in use until it is torn down. Returns descriptions of these volumes, for people.
+// Adds to `loaded` each volume that the plugins find and no record names, with step kMounting in
+// this boot, so it counts as in use until it is torn down. The records are not written to disk
+// here. Returns a description of each of these volumes, for people. Errors come from the plugins
+// and from the subPath folders.
 base::StatusOr<std::vector<std::string>> AddLostRecords(const volume::PluginList& plugins,
                                                         const volume::Paths& paths,
                                                         const std::string& boot_id,

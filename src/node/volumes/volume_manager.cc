@@ -27,7 +27,8 @@ using base::OkStatus;
 using base::Status;
 using PodPtr = std::shared_ptr<const api::Pod>;
 
-// The fields of a CSIDriver that decide on NodePublishVolume for running pods.
+// The fields of a CSIDriver that decide whether NodePublishVolume is repeated for running pods, and
+// with which tokens.
 base::Json RepublishOf(const api::CsiDriver* driver) {
   if (driver == nullptr) return nullptr;
   return {driver->Bool({"spec", "requiresRepublish"}),
@@ -43,12 +44,16 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
   Status Start(std::function<void(const std::string&)> on_change) override;
   void Stop() override;
   void WantVolumes(PodPtr pod) override { lookups_.WantVolumes(std::move(pod)); }
-  void Release(const std::string& pod_uid) override { lookups_.Release(pod_uid); }
-  bool Released(const std::string& pod_uid) const override { return lookups_.Released(pod_uid); }
+  void ReleaseVolumes(const std::string& pod_uid) override { lookups_.ReleaseVolumes(pod_uid); }
+  bool HasReleased(const std::string& pod_uid) const override {
+    return lookups_.HasReleased(pod_uid);
+  }
   PodVolumes State(const std::string& pod_uid) const override { return lookups_.State(pod_uid); }
-  std::vector<std::string> KnownPods() const override { return Known(/*host_mounts=*/false); }
+  std::vector<std::string> KnownPods() const override {
+    return FindKnownPods(/*host_mounts=*/false);
+  }
   std::vector<std::string> KnownHostMountPods() const override {
-    return Known(/*host_mounts=*/true);
+    return FindKnownPods(/*host_mounts=*/true);
   }
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const override {
     return units_.Deferred(pod_uid);
@@ -85,7 +90,7 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
 
   void AddHandlers(kube::Informers& informers);
   void NodeChanged(const api::Node* before, const api::Node* after);
-  std::vector<std::string> Known(bool host_mounts) const;
+  std::vector<std::string> FindKnownPods(bool host_mounts) const;
   void WarnOfNode(std::string_view reason, const std::string& message);
   void WatchMounts();
   Status LoadRecords();
@@ -154,8 +159,7 @@ void Manager::AddHandlers(kube::Informers& informers) {
         if (change.latest().node_name() != manager.options_.node_name) return;
         manager.lookups_.VolumeChanged(change.latest().pv_name());
       }));
-  // An administrator may change, while pods run, whether a driver's volumes are published
-  // repeatedly, and with which tokens.
+  // An administrator may change these fields of a CSIDriver while pods run.
   informers.Of<api::CsiDriver>().AddHandler(gate_.Wrap([](Manager& manager, const auto& change) {
     if (RepublishOf(change.before.get()) == RepublishOf(change.after.get())) return;
     manager.lookups_.DriverChanged(change.key);
@@ -189,7 +193,7 @@ void Manager::NotifyPod(const std::string& pod_uid) {
   if (listener) listener(pod_uid);
 }
 
-std::vector<std::string> Manager::Known(bool host_mounts) const {
+std::vector<std::string> Manager::FindKnownPods(bool host_mounts) const {
   std::vector<std::string> out;
   for (const std::string& uid : units_.Pods()) {
     if (IsHostMountPod(uid) == host_mounts) out.push_back(uid);
@@ -212,10 +216,10 @@ void Manager::WatchMounts() {
           {});
     }
     const std::string why =
-        DescribeLost(lost, [this](const std::string& uid) { return lookups_.NameOf(uid); });
+        DescribeLostMount(lost, [this](const std::string& uid) { return lookups_.NameOf(uid); });
     LOG_WARNING("{} mounts, among them {}: {}", lost.mount_points.size(),
                 base::Quote(lost.mount_points.front()), why);
-    units_.MountsLost(lost, why);
+    units_.HandleLostMounts(lost, why);
   });
   if (watch.ok()) {
     fuse_watch_ = *std::move(watch);
@@ -231,7 +235,7 @@ Status Manager::LoadRecords() {
   for (const DamagedRecord& damaged : loaded.damaged) {
     if (damaged.device) in_use_.KeepDamaged(damaged.digest);
     const std::string message = fmt::format(
-        "a record of a {} could not be read and is set aside as {}: {}; what it stood for may "
+        "a record of a {} could not be read and is set aside as {}: {}; its volume may "
         "still be mounted: see 'findmnt' under {}",
         damaged.device ? "mounted volume" : "pod's volume", base::Quote(damaged.file),
         base::ToString(damaged.why), host_.paths().root());
@@ -241,12 +245,12 @@ Status Manager::LoadRecords() {
                    AddLostRecords(plugins_.All(), host_.paths(), records_.boot_id(), loaded));
   for (const std::string& volume : lost) {
     WarnOfNode("VolumeRecordLost",
-               fmt::format("{} is on this node without a record; it is taken for one that is in "
-                           "use until it is torn down",
+               fmt::format("{} is on this node without a record; it counts as in use until it is "
+                           "torn down",
                            volume));
   }
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, host_.mounter().List());
-  units_.Load(std::move(loaded), table);
+  units_.LoadRecords(std::move(loaded), table);
   return OkStatus();
 }
 

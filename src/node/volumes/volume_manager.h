@@ -1,21 +1,22 @@
-// Brings the volumes of this node's pods from what is to what is wanted, and back.
+// Sets up the volumes that the pods of this node want, and tears down those that no pod wants any
+// more.
 //
 //   WantVolumes ──▶ looked up ──▶ attached ──▶ [record] MountDevice ──▶ [record] SetUp ──▶ ready:
 //                                                                             containers may start
 //
-//   Release ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ may be detached
+//   ReleaseVolumes ──▶ [record] TearDown ──▶ the last pod's: [record] UnmountDevice ──▶ detachable
 //
 //   [record] is a durable record under <data>/node/volumes, written before the step that it names.
 //
-// Each volume has a serial queue of its own (volume_units.h), so that one which hangs holds up no
-// other. After a restart the records are compared with the mount table; the volumes of pods that no
-// longer exist stay until Release says that no container of theirs runs.
-// status.volumesInUse names a device from before it is mounted until after it is unmounted, because
-// the attach/detach controller detaches what is not named there (DESIGN rule 8). A volume whose
-// TearDown has an unknown outcome is given to no other pod (rule 3).
+// Each volume has a serial queue of its own (volume_units.h), so a volume that hangs does not delay
+// the others. After a restart the records are compared with the mount table. The volumes of pods
+// that no longer exist stay until ReleaseVolumes is called, because containers of these pods may
+// still run. status.volumesInUse names a device from before it is mounted until after it is
+// unmounted, because the attach/detach controller detaches volumes that are not named there (DESIGN
+// rule 8). If a TearDown has an unknown outcome, no other pod gets the volume (DESIGN rule 3).
 //
-// A step that fails is repeated with a backoff, and State() says why the pod waits: no call here
-// fails because of a volume. Thread-safe; no call blocks on a volume.
+// A step that fails is repeated after a backoff, and State() says why the pod waits, so no call
+// here fails because of a volume. Thread-safe; no call waits for a volume.
 #pragma once
 
 #include <chrono>
@@ -46,24 +47,25 @@ namespace berth::node {
 struct PodVolumes {
   // True when every volume of the pod is set up.
   bool ready = false;
-  // Not ready yet, but all that volumes may have to wait for has come (claims, attachments), and no
-  // step has failed: a sandbox made now is soon used.
+  // True if the volumes are not ready yet, but the claims and attachments that they wait for are
+  // there, and no step has failed. The pod's sandbox may be made now, because the volumes will be
+  // ready soon.
   bool begun = false;
   // By pod volume name.
   std::map<std::string, volume::Published> published;
-  // A volume cannot be attached because no more fit on the node, and its driver keeps the scheduler
-  // informed of that (CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds): the pod is to be placed
-  // anew.
+  // A volume cannot be attached because the node has no room for more volumes, and its driver keeps
+  // the scheduler informed of that (CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds). The pod
+  // must be scheduled again, to another node.
   bool no_room = false;
-  // While not ready: why, for the pod's event and condition: "volume 'data': waiting for claim 'x'
-  // to be bound".
+  // While not ready: why, for the pod's status, as "volume 'data': claim 'x' does not exist". Else
+  // "".
   std::string reason;
 };
 
 // A volume of a pod whose mount is left to the runtime handler of the pod's sandbox.
 struct DeferredVolume {
   std::string name;    // the pod's name for the volume
-  std::string socket;  // the handler's
+  std::string socket;  // of the runtime handler
   std::string target;  // where it would be mounted on the host
   bool read_only = false;
   volume::DeferredMount mount;
@@ -73,41 +75,43 @@ class VolumeManager {
  public:
   virtual ~VolumeManager() = default;
 
-  // Reads the records, and starts to repair. `on_change` is called (from any thread) when the state
-  // of a pod's volumes changed.
+  // Reads the records, compares them with the node, and starts the workers. Errors: the records,
+  // the mount table or what a plugin keeps on the node cannot be read. `on_change` is called from
+  // any thread when the state of a pod's volumes has changed.
   virtual base::Status Start(std::function<void(const std::string& pod_uid)> on_change) = 0;
   virtual void Stop() = 0;
 
   // Sets up the pod's volumes; called again after each change of the pod. Returns quickly.
   virtual void WantVolumes(std::shared_ptr<const api::Pod> pod) = 0;
   // Tears down the pod's volumes. Called when no container of the pod runs any more.
-  virtual void Release(const std::string& pod_uid) = 0;
+  virtual void ReleaseVolumes(const std::string& pod_uid) = 0;
   // True when nothing of the pod's volumes is left: the pod's folder and object may be deleted.
-  virtual bool Released(const std::string& pod_uid) const = 0;
+  virtual bool HasReleased(const std::string& pod_uid) const = 0;
 
   virtual PodVolumes State(const std::string& pod_uid) const = 0;
-  // Pods that the records know, including those that the API has forgotten. Nothing of them is torn
-  // down until Release says so, since their containers may still run. Host mounts are not among
-  // them.
+  // The uids of the pods that have volumes here or in the records, also if the API does not know
+  // them any more. The volumes of such a pod are not torn down before ReleaseVolumes, because its
+  // containers may still run. Pods of HostMounts are not included.
   virtual std::vector<std::string> KnownPods() const = 0;
 
-  // The deferred volumes of the pod that are set up or not yet torn down, as recorded; also those
-  // of a pod that is not wanted any more.
+  // The deferred volumes of the pod that are set up or not yet torn down, as recorded. Works also
+  // for a pod that does not want them any more.
   virtual std::vector<DeferredVolume> Deferred(const std::string& /*pod_uid*/) const { return {}; }
-  // Notes that the pod's deferred volumes are mounted in that sandbox: from now on they can grow.
+  // Notes that the pod's deferred volumes are mounted in that sandbox. From now on the runtime
+  // handler can be asked about them.
   virtual void NoteSandbox(const api::PodUid& /*pod*/, const rpc::SandboxId& /*sandbox*/) {}
 
-  // Tries the volumes that wait for a CSI driver now, not at the end of their backoff, because it
-  // was registered.
+  // A CSI driver was registered: volumes that may wait for it are tried at once, and not at the end
+  // of their backoff.
   virtual void DriverRegistered(const std::string& /*driver*/) {}
 
-  // A plugin that a prober found is ready, or failed, or is gone: pods that want volumes of it, and
-  // those whose volumes have no plugin yet, are looked at anew.
+  // A plugin that a prober found became ready, failed or is gone: pods that want volumes of it, and
+  // those whose volumes have no plugin yet, are looked up again.
   virtual void PluginChanged(const std::string& /*plugin*/) {}
 
   // For host_mounts.h, whose volumes belong to pods that are never run (host_mount_pod.h). The
-  // callback gets their changes in place of `on_change`; set it before Start. The second method
-  // gives those pods that the records know.
+  // listener gets the changes of these pods in place of `on_change`; set it before Start.
+  // KnownHostMountPods is KnownPods for these pods.
   virtual void OnHostMountChange(std::function<void(const std::string& pod_uid)> /*listener*/) {}
   virtual std::vector<std::string> KnownHostMountPods() const { return {}; }
 };
@@ -116,10 +120,12 @@ struct VolumeManagerOptions {
   std::string state_folder;  // "<data>/node/volumes"; made if missing
   std::string node_name;
   // A pod in a sandbox of its own may write to a volume only if no second pod of the node can mount
-  // it (its claim is ReadWriteOncePod). True: another volume is not mounted; false: an event warns.
+  // it (its claim is ReadWriteOncePod). True: any other volume is not mounted; false: it is
+  // mounted, and an event warns of it.
   bool refuse_shared_sandbox_writers = false;
   int workers = 8;  // volumes that are worked on at the same time
-  // Counts also workers that are started while others hang in the kernel or in a driver.
+  // The limit of workers, with those that are started while others hang in the kernel or in a
+  // driver.
   int max_workers = 64;
   // Backoff of a failed step, doubling.
   std::chrono::milliseconds retry_start{500};
@@ -135,8 +141,8 @@ struct VolumeManagerOptions {
   base::Metrics* metrics = nullptr;        // borrowed; none: no figures
 };
 
-// Everything is borrowed and outlives the manager. It uses the informers of PersistentVolumeClaim,
-// PersistentVolume, VolumeAttachment and Node, so it is to be made before `informers` start.
+// Everything but the options is borrowed and must outlive the manager. Call it before `informers`
+// start, because it adds handlers to them.
 std::unique_ptr<VolumeManager> NewVolumeManager(VolumeManagerOptions options, kube::Client& client,
                                                 kube::Informers& informers,
                                                 volume::PluginRegistry& plugins, volume::Host& host,

@@ -27,10 +27,10 @@ TEST(VolumeManager, SetsUpAndTearsDownAClaim) {
             world.host->paths().PodVolume(api::PodUid("uid-web"), "kubernetes.io/csi",
                                           api::VolumeName("pv-x")) +
                 "/mount");
-  EXPECT_FALSE(world.manager->Released("uid-web"));
+  EXPECT_FALSE(world.manager->HasReleased("uid-web"));
   EXPECT_TRUE(world.WaitInUse({World::Device("x")}));
 
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(world.shared->Calls(),
@@ -53,7 +53,7 @@ TEST(VolumeManager, EveryStepIsRecordedBeforeItIsTaken) {
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(seen,
@@ -69,11 +69,11 @@ TEST(VolumeManager, PodsShareADeviceAndTheLastOneUnmountsIt) {
   ASSERT_TRUE(world.WaitReady("uid-a"));
   ASSERT_TRUE(world.WaitReady("uid-b"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-  world.manager->Release("uid-a");
+  world.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world.WaitReleased("uid-a"));
   EXPECT_TRUE(world.manager->State("uid-b").ready);
   EXPECT_EQ(world.shared->CallCount("UnmountDevice"), 0U);
-  world.manager->Release("uid-b");
+  world.manager->ReleaseVolumes("uid-b");
   ASSERT_TRUE(world.WaitReleased("uid-b"));
   EXPECT_TRUE(world.WaitInUse({}));
   EXPECT_EQ(world.shared->CallCount("MountDevice"), 1U);
@@ -89,7 +89,7 @@ TEST(VolumeManager, ReadWriteOncePodIsForOnePod) {
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(world.WaitReason("uid-b", "ReadWriteOncePod and in use by pod 'default/a'"));
-  world.manager->Release("uid-a");
+  world.manager->ReleaseVolumes("uid-a");
   EXPECT_TRUE(world.WaitReady("uid-b"));
   const auto calls = world.shared->Calls();
   EXPECT_LT(std::find(calls.begin(), calls.end(), "TearDown uid-a/pv-x"),
@@ -129,7 +129,7 @@ TEST(VolumeManager, AVolumeThatNeverCameUpIsCleanedUp) {
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("SetUp", 1));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_EQ(world.shared->CallCount("TearDown"), 1U);
@@ -143,18 +143,18 @@ TEST(VolumeManager, ATearDownOfUnknownOutcomeKeepsTheVolumeFromANewPod) {
   world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kDriverGone);
-  world.manager->Release("uid-a");
+  world.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.manager->WantVolumes(world.ClaimPod("b", "x"));
   ASSERT_TRUE(
       world.WaitReason("uid-b", "waiting until the volume is torn down for pod 'default/a'"));
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 4));
   EXPECT_EQ(world.shared->CallCount("SetUp uid-b"), 0U);
-  EXPECT_FALSE(world.manager->Released("uid-a"));
+  EXPECT_FALSE(world.manager->HasReleased("uid-a"));
   EXPECT_TRUE(world.host->fake_events().WaitFor({"Pod a Warning FailedUnmount"}));
   world.shared->FailAll("TearDown", base::OkStatus());
   EXPECT_TRUE(world.WaitReady("uid-b"));
-  EXPECT_TRUE(world.manager->Released("uid-a"));
+  EXPECT_TRUE(world.manager->HasReleased("uid-a"));
 }
 
 TEST(VolumeManager, ATearDownThatSurelyDidNothingDoesNot) {
@@ -164,11 +164,11 @@ TEST(VolumeManager, ATearDownThatSurelyDidNothingDoesNot) {
   world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kFinal);
-  world.manager->Release("uid-a");
+  world.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.manager->WantVolumes(world.ClaimPod("b", "x"));
   EXPECT_TRUE(world.WaitReady("uid-b"));
-  EXPECT_FALSE(world.manager->Released("uid-a"));
+  EXPECT_FALSE(world.manager->HasReleased("uid-a"));
 }
 
 TEST(VolumeManager, AHangingVolumeHoldsUpNoOther) {
@@ -238,8 +238,8 @@ TEST(VolumeManager, APodReleasedWhileItsVolumeIsSetUpIsCleanedUp) {
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.shared->WaitForCalls("SetUp", 1));
   ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-  world.manager->Release("uid-web");
-  EXPECT_FALSE(world.manager->Released("uid-web"));
+  world.manager->ReleaseVolumes("uid-web");
+  EXPECT_FALSE(world.manager->HasReleased("uid-web"));
   world.shared->Unhang();
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
@@ -355,7 +355,7 @@ TEST(VolumeManager, ContentFollowsItsObject) {
   changed["data"]["a"] = "2";
   world.client.Add(changed);
   EXPECT_TRUE(world.scratch->WaitForCalls("SetUp", before + 1));
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   EXPECT_TRUE(world.client.WaitForWatches(api::kinds::kConfigMap, 0));
 }
@@ -466,7 +466,7 @@ TEST(VolumeManager, MountsInsideAVolumeGoBeforeIt) {
   const std::string inside = world.manager->State("uid-web").published.at("data").path + "/inside";
   ASSERT_TRUE(
       world.host->mounter().Mount({.source = "tmpfs", .target = inside, .fs_type = "tmpfs"}).ok());
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   EXPECT_FALSE(world.host->fake_mounter().IsMounted(inside));
 }

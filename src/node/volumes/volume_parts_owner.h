@@ -1,8 +1,8 @@
-// What the parts of the volume manager (volume_units.h, volume_in_use.h, volume_lookups.h) tell and
-// ask each other through the one that owns them, so that none of them knows another's class.
+// The interface through which the parts of the volume manager (volume_units.h, volume_in_use.h,
+// volume_lookups.h) call each other, so that no part depends on the class of another.
 //
-// The owner implements it. All methods are thread-safe, quick, and called without the caller's lock
-// unless they say otherwise.
+// The volume manager owns the parts and implements it. All methods are thread-safe and quick. They
+// are called while the caller holds no lock.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class VolumePartsOwner {
   // The state of the pod's volumes has changed.
   virtual void NotifyPod(const std::string& pod_uid) = 0;
 
-  // What DevicesInUse() returns may have changed. `urgent`: a pod waits until the API lists the
+  // The result of DevicesInUse() may have changed. `urgent`: a pod waits until the API lists the
   // device.
   virtual void ReportInUse(bool urgent) = 0;
   // The API lists the device in node.status.volumesInUse.
@@ -29,10 +29,11 @@ class VolumePartsOwner {
 
   // The names that node.status.volumesInUse must hold.
   virtual std::set<std::string> DevicesInUse() const = 0;
-  // The API took a new list of volumes in use: units that waited for that are tried now.
+  // The API has accepted a new list of volumes in use: units that waited for that are tried now.
   virtual void RetryUnreported() = 0;
 
-  // The unit's content follows the objects that the pod's volume names, until StopFollowing.
+  // Watches the API objects that the pod's volume shows, and refreshes the unit when one changes,
+  // until StopFollowing.
   virtual void FollowObjects(const std::string& unit, const api::Pod& pod,
                              const volume::VolumeSpec& spec) = 0;
   virtual void StopFollowing(const std::string& unit) = 0;

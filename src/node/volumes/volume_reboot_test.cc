@@ -62,7 +62,7 @@ TEST(VolumeReboot, WhatIsLeftIsRemovedEvenIfTheDriverIsGone) {
   world.shared->FailAll("TearDown", kRebooted);
   world.shared->FailAll("UnmountDevice", kRebooted);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(world.RecordFiles("devices"), IsEmpty());
@@ -111,7 +111,7 @@ TEST(VolumeReboot, OfCsiVolumesNothingIsLeftThoughTheirDriverIsGone) {
   AgeRecords(world);
   world.host->drivers().Unregister(World::kDriver);
   ASSERT_TRUE(world.Start().ok());
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(plugin->FindOnNode()->devices, IsEmpty());

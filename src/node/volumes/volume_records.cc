@@ -34,8 +34,8 @@ StatusOr<Step> ParseStep(const Json& json) {
   return Error(StatusCode::kDataLoss, "unknown step '{}'", name);
 }
 
-// Parts of paths come out of these files and go to tear-down calls, so they are checked as outside
-// input.
+// Parts of paths are read from these files and used by tear-down calls, so they are checked like
+// any other input.
 Status CheckPathPart(std::string_view what, std::string_view part) {
   if (part.empty() || part.size() > 253 || part == "." || part == ".." ||
       part.find('/') != std::string_view::npos || part.find('\0') != std::string_view::npos) {
@@ -60,13 +60,13 @@ Json StateOf(const Json& json, std::string_view member) {
   return state != nullptr ? *state : Json::object();
 }
 
-void Put(Json& json, const std::optional<MountIdentity>& mount) {
+void PutMount(Json& json, const std::optional<MountIdentity>& mount) {
   if (!mount.has_value()) return;
   json["mount"] = {
       {"id", mount->id}, {"major", mount->major}, {"minor", mount->minor}, {"root", mount->root}};
 }
 
-std::optional<MountIdentity> MountIn(const Json& json) {
+std::optional<MountIdentity> DecodeMount(const Json& json) {
   if (base::json::Find(json, {"mount"}) == nullptr) return std::nullopt;
   return MountIdentity{.id = static_cast<uint64_t>(base::json::Int(json, {"mount", "id"})),
                        .major = static_cast<uint32_t>(base::json::Int(json, {"mount", "major"})),
@@ -84,7 +84,7 @@ Json Encode(const StoredDevice& device) {
                {"pvName", device.record.pv_name},
                {"needsAttach", device.needs_attach},
                {"state", device.record.state}};
-  Put(json, device.mount);
+  PutMount(json, device.mount);
   return json;
 }
 
@@ -98,7 +98,7 @@ StatusOr<StoredDevice> DecodeDevice(const Json& json) {
   device.record.device_name = base::json::String(json, {"deviceName"});
   device.record.pv_name = base::json::String(json, {"pvName"});
   device.record.state = StateOf(json, "state");
-  device.mount = MountIn(json);
+  device.mount = DecodeMount(json);
   if (device.record.device_name.empty()) {
     return Error(StatusCode::kDataLoss, "no device is named");
   }
@@ -157,7 +157,7 @@ Json Encode(const StoredPodVolume& volume) {
       json["published"]["deferred"] = Encode(*volume.published->deferred);
     }
   }
-  Put(json, volume.mount);
+  PutMount(json, volume.mount);
   return json;
 }
 
@@ -195,7 +195,7 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
       volume.published->deferred = DecodeDeferredMount(*deferred);
     }
   }
-  volume.mount = MountIn(json);
+  volume.mount = DecodeMount(json);
   RETURN_IF_ERROR(CheckPathPart("the pod's uid", volume.record.pod_uid));
   RETURN_IF_ERROR(CheckPathPart("the volume's folder", volume.record.folder_name));
   return volume;

@@ -1,13 +1,14 @@
-// The volume manager's durable records: what may exist on this node, written before it is made.
+// The volume manager's durable records. They say which mounts may exist on this node, and are
+// written before the mounts are made.
 //
 //   <state>/devices/<sha256 of device name>.json              one for each volume that is, or may
 //                                                             be, mounted
 //   <state>/pods/<sha256 of pod uid, plugin, folder>.json     one for each volume of a pod
 //   <state>/damaged/                                          files that could not be read
 //
-// A record says what a step may have left behind (mounting, unmounting) or left (mounted), with the
-// boot in which that was: mounts do not survive a reboot. It holds no secret (DESIGN rule 10): what
-// plugins put into `state` is theirs to keep clean. Thread-safe for different records.
+// A record says what a step may have left behind (mounting, unmounting) or has left (mounted), and
+// in which boot, because mounts do not survive a reboot. It holds no secret (DESIGN rule 10), so
+// plugins must not put one into `state`. Thread-safe for different records.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ namespace berth::node {
 
 enum class Step { kMounting, kMounted, kUnmounting };
 
-// Identifies the mount that stood at a published path, so that another mount in its place is
-// noticed after a restart.
+// Identifies the mount at a published path, so that a restarted agent notices another mount in its
+// place.
 struct MountIdentity {
   uint64_t id = 0;
   uint32_t major = 0;
@@ -33,6 +34,7 @@ struct MountIdentity {
   std::string root;
   bool operator==(const MountIdentity&) const = default;
 };
+// The identity of the topmost mount at `path`; nullopt: nothing is mounted there.
 std::optional<MountIdentity> IdentifyMount(const std::vector<platform::MountEntry>& table,
                                            std::string_view path);
 
@@ -41,8 +43,8 @@ struct StoredDevice {
   Step step = Step::kMounting;
   bool needs_attach = false;
   std::string boot_id;
-  // The mount at the plugin's DevicePath when MountDevice was done; none: there was none, or it is
-  // not known.
+  // The mount at the plugin's DevicePath after MountDevice; none: nothing was mounted there, or it
+  // is not known.
   std::optional<MountIdentity> mount;
 };
 
@@ -53,8 +55,8 @@ struct StoredPodVolume {
   std::string pod_ns;
   std::string pod_name;
   std::vector<std::string> names;  // in pod.spec.volumes
-  // A copy of what the device's record holds, for the case that it is damaged; only for volumes
-  // that pods share.
+  // A copy of the content of the device's record, for the case that the record is damaged; only for
+  // volumes that pods share.
   std::string pv_name;
   base::Json device_state;
   bool needs_attach = false;
@@ -67,7 +69,7 @@ struct StoredPodVolume {
 inline bool IsDeferred(const StoredPodVolume& volume) { return volume.record.sandbox.has_value(); }
 
 struct DamagedRecord {
-  std::string file;    // where it lies now
+  std::string file;    // its path now
   std::string digest;  // its name without ".json"; of a device: the SHA-256 of the device's name
   bool device = false;
   base::Status why;
@@ -77,7 +79,7 @@ class VolumeRecords {
  public:
   explicit VolumeRecords(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folders and reads the boot id. Call it first.
+  // Makes the folders and reads the boot id. Call it before the other methods.
   base::Status Open();
   const std::string& boot_id() const { return boot_id_; }
 
@@ -86,11 +88,12 @@ class VolumeRecords {
     std::vector<StoredPodVolume> pod_volumes;
     std::vector<DamagedRecord> damaged;
   };
-  // Moves aside files that are torn or were not written by this code; fails only if the folder
-  // cannot be read.
+  // Reads all records. Files that are damaged or belong to another version or name are moved to
+  // damaged/ and returned in `damaged`. An error only if a folder cannot be read.
   base::StatusOr<Loaded> Load();
 
-  // Records are durable when these return; the record gets this boot's id.
+  // Write sets the record's boot_id to this boot's. The change is durable when the call has
+  // returned OK. RESOURCE_EXHAUSTED: the disk is full.
   base::Status Write(StoredDevice& device);
   base::Status Write(StoredPodVolume& volume);
   base::Status Remove(const StoredDevice& device);

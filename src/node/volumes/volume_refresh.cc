@@ -29,11 +29,11 @@ InformerPtr ObjectWatches::NewInformer(const WatchedObject& object) {
       [](base::Json json) -> kube::InformerBase::ObjectPtr {
         return std::make_shared<const api::Object>(std::move(json));
       });
-  informer->AddHandler([this, object](const kube::InformerBase::Change&) { Changed(object); });
+  informer->AddHandler([this, object](const kube::InformerBase::Change&) { NotifyOwners(object); });
   return informer;
 }
 
-void ObjectWatches::Changed(const WatchedObject& object) {
+void ObjectWatches::NotifyOwners(const WatchedObject& object) {
   std::set<std::string> owners;
   {
     MutexLock lock(mutex_);
@@ -45,7 +45,7 @@ void ObjectWatches::Changed(const WatchedObject& object) {
 
 void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObject>& objects) {
   const std::set<WatchedObject> wanted(objects.begin(), objects.end());
-  std::vector<InformerPtr> ended;  // stopped outside the lock: that waits for a handler
+  std::vector<InformerPtr> ended;  // Stop waits for a handler, which may need the lock
   {
     MutexLock lock(mutex_);
     if (stopped_) return;

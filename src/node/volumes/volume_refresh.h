@@ -1,5 +1,5 @@
-// Watches the Secrets and ConfigMaps that set-up volumes show. Each has a watch of its own, because
-// a node may not list all secrets (the node authorizer) and needs only these.
+// Watches the Secrets and ConfigMaps that volumes of this node show. Each object has its own watch,
+// because a node may not list all Secrets (node authorizer), and needs only these.
 //
 // There is one watch for each object. The volumes that show the object share it, and it ends with
 // the last of them. Thread-safe.
@@ -27,13 +27,13 @@ struct WatchedObject {
   auto operator<=>(const WatchedObject&) const = default;
 };
 
-// The objects that the content of a pod's volume comes from.
+// The ConfigMaps and Secrets that a volume of the pod shows.
 std::vector<WatchedObject> ObjectsOf(const api::Pod& pod, const api::PodVolume& volume);
 
 class ObjectWatches {
  public:
-  // `on_change` is called with an owner after one of its objects changed; from a watch's thread,
-  // quick.
+  // `on_change` is called with an owner after one of its objects changed. It runs on a watch's
+  // thread, so it must be quick. `client` is borrowed.
   ObjectWatches(kube::Client& client, std::function<void(const std::string& owner)> on_change)
       : client_(client), on_change_(std::move(on_change)) {}
   ~ObjectWatches() { Stop(); }
@@ -49,7 +49,7 @@ class ObjectWatches {
     std::set<std::string> owners;
   };
   std::unique_ptr<kube::InformerBase> NewInformer(const WatchedObject& object);
-  void Changed(const WatchedObject& object);
+  void NotifyOwners(const WatchedObject& object);
 
   kube::Client& client_;
   const std::function<void(const std::string& owner)> on_change_;

@@ -11,15 +11,15 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Something that another component has to do first. The pod waits for it, and gets no event of a
-// failure.
+// The error for a volume that waits for another component. The pod waits too, and gets no event of
+// a failure.
 template <typename... Args>
-Status Waits(fmt::format_string<Args...> format, Args&&... args) {
+Status WaitingError(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kFailedPrecondition, format, std::forward<Args>(args)...);
 }
 
 template <typename... Args>
-Status Wrong(fmt::format_string<Args...> format, Args&&... args) {
+Status InvalidError(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
@@ -55,7 +55,7 @@ std::string WhyNotBound(const api::PersistentVolumeClaim& claim) {
 
 }  // namespace
 
-std::vector<std::string> UsedVolumes(const api::Pod& pod) {
+std::vector<std::string> FindUsedVolumes(const api::Pod& pod) {
   std::vector<std::string> out;
   ForEachContainer(pod, [&out](const api::Container& container) {
     for (const api::VolumeMount& mount : container.volume_mounts()) out.push_back(mount.name());
@@ -84,22 +84,23 @@ Status VolumeResolver::FindClaim(const api::Pod& pod, const std::string& claim_n
   const std::string key = api::ObjectKey(pod.ns(), claim_name);
   out.claims.push_back(key);
   spec.claim = claims_.Get(key);
-  if (spec.claim == nullptr) return Waits("claim '{}' does not exist", claim_name);
+  if (spec.claim == nullptr) return WaitingError("claim '{}' does not exist", claim_name);
   const api::PersistentVolumeClaim& claim = *spec.claim;
   if (!claim.volume_name().empty()) out.pvs.push_back(claim.volume_name());
   if (owned && !OwnedBy(claim, pod.uid())) {
-    return Wrong("claim '{}' was not made for this pod", claim_name);
+    return InvalidError("claim '{}' was not made for this pod", claim_name);
   }
-  if (claim.deleting() && !in_use) return Wrong("claim '{}' is being deleted", claim_name);
+  if (claim.deleting() && !in_use) return InvalidError("claim '{}' is being deleted", claim_name);
   if (claim.phase() != "Bound" || claim.volume_name().empty()) {
-    return Waits("claim '{}' is not bound: {}", claim_name, WhyNotBound(claim));
+    return WaitingError("claim '{}' is not bound: {}", claim_name, WhyNotBound(claim));
   }
   spec.pv = pvs_.Get(claim.volume_name());
   if (spec.pv == nullptr) {
-    return Waits("volume '{}' of claim '{}' does not exist", claim.volume_name(), claim_name);
+    return WaitingError("volume '{}' of claim '{}' does not exist", claim.volume_name(),
+                        claim_name);
   }
   if (!spec.pv->has_claim_ref() || spec.pv->claim_uid() != claim.uid()) {
-    return Waits(
+    return WaitingError(
         "claim '{}' is not bound: volume '{}' belongs to claim '{}/{}' (uid {}), not to "
         "this one (uid {})",
         claim_name, spec.pv->name(), spec.pv->claim_namespace(), spec.pv->claim_name(),
@@ -125,13 +126,14 @@ StatusOr<volume::VolumeSpec> VolumeResolver::SpecOf(const api::Pod& pod,
   if (spec.pv != nullptr && spec.pv->has_csi() && spec.pv->csi().read_only()) spec.read_only = true;
   const Usage usage = UsageOf(pod, volume.name());
   if (spec.block() && usage != Usage::kBlock) {
-    return Wrong(
+    return InvalidError(
         "volume '{}' is a raw block device: containers use it by volumeDevices, not by "
         "volumeMounts",
         spec.pv->name());
   }
   if (!spec.block() && usage != Usage::kFileSystem) {
-    return Wrong("it has a file system: containers use it by volumeMounts, not by volumeDevices");
+    return InvalidError(
+        "it has a file system: containers use it by volumeMounts, not by volumeDevices");
   }
   return spec;
 }
@@ -162,7 +164,7 @@ StatusOr<WantedVolume> VolumeResolver::WantedOf(std::shared_ptr<volume::VolumePl
 
 ResolvedPod VolumeResolver::Resolve(const api::Pod& pod, bool in_use) const {
   ResolvedPod out;
-  const std::vector<std::string> used = UsedVolumes(pod);
+  const std::vector<std::string> used = FindUsedVolumes(pod);
   for (const api::PodVolume& volume : pod.volumes()) {
     if (!std::binary_search(used.begin(), used.end(), volume.name())) continue;
     StatusOr<volume::VolumeSpec> spec = SpecOf(pod, volume, in_use, out);

@@ -1,7 +1,7 @@
 // Resolves a pod's volumes to claim, PersistentVolume, plugin and device.
 //
-// Reads local copies only; but plugins may read from the API what only they know of (CSIDriver).
-// Thread-safe.
+// Reads informers; only plugins may read from the API (a CSIDriver). The constructor's references
+// are borrowed. Thread-safe.
 #pragma once
 
 #include <map>
@@ -41,7 +41,8 @@ class VolumeResolver {
         plugins_(plugins),
         host_(host) {}
 
-  // `in_use`: the pod has volumes already, so that a claim which is being deleted is still its own.
+  // `in_use`: the pod has volumes already, so it may use a claim that is being deleted. No error is
+  // returned: ResolvedPod says what could not be resolved.
   ResolvedPod Resolve(const api::Pod& pod, bool in_use) const;
 
  private:
@@ -62,6 +63,6 @@ class VolumeResolver {
 };
 
 // The volumes of a pod that some container uses; the others are not set up, as in the kubelet.
-std::vector<std::string> UsedVolumes(const api::Pod& pod);
+std::vector<std::string> FindUsedVolumes(const api::Pod& pod);
 
 }  // namespace berth::node

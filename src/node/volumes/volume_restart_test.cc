@@ -51,7 +51,7 @@ class VolumeRestart : public ::testing::TestWithParam<Cut> {
     ASSERT_TRUE(world.WaitReady("uid-web"));
     EXPECT_THAT(world.shared->Mounted(), UnorderedElementsAre(World::Device("x"), "uid-web/pv-x"));
     ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-    world.manager->Release("uid-web");
+    world.manager->ReleaseVolumes("uid-web");
     ASSERT_TRUE(world.WaitReleased("uid-web"));
     ASSERT_TRUE(world.WaitInUse({}));
     EXPECT_THAT(world.shared->Mounted(), IsEmpty());
@@ -70,7 +70,7 @@ TEST_P(VolumeRestart, TheNextManagerGoesOn) {
   const bool going_up = GetParam().method == "MountDevice" || GetParam().method == "SetUp";
   if (!going_up) {
     ASSERT_TRUE(world.WaitReady("uid-web"));
-    world.manager->Release("uid-web");
+    world.manager->ReleaseVolumes("uid-web");
   }
   EndIn(world, GetParam().method);
   world.shared->FailAll(GetParam().method, base::OkStatus());
@@ -89,12 +89,12 @@ TEST_P(VolumeRestart, TheNextManagerUndoesIt) {
   if (!going_up) {
     ASSERT_TRUE(world.WaitReady("uid-web"));
     ASSERT_TRUE(world.WaitInUse({World::Device("x")}));
-    world.manager->Release("uid-web");
+    world.manager->ReleaseVolumes("uid-web");
   }
   EndIn(world, GetParam().method);
   world.shared->FailAll(GetParam().method, base::OkStatus());
   ASSERT_TRUE(world.Start().ok());
-  for (const std::string& uid : world.manager->KnownPods()) world.manager->Release(uid);
+  for (const std::string& uid : world.manager->KnownPods()) world.manager->ReleaseVolumes(uid);
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   EXPECT_TRUE(world.WaitForgotten());
   world.StopManager();
@@ -184,7 +184,7 @@ TEST(VolumeRestartState, AnUnfinishedTearDownKeepsTheVolumeFromANewPod) {
   world.manager->WantVolumes(world.ClaimPod("a", "x"));
   ASSERT_TRUE(world.WaitReady("uid-a"));
   world.shared->FailAll("TearDown", kAgentKilled);
-  world.manager->Release("uid-a");
+  world.manager->ReleaseVolumes("uid-a");
   ASSERT_TRUE(world.shared->WaitForCalls("TearDown", 1));
   world.Restart();
   world.manager->WantVolumes(world.ClaimPod("b", "x"));
@@ -218,7 +218,7 @@ TEST(DamagedRecords, ATornDeviceRecordKeepsTheFenceAndIsRebuilt) {
   EXPECT_TRUE(world.host->fake_events().WaitFor({"Node node-a Warning VolumeRecordDamaged"}));
   EXPECT_EQ(world.RecordFiles("damaged").size(), 1U);
   // The pod's record leads to the device.
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   ASSERT_TRUE(world.WaitInUse({}));
   EXPECT_THAT(world.shared->Mounted(), IsEmpty());
@@ -245,7 +245,7 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   // Once it is used again, its record tells when it is gone.
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  world.manager->Release("uid-web");
+  world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
   EXPECT_TRUE(world.WaitInUse({World::Device("y")}));
 }

@@ -50,7 +50,7 @@ std::string PodOf(const std::optional<StoredPodVolume>& stored,
 
 Status VolumeUnits::TearDownReleased(const std::string& key) {
   Status failure;
-  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+  for (const Job& job : FindJobs(key, [](const Unit&, const Use& use) {
          return use.stored.has_value() &&
                 (use.state.IsReleased() || use.stored->step == Step::kUnmounting);
        })) {
@@ -63,38 +63,38 @@ Status VolumeUnits::TearDownReleased(const std::string& key) {
 Status VolumeUnits::TearDown(const Job& job) {
   StoredPodVolume stored = *job.stored;
   deps_.owner.StopFollowing(job.unit);
-  Update(job, [](Unit&, Use& use) {
+  UpdateUse(job, [](Unit&, Use& use) {
     use.state.Apply(UseEvent::kTearDown);
     use.record_mounted = false;
   });
   if (stored.step != Step::kUnmounting) {
     stored.step = Step::kUnmounting;
-    // A record of an earlier boot needs no update: the mounts are gone, and only folders may be
-    // left.
-    const Status written = ThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
-    // If the disk is full, the old record stays: it says as well that something may exist. Refusing
-    // to tear down would keep the disk full (emptyDir).
+    // A record of an earlier boot needs no update, because its mounts are gone and only folders may
+    // be left.
+    const Status written = IsThisBoot(stored.boot_id) ? deps_.records.Write(stored) : OkStatus();
+    // If the disk is full, the old record stays, because it too says that something may exist. The
+    // tear-down goes on, because it may free the disk (emptyDir).
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) {
-      return Failed(job, "tear it down", written);
+      return ReportFailure(job, "tear it down", written);
     }
-    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+    UpdateUse(job, [&stored](Unit&, Use& use) { use.stored = stored; });
   }
   base::FlightSpan span(base::FlightKind::kStep, "tear down", PodOf(job.stored, job.pod));
   const Status torn_down = TearDownInPlugin(job, stored);
   span.End(torn_down);
   if (!torn_down.ok()) {
     const bool unknown = !rpc::IsFinal(torn_down);
-    Update(job, [unknown](Unit&, Use& use) { use.tear_down_unknown = unknown; });
+    UpdateUse(job, [unknown](Unit&, Use& use) { use.tear_down_unknown = unknown; });
     const Status status = base::Annotate(
         torn_down, fmt::format("tear down volume '{}' of pod '{}'", stored.record.folder_name,
                                PodOf(job.stored, job.pod)));
-    Warn(job, "FailedUnmount", base::ToString(status));
+    WarnPod(job, "FailedUnmount", base::ToString(status));
     return status;
   }
   RETURN_IF_ERROR(deps_.records.Remove(stored));
   LOG_INFO("volume {} of pod {} is torn down", Quote(stored.record.folder_name),
            Quote(PodOf(job.stored, job.pod)));
-  Update(job, [](Unit&, Use& use) {
+  UpdateUse(job, [](Unit&, Use& use) {
     use.stored.reset();
     use.tear_down_unknown = false;
   });
@@ -105,23 +105,23 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
   platform::Mounter& mounter = deps_.host.mounter();
   RETURN_IF_ERROR(
       ReleaseSubPaths(mounter, deps_.host.paths(), stored.record.pod_uid, stored.names));
-  // What the pod mounted inside its volume is unmounted with it. A folder of the host (hostPath) is
-  // left out, because what is mounted there belongs to the host and to other pods.
+  // Mounts that the pod made inside its volume are unmounted first. A folder of the host (hostPath)
+  // is left out, because mounts in it belong to the host and to other pods.
   if (stored.published.has_value() && !stored.record.block &&
       stored.published->path.starts_with(deps_.host.paths().Pod(stored.record.pod_uid) + "/")) {
     RETURN_IF_ERROR(UnmountBeneath(mounter, stored.published->path));
-    if (ThisBoot(stored.boot_id)) {
-      RETURN_IF_ERROR(TakeAwayDead(mounter, stored.published->path, stored.mount));
+    if (IsThisBoot(stored.boot_id)) {
+      RETURN_IF_ERROR(DetachDeadMount(mounter, stored.published->path, stored.mount));
     }
   }
-  ASSIGN_OR_RETURN(const auto plugin, PluginNamed(stored.record.plugin));
+  ASSIGN_OR_RETURN(const auto plugin, FindPlugin(stored.record.plugin));
   const Status status = plugin->TearDown(stored.record);
-  if (status.ok() || ThisBoot(stored.boot_id)) return status;
-  // No mount of an earlier boot exists any more, so there is no need to wait for a driver that is
-  // gone.
-  LOG_WARNING("volume {} of pod {} from before the reboot: {}; only what it left is removed",
-              Quote(stored.record.folder_name), Quote(stored.record.pod_uid),
-              base::ToString(status));
+  if (status.ok() || IsThisBoot(stored.boot_id)) return status;
+  // The record is of an earlier boot, whose mounts are gone. So the tear-down does not wait for a
+  // driver that may be gone.
+  LOG_WARNING(
+      "tear down volume {} of pod {} from before the reboot: {}; only its folders are removed",
+      Quote(stored.record.folder_name), Quote(stored.record.pod_uid), base::ToString(status));
   const Status forgotten = plugin->ForgetPodVolume(stored.record);
   if (forgotten.code() != StatusCode::kUnimplemented) return forgotten;
   return platform::RemoveTree(
@@ -131,8 +131,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
 
 // ---- set-up ----
 
-// Rule 3, and ReadWriteOncePod: the reason why the volume must not be given to this pod yet; empty
-// if it may.
+// The reason why this pod must not get the volume yet (DESIGN rule 3, and ReadWriteOncePod); "": it
+// may get it.
 std::string VolumeUnits::ConflictOf(const Job& job) const {
   MutexLock lock(mutex_);
   const auto found = units_.find(job.unit);
@@ -161,11 +161,11 @@ Status VolumeUnits::SetUpWanted(const std::string& key) {
            !(use.stored.has_value() && use.stored->step == Step::kUnmounting);
   };
   std::vector<std::string> uses;
-  for (const Job& job : JobsWhere(key, waiting)) uses.push_back(job.use);
+  for (const Job& job : FindJobs(key, waiting)) uses.push_back(job.use);
   for (const std::string& use : uses) {
-    // The jobs are read again for each use, because the step before (the device is mounted, RWOP is
-    // taken) matters for the next.
-    for (Job& job : JobsWhere(key, waiting)) {
+    // The jobs are read again for each use, because the set-up of one use may change the next one:
+    // the device is mounted, or a ReadWriteOncePod volume is in use.
+    for (Job& job : FindJobs(key, waiting)) {
       if (job.use == use) KeepFirst(failure, SetUp(std::move(job)));
     }
   }
@@ -188,38 +188,38 @@ Status VolumeUnits::CheckReachable(const volume::VolumeSpec& spec) const {
 
 Status VolumeUnits::SetUp(Job job) {
   if (std::string conflict = ConflictOf(job); !conflict.empty()) {
-    Warn(job, "FailedMount", fmt::format("volume '{}': {}", job.volume.spec.name, conflict));
+    WarnPod(job, "FailedMount", fmt::format("volume '{}': {}", job.volume.spec.name, conflict));
     SetReason(job, std::move(conflict));
     return OkStatus();
   }
   if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
-    return Failed(job, "mount it on the node", reachable);
+    return ReportFailure(job, "mount it on the node", reachable);
   }
-  // The plugin is looked up again, because the one found before may have been replaced or removed
-  // since.
+  // The plugin is looked up again, because it may have been replaced or removed since the last
+  // look-up.
   auto plugin = deps_.plugins.Find(job.volume.spec);
   if (plugin.status().code() == StatusCode::kFailedPrecondition) {
     SetReason(job, std::string(base::Message(plugin.status())));
     return OkStatus();
   }
-  if (!plugin.ok()) return Failed(job, "set it up", plugin.status());
+  if (!plugin.ok()) return ReportFailure(job, "set it up", plugin.status());
   job.volume.plugin = *std::move(plugin);
   Attachment attachment{.attached = true};
   if (job.volume.needs_attach) {
-    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    attachment = deps_.attachments.FindAttachment(job.volume.spec, job.volume.device_name);
     if (!attachment.attached) {
       const bool no_room = attachment.no_room && KeepsLimits(job.volume.spec);
-      Update(job, [no_room](Unit&, Use& use) { use.no_room = no_room; });
+      UpdateUse(job, [no_room](Unit&, Use& use) { use.no_room = no_room; });
       if (attachment.failed) {
-        Warn(job, "FailedAttachVolume",
-             fmt::format("volume '{}': {}", job.volume.spec.name, attachment.reason));
+        WarnPod(job, "FailedAttachVolume",
+                fmt::format("volume '{}': {}", job.volume.spec.name, attachment.reason));
       }
       SetReason(job, std::move(attachment.reason));
       return OkStatus();
     }
     if (!deps_.owner.IsReportedInUse(job.volume.device_name)) {
       SetReason(job, "waiting for the API to list it in the node's status.volumesInUse");
-      Update(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
+      UpdateUse(job, [](Unit& unit, Use&) { unit.waits_for_report = true; });
       deps_.owner.ReportInUse(/*urgent=*/true);
       return OkStatus();
     }
@@ -235,9 +235,9 @@ Status VolumeUnits::SetUp(Job job) {
 Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   const volume::VolumeSpec& spec = job.volume.spec;
   StatusOr<base::Json> state = job.volume.plugin->PodState(*job.pod, spec);
-  if (!state.ok()) return Failed(job, "set it up", state.status());
+  if (!state.ok()) return ReportFailure(job, "set it up", state.status());
   const StatusOr<HandlerChoice> choice = ChooseHandler(job);
-  if (!choice.ok()) return Failed(job, "decide who mounts it", choice.status());
+  if (!choice.ok()) return ReportFailure(job, "decide who mounts it", choice.status());
   StoredPodVolume stored{.record = {.plugin = std::string(job.volume.plugin->name()),
                                     .device_name = job.volume.device_name,
                                     .pod_uid = job.pod->uid(),
@@ -255,38 +255,38 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   }
   if (!choice->socket.empty())
     stored.record.sandbox = volume::SandboxPlace{.socket = choice->socket};
-  // An attempt that failed in this boot has left exactly this record.
+  // True if a failed attempt of this boot has already written exactly this record.
   const bool recorded =
       job.stored.has_value() && job.stored->step == Step::kMounting &&
-      ThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
+      IsThisBoot(job.stored->boot_id) && job.stored->record.state == stored.record.state &&
       HandlerOf(*job.stored) == choice->socket && job.stored->names == stored.names;
   if (recorded) {
     stored = *job.stored;
   } else if (const Status written = deps_.records.Write(stored); !written.ok()) {
-    return Failed(job, "set it up", written);
+    return ReportFailure(job, "set it up", written);
   }
-  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  UpdateUse(job, [&stored](Unit&, Use& use) { use.stored = stored; });
   job.stored = stored;
   const StatusOr<volume::Published> published = PublishForPod(job, attachment, *choice);
-  if (!published.ok()) return Failed(job, "set it up", published.status());
+  if (!published.ok()) return ReportFailure(job, "set it up", published.status());
   stored = *job.stored;
   stored.published = *published;
-  // A file system that must grow does so before the volume's first user sees it, as with the
-  // kubelet: later it might have to grow online, which not all drivers can do. A volume that a
-  // sandbox mounts grows there.
-  if (const auto bytes = PendingExpansion(spec);
-      bytes.has_value() && !InUse(job.unit) && !IsDeferred(stored)) {
+  // A file system that must grow does so before the volume's first pod uses it, as with the
+  // kubelet, because not all drivers can grow a file system that is in use. A volume that a sandbox
+  // mounts grows there.
+  if (const auto bytes = FindPendingExpansion(spec);
+      bytes.has_value() && !IsInUse(job.unit) && !IsDeferred(stored)) {
     job.stored = stored;
-    Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
-    const Status grown = Expand(job, *bytes);
+    UpdateUse(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+    const Status grown = ExpandVolume(job, *bytes);
     // FAILED_PRECONDITION: the volume cannot grow where it is published; the kubelet lets the pod
     // start, too.
     if (!grown.ok() && grown.code() != StatusCode::kFailedPrecondition) {
-      return Failed(job, "grow it", grown);
+      return ReportFailure(job, "grow it", grown);
     }
   }
   bool ready = false;
-  Update(job, [&](Unit&, Use& use) {
+  UpdateUse(job, [&](Unit&, Use& use) {
     use.stored = stored;
     use.published = *published;
     use.record_mounted = stored.step == Step::kMounting;
@@ -302,22 +302,24 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   return OkStatus();
 }
 
-// A volume that was left to a handler stays with it, because a mount on the host beside it could be
-// a second one.
+// A volume that was left to a handler stays with this handler, because otherwise it could be
+// mounted twice: in the sandbox and on the host.
 StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
-  ASSIGN_OR_RETURN(
-      HandlerChoice choice,
-      deps_.deferral.Choose(*job.pod, job.volume.names, *job.volume.plugin, job.volume.spec));
-  if (!job.stored.has_value() || !ThisBoot(job.stored->boot_id)) return choice;
+  ASSIGN_OR_RETURN(HandlerChoice choice,
+                   deps_.deferral.ChooseHandler(*job.pod, job.volume.names, *job.volume.plugin,
+                                                job.volume.spec));
+  if (!job.stored.has_value() || !IsThisBoot(job.stored->boot_id)) return choice;
   const std::string before = HandlerOf(*job.stored);
   if (before.empty() || before == choice.socket) return choice;
   return Error(StatusCode::kFailedPrecondition,
-               "its mount was left to the runtime handler at '{}', and now {}; it is set up anew "
-               "once the pod is deleted and made again",
-               before, choice.socket.empty() ? "the host is to mount it" : "another one is to");
+               "its mount was left to the runtime handler at '{}', and now {}; delete the pod and "
+               "create it again",
+               before,
+               choice.socket.empty() ? "the host must mount it" : "another handler must mount it");
 }
 
-// Publishes the volume, and makes durable what must be recorded before the pod hears of it.
+// Publishes the volume. If a handler was chosen, the record is written again before the pod learns
+// that the volume is ready.
 StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachment& attachment,
                                                        const HandlerChoice& choice) {
   volume::VolumeSpec spec = job.volume.spec;
@@ -330,24 +332,25 @@ StatusOr<volume::Published> VolumeUnits::PublishForPod(Job& job, const Attachmen
   const volume::DeferredMount* mount =
       published->deferred.has_value() ? &*published->deferred : nullptr;
   StoredPodVolume& stored = *job.stored;
-  const Status allowed = deps_.deferral.Chosen(*job.pod, job.volume.names, spec, choice, mount);
+  const Status allowed =
+      deps_.deferral.ReportChoice(*job.pod, job.volume.names, spec, choice, mount);
   if (mount == nullptr) {
     stored.record.sandbox.reset();
   } else {
-    // Records what the handler must take out again later.
+    // The record names the mount that the handler must unmount later.
     stored.published = *published;
     if (allowed.ok()) stored.step = Step::kMounted;
   }
   RETURN_IF_ERROR(deps_.records.Write(stored));
-  Update(job, [&stored](Unit&, Use& use) { use.stored = stored; });
+  UpdateUse(job, [&stored](Unit&, Use& use) { use.stored = stored; });
   RETURN_IF_ERROR(allowed);
   return published;
 }
 
-// Records that the volumes are mounted, so that a restart need not repeat it. The pod does not wait
-// for this.
+// Records that the volumes are mounted, so that a restarted agent does not mount them again. The
+// pod does not wait for this.
 void VolumeUnits::RecordMounted(const std::string& key) {
-  const std::vector<Job> jobs = JobsWhere(key, [](const Unit& unit, const Use& use) {
+  const std::vector<Job> jobs = FindJobs(key, [](const Unit& unit, const Use& use) {
     return use.record_mounted || (unit.device_mounted && !unit.device_recorded);
   });
   if (jobs.empty()) return;
@@ -355,11 +358,11 @@ void VolumeUnits::RecordMounted(const std::string& key) {
       job.device.has_value() && job.device_mounted && job.device->step == Step::kMounting) {
     StoredDevice device = *job.device;
     device.step = Step::kMounted;
-    // After a failure the record stays "mounting", and a restart only repeats more steps than
-    // necessary.
+    // After a failure the record stays "mounting", so a restarted agent only repeats more steps
+    // than necessary.
     const Status written = deps_.records.Write(device);
     if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
-    Update(job, [&](Unit& unit, Use&) {
+    UpdateUse(job, [&](Unit& unit, Use&) {
       unit.device_recorded = true;
       if (written.ok()) unit.device = device;
     });
@@ -374,7 +377,7 @@ void VolumeUnits::RecordMounted(const std::string& key) {
     stored.mount = IdentifyMount(*table, stored.published->path);
     const Status written = deps_.records.Write(stored);
     if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
-    Update(job, [&](Unit&, Use& use) {
+    UpdateUse(job, [&](Unit&, Use& use) {
       use.record_mounted = false;
       if (written.ok()) use.stored = stored;
     });
@@ -383,9 +386,9 @@ void VolumeUnits::RecordMounted(const std::string& key) {
 
 // ---- while it is used ----
 
-Status VolumeUnits::Maintain(const std::string& key) {
+Status VolumeUnits::MaintainUses(const std::string& key) {
   Status failure;
-  for (const Job& job : JobsWhere(key, [](const Unit&, const Use& use) {
+  for (const Job& job : FindJobs(key, [](const Unit&, const Use& use) {
          return use.state.IsReady() && use.volume.follows_api && use.stored.has_value();
        })) {
     KeepFirst(failure, RefreshUse(job));
@@ -397,7 +400,7 @@ Status VolumeUnits::Maintain(const std::string& key) {
 Status VolumeUnits::RefreshUse(const Job& job) {
   using std::chrono::steady_clock;
   bool due = false;
-  Update(job, [&](Unit&, Use& use) {
+  UpdateUse(job, [&](Unit&, Use& use) {
     const auto now = steady_clock::now();
     due = use.next_refresh <= now;
     if (due) use.next_refresh = now + refresh_interval_;
@@ -405,7 +408,7 @@ Status VolumeUnits::RefreshUse(const Job& job) {
   if (!due) return OkStatus();
   Attachment attachment{.attached = true};
   if (job.volume.needs_attach) {
-    attachment = deps_.attachments.Of(job.volume.spec, job.volume.device_name);
+    attachment = deps_.attachments.FindAttachment(job.volume.spec, job.volume.device_name);
     if (!attachment.attached) return OkStatus();
   }
   const StatusOr<HandlerChoice> choice = ChooseHandler(job);
@@ -418,11 +421,11 @@ Status VolumeUnits::RefreshUse(const Job& job) {
     deps_.owner.FollowObjects(job.unit, *job.pod, job.volume.spec);
     return OkStatus();
   }
-  // The pod keeps what it has (the kubelet's rule for requiresRepublish too).
-  Update(job, [](Unit&, Use& use) { use.RefreshNow(); });
+  // The pod keeps the volume with its old content, as with the kubelet.
+  UpdateUse(job, [](Unit&, Use& use) { use.RefreshNow(); });
   const Status status = base::Annotate(published.status(), "refresh its content");
-  Warn(job, "FailedMount",
-       fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
+  WarnPod(job, "FailedMount",
+          fmt::format("volume '{}': {}", job.volume.spec.name, base::ToString(status)));
   return status;
 }
 

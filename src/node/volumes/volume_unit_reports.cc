@@ -11,7 +11,7 @@ using base::MutexLock;
 using base::Status;
 using std::chrono::steady_clock;
 
-// An equal event about the same volume of a pod is not sent again before this.
+// The same event about the same volume of a pod is not sent again before this time has passed.
 constexpr auto kSameEventAfter = std::chrono::minutes(2);
 
 }  // namespace
@@ -19,7 +19,7 @@ constexpr auto kSameEventAfter = std::chrono::minutes(2);
 void VolumeUnits::SetReason(const Job& job, std::string reason) {
   bool changed = false;
   std::string uid;
-  Update(job, [&](Unit&, Use& use) {
+  UpdateUse(job, [&](Unit&, Use& use) {
     changed = use.reason != reason;
     use.reason = std::move(reason);
     if (use.attempt == Attempt::kBegun) use.attempt = Attempt::kNone;
@@ -30,7 +30,7 @@ void VolumeUnits::SetReason(const Job& job, std::string reason) {
 
 void VolumeUnits::SetBegun(const Job& job) {
   bool changed = false;
-  Update(job, [&](Unit&, Use& use) {
+  UpdateUse(job, [&](Unit&, Use& use) {
     // The reason of a failed attempt stays until an attempt succeeds.
     if (use.attempt != Attempt::kNone) return;
     use.attempt = Attempt::kBegun;
@@ -40,9 +40,9 @@ void VolumeUnits::SetBegun(const Job& job) {
   if (changed) deps_.owner.NotifyPod(job.pod->uid());
 }
 
-void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view message) {
+void VolumeUnits::WarnPod(const Job& job, std::string_view event, std::string_view message) {
   bool send = false;
-  Update(job, [&](Unit&, Use& use) {
+  UpdateUse(job, [&](Unit&, Use& use) {
     const auto now = steady_clock::now();
     send = use.last_event != message || now - use.last_event_at > kSameEventAfter;
     if (!send) return;
@@ -63,19 +63,19 @@ void VolumeUnits::Warn(const Job& job, std::string_view event, std::string_view 
   deps_.events.Record(target, base::EventType::kWarning, event, message);
 }
 
-Status VolumeUnits::Failed(const Job& job, std::string_view what, const Status& why) {
+Status VolumeUnits::ReportFailure(const Job& job, std::string_view what, const Status& why) {
   const Status status = base::Annotate(why, what);
   const std::string reason = base::ToString(status);
-  Warn(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
-       fmt::format("volume '{}': {}", job.volume.spec.name, reason));
-  Update(job, [](Unit&, Use& use) { use.attempt = Attempt::kFailed; });
+  WarnPod(job, job.volume.spec.block() ? "FailedMapVolume" : "FailedMount",
+          fmt::format("volume '{}': {}", job.volume.spec.name, reason));
+  UpdateUse(job, [](Unit&, Use& use) { use.attempt = Attempt::kFailed; });
   SetReason(job, reason);
   return status;
 }
 
-void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& why) {
+void VolumeUnits::HandleLostMounts(const platform::LostFuse& lost, const std::string& why) {
   const std::set<std::string> points(lost.mount_points.begin(), lost.mount_points.end());
-  // A mount by another program over the volume's own mount is not the volume's.
+  // A lost mount over the volume's own mount belongs to another program.
   const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
     return points.contains(path) &&
            (!mount.has_value() ||
@@ -99,16 +99,17 @@ void VolumeUnits::MountsLost(const platform::LostFuse& lost, const std::string& 
     }
   }
   for (const std::string& key : keys) {
-    for (const Job& job : JobsWhere(key, [&has_lost](const Unit&, const Use& use) {
+    for (const Job& job : FindJobs(key, [&has_lost](const Unit&, const Use& use) {
            return !use.state.IsReleased() && has_lost(use);
          })) {
       const StoredPodVolume& stored = *job.stored;
-      Warn(job, "VolumeMountLost",
-           fmt::format("volume '{}': {}; what is read and written there fails until {}; whoever "
-                       "asks for the volume on this node from now on gets a fresh mount",
-                       stored.names.empty() ? stored.record.folder_name : stored.names.front(), why,
-                       IsHostMountPod(stored.record.pod_uid) ? "it is unmounted and mounted again"
-                                                             : "the pod is deleted and made anew"));
+      WarnPod(job, "VolumeMountLost",
+              fmt::format(
+                  "volume '{}': {}; reads and writes on it fail until {}; pods that ask "
+                  "for the volume on this node from now on get a new mount",
+                  stored.names.empty() ? stored.record.folder_name : stored.names.front(), why,
+                  IsHostMountPod(stored.record.pod_uid) ? "it is unmounted and mounted again"
+                                                        : "the pod is deleted and created again"));
     }
     workers_.AddNow(key);
   }

@@ -57,8 +57,8 @@ VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies depen
                 .flight = options.flight},
                [this](const std::string& key) { return Reconcile(key); }) {}
 
-void VolumeUnits::Load(VolumeRecords::Loaded loaded,
-                       const std::vector<platform::MountEntry>& table) {
+void VolumeUnits::LoadRecords(VolumeRecords::Loaded loaded,
+                              const std::vector<platform::MountEntry>& table) {
   MutexLock lock(mutex_);
   const auto unit_of = [this](const std::string& key)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> Unit& {
@@ -79,7 +79,8 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     Unit& unit = unit_of(id.unit);
     if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
-      // The device's own record is lost; this copy still lets the device be unmounted.
+      // The device's own record is lost. The copy of it in this record is enough to unmount the
+      // device.
       unit.device_name = record.device_name;
       unit.needs_attach = volume.needs_attach;
       unit.device = StoredDevice{.record = {.plugin = record.plugin,
@@ -92,24 +93,24 @@ void VolumeUnits::Load(VolumeRecords::Loaded loaded,
     }
     Use& use = unit.uses[KeyInUnit(id)];
     use.pod_uid = record.pod_uid;
-    if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) && volume.published.has_value() &&
-        volume.published->deferred.has_value()) {
-      // The handler is asked whether it has the volume each time a container is to get it.
+    if (volume.step == Step::kMounted && IsThisBoot(volume.boot_id) &&
+        volume.published.has_value() && volume.published->deferred.has_value()) {
+      // The handler is asked whether it has the volume each time before a container gets it.
       use.state.Apply(UseEvent::kMountStands);
       use.published = *volume.published;
-    } else if (volume.step == Step::kMounted && ThisBoot(volume.boot_id) &&
+    } else if (volume.step == Step::kMounted && IsThisBoot(volume.boot_id) &&
                volume.published.has_value() && volume.mount.has_value()) {
       use.published = *volume.published;
       if (IdentifyMount(table, volume.published->path) == volume.mount) {
         use.state.Apply(UseEvent::kMountStands);
       } else {
-        LOG_WARNING("the mount of volume {} of pod {} is gone or another; it is set up anew",
+        LOG_WARNING("volume {} of pod {} is not mounted as recorded; it is set up again",
                     Quote(record.folder_name), Quote(record.pod_uid));
       }
     }
     if (volume.step == Step::kUnmounting) {
       use.state.Apply(UseEvent::kRelease);
-      use.tear_down_unknown = ThisBoot(volume.boot_id);
+      use.tear_down_unknown = IsThisBoot(volume.boot_id);
     }
     use.stored = std::move(volume);
   }
@@ -135,7 +136,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
     unit.device_name = wanted.device_name;
     unit.needs_attach = wanted.needs_attach;
     Use& use = unit.uses[KeyInUnit(id)];
-    // What pods read about themselves (downwardAPI) has changed.
+    // The pod's labels and annotations have changed, which volumes may show (downwardAPI).
     if (use.state.IsSetUp() && use.pod != nullptr && wanted.follows_api &&
         (use.pod->labels() != pod->labels() || use.pod->annotations() != pod->annotations())) {
       use.RefreshNow();
@@ -159,7 +160,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
   }
 }
 
-void VolumeUnits::Release(const std::string& pod_uid) {
+void VolumeUnits::ReleaseVolumes(const std::string& pod_uid) {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
@@ -174,7 +175,7 @@ void VolumeUnits::Release(const std::string& pod_uid) {
   for (const std::string& key : keys) workers_.AddNow(key);
 }
 
-bool VolumeUnits::Gone(const std::string& pod_uid) const {
+bool VolumeUnits::IsGone(const std::string& pod_uid) const {
   MutexLock lock(mutex_);
   for (const auto& [key, unit] : units_) {
     for (const auto& [use_key, use] : unit->uses) {
@@ -224,7 +225,7 @@ void VolumeUnits::NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sand
         if (use.pod_uid != pod.text() || !use.stored.has_value() || !IsDeferred(*use.stored))
           continue;
         if (std::exchange(use.sandbox_id, sandbox) == sandbox) continue;
-        // the sandbox is another one, and its handler may be able to grow the volume
+        // This is another sandbox, whose handler may be able to grow the volume.
         unit->expand_refused = 0;
         keys.push_back(key);
       }
@@ -321,7 +322,7 @@ void VolumeUnits::Refresh(const std::string& unit) {
   workers_.AddNow(unit);
 }
 
-std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
+std::vector<VolumeUnits::Job> VolumeUnits::FindJobs(
     const std::string& key, const std::function<bool(const Unit&, const Use&)>& condition) const {
   std::vector<Job> jobs;
   MutexLock lock(mutex_);
@@ -346,7 +347,7 @@ std::vector<VolumeUnits::Job> VolumeUnits::JobsWhere(
   return jobs;
 }
 
-void VolumeUnits::Update(const Job& job, const std::function<void(Unit&, Use&)>& change) {
+void VolumeUnits::UpdateUse(const Job& job, const std::function<void(Unit&, Use&)>& change) {
   MutexLock lock(mutex_);
   const auto unit = units_.find(job.unit);
   if (unit == units_.end()) return;
@@ -364,11 +365,11 @@ Outcome VolumeUnits::Reconcile(const std::string& key) {
   if (unmounted.ok()) {
     keep(SetUpWanted(key));
     RecordMounted(key);
-    keep(Maintain(key));
-    keep(UnmountUnused(key));
+    keep(MaintainUses(key));
+    keep(UnmountUnusedDevice(key));
   }
   if (!failure.ok()) return Outcome::Retry(failure);
-  const auto following = JobsWhere(key, [](const Unit&, const Use& use) {
+  const auto following = FindJobs(key, [](const Unit&, const Use& use) {
     return use.state.IsSetUp() && use.volume.follows_api;
   });
   return following.empty() ? Outcome::Done() : Outcome::After(refresh_interval_);
@@ -422,7 +423,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
   return out;
 }
 
-base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::PluginNamed(
+base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::FindPlugin(
     std::string_view name) const {
   auto plugin = deps_.plugins.Named(name);
   if (plugin != nullptr) return plugin;

@@ -6,7 +6,7 @@
 //
 //   a pod's use (volume_use.h draws its phases):
 //     WantVolume ──▶ [mounting] ──▶ SetUp ──▶ ready ──▶ [mounted]
-//     Release ──▶ [unmounting] ──▶ TearDown ──▶ record removed
+//     ReleaseVolumes ──▶ [unmounting] ──▶ TearDown ──▶ record removed
 //
 //   the device, if the volume has one:
 //     first use ──▶ in volumesInUse, attached ──▶ [mounting] ──▶ MountDevice ──▶ [mounted]
@@ -15,16 +15,19 @@
 //   [x] is a durable record, written before the next step begins. [mounted] is written after the
 //   pod was told, because a crash before it costs no more than one repeated call.
 //
-// After a restart a use is ready at once only if its record says `mounted` in this boot and either
-// the mount table still shows that very mount, or the mount was left to a runtime handler (which is
-// asked whenever a container is to get it). Everything else is repeated or undone, because the
-// plugins' calls are idempotent. A tear-down that was begun is finished before any other step of
-// that use, and the unmounting of a device before any other step of the unit that needs it.
+// After a restart a use is ready at once only if its record says `mounted` in this boot and one of
+// these is true: the mount table still shows the recorded mount, or the mount was left to a runtime
+// handler (which is asked each time before a container gets the volume). All other steps are
+// repeated or undone, because the plugins' calls are idempotent. A tear-down that was begun is
+// finished before any other step of that use. The unmount of a device that was begun is finished
+// before any other step of the unit that needs the device.
 //
-// A step that fails is repeated after a backoff; the pod's reason and an event say why. A TearDown
-// that failed with an unknown outcome keeps the volume from other pods until one succeeds (rule 3).
+// A step that fails is repeated after a backoff; the pod's reason and an event say why. If a
+// TearDown has an unknown outcome, no other pod gets the volume until a TearDown has succeeded
+// (DESIGN rule 3).
 //
-// The dependencies are borrowed and outlive this. Thread-safe; no call blocks on a volume.
+// The dependencies are borrowed and must outlive this object. Thread-safe; no call waits for a
+// volume.
 #pragma once
 
 #include <functional>
@@ -53,13 +56,13 @@
 
 namespace berth::node {
 
-// The use for a volume that a pod wants, and the use that a record describes.
+// The id of the use of a volume that a pod wants, and of the use that a record describes.
 UseId UseOf(const WantedVolume& wanted, const api::PodUid& pod);
 UseId UseOf(const volume::PodVolumeRecord& record);
 
 struct VolumeState {
   bool ready = false;
-  bool begun = false;    // not ready; what it waited for is there, and no step has failed
+  bool begun = false;    // see PodVolumes
   bool no_room = false;  // see PodVolumes
   volume::Published published;
   std::string reason;
@@ -81,15 +84,16 @@ class VolumeUnits {
   VolumeUnits(const VolumeManagerOptions& options, Dependencies dependencies);
   ~VolumeUnits() { Stop(); }
 
-  // Takes over what the records say. Before Start.
-  void Load(VolumeRecords::Loaded loaded, const std::vector<platform::MountEntry>& table);
+  // Makes the units and uses that the records describe. `table` is the present mount table. Call it
+  // once, before Start.
+  void LoadRecords(VolumeRecords::Loaded loaded, const std::vector<platform::MountEntry>& table);
   void Start();
   void Stop();
 
   void WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume wanted);
-  void Release(const std::string& pod_uid);
+  void ReleaseVolumes(const std::string& pod_uid);
   // True if no unit has anything left of the pod's volumes.
-  bool Gone(const std::string& pod_uid) const;
+  bool IsGone(const std::string& pod_uid) const;
   VolumeState State(const UseId& id) const;
   std::vector<DeferredVolume> Deferred(const std::string& pod_uid) const;
   void NoteSandbox(const api::PodUid& pod, const rpc::SandboxId& sandbox);
@@ -98,29 +102,30 @@ class VolumeUnits {
   std::set<std::string> PodsOf(const std::string& driver) const;
   std::set<std::string> DevicesInUse() const;
 
-  // A use that is set up: its driver, its names, and its record.
+  // A use that is set up, with what volume_health.h needs to ask about it.
   struct Ready {
     std::shared_ptr<volume::VolumePlugin> plugin;
     volume::PodVolumeRecord record;
     std::string name;    // the pod's name for the volume
     std::string driver;  // the CSI driver's name, or else the plugin's
-    std::string claim;   // "namespace/name"; empty: it is of none
+    std::string claim;   // "namespace/name"; empty: the volume has no claim
     base::ObjectReference pod;
   };
-  // By unit and use.
+  // Volumes that are set up, by "UNIT USE". A deferred volume is left out until its sandbox is
+  // known.
   std::map<std::string, Ready> AllReady() const;
 
   // Wakes the unit, because something that it waits for may have come.
   void WakeUnit(const std::string& unit);
   void WakeAllUnits();
-  // The API took a new list of the volumes in use: units that waited for that are tried now.
+  // The API has accepted a new list of volumes in use: units that wait for that are tried now.
   void RetryUnreported();
   void DriverRegistered(const std::string& driver);
-  // The use under that unit is no longer wanted; what exists of it is torn down.
+  // Releases one use, which is then torn down.
   void ReleaseUse(const UseId& id);
-  // Handles dead mounts: tells `why` to the pods that use one, and does now what can be done about
-  // it (dead_mounts.h).
-  void MountsLost(const platform::LostFuse& lost, const std::string& why);
+  // Handles mounts whose FUSE server has ended: reports `why` to the pods that use one, and wakes
+  // the units that have one (dead_mounts.h).
+  void HandleLostMounts(const platform::LostFuse& lost, const std::string& why);
   // Refreshes the unit, because objects that its content follows have changed.
   void Refresh(const std::string& unit);
 
@@ -133,13 +138,13 @@ class VolumeUnits {
     std::optional<StoredDevice> device;
     bool waits_for_report = false;  // for the API to list the device as in use
     bool device_mounted = false;    // MountDevice succeeded in this process
-    bool device_recorded = false;   // ... and the record says so
+    bool device_recorded = false;   // the record says that it is mounted
     int64_t expanded_to = 0;        // the size that Expand last made
     int64_t expand_refused = 0;     // the size that it refused for good
     std::string expanded_claim;     // the claim's resourceVersion that Expand was done for
     std::map<std::string, Use> uses;
   };
-  // A copy of what a step needs, since no lock is held while it runs.
+  // A copy of what a step needs, because no lock is held while the step runs.
   struct Job {
     std::string unit;
     std::string use;
@@ -152,8 +157,8 @@ class VolumeUnits {
   };
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
-  std::vector<Job> JobsWhere(const std::string& key,
-                             const std::function<bool(const Unit&, const Use&)>& condition) const;
+  std::vector<Job> FindJobs(const std::string& key,
+                            const std::function<bool(const Unit&, const Use&)>& condition) const;
 
   base::Status TearDownReleased(const std::string& key);
   base::Status TearDown(const Job& job);
@@ -165,36 +170,37 @@ class VolumeUnits {
   std::string ConflictOf(const Job& job) const;
   base::Status FinishDeviceUnmount(const std::string& key);
   base::Status UnmountDevice(volume::VolumePlugin& plugin, const StoredDevice& device) const;
-  base::StatusOr<bool> DeviceStands(const Job& job) const;
+  base::StatusOr<bool> IsDeviceMounted(const Job& job) const;
   base::StatusOr<bool> MountDevice(Job& job, const Attachment& attachment);
   base::Status SetUpForPod(Job& job, const Attachment& attachment);
   base::StatusOr<HandlerChoice> ChooseHandler(const Job& job) const;
   base::StatusOr<volume::Published> PublishForPod(Job& job, const Attachment& attachment,
                                                   const HandlerChoice& choice);
-  base::Status Maintain(const std::string& key);
+  base::Status MaintainUses(const std::string& key);
   base::Status RefreshUse(const Job& job);
   base::Status ExpandUnit(const std::string& key);
-  // True if a pod uses the volume already.
-  bool InUse(const std::string& key) const;
+  // True if a use of the unit is set up already.
+  bool IsInUse(const std::string& key) const;
   // Asks the plugin to grow the volume to `bytes`, and notes the outcome. A permanent failure is
-  // reported to the pod, and returns OK.
-  base::Status Expand(const Job& job, int64_t bytes);
+  // reported to pod and claim, and OK is returned. Does nothing if this size was reached or refused
+  // before.
+  base::Status ExpandVolume(const Job& job, int64_t bytes);
   void RecordMounted(const std::string& key);
-  base::Status UnmountUnused(const std::string& key);
+  base::Status UnmountUnusedDevice(const std::string& key);
   void EraseUses(const std::string& key);
 
   // Sets why the use waits, or why it failed.
   void SetReason(const Job& job, std::string reason);
-  // Notes that the use waits no more.
+  // Notes that everything that the use waited for is there, unless an attempt has failed.
   void SetBegun(const Job& job);
-  void Warn(const Job& job, std::string_view event, std::string_view message);
-  base::Status Failed(const Job& job, std::string_view what, const base::Status& why);
+  void WarnPod(const Job& job, std::string_view event, std::string_view message);
+  base::Status ReportFailure(const Job& job, std::string_view what, const base::Status& why);
   // Finds the plugin of the volume. UNAVAILABLE: there is none.
-  base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginNamed(std::string_view name) const;
-  bool ThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
+  base::StatusOr<std::shared_ptr<volume::VolumePlugin>> FindPlugin(std::string_view name) const;
+  bool IsThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
   void WakeUnitsWhere(const std::function<bool(Unit&)>& condition);
   // Runs `change` on the unit and the use under the lock, if they (still) exist.
-  void Update(const Job& job, const std::function<void(Unit&, Use&)>& change);
+  void UpdateUse(const Job& job, const std::function<void(Unit&, Use&)>& change);
 
   const std::chrono::milliseconds refresh_interval_;
   const Dependencies deps_;

@@ -1,4 +1,5 @@
-// A pod's use of a volume: what the pod wants, and how far the node is with it.
+// A pod's use of a volume: the volume that the pod wants, and the phase that the use has reached on
+// the node.
 //
 //   a record of an earlier run ──▶ unclaimed ──Want──▶ waiting ◀──Want── a volume that is new
 //                                     │                   │
@@ -10,9 +11,8 @@
 //                                 │
 //                                 └──Want, before it is gone──▶ waiting
 //
-// The step in the durable record (volume_records.h) is another matter: it says what may exist on
-// the node. A use whose record says `unmounting` is torn down first, also when a pod wants it
-// again.
+// The step in the durable record (volume_records.h) is not the phase: it says what may exist on the
+// node. A use whose record says `unmounting` is torn down first, also when a pod wants it again.
 #pragma once
 
 #include <chrono>
@@ -33,10 +33,11 @@ namespace berth::node {
 struct WantedVolume {
   std::shared_ptr<volume::VolumePlugin> plugin;
   volume::VolumeSpec spec;
-  std::vector<std::string> names;  // in pod.spec.volumes: two may name the same claim
+  std::vector<std::string> names;  // in pod.spec.volumes; several if they name one claim
   std::string device_name;         // empty for volumes of one pod
   bool needs_attach = false;
-  // SetUp is to be repeated: it shows the content of API objects, or has requiresRepublish.
+  // SetUp is repeated from time to time, because the volume shows the content of API objects, or
+  // its CSIDriver has requiresRepublish.
   bool follows_api = false;
 };
 
@@ -49,16 +50,16 @@ struct UseId {
 };
 
 enum class UsePhase {
-  kUnclaimed,  // a record names it; since the agent started nobody has wanted or released it
-  kStanding,   // the same, and the very mount of the record stands
+  kUnclaimed,  // a record names it; no call has wanted or released it since the agent started
+  kStanding,   // the same, and the recorded mount is still there
   kWaiting,    // a pod wants it; it is not set up
   kReady,      // a pod wants it; it is set up
-  kReleased,   // no container uses it any more: what exists of it is torn down
+  kReleased,   // no container uses it any more, so it is torn down
 };
 
 enum class UseEvent { kMountStands, kWant, kSetUp, kRelease, kTearDown };
 
-// Every change of a phase: the drawing above as a function.
+// Returns the phase after `event`, as drawn above.
 constexpr UsePhase NextPhase(UsePhase phase, UseEvent event) {
   switch (event) {
     case UseEvent::kMountStands:
@@ -67,7 +68,7 @@ constexpr UsePhase NextPhase(UsePhase phase, UseEvent event) {
       return phase == UsePhase::kStanding || phase == UsePhase::kReady ? UsePhase::kReady
                                                                        : UsePhase::kWaiting;
     case UseEvent::kSetUp:
-      // A pod that was released while its volume was set up does not get it.
+      // A pod that was released during the set-up does not get the volume.
       return phase == UsePhase::kWaiting ? UsePhase::kReady : phase;
     case UseEvent::kRelease:
       return UsePhase::kReleased;
@@ -87,7 +88,7 @@ class UseState {
 
   // A pod wants the volume.
   bool IsWanted() const { return phase_ == UsePhase::kWaiting || phase_ == UsePhase::kReady; }
-  // The volume stands as SetUp left it, whether a pod wants it now or not.
+  // The volume is set up, whether a pod wants it now or not.
   bool IsSetUp() const { return phase_ == UsePhase::kStanding || phase_ == UsePhase::kReady; }
   bool IsReady() const { return phase_ == UsePhase::kReady; }
   bool IsReleased() const { return phase_ == UsePhase::kReleased; }
@@ -99,8 +100,8 @@ class UseState {
 // The outcome of trying to set a volume up since it was last ready. It is no part of the phase,
 // because a pod may be released and want its volume again while one attempt still runs.
 enum class Attempt {
-  kNone,    // none was begun, or it has to wait again
-  kBegun,   // everything that it may have to wait for is there (claims, attachment)
+  kNone,    // none has begun, or the volume waits again
+  kBegun,   // what it waits for is there (claim, attachment)
   kFailed,  // a step has failed; stays until the volume is ready
 };
 
@@ -110,14 +111,14 @@ struct VolumeUse {
   std::shared_ptr<const api::Pod> pod;    // null until a pod has wanted it
   WantedVolume volume;                    // as the pod wanted it last
   std::optional<StoredPodVolume> stored;  // what the durable record says; none: there is no record
-  rpc::SandboxId sandbox_id;              // of a deferred volume: it is mounted there
+  rpc::SandboxId sandbox_id;              // where a deferred volume is mounted; empty: not known
   volume::Published published;
 
   // Facts that do not follow from the phase.
   Attempt attempt = Attempt::kNone;
-  // SetUp has succeeded, and the record does not say so yet. It may be released by then.
+  // SetUp has succeeded, and the record does not say so yet. The use may have been released since.
   bool record_mounted = false;
-  // Rule 3: the outcome of the last TearDown is unknown, so no other pod gets the volume.
+  // The outcome of the last TearDown is unknown, so no other pod gets the volume (DESIGN rule 3).
   bool tear_down_unknown = false;
   bool no_room = false;  // see PodVolumes
 
@@ -125,7 +126,7 @@ struct VolumeUse {
   std::chrono::steady_clock::time_point next_refresh;
   void RefreshNow() { next_refresh = {}; }
 
-  // The reason that applies to the pod now, and the one that it was told last.
+  // Why the pod waits now, and the last event about this volume with its time.
   std::string reason;
   std::string last_event;
   std::chrono::steady_clock::time_point last_event_at;
