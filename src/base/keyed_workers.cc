@@ -179,9 +179,9 @@ void KeyedWorkers::Run(const std::string& key) {
   const Outcome outcome = work_(key);
   // This comes before the next run of the key, which may begin on another thread.
   if (outcome.status.ok()) {
-    FlightScope::Settled();
+    FlightScope::RemoveRetries();
   } else {
-    FlightScope::Retry(outcome.status, NextDelay(key, outcome));
+    FlightScope::RecordRetry(outcome.status, NextDelay(key, outcome));
   }
   Finish(key, outcome);
 }
