@@ -47,7 +47,8 @@ void WriteList(std::string& out, const Strings& list) {
   out += ']';
 }
 
-// Reads from the front of the text. Each function is false at what it cannot read, and says why.
+// Parses the text from its front. Each function returns false if it cannot read on; then failure()
+// has the reason.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text), rest_(text) {}
@@ -61,7 +62,7 @@ class Reader {
       if (!Expect('}')) return false;
     }
     SkipSpace();
-    return rest_.empty() || Fail("more text behind the end");
+    return rest_.empty() || Fail("there is text after the end");
   }
 
   Failure failure() const {
@@ -74,7 +75,7 @@ class Reader {
     std::string name;
     if (!ReadString(name) || !Expect(':')) return false;
     for (const auto& [other, value] : message.fields()) {
-      if (other == name) return Fail("a field that is named twice");
+      if (other == name) return Fail("a field is there twice");
     }
     if (message.fields().size() == kMostFields) return Fail("too many fields");
     SkipSpace();
@@ -152,7 +153,7 @@ class Reader {
     return true;
   }
 
-  // \uXXXX, or two of them that are one character.
+  // Reads \uXXXX, or two of them that are one character (a surrogate pair).
   bool ReadUnits(std::string& out) {
     unsigned unit = 0;
     if (!ReadUnit(unit)) return false;
@@ -174,7 +175,7 @@ class Reader {
     return true;
   }
 
-  // From the 'u' on.
+  // Reads "uXXXX".
   bool ReadUnit(unsigned& unit) {
     const std::string_view digits = rest_.substr(1, 4);
     const auto [stop, error] =
