@@ -189,10 +189,10 @@ Status RevisionTable::VisitChanges(std::string_view prefix, Revision from, Revis
                              .value = ShareText(changes_->ReadText(4)),
                              .revision = changes_->ReadInt(0)},
                   .previous = nullptr};
-    // A delete marker has the last value itself, because compaction may have removed the row
-    // before.
-    if (!created)
+    // A delete marker has the last value itself, because compaction may have removed that row.
+    if (!created) {
       change.previous = deleted ? change.record.value : ShareText(changes_->ReadText(5));
+    }
     if (!visit(change)) break;
   }
   changes_->Reset();
