@@ -265,7 +265,7 @@ class Conformer {
   static Status CanonicalizeQuantity(Json& value) {
     const std::string text =
         value.is_string() ? value.get_ref<const std::string&>() : base::json::Dump(value);
-    auto canonical = CanonicalQuantity(text);
+    auto canonical = ToCanonicalQuantity(text);
     if (canonical.ok()) {
       value = *std::move(canonical);
       return base::OkStatus();
