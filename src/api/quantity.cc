@@ -39,7 +39,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 base::Status Malformed(std::string_view text) {
   return Error(StatusCode::kInvalidArgument,
-               "{} is no quantity: quantities must match the regular expression "
+               "{} is not a quantity: quantities must match the regular expression "
                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
                base::Quote(text));
 }

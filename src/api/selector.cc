@@ -316,10 +316,12 @@ StatusOr<LabelSelector> LabelSelector::Parse(std::string_view text) {
 
 StatusOr<LabelSelector> LabelSelector::FromJson(const Json& json) {
   LabelSelector selector;
-  if (!json.is_object()) return Error(StatusCode::kInvalidArgument, "label selector is no object");
+  if (!json.is_object())
+    return Error(StatusCode::kInvalidArgument, "label selector is not an object");
   for (const auto& [key, value] : base::json::Map(json, {"matchLabels"}).items()) {
     if (!value.is_string()) {
-      return Error(StatusCode::kInvalidArgument, "matchLabels: value of \"{}\" is no string", key);
+      return Error(StatusCode::kInvalidArgument, "matchLabels: value of \"{}\" is not a string",
+                   key);
     }
     selector.requirements_.push_back({key, Operator::kIn, {value.get<std::string>()}});
   }

@@ -131,7 +131,8 @@ base::StatusOr<WallTime> ParseTime(std::string_view text) {
   const std::optional<WallTime> time = ReadDateTime(text);
   if (!time) {
     return base::Error(base::StatusCode::kInvalidArgument,
-                       "{} is no RFC 3339 time such as 2026-01-31T12:00:00Z", base::Quote(text));
+                       "{} is not an RFC 3339 time such as 2026-01-31T12:00:00Z",
+                       base::Quote(text));
   }
   return *time;
 }

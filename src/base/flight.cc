@@ -433,7 +433,7 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
   }
   Header header;
   if (!ReadHeader(fd.get(), header)) {
-    return Error(StatusCode::kInvalidArgument, "'{}' is no flight record", path);
+    return Error(StatusCode::kInvalidArgument, "'{}' is not a flight record", path);
   }
   FlightLog log{.role = FieldText(header.role), .pid = header.pid};
   log.alive = FieldText(header.boot_id) == ReadBootId() && header.process_start != 0 &&

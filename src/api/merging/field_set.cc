@@ -36,7 +36,7 @@ bool ComesBefore(const FieldSet::Node& node, std::string_view element) {
 // Returns the element in the canonical notation of this set; empty for an unknown kind of element.
 StatusOr<std::string> ParseElement(const std::string& text) {
   if (text.size() < 2 || text[1] != ':') {
-    return Error(StatusCode::kInvalidArgument, "{} is no path element", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a path element", Quote(text));
   }
   const std::string_view rest = std::string_view(text).substr(2);
   switch (text[0]) {
@@ -44,14 +44,14 @@ StatusOr<std::string> ParseElement(const std::string& text) {
       return text;
     case 'i':
       if (rest.empty() || rest.size() > 9 || rest.find_first_not_of("0123456789") != rest.npos) {
-        return Error(StatusCode::kInvalidArgument, "{} names no place in a list", Quote(text));
+        return Error(StatusCode::kInvalidArgument, "{} is not an index of a list", Quote(text));
       }
       return text;
     case 'v':
     case 'k': {
       auto value = base::json::Parse(rest);
       if (!value.ok() || (text[0] == 'k' && !value->is_object())) {
-        return Error(StatusCode::kInvalidArgument, "{} is no path element", Quote(text));
+        return Error(StatusCode::kInvalidArgument, "{} is not a path element", Quote(text));
       }
       return text[0] == 'k' ? KeyElement(*value) : ValueElement(*value);
     }

@@ -218,7 +218,7 @@ StatusOr<ManagedEntry> ParseEntry(const Json& json) {
   const auto bad = [](std::string_view what) {
     return Error(StatusCode::kInvalidArgument, "managedFields: {}", what);
   };
-  if (!json.is_object()) return bad("an entry is no object");
+  if (!json.is_object()) return bad("an entry is not an object");
   ManagedEntry entry{.manager = String(json, {"manager"}),
                      .api_version = String(json, {"apiVersion"}),
                      .subresource = String(json, {"subresource"})};
@@ -242,7 +242,7 @@ StatusOr<ManagedEntry> ParseEntry(const Json& json) {
 }  // namespace
 
 StatusOr<ManagedFields> ParseManagedFields(const Json& list) {
-  if (!list.is_array()) return Error(StatusCode::kInvalidArgument, "managedFields is no list");
+  if (!list.is_array()) return Error(StatusCode::kInvalidArgument, "managedFields is not a list");
   ManagedFields out;
   out.reserve(list.size());
   for (const Json& json : list) {

@@ -84,7 +84,7 @@ class JsonPatcher {
   explicit JsonPatcher(Json document) : document_(std::move(document)) {}
 
   Status Apply(const Json& operation) {
-    if (!operation.is_object()) return Malformed("an operation is no object");
+    if (!operation.is_object()) return Malformed("an operation is not an object");
     const std::string op = base::json::String(operation, {"op"});
     ASSIGN_OR_RETURN(const Pointer path, ReadPointer(operation, "path"));
     const auto value = operation.find("value");
@@ -225,7 +225,8 @@ void MergeValue(Json& target, const Json& patch) {
 }  // namespace
 
 StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
-  if (!patch.is_array()) return Error(StatusCode::kInvalidArgument, "a JSON patch is an array");
+  if (!patch.is_array())
+    return Error(StatusCode::kInvalidArgument, "a JSON patch must be an array");
   if (patch.size() > kMaxOperations) {
     return Error(StatusCode::kResourceExhausted,
                  "The allowed maximum operations in a JSON patch is {}, got {}", kMaxOperations,
@@ -237,7 +238,8 @@ StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
 }
 
 StatusOr<Json> ApplyMergePatch(Json document, const Json& patch) {
-  if (!patch.is_object()) return Error(StatusCode::kInvalidArgument, "a merge patch is an object");
+  if (!patch.is_object())
+    return Error(StatusCode::kInvalidArgument, "a merge patch must be an object");
   MergeValue(document, patch);
   return document;
 }

@@ -83,7 +83,7 @@ Status MergeObject(Json& target, const Json& patch, const Schema* schema);
 Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
   const std::string_view key = type.patch_merge_key;
   for (const Json& item : patch) {
-    if (!item.is_object()) return Bad(fmt::format("an item of {} is no object", name));
+    if (!item.is_object()) return Bad(fmt::format("an item of {} is not an object", name));
     if (DirectiveOf(item) == "replace" && item.size() == 1) {
       target = WithoutDirectives(patch);
       return base::OkStatus();
@@ -160,7 +160,7 @@ Status MergeMember(Json& target, const std::string& key, const Json& value, cons
 Status RetainKeys(Json& target, const Json& patch) {
   const auto keys = patch.find(kRetainKeys);
   if (keys == patch.end()) return base::OkStatus();
-  if (!keys->is_array()) return Bad("$retainKeys is no list");
+  if (!keys->is_array()) return Bad("$retainKeys is not a list");
   for (const auto& [key, value] : patch.items()) {
     if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
       return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
@@ -175,7 +175,7 @@ Status RetainKeys(Json& target, const Json& patch) {
 Status DeletePrimitives(Json& target, const Json& patch) {
   for (const auto& [key, values] : patch.items()) {
     if (!key.starts_with(kDeletePrimitives)) continue;
-    if (!values.is_array()) return Bad(fmt::format("{} is no list", key));
+    if (!values.is_array()) return Bad(fmt::format("{} is not a list", key));
     const auto list = target.find(key.substr(kDeletePrimitives.size()));
     if (list == target.end() || !list->is_array()) continue;
     list->erase(std::remove_if(list->begin(), list->end(),
@@ -221,7 +221,7 @@ void OrderItems(Json& list, const Json& order, std::string_view key) {
 Status OrderLists(Json& target, const Json& patch, const Schema* schema) {
   for (const auto& [key, order] : patch.items()) {
     if (!key.starts_with(kSetOrder)) continue;
-    if (!order.is_array()) return Bad(fmt::format("{} is no list", key));
+    if (!order.is_array()) return Bad(fmt::format("{} is not a list", key));
     const std::string field = key.substr(kSetOrder.size());
     const auto list = target.find(field);
     if (list == target.end() || !list->is_array()) continue;
@@ -259,8 +259,8 @@ Status MergeObject(Json& target, const Json& patch, const Schema* schema) {
 bool SupportsStrategicMerge(const KindInfo& kind) { return HasProtobuf(SchemaOf(kind)); }
 
 StatusOr<Json> ApplyStrategicMergePatch(const KindInfo& kind, Json document, const Json& patch) {
-  if (!patch.is_object()) return Bad("a patch is an object");
-  if (!document.is_object()) return Bad("the document is no object");
+  if (!patch.is_object()) return Bad("the patch must be an object");
+  if (!document.is_object()) return Bad("the document is not an object");
   if (!SupportsStrategicMerge(kind)) {
     return Error(StatusCode::kInvalidArgument, "{} does not support strategic merge patches",
                  kind.group_resource());

@@ -113,7 +113,7 @@ class Reader {
     const bool leading_zero = unsigned_digits.size() > 1 && unsigned_digits.front() == '0';
     if (error != std::errc() || leading_zero ||
         (stop != end && strchr(".eE", *stop) != nullptr && *stop != '\0')) {
-      return Fail("a value that is no string, whole number or list of strings");
+      return Fail("a value is not a string, whole number or list of strings");
     }
     rest_.remove_prefix(digits.size());
     return true;
@@ -127,17 +127,17 @@ class Reader {
         rest_.remove_prefix(1);
         return true;
       }
-      if (byte < 0x20) return Fail("a control character within a string");
+      if (byte < 0x20) return Fail("a string has a control character");
       if (byte == '\\') {
         if (!ReadEscape(out)) return false;
         continue;
       }
       const size_t length = Utf8Length(rest_);
-      if (length == 0) return Fail("bytes that are not UTF-8");
+      if (length == 0) return Fail("bytes are not UTF-8");
       out += rest_.substr(0, length);
       rest_.remove_prefix(length);
     }
-    return Fail("a string without an end");
+    return Fail("a string does not end");
   }
 
   bool ReadEscape(std::string& out) {
