@@ -226,8 +226,8 @@ class Checker {
 
 }  // namespace
 
-Status Check(std::string_view text, const Syntax& syntax, const Schema* self, Kind wanted,
-             bool optional_old_self) {
+Status CheckExpression(std::string_view text, const Syntax& syntax, const Schema* self, Kind wanted,
+                       bool optional_old_self) {
   Checker checker(text, syntax, self, optional_old_self);
   ASSIGN_OR_RETURN(const Known known, checker.CheckNode(*syntax.root));
   return checker.ExpectKind(*syntax.root, known.kind, wanted);

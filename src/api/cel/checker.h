@@ -9,9 +9,9 @@
 namespace berth::api::cel {
 
 // `text` is that of `syntax`; the other parameters are those of Program::Compile. INVALID_ARGUMENT
-// as Parse: the expression has a mistake. A value of unknown kind (int-or-string, a conditional of
-// two kinds) may be used in any way.
-base::Status Check(std::string_view text, const Syntax& syntax, const Schema* self, Kind wanted,
-                   bool optional_old_self);
+// as ParseSyntax: the expression has a mistake. A value of unknown kind (int-or-string, a
+// conditional of two kinds) may be used in any way.
+base::Status CheckExpression(std::string_view text, const Syntax& syntax, const Schema* self,
+                             Kind wanted, bool optional_old_self);
 
 }  // namespace berth::api::cel

@@ -18,7 +18,7 @@ struct Token {
   Value literal;      // the value of true, false, null, a number or a string
 };
 
-// INVALID_ARGUMENT as Parse (syntax.h).
+// INVALID_ARGUMENT as ParseSyntax (syntax.h).
 base::StatusOr<std::vector<Token>> Tokenize(std::string_view text);
 
 }  // namespace berth::api::cel

@@ -357,7 +357,7 @@ Status ErrorAt(std::string_view text, size_t offset, std::string_view what) {
                      newline == std::string_view::npos ? offset + 1 : offset - newline, what);
 }
 
-StatusOr<Syntax> Parse(std::string_view text) {
+StatusOr<Syntax> ParseSyntax(std::string_view text) {
   if (text.size() > kMaxBytes) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "the expression has {} bytes, the limit is {}", text.size(), kMaxBytes);

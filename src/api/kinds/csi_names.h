@@ -11,7 +11,7 @@
 
 namespace berth::api {
 
-// The provisioner of classes for whose claims people create the volumes.
+// The provisioner of classes without dynamic provisioning: people create their volumes.
 inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 // "csi-" and the SHA-256 of handle, driver and node, written one after the other.

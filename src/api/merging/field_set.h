@@ -10,8 +10,8 @@
 //
 //   {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:name": {}}}}}
 //
-// A node is itself in the set if it is a leaf or has the child "."; its children are in the set in
-// both cases. Sets are plain values. Pure.
+// A node is itself in the set if it is a leaf or has the child ".". Its children are in the set in
+// any case. Sets are plain values. Pure.
 #pragma once
 
 #include <functional>
