@@ -82,7 +82,7 @@ StatusOr<FaultSpec> ParseFault(std::string_view item) {
                  "'{}': there is no action '{}'; known actions are {}", item, action, kActions);
   }
   if (when.has_value() && !ParseWhen(*when, spec)) {
-    return Error(StatusCode::kInvalidArgument, "'{}': '@{}' names no passage; known are {}", item,
+    return Error(StatusCode::kInvalidArgument, "'{}': '@{}' is not @WHEN; known forms are {}", item,
                  *when, kPassages);
   }
   return spec;

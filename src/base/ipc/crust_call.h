@@ -5,8 +5,8 @@
 //     plans/<pod uid>.json    the node agent writes it before RunPodSandbox: the target paths of
 //                             the pod's volumes that are deferred; {"targets": [...]}. It removes
 //                             the file when the pod has left the node
-//     sandboxes/<sandbox id>  the handler creates it: it has volumes for this sandbox, so berth-oci
-//                             sends crust.end when the sandbox ends
+//     sandboxes/<sandbox id>  the handler creates it: it manages this sandbox's volumes, so
+//                             berth-oci sends crust.end when the sandbox ends
 //     graft/                  a private mount, on which berth-oci mounts a tmpfs in a mount
 //                             namespace of its own, with a container's volumes at m0, m1, ...
 //
