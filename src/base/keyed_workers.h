@@ -74,8 +74,8 @@ class KeyedWorkers {
   // Queues `key` unless it is queued already or waits for its backoff; if it is running, it runs
   // once more afterwards. Keys may be added before Start.
   void Add(const std::string& key);
-  // As Add, but ends the wait for a backoff. The count of failures stays, so that the next backoff
-  // is as long as without this.
+  // As Add, but ends the wait for a backoff; if the key is running and fails, it runs again at
+  // once. The count of failures stays, so that the next backoff is not shorter.
   void AddNow(const std::string& key);
   // Queues `key` to run after `delay`, unless it is queued to run earlier. A backoff that would end
   // later is cut short.

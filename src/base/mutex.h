@@ -1,6 +1,6 @@
 // A mutex and condition variable that carry thread-safety annotations (absl's ABSL_GUARDED_BY and
 // the like), so that the compiler checks which lock guards which member. `Mutex` is a std::mutex,
-// because TSan knows that.
+// because TSan understands that one.
 #pragma once
 
 #include <absl/base/thread_annotations.h>

@@ -10,7 +10,8 @@
 // resourceVersion; readers get value and revision.
 //
 // Thread-safe. Besides the errors named below, each function returns RESOURCE_EXHAUSTED if the disk
-// is full, and DATA_LOSS or INTERNAL if it fails. Acknowledged writes are kept in all these cases.
+// is full, and DATA_LOSS or INTERNAL if the disk fails. The store never drops a write that it has
+// acknowledged.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,7 @@ struct Write {
 
 struct Page {
   std::vector<Record> records;  // ordered by key
-  Revision revision = 0;        // the one as of which the page was read
+  Revision revision = 0;        // the page shows the records as of this revision
   bool more = false;            // whether records follow the page
 };
 
