@@ -65,7 +65,7 @@ struct History {
 // A page ends before its limit, with at least one record, once its values have this size together.
 inline constexpr size_t kMaxPageBytes = 1024 * 1024;
 
-// Receives changes in revision order, one call at a time. Watch calls it on its own thread for
+// Receives changes in revision order, one call at a time. Watch calls it on the caller's thread for
 // changes that were committed before, and the store's fan-out thread calls it for all later ones.
 // Its functions must not block.
 class Watcher {
