@@ -4,8 +4,8 @@
 //
 // The name is part of the type, so that a program knows every point that it contains before the
 // point is passed (ListFaultPoints, `berth faults list`). A point that is off, which is the usual
-// state, costs one relaxed load. fault_spec.h tells how points are switched on and what they do
-// then.
+// state, costs one relaxed load. fault_spec.h describes how points are switched on and what
+// they do then.
 //
 // The environment, read by InitFaultPoints:
 //   BERTH_FAULTS      what to do at which point (fault_spec.h)

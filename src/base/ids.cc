@@ -13,7 +13,7 @@ namespace {
 template <size_t N>
 std::array<unsigned char, N> RandomBytes() {
   std::array<unsigned char, N> bytes;
-  // getrandom gives up to 256 bytes whole, without EINTR, once the kernel's pool is ready.
+  // Once the kernel's pool is ready, getrandom returns up to 256 bytes at once and without EINTR.
   while (getrandom(bytes.data(), N, 0) != static_cast<ssize_t>(N)) {
   }
   return bytes;
