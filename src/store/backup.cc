@@ -126,7 +126,8 @@ Status BackUpDatabase(const std::string& database, const std::string& target) {
   struct stat st;
   if (stat(database.c_str(), &st) != 0) return FileError("open the database", database);
   if (lstat(target.c_str(), &st) == 0) {
-    return Error(StatusCode::kAlreadyExists, "{} is there already; name another file", Quote(target));
+    return Error(StatusCode::kAlreadyExists, "{} is there already; name another file",
+                 Quote(target));
   }
   const UnfinishedCopy copy(target + ".partial");
   RETURN_IF_ERROR(copy.Create());
