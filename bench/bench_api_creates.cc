@@ -78,13 +78,13 @@ StatusOr<double> SqliteInsertsPerSecond(const Options& options) {
     int64_t rows = 0;
     const auto start = Clock::now();
     while (Clock::now() - start < std::chrono::seconds(options.seconds)) {
-      RETURN_IF_ERROR(table->Begin());
+      RETURN_IF_ERROR(table->BeginTransaction());
       for (int i = 0; i < options.clients; ++i) {
         const std::string key = fmt::format("/configmaps/default/bench-{}", rows++);
         RETURN_IF_ERROR(table->Find(key));
         RETURN_IF_ERROR(table->Append(key, 0, false, value));
       }
-      RETURN_IF_ERROR(table->Commit());
+      RETURN_IF_ERROR(table->CommitTransaction());
     }
     rate = static_cast<double>(rows) / std::chrono::duration<double>(Clock::now() - start).count();
     return base::OkStatus();

@@ -32,8 +32,8 @@ constexpr std::string_view kStorage = "storage.k8s.io";
 constexpr std::string_view kAuthentication = "authentication.k8s.io";
 constexpr std::string_view kAuthorization = "authorization.k8s.io";
 
-KindInfo Review(std::string_view group, std::string_view kind, std::string_view plural,
-                std::string_view singular, bool namespaced = false) {
+KindInfo MakeReview(std::string_view group, std::string_view kind, std::string_view plural,
+                    std::string_view singular, bool namespaced = false) {
   return {.group = group,
           .version = "v1",
           .kind = kind,
@@ -208,18 +208,19 @@ const KindInfo kHostMount{.group = "storage.berth.dev",
                           .short_names = {"hm"},
                           .namespaced = true,
                           .has_status = true};
-const KindInfo kTokenReview = Review(kAuthentication, "TokenReview", "tokenreviews", "tokenreview");
+const KindInfo kTokenReview =
+    MakeReview(kAuthentication, "TokenReview", "tokenreviews", "tokenreview");
 const KindInfo kSelfSubjectReview =
-    Review(kAuthentication, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview");
-const KindInfo kSubjectAccessReview =
-    Review(kAuthorization, "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview");
+    MakeReview(kAuthentication, "SelfSubjectReview", "selfsubjectreviews", "selfsubjectreview");
+const KindInfo kSubjectAccessReview = MakeReview(kAuthorization, "SubjectAccessReview",
+                                                 "subjectaccessreviews", "subjectaccessreview");
 const KindInfo kLocalSubjectAccessReview =
-    Review(kAuthorization, "LocalSubjectAccessReview", "localsubjectaccessreviews",
-           "localsubjectaccessreview", true);
+    MakeReview(kAuthorization, "LocalSubjectAccessReview", "localsubjectaccessreviews",
+               "localsubjectaccessreview", true);
 const KindInfo kSelfSubjectAccessReview =
-    Review(kAuthorization, "SelfSubjectAccessReview", "selfsubjectaccessreviews",
-           "selfsubjectaccessreview");
-const KindInfo kSelfSubjectRulesReview = Review(
+    MakeReview(kAuthorization, "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+               "selfsubjectaccessreview");
+const KindInfo kSelfSubjectRulesReview = MakeReview(
     kAuthorization, "SelfSubjectRulesReview", "selfsubjectrulesreviews", "selfsubjectrulesreview");
 }  // namespace kinds
 

@@ -20,11 +20,12 @@ struct KindInfo {
   bool namespaced = false;
   bool has_status = false;  // serves the /status subresource
   bool read_only = false;   // the server alone writes its objects
-  // A question and not an object: it can only be created, is answered at once and never stored.
+  // It is a question and not an object: a client can only create it; the server answers it at once
+  // and never stores it.
   bool review = false;
   std::vector<std::string_view> categories = {};  // "all": part of `kubectl get all`
-  // The kind under which its objects are stored, if that is another one: then both show the same
-  // objects.
+  // The kind as which its objects are stored, so that both kinds have the same objects; null: it is
+  // stored as itself.
   const KindInfo* stored_as = nullptr;
 
   // "v1" or "storage.k8s.io/v1".
@@ -35,6 +36,7 @@ struct KindInfo {
   std::string url(std::string_view ns) const;
   // The resource as error messages name it: "pods" or "storageclasses.storage.k8s.io".
   std::string group_resource() const;
+  // The kind as which its objects are stored.
   const KindInfo& stored() const { return stored_as != nullptr ? *stored_as : *this; }
 };
 

@@ -11,16 +11,18 @@
 
 namespace berth::api {
 
-// At most 63 of [a-z0-9-], alphanumeric at both ends: namespaces, volumes and containers of a pod.
+// An RFC 1123 label: at most 63 of [a-z0-9-], alphanumeric at both ends. Names of namespaces, and
+// of volumes and containers of a pod.
 base::Status CheckDns1123Label(std::string_view name);
 
-// At most 253; labels joined by dots: the names of most objects.
+// An RFC 1123 subdomain: labels joined by dots, at most 253 characters. Names of most objects.
 base::Status CheckDns1123Subdomain(std::string_view name);
 
-// As a label, but beginning with a letter: versions and names of custom resources.
+// An RFC 1035 label: as an RFC 1123 label, but it begins with a letter. Versions and names of
+// custom resources.
 base::Status CheckDns1035Label(std::string_view name);
 
-// Checks that a generateName can begin such a subdomain or label: a trailing '-' is allowed.
+// A generateName, which becomes the beginning of a subdomain: it may end with '-'.
 base::Status CheckNamePrefix(std::string_view prefix);
 
 // "[prefix/]name": keys of labels and annotations, finalizers.
@@ -32,10 +34,10 @@ base::Status CheckLabelValue(std::string_view value);
 // Keys in ConfigMap.data and Secret.data: at most 253 of [-._a-zA-Z0-9], not "." or "..*".
 base::Status CheckConfigKey(std::string_view key);
 
-// In ASCII lower case.
+// Returns `text` with its ASCII letters in lower case.
 std::string LowerCase(std::string_view text);
 
-// A single segment of a URL's path: not ".", "..", and without '/' and '%'.
+// A name that can be one segment of a URL's path: not "." or "..", and without '/' and '%'.
 base::Status CheckPathSegment(std::string_view name);
 
 }  // namespace berth::api

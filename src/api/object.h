@@ -1,8 +1,9 @@
 // A Kubernetes object: JSON with typed access to its metadata.
 //
-// The JSON is the object. Typed kinds (kinds.h) are views that read and write some members and
-// leave all others alone, so that no unknown field is ever lost. Not thread-safe; share it as
-// std::shared_ptr<const T>.
+// The JSON is the object. Typed kinds (kinds.h) read and write some members and leave all others as
+// they are, so that no unknown field is ever lost. Getters of an absent member, or of one of
+// another type, return "", 0, false or an empty container. Not thread-safe; to share an object
+// between threads, use std::shared_ptr<const T>.
 #pragma once
 
 #include <map>
@@ -44,7 +45,7 @@ class Object {
   std::string ns() const { return String({"metadata", "namespace"}); }
   std::string uid() const { return String({"metadata", "uid"}); }
   std::string resource_version() const { return String({"metadata", "resourceVersion"}); }
-  // "namespace/name", or "name" where there is no namespace: the key of informers and work queues.
+  // "namespace/name", or "name" if there is no namespace: the key of informers and work queues.
   std::string key() const;
   Labels labels() const { return StringMap({"metadata", "labels"}); }
   Labels annotations() const { return StringMap({"metadata", "annotations"}); }
@@ -58,10 +59,11 @@ class Object {
   std::vector<std::string> finalizers() const { return Strings({"metadata", "finalizers"}); }
   bool has_finalizer(std::string_view finalizer) const;
   std::vector<OwnerReference> owner_references() const;
-  // The owner that manages this object; nullopt if there is none.
+  // The owner with `controller: true`, which manages this object; nullopt if there is none.
   std::optional<OwnerReference> controller() const;
   int64_t generation() const { return Int({"metadata", "generation"}); }
   std::string creation_timestamp() const { return String({"metadata", "creationTimestamp"}); }
+  // Whether the object has a deletionTimestamp.
   bool deleting() const {
     return base::json::Find(json_, {"metadata", "deletionTimestamp"}) != nullptr;
   }
@@ -80,7 +82,7 @@ class Object {
   // A reference to this object, for Events.
   base::ObjectReference reference() const;
 
-  // Members by path, as in base/json.h.
+  // Read and write members by path, as in base/json.h.
   std::string String(base::json::Path path, std::string_view fallback = "") const {
     return base::json::String(json_, path, fallback);
   }
@@ -100,7 +102,7 @@ class Object {
 
 // "namespace/name" or "name".
 std::string ObjectKey(std::string_view ns, std::string_view name);
-// The two parts of an ObjectKey.
+// The namespace and the name in an ObjectKey; the namespace is "" if the key has none.
 std::pair<std::string, std::string> SplitKey(std::string_view key);
 
 }  // namespace berth::api

@@ -33,13 +33,13 @@ constexpr std::array<Suffix, 10> kDecimal = {{{"n", -9},
                                               {"P", 15},
                                               {"E", 18}}};
 
-constexpr size_t kMaxLength = 64;  // of a number, before any arithmetic
+constexpr size_t kMaxLength = 64;  // of the digits of a number; checked before any arithmetic
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 base::Status Malformed(std::string_view text) {
   return Error(StatusCode::kInvalidArgument,
-               "{} is no quantity: quantities must match the regular expression "
+               "{} is not a quantity: quantities must match the regular expression "
                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
                base::Quote(text));
 }
@@ -49,7 +49,7 @@ struct Scale {
   int exponent;
 };
 
-// "e3", "E-2": the exponent of ten, cut at ±1000 so that scaling stays bounded.
+// Parses "e3" or "E-2". The exponent of ten is cut at ±1000, so that scaling stays bounded.
 base::StatusOr<Scale> ParseExponent(std::string_view whole, std::string_view text) {
   std::string_view digits = text.substr(1);
   const bool negative = !digits.empty() && digits.front() == '-';
@@ -76,13 +76,13 @@ base::StatusOr<Scale> ParseSuffix(std::string_view whole, std::string_view text)
 
 struct Number {
   std::string digits;    // without the point
-  int fraction = 0;      // how many of them stand behind it
+  int fraction = 0;      // how many of the digits stand behind the point
   bool inexact = false;  // finer digits were dropped
   size_t length = 0;     // of the text
 };
 
-// The digits after the point that are kept. Nine count. A suffix of up to 2^60 shifts them left by
-// as many again, and finer digits only round up.
+// The number of digits after the point that are kept. A quantity is exact to nine; a suffix of up
+// to 2^60 shifts another nine digits to the left. Finer digits only round up.
 constexpr int kMaxFraction = 18;
 
 base::StatusOr<Number> ParseNumber(std::string_view whole, std::string_view text) {
@@ -105,7 +105,8 @@ base::StatusOr<Number> ParseNumber(std::string_view whole, std::string_view text
   return number;
 }
 
-// The number times 2^exponent2 and 10^exponent10 in nano, rounded up; nullopt beyond int64.
+// Returns the number times 2^exponent2 times 10^exponent10, in units of 10^-9, rounded up; nullopt
+// if it is beyond int64.
 std::optional<__int128> ToNano(const Number& number, int exponent2, int exponent10) {
   constexpr __int128 kLimit = __int128{std::numeric_limits<int64_t>::max()} * 1'000'000'000;
   constexpr __int128 kMax = std::numeric_limits<__int128>::max();
@@ -133,7 +134,7 @@ std::optional<__int128> ToNano(const Number& number, int exponent2, int exponent
   return value;
 }
 
-std::string Decimal(__int128 value) {
+std::string FormatDecimal(__int128 value) {
   // Canonical mantissas are integers below 10^28; fmt prints 128-bit integers.
   return fmt::format("{}", value);
 }
@@ -192,9 +193,10 @@ std::string Quantity::ToString() const {
     exponent += 3;
   }
   if (format == Format::kDecimalExponent) {
-    return exponent == 0 ? Decimal(mantissa) : fmt::format("{}e{}", Decimal(mantissa), exponent);
+    return exponent == 0 ? FormatDecimal(mantissa)
+                         : fmt::format("{}e{}", FormatDecimal(mantissa), exponent);
   }
-  return fmt::format("{}{}", Decimal(mantissa),
+  return fmt::format("{}{}", FormatDecimal(mantissa),
                      kDecimal[static_cast<size_t>((exponent + 9) / 3)].text);
 }
 
@@ -216,7 +218,7 @@ base::StatusOr<int> CompareQuantities(std::string_view a, std::string_view b) {
   return left < right ? -1 : left == right ? 0 : 1;
 }
 
-base::StatusOr<std::string> CanonicalQuantity(std::string_view text) {
+base::StatusOr<std::string> ToCanonicalQuantity(std::string_view text) {
   ASSIGN_OR_RETURN(const Quantity quantity, Quantity::Parse(text));
   return quantity.ToString();
 }

@@ -24,18 +24,18 @@ class Quantity {
     return Quantity(__int128{value} * kNano, format);
   }
 
-  // INVALID_ARGUMENT for what is no quantity, OUT_OF_RANGE beyond int64.
+  // INVALID_ARGUMENT: `text` is not a quantity. OUT_OF_RANGE: it is beyond int64.
   static base::StatusOr<Quantity> Parse(std::string_view text);
 
   // Whole units, rounded up (away from zero, as Kubernetes does).
   int64_t value() const;
-  // Thousandths, rounded up: of "100m" CPU 100. Capped to int64.
+  // Thousandths, rounded up: 100 for "100m" CPU. Larger values than int64 are cut to its maximum.
   int64_t milli_value() const {
     const __int128 milli = nano_ / 1'000'000 + (nano_ % 1'000'000 > 0 ? 1 : 0);
     return milli > INT64_MAX ? INT64_MAX : static_cast<int64_t>(milli);
   }
   Format format() const { return format_; }
-  // The canonical form: no fraction, the largest suffix that loses nothing.
+  // The canonical form: without a fraction, and with the largest suffix that loses nothing.
   std::string ToString() const;
 
   // Compares by value alone: 1Gi equals 1024Mi.
@@ -50,18 +50,18 @@ class Quantity {
   Format format_ = Format::kDecimalSI;
 };
 
-// The bytes of a storage size, rounded up. Errors as Quantity::Parse; INVALID_ARGUMENT also for a
-// negative size.
+// Parses a storage size into bytes, rounded up. Errors as Quantity::Parse; INVALID_ARGUMENT also if
+// the size is negative.
 base::StatusOr<int64_t> ParseBytes(std::string_view text);
 
 // A size in canonical BinarySI: FormatBytes(1073741824) is "1Gi", FormatBytes(1000) is "1k" (below
 // 1024 Kubernetes falls back to decimal suffixes).
 std::string FormatBytes(int64_t bytes);
 
-// Negative, zero or positive as a < b, a == b, a > b.
+// Negative if a < b, zero if a == b, positive if a > b. Errors as Quantity::Parse.
 base::StatusOr<int> CompareQuantities(std::string_view a, std::string_view b);
 
-// `text` in canonical form: "1024Mi" becomes "1Gi".
-base::StatusOr<std::string> CanonicalQuantity(std::string_view text);
+// Returns `text` in canonical form: "1Gi" for "1024Mi". Errors as Quantity::Parse.
+base::StatusOr<std::string> ToCanonicalQuantity(std::string_view text);
 
 }  // namespace berth::api

@@ -73,7 +73,7 @@ TEST(QuantityTest, PrintsTheCanonicalFormOfTheFormatThatWasGiven) {
       {"1000", "1k"},      {"0Gi", "0"},        {"1536", "1536"},  {"0.5Ki", "512"},
       {"-1024Ki", "-1Mi"}, {"1025", "1025"},    {"3e-3", "3e-3"}};
   for (const auto& [text, canonical] : cases) {
-    EXPECT_EQ(CanonicalQuantity(text).value_or("?"), canonical) << text;
+    EXPECT_EQ(ToCanonicalQuantity(text).value_or("?"), canonical) << text;
   }
 }
 

@@ -18,14 +18,14 @@ using Operator = Requirement::Operator;
 
 constexpr size_t kMaxSelectorBytes = 64 * 1024;
 
-std::optional<int64_t> WholeNumber(std::string_view text) {
+std::optional<int64_t> ParseWholeNumber(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
-Status Check(const Requirement& requirement) {
+Status CheckRequirement(const Requirement& requirement) {
   if (const Status valid = CheckQualifiedName(requirement.key); !valid.ok()) {
     return Error(StatusCode::kInvalidArgument, "key: Invalid value: \"{}\": {}", requirement.key,
                  base::Message(valid));
@@ -49,7 +49,7 @@ Status Check(const Requirement& requirement) {
       break;
     case Operator::kGreater:
     case Operator::kLess:
-      if (requirement.values.size() != 1 || !WholeNumber(requirement.values.front())) {
+      if (requirement.values.size() != 1 || !ParseWholeNumber(requirement.values.front())) {
         return Error(
             StatusCode::kInvalidArgument,
             "values: Invalid value: for 'Gt', 'Lt' operators, the value must be one integer");
@@ -68,13 +68,13 @@ Status Check(const Requirement& requirement) {
 // Splits a label selector's text into words and the symbols = == != ! ( ) , < >.
 class Lexer {
  public:
-  explicit Lexer(std::string_view text) : rest_(text) { Next(); }
+  explicit Lexer(std::string_view text) : rest_(text) { ReadToken(); }
 
   std::string_view token() const { return token_; }
   bool is_word() const { return word_; }
   bool done() const { return token_.empty(); }
 
-  void Next() {
+  void ReadToken() {
     while (!rest_.empty() && IsSpace(rest_.front())) rest_.remove_prefix(1);
     size_t length = 0;
     while (length < rest_.size() && !IsSpace(rest_[length]) && !IsSymbol(rest_[length])) ++length;
@@ -86,9 +86,9 @@ class Lexer {
     rest_.remove_prefix(length);
   }
 
-  bool Skip(std::string_view token) {
+  bool SkipToken(std::string_view token) {
     if (token_ != token) return false;
-    Next();
+    ReadToken();
     return true;
   }
 
@@ -112,19 +112,19 @@ Status Unexpected(const Lexer& lexer, std::string_view expected) {
                base::Quote(lexer.token()), expected);
 }
 
-// "(a, b,)": an empty word is the empty value.
+// Parses "(a, b,)". An empty word is the empty value.
 StatusOr<std::vector<std::string>> ParseValues(Lexer& lexer) {
-  if (!lexer.Skip("(")) return Unexpected(lexer, "'('");
+  if (!lexer.SkipToken("(")) return Unexpected(lexer, "'('");
   std::vector<std::string> values;
   while (true) {
     std::string value;
     if (lexer.is_word()) {
       value = lexer.token();
-      lexer.Next();
+      lexer.ReadToken();
     }
     values.push_back(std::move(value));
-    if (lexer.Skip(")")) break;
-    if (!lexer.Skip(",")) return Unexpected(lexer, "',' or ')'");
+    if (lexer.SkipToken(")")) break;
+    if (!lexer.SkipToken(",")) return Unexpected(lexer, "',' or ')'");
   }
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -133,17 +133,17 @@ StatusOr<std::vector<std::string>> ParseValues(Lexer& lexer) {
 
 StatusOr<Requirement> ParseRequirement(Lexer& lexer) {
   Requirement requirement;
-  const bool negated = lexer.Skip("!");
+  const bool negated = lexer.SkipToken("!");
   if (!lexer.is_word()) return Unexpected(lexer, "!, identifier, or end of the selector");
   requirement.key = lexer.token();
-  lexer.Next();
+  lexer.ReadToken();
   if (negated || lexer.done() || lexer.token() == ",") {
     requirement.op = negated ? Operator::kDoesNotExist : Operator::kExists;
     return requirement;
   }
   if (lexer.is_word() && (lexer.token() == "in" || lexer.token() == "notin")) {
     requirement.op = lexer.token() == "in" ? Operator::kIn : Operator::kNotIn;
-    lexer.Next();
+    lexer.ReadToken();
     ASSIGN_OR_RETURN(requirement.values, ParseValues(lexer));
     return requirement;
   }
@@ -157,9 +157,9 @@ StatusOr<Requirement> ParseRequirement(Lexer& lexer) {
   } else {
     return Unexpected(lexer, "in, notin, =, ==, !=, <, >");
   }
-  lexer.Next();
+  lexer.ReadToken();
   requirement.values.emplace_back(lexer.is_word() ? lexer.token() : "");
-  if (lexer.is_word()) lexer.Next();
+  if (lexer.is_word()) lexer.ReadToken();
   return requirement;
 }
 
@@ -214,7 +214,7 @@ constexpr std::array<std::string_view, 11> kEventFields = {"involvedObject.kind"
                                                            "source",
                                                            "type"};
 
-// Names of fields of a kind that is stored as another kind: the name here, and the name there.
+// The fields of an Event of events.k8s.io, and their names in the core Event as which it is stored.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kEventsEventFields = {{
     {"regarding.kind", "involvedObject.kind"},
     {"regarding.namespace", "involvedObject.namespace"},
@@ -242,14 +242,14 @@ const Json* FindField(const Json& object, std::string_view field) {
 }
 
 std::string StoredField(const std::string& field) {
-  for (const auto& [here, there] : kEventsEventFields) {
-    if (field == here) return std::string(there);
+  for (const auto& [own, stored] : kEventsEventFields) {
+    if (field == own) return std::string(stored);
   }
   return field;
 }
 
 std::string FieldValue(const Json& object, std::string_view field) {
-  // As in Kubernetes, an event's source is its component, whichever of the two fields holds it.
+  // As in Kubernetes, an event's source is source.component, or else reportingComponent.
   if (field == "source") {
     return base::json::String(object, {"source", "component"},
                               base::json::String(object, {"reportingComponent"}));
@@ -288,8 +288,8 @@ bool Requirement::Matches(const Labels& labels) const {
     case Operator::kGreater:
     case Operator::kLess: {
       if (!found || values.size() != 1) return false;
-      const auto have = WholeNumber(it->second);
-      const auto want = WholeNumber(values.front());
+      const auto have = ParseWholeNumber(it->second);
+      const auto want = ParseWholeNumber(values.front());
       return have && want && (op == Operator::kGreater ? *have > *want : *have < *want);
     }
   }
@@ -305,10 +305,10 @@ StatusOr<LabelSelector> LabelSelector::Parse(std::string_view text) {
   Lexer lexer(text);
   while (!lexer.done()) {
     ASSIGN_OR_RETURN(Requirement requirement, ParseRequirement(lexer));
-    RETURN_IF_ERROR(Check(requirement));
+    RETURN_IF_ERROR(CheckRequirement(requirement));
     selector.requirements_.push_back(std::move(requirement));
     if (lexer.done()) break;
-    if (!lexer.Skip(",")) return Unexpected(lexer, "',' or end of the selector");
+    if (!lexer.SkipToken(",")) return Unexpected(lexer, "',' or end of the selector");
     if (lexer.done()) return Unexpected(lexer, "identifier after ','");
   }
   return selector;
@@ -316,10 +316,12 @@ StatusOr<LabelSelector> LabelSelector::Parse(std::string_view text) {
 
 StatusOr<LabelSelector> LabelSelector::FromJson(const Json& json) {
   LabelSelector selector;
-  if (!json.is_object()) return Error(StatusCode::kInvalidArgument, "label selector is no object");
+  if (!json.is_object())
+    return Error(StatusCode::kInvalidArgument, "label selector is not an object");
   for (const auto& [key, value] : base::json::Map(json, {"matchLabels"}).items()) {
     if (!value.is_string()) {
-      return Error(StatusCode::kInvalidArgument, "matchLabels: value of \"{}\" is no string", key);
+      return Error(StatusCode::kInvalidArgument, "matchLabels: value of \"{}\" is not a string",
+                   key);
     }
     selector.requirements_.push_back({key, Operator::kIn, {value.get<std::string>()}});
   }
@@ -327,7 +329,9 @@ StatusOr<LabelSelector> LabelSelector::FromJson(const Json& json) {
     ASSIGN_OR_RETURN(Requirement requirement, RequirementOf(expression, /*for_nodes=*/false));
     selector.requirements_.push_back(std::move(requirement));
   }
-  for (const Requirement& requirement : selector.requirements_) RETURN_IF_ERROR(Check(requirement));
+  for (const Requirement& requirement : selector.requirements_) {
+    RETURN_IF_ERROR(CheckRequirement(requirement));
+  }
   return selector;
 }
 

@@ -1,4 +1,4 @@
-// Selectors: by label, by field, and the node selectors of node affinity. Pure; a parsed selector
+// Selectors by label and by field, and the node selectors of node affinity. Pure; a parsed selector
 // is immutable and thread-safe.
 #pragma once
 
@@ -28,10 +28,12 @@ class LabelSelector {
  public:
   LabelSelector() = default;  // matches everything
 
-  // "a=b,c!=d,e in (f,g),h notin (i),j,!k". INVALID_ARGUMENT says what is wrong at which text.
+  // Parses "a=b,c!=d,e in (f,g),h notin (i),j,!k". INVALID_ARGUMENT, in Kubernetes' words: `text`
+  // is malformed.
   static base::StatusOr<LabelSelector> Parse(std::string_view text);
-  // The JSON LabelSelector: matchLabels and matchExpressions. An empty one matches everything; the
-  // owner of the field decides what an absent one means. INVALID_ARGUMENT for a malformed one.
+  // Parses a LabelSelector of the API: matchLabels and matchExpressions. An empty one matches
+  // everything. An absent one has no general meaning, so the caller must not pass it.
+  // INVALID_ARGUMENT: it is malformed.
   static base::StatusOr<LabelSelector> FromJson(const Json& selector);
 
   bool Matches(const Labels& labels) const;
@@ -50,14 +52,14 @@ class FieldSelector {
  public:
   FieldSelector() = default;  // matches everything
 
-  // "spec.nodeName=a,status.phase!=Failed"; '\' escapes ',', '=' and itself. INVALID_ARGUMENT
-  // "field label not supported: x" for a field by which `kind` cannot be selected. `more` are
-  // further paths besides SelectableFields: those of a custom resource.
+  // Parses "spec.nodeName=a,status.phase!=Failed"; '\' escapes ',', '=' and itself. `more` are
+  // further paths besides SelectableFields: those of a custom resource. INVALID_ARGUMENT: `text` is
+  // malformed, or has a field by which `kind` cannot be selected ("field label not supported: x").
   static base::StatusOr<FieldSelector> Parse(const KindInfo& kind, std::string_view text,
                                              std::span<const std::string> more = {});
 
-  // Matches an object in its stored form (KindInfo::stored_as). An absent field is "", an absent
-  // boolean "false".
+  // Whether the selector matches an object, which is in its stored form (KindInfo::stored_as). An
+  // absent field counts as "", an absent boolean as "false".
   bool Matches(const Json& object) const;
   bool empty() const { return terms_.empty(); }
   // The value that `field` must have, if the selector requires one: with it a server can read one
@@ -73,11 +75,11 @@ class FieldSelector {
   std::vector<Term> terms_;
 };
 
-// Whether a node satisfies `node_selector`, a NodeSelector (nodeSelectorTerms, one of which must
-// match; a term without expressions and fields matches nothing):
-// PersistentVolume.spec.nodeAffinity.required and
-// Pod.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution. INVALID_ARGUMENT
-// for an unknown operator or field.
+// Whether a node satisfies `node_selector`, which is a NodeSelector of the API:
+// PersistentVolume.spec.nodeAffinity.required or
+// Pod.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution. One of its
+// nodeSelectorTerms must match; a term without expressions and fields matches nothing.
+// INVALID_ARGUMENT: it has an unknown operator or field.
 base::StatusOr<bool> NodeSelectorMatches(const Json& node_selector, const Labels& node_labels,
                                          std::string_view node_name);
 

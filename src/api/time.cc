@@ -28,8 +28,8 @@ class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
 
-  // Exactly `width` digits, within [low, high].
-  std::optional<int> Number(size_t width, int low, int high) {
+  // Reads exactly `width` digits, whose value must be within [low, high].
+  std::optional<int> ReadNumber(size_t width, int low, int high) {
     if (rest_.size() < width) return std::nullopt;
     int value = 0;
     for (const char c : rest_.substr(0, width)) {
@@ -41,14 +41,15 @@ class Reader {
     return value;
   }
 
-  bool Skip(std::string_view any_of) {
+  // Skips the next character if it is one of `any_of`.
+  bool SkipOneOf(std::string_view any_of) {
     if (rest_.empty() || any_of.find(rest_.front()) == std::string_view::npos) return false;
     rest_.remove_prefix(1);
     return true;
   }
 
-  // Up to nine digits behind the point, as nanoseconds.
-  std::optional<int64_t> Fraction() {
+  // Reads up to nine digits behind the point, as nanoseconds.
+  std::optional<int64_t> ReadFraction() {
     int64_t value = 0;
     int digits = 0;
     for (; !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9'; rest_.remove_prefix(1)) {
@@ -67,40 +68,40 @@ class Reader {
   std::string_view rest_;
 };
 
-// Minutes east of UTC.
+// Reads the offset, in minutes east of UTC.
 std::optional<int> ReadOffset(Reader& reader) {
-  if (reader.Skip("Zz")) return 0;
+  if (reader.SkipOneOf("Zz")) return 0;
   const bool west = reader.front() == '-';
-  if (!reader.Skip("+-")) return std::nullopt;
-  const auto hours = reader.Number(2, 0, 23);
-  if (!hours || !reader.Skip(":")) return std::nullopt;
-  const auto minutes = reader.Number(2, 0, 59);
+  if (!reader.SkipOneOf("+-")) return std::nullopt;
+  const auto hours = reader.ReadNumber(2, 0, 23);
+  if (!hours || !reader.SkipOneOf(":")) return std::nullopt;
+  const auto minutes = reader.ReadNumber(2, 0, 59);
   if (!minutes) return std::nullopt;
   const int offset = *hours * 60 + *minutes;
   return west ? -offset : offset;
 }
 
-std::optional<WallTime> Read(std::string_view text) {
+std::optional<WallTime> ReadDateTime(std::string_view text) {
   Reader reader(text);
-  const auto year = reader.Number(4, 1678, 2261);
-  if (!year || !reader.Skip("-")) return std::nullopt;
-  const auto month = reader.Number(2, 1, 12);
-  if (!month || !reader.Skip("-")) return std::nullopt;
-  const auto day = reader.Number(2, 1, 31);
-  if (!day || !reader.Skip("Tt")) return std::nullopt;
+  const auto year = reader.ReadNumber(4, 1678, 2261);
+  if (!year || !reader.SkipOneOf("-")) return std::nullopt;
+  const auto month = reader.ReadNumber(2, 1, 12);
+  if (!month || !reader.SkipOneOf("-")) return std::nullopt;
+  const auto day = reader.ReadNumber(2, 1, 31);
+  if (!day || !reader.SkipOneOf("Tt")) return std::nullopt;
   const std::chrono::year_month_day date{std::chrono::year(*year),
                                          std::chrono::month(static_cast<unsigned>(*month)),
                                          std::chrono::day(static_cast<unsigned>(*day))};
   if (!date.ok()) return std::nullopt;
-  const auto hour = reader.Number(2, 0, 23);
-  if (!hour || !reader.Skip(":")) return std::nullopt;
-  const auto minute = reader.Number(2, 0, 59);
-  if (!minute || !reader.Skip(":")) return std::nullopt;
-  const auto second = reader.Number(2, 0, 59);
+  const auto hour = reader.ReadNumber(2, 0, 23);
+  if (!hour || !reader.SkipOneOf(":")) return std::nullopt;
+  const auto minute = reader.ReadNumber(2, 0, 59);
+  if (!minute || !reader.SkipOneOf(":")) return std::nullopt;
+  const auto second = reader.ReadNumber(2, 0, 59);
   if (!second) return std::nullopt;
   int64_t nanos = 0;
-  if (reader.Skip(".")) {
-    const auto fraction = reader.Fraction();
+  if (reader.SkipOneOf(".")) {
+    const auto fraction = reader.ReadFraction();
     if (!fraction) return std::nullopt;
     nanos = *fraction;
   }
@@ -111,8 +112,8 @@ std::optional<WallTime> Read(std::string_view text) {
          std::chrono::nanoseconds(nanos);
 }
 
-// "4h5m", and "4h" where the second part is zero.
-std::string TwoParts(int64_t first, char first_unit, int64_t second, char second_unit) {
+// "4h5m"; "4h" if the second part is zero.
+std::string FormatTwoParts(int64_t first, char first_unit, int64_t second, char second_unit) {
   return second == 0 ? fmt::format("{}{}", first, first_unit)
                      : fmt::format("{}{}{}{}", first, first_unit, second, second_unit);
 }
@@ -127,34 +128,36 @@ std::string FormatMicroTime(WallTime time) {
 }
 
 base::StatusOr<WallTime> ParseTime(std::string_view text) {
-  const std::optional<WallTime> time = Read(text);
+  const std::optional<WallTime> time = ReadDateTime(text);
   if (!time) {
     return base::Error(base::StatusCode::kInvalidArgument,
-                       "{} is no RFC 3339 time such as 2026-01-31T12:00:00Z", base::Quote(text));
+                       "{} is not an RFC 3339 time such as 2026-01-31T12:00:00Z",
+                       base::Quote(text));
   }
   return *time;
 }
 
 std::string FormatAge(seconds age) {
   const int64_t s = age.count();
-  if (s < -1) return "<invalid>";  // a clock that is ahead of ours by more than its rounding
+  // As kubectl: one second may be a rounding error, more is a clock that is ahead of ours.
+  if (s < -1) return "<invalid>";
   if (s < 0) return "0s";
   if (s < 120) return fmt::format("{}s", s);
   const int64_t minutes = s / 60;
-  if (minutes < 10) return TwoParts(minutes, 'm', s % 60, 's');
+  if (minutes < 10) return FormatTwoParts(minutes, 'm', s % 60, 's');
   if (minutes < 180) return fmt::format("{}m", minutes);
   const int64_t hours = minutes / 60;
-  if (hours < 8) return TwoParts(hours, 'h', minutes % 60, 'm');
+  if (hours < 8) return FormatTwoParts(hours, 'h', minutes % 60, 'm');
   if (hours < 48) return fmt::format("{}h", hours);
   const int64_t whole_days = hours / 24;
-  if (whole_days < 8) return TwoParts(whole_days, 'd', hours % 24, 'h');
+  if (whole_days < 8) return FormatTwoParts(whole_days, 'd', hours % 24, 'h');
   if (whole_days < 2 * 365) return fmt::format("{}d", whole_days);
-  if (whole_days < 8 * 365) return TwoParts(whole_days / 365, 'y', whole_days % 365, 'd');
+  if (whole_days < 8 * 365) return FormatTwoParts(whole_days / 365, 'y', whole_days % 365, 'd');
   return fmt::format("{}y", whole_days / 365);
 }
 
 std::string AgeSince(std::string_view timestamp, WallTime now) {
-  const std::optional<WallTime> time = Read(timestamp);
+  const std::optional<WallTime> time = ReadDateTime(timestamp);
   if (!time) return "<unknown>";
   return FormatAge(floor<seconds>(now - *time));
 }

@@ -15,7 +15,7 @@ struct Version {
   int minor = 0;
 };
 
-// Takes a number without leading zeros off the front of `text`.
+// Reads a number without leading zeros from the front of `text`, and removes it there.
 std::optional<int> TakeNumber(std::string_view& text) {
   if (text.empty() || text.front() == '0') return std::nullopt;
   int value = 0;
@@ -25,7 +25,7 @@ std::optional<int> TakeNumber(std::string_view& text) {
   return value;
 }
 
-std::optional<Version> Parse(std::string_view text) {
+std::optional<Version> ParseVersion(std::string_view text) {
   if (!text.starts_with('v')) return std::nullopt;
   text.remove_prefix(1);
   Version version;
@@ -51,8 +51,8 @@ std::optional<Version> Parse(std::string_view text) {
 }  // namespace
 
 bool IsPreferredVersion(std::string_view a, std::string_view b) {
-  const auto x = Parse(a);
-  const auto y = Parse(b);
+  const auto x = ParseVersion(a);
+  const auto y = ParseVersion(b);
   if (!x || !y) return x.has_value() != y.has_value() ? x.has_value() : a < b;
   return std::tie(x->stage, x->major, x->minor) > std::tie(y->stage, y->major, y->minor);
 }

@@ -6,7 +6,8 @@
 namespace berth::api {
 
 // Whether clients should prefer version `a` to `b`: stable before beta before alpha, then the
-// higher number; names that are no Kubernetes versions come last, by alphabet. A strict weak order.
+// higher number; names that are not Kubernetes versions come last, by alphabet. A strict weak
+// order.
 bool IsPreferredVersion(std::string_view a, std::string_view b);
 
 }  // namespace berth::api

@@ -193,7 +193,7 @@ std::string Renderer::ListTail(const ListEnd& end, bool empty) const {
 
 std::string Renderer::EncodeEvent(std::string_view type, std::string_view object) const {
   if (format_ == Format::kProtobuf) {
-    return http::EncodeChunk(api::WatchFrame(type, WriteObject(format_, object).value_or("")));
+    return http::EncodeChunk(api::MakeWatchFrame(type, WriteObject(format_, object).value_or("")));
   }
   return http::EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
 }

@@ -195,7 +195,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   // Sends in pages the events after the revision that the client knows, then follows live.
   void SendHistory() {
-    auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
+    auto history = context_.store.ReadChanges(prefix_, revision_, kWatchPage);
     if (!history.ok()) return Fail(history.status());
     Open();
     std::string out;

@@ -9,7 +9,7 @@ namespace berth::base {
 
 std::string EncodeBase64(std::string_view bytes);
 std::string EncodeBase64Url(std::string_view bytes);
-// nullopt for what is not base64. Line breaks are allowed, as in Go.
+// nullopt: `text` is not base64. Line breaks are ignored, as in Go.
 std::optional<std::string> DecodeBase64(std::string_view text);
 std::optional<std::string> DecodeBase64Url(std::string_view text);
 

@@ -20,7 +20,7 @@ class SystemClock : public Clock {
   WallTime Now() const override { return std::chrono::system_clock::now(); }
 };
 
-// Starts at 2026-01-01T00:00:00Z and moves only when told.
+// Starts at 2026-01-01T00:00:00Z and moves only when a test calls Advance.
 class FakeClock : public Clock {
  public:
   WallTime Now() const override {

@@ -1,6 +1,6 @@
-// Where code below src/kube reports what a person should see on an API object.
+// Takes events on API objects from code that cannot include src/kube. kubectl shows them to people.
 //
-// An event is optional: a sink never blocks, never fails the caller, and drops what it cannot
+// Events are optional: a sink never blocks, never returns an error, and drops events that it cannot
 // deliver.
 #pragma once
 

@@ -15,8 +15,8 @@
 
 namespace berth::base {
 
-// All points of the program, and what each of them is to do. Sites register themselves before
-// main().
+// All points of the program, and the faults that are switched on at each. Sites register themselves
+// before main().
 class FaultRegistry {
  public:
   static FaultRegistry& Get() {
@@ -34,7 +34,7 @@ class FaultRegistry {
     families_.push_back(std::move(family));
   }
 
-  std::vector<std::string> Names() {
+  std::vector<std::string> ListNames() {
     MakeFamilies();
     MutexLock lock(mutex_);
     std::vector<std::string> names;
@@ -46,7 +46,7 @@ class FaultRegistry {
     MakeFamilies();
     MutexLock lock(mutex_);
     role_ = role;
-    told_.clear();
+    faults_.clear();
     for (const auto& [name, site] : sites_) site->armed_ = false;
     if (const char* folder = std::getenv("BERTH_FAULT_ONCE"); folder != nullptr) {
       once_folder_ = folder;
@@ -59,7 +59,7 @@ class FaultRegistry {
     if (text == nullptr) return OkStatus();
     const StatusOr<std::vector<FaultSpec>> specs = ParseFaults(text);
     RETURN_IF_ERROR_WITH(specs, "BERTH_FAULTS");
-    for (const FaultSpec& spec : *specs) RETURN_IF_ERROR_WITH(Arm(spec), "BERTH_FAULTS");
+    for (const FaultSpec& spec : *specs) RETURN_IF_ERROR_WITH(ArmSites(spec), "BERTH_FAULTS");
     return OkStatus();
   }
 
@@ -68,18 +68,18 @@ class FaultRegistry {
     Status result;
     {
       MutexLock lock(mutex_);
-      Log(site.name());
-      const auto told = told_.find(&site);
-      if (told == told_.end()) return OkStatus();
-      const uint64_t passage = ++told->second.passages;
-      for (const FaultSpec& spec : told->second.specs) {
+      LogFirstPassage(site.name());
+      const auto found = faults_.find(&site);
+      if (found == faults_.end()) return OkStatus();
+      const uint64_t passage = ++found->second.passages;
+      for (const FaultSpec& spec : found->second.specs) {
         if (!spec.ActsAt(site.name(), passage)) continue;
         if (spec.action == FaultSpec::Action::kDelay) {
           delay += spec.delay;
         } else if (spec.action == FaultSpec::Action::kCrash) {
-          Crash(site.name());
+          CrashProcess(site.name());
         } else if (result.ok()) {
-          result = Failure(spec, site.name());
+          result = MakeFailure(spec, site.name());
         }
       }
     }
@@ -88,12 +88,12 @@ class FaultRegistry {
   }
 
  private:
-  struct Told {
+  struct SiteFaults {
     std::vector<FaultSpec> specs;
     uint64_t passages = 0;
   };
 
-  static Status Failure(const FaultSpec& spec, std::string_view name) {
+  static Status MakeFailure(const FaultSpec& spec, std::string_view name) {
     if (spec.action == FaultSpec::Action::kCut) {
       return Error(StatusCode::kUnavailable,
                    "the connection was cut after the request was sent (fault point '{}')", name);
@@ -101,7 +101,8 @@ class FaultRegistry {
     return Error(spec.code, "fault point '{}' was told to fail", name);
   }
 
-  // Called without the lock, because each point that a family makes takes it to register itself.
+  // Calls the families without the lock, because each point that they construct takes the lock to
+  // register itself.
   void MakeFamilies() {
     std::vector<std::function<void()>> families;
     {
@@ -111,18 +112,19 @@ class FaultRegistry {
     for (const auto& make : families) make();
   }
 
-  Status Arm(const FaultSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Switches `spec` on at each point that it names, if it is for this process's role.
+  Status ArmSites(const FaultSpec& spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     bool named = false;
     bool armed = false;
     for (const auto& [name, site] : sites_) {
-      if (!spec.Names(name)) continue;
+      if (!spec.MatchesName(name)) continue;
       named = true;
       if (spec.action == FaultSpec::Action::kCut && site->kind() != FaultSite::Kind::kAnswer) {
         continue;
       }
       armed = true;
       if (!spec.role.empty() && spec.role != role_) continue;
-      told_[site].specs.push_back(spec);
+      faults_[site].specs.push_back(spec);
       site->armed_ = true;
     }
     if (!named) {
@@ -138,14 +140,15 @@ class FaultRegistry {
     return OkStatus();
   }
 
-  void Log(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!log_.valid() || !seen_.insert(name).second) return;
+  void LogFirstPassage(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!log_.valid() || !logged_.insert(name).second) return;
     const std::string line = fmt::format("{}{}{}\n", role_, role_.empty() ? "" : "/", name);
     if (write(log_.get(), line.data(), line.size()) < 0) log_.Reset();
   }
 
-  // Returns only if the process has crashed here before and may do so only once.
-  void Crash(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Returns only if BERTH_FAULT_ONCE is set and a process has crashed here before, or if the file
+  // that notes the crash cannot be created.
+  void CrashProcess(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!once_folder_.empty()) {
       const std::string mark = fmt::format("{}/{}", once_folder_, name);
       const UniqueFd fd(open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -158,8 +161,8 @@ class FaultRegistry {
   Mutex mutex_;
   std::map<std::string, FaultSite*, std::less<>> sites_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> families_ ABSL_GUARDED_BY(mutex_);
-  std::map<const FaultSite*, Told> told_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string, std::less<>> seen_ ABSL_GUARDED_BY(mutex_);
+  std::map<const FaultSite*, SiteFaults> faults_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> logged_ ABSL_GUARDED_BY(mutex_);
   std::string role_ ABSL_GUARDED_BY(mutex_);
   std::string once_folder_ ABSL_GUARDED_BY(mutex_);
   UniqueFd log_ ABSL_GUARDED_BY(mutex_);
@@ -173,7 +176,7 @@ Status FaultSite::PassArmed() { return FaultRegistry::Get().PassPoint(*this); }
 
 FaultFamily::FaultFamily(std::function<void()> make) { FaultRegistry::Get().Add(std::move(make)); }
 
-std::vector<std::string> FaultPointNames() { return FaultRegistry::Get().Names(); }
+std::vector<std::string> ListFaultPoints() { return FaultRegistry::Get().ListNames(); }
 
 Status InitFaultPoints(std::string_view role) { return FaultRegistry::Get().Init(role); }
 

@@ -3,17 +3,17 @@
 //   RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
 //
 // The name is part of the type, so that a program knows every point that it contains before the
-// point is passed (FaultPointNames, `berth faults list`). A point that is off, which is the usual
-// state, costs one relaxed load. fault_spec.h tells how points are switched on and what they do
-// then.
+// point is passed (ListFaultPoints, `berth faults list`). A point that is off, which is the usual
+// state, costs one relaxed load. fault_spec.h describes how points are switched on and what
+// they do then.
 //
 // The environment, read by InitFaultPoints:
 //   BERTH_FAULTS      what to do at which point (fault_spec.h)
-//   BERTH_FAULT_ONCE  a folder in which a crash leaves a file with the point's name; where such a
-//                     file lies, no process crashes there again: one crash, however often the
-//                     process is started anew
-//   BERTH_FAULT_LOG   a file to which each point's name is appended when it is first passed, as
-//                     "ROLE/NAME" by a program that told its role
+//   BERTH_FAULT_ONCE  a folder. A process that is to crash at a point creates a file with the
+//                     point's name there, and does not crash if that file exists already. So
+//                     there is one crash, even if the process is restarted many times
+//   BERTH_FAULT_LOG   a file to which a process appends the name of each point when it first
+//                     passes the point: "NAME", or "ROLE/NAME" if the process has a role
 #pragma once
 
 #include <algorithm>
@@ -27,12 +27,13 @@
 
 namespace berth::base {
 
-// A literal as a template argument. ROOM.OPERATION.PLACE in lower case, but for names of RPCs.
+// The name of a point, a string literal as a template argument: ROOM.OPERATION.PLACE, in lower case
+// except for the names of RPCs.
 template <size_t kSize>
 struct FaultName {
   char text[kSize] = {};
   constexpr FaultName() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): "literal" is to be accepted as it stands
+  // NOLINTNEXTLINE(google-explicit-constructor): FaultPoint<"name"> needs it
   consteval FaultName(const char (&literal)[kSize]) { std::copy_n(literal, kSize, text); }
   constexpr std::string_view view() const { return {text, kSize - 1}; }
 };
@@ -45,17 +46,19 @@ consteval FaultName<kA + kB - 1> operator+(const FaultName<kA>& a, const char (&
   return joined;
 }
 
-// One point. It lives as long as the process. Thread-safe.
+// One fault point. It lives as long as the process. Thread-safe.
 class FaultSite {
  public:
   enum class Kind {
     kStep,
-    kAnswer,  // an answer has come in: a fault can lose it, although the request was carried out
+    kAnswer,  // an answer has arrived: a fault can lose it, although the request was carried out
   };
   FaultSite(std::string name, Kind kind);
   FaultSite(const FaultSite&) = delete;
   FaultSite& operator=(const FaultSite&) = delete;
 
+  // Runs the faults that are switched on here: they crash the process, wait, or fail. OK if none of
+  // them fails.
   Status PassPoint() { return armed_.load(std::memory_order_relaxed) ? PassArmed() : OkStatus(); }
 
   const std::string& name() const { return name_; }
@@ -85,8 +88,8 @@ Status FaultPoint() {
   return FaultSiteOf<kName>().PassPoint();
 }
 
-// The two points of a request to another process. At `after`, `cut` gives UNAVAILABLE: the request
-// was done and its answer is lost.
+// The two points of a request to another process. At `after`, the fault `cut` returns UNAVAILABLE,
+// because the request was done and its answer is lost.
 struct CallPoints {
   FaultSite* before;
   FaultSite* after;
@@ -98,20 +101,21 @@ CallPoints CallPointsOf() {
           &FaultSiteOf<kCall + ".after", FaultSite::Kind::kAnswer>()};
 }
 
-// For points whose names come from a table. It is a static object; `make` is called when the names
-// are first needed, and constructs the points.
+// Fault points whose names come from a table. A FaultFamily is a static object. `make` constructs
+// the points, as objects that live as long as the process; it is called once, when the names are
+// first needed.
 class FaultFamily {
  public:
   explicit FaultFamily(std::function<void()> make);
 };
 
 // The names of all points of this program, sorted.
-std::vector<std::string> FaultPointNames();
+std::vector<std::string> ListFaultPoints();
 
 // Reads the environment. Each program calls it before threads start; until then no point is on. A
-// later call switches on exactly what the environment says then. INVALID_ARGUMENT: BERTH_FAULTS is
-// malformed or names what this program does not have. `role`, which may be empty, tells this
-// process from others of the same program.
+// later call switches on exactly the faults that BERTH_FAULTS has then. INVALID_ARGUMENT:
+// BERTH_FAULTS is malformed, or has a point that this program does not have. `role` tells this
+// process from others of the same program; "": it has no role.
 Status InitFaultPoints(std::string_view role = "");
 
 }  // namespace berth::base

@@ -35,8 +35,8 @@ TEST(FaultSpecTest, ReadsActionsAndPassages) {
 
 TEST(FaultSpecTest, APatternNamesMany) {
   const FaultSpec spec = One("rpc.csi.*.after=crash");
-  EXPECT_TRUE(spec.Names("rpc.csi.NodeStageVolume.after"));
-  EXPECT_FALSE(spec.Names("rpc.csi.NodeStageVolume.before"));
+  EXPECT_TRUE(spec.MatchesName("rpc.csi.NodeStageVolume.after"));
+  EXPECT_FALSE(spec.MatchesName("rpc.csi.NodeStageVolume.before"));
 }
 
 std::set<uint64_t> Chosen(const FaultSpec& spec, std::string_view point) {

@@ -56,7 +56,7 @@ class TempFolder {
 };
 
 TEST(FaultDeathTest, EveryPointIsKnownWithoutBeingPassed) {
-  const std::vector<std::string> names = FaultPointNames();
+  const std::vector<std::string> names = ListFaultPoints();
   EXPECT_EQ(names,
             (std::vector<std::string>{"test.call.after", "test.call.before", "test.family.member",
                                       "test.point", "test.table.row", "test.unpassed"}));

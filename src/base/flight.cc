@@ -27,7 +27,7 @@ constexpr size_t kMaxRings = 1 << 16;
 
 enum State : uint16_t { kFree = 0, kRunning = 1, kDone = 2 };
 
-// On disk. Every text ends with a zero byte; `sum` covers all that follows it.
+// The layout on disk. Every text ends with a zero byte; `sum` covers all bytes after it.
 struct Slot {
   uint32_t sum = 0;
   uint16_t state = kFree;
@@ -64,11 +64,11 @@ template <typename T>
 uint32_t SumOf(const T& record) {
   const auto* at = reinterpret_cast<const char*>(&record) + sizeof(record.sum);
   const uint32_t sum = Fnv1a32({at, sizeof(T) - sizeof(record.sum)});
-  return sum == 0 ? 1 : sum;  // so that zeros are never a record
+  return sum == 0 ? 1 : sum;  // because a place of zeros is not a record
 }
 
 template <size_t N>
-void Put(char (&field)[N], std::string_view text) {
+void PutText(char (&field)[N], std::string_view text) {
   const size_t size = CharacterEnd(text, N - 1);
   std::memset(field, 0, N);
   std::memcpy(field, text.data(), size);
@@ -86,8 +86,8 @@ WallTime ToTime(int64_t ns) {
   return WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(ns)));
 }
 
-// A key that is too long for its slot keeps its beginning and a sum of the whole.
-std::string Fitting(std::string_view key) {
+// Shortens a key that is too long for its slot to its beginning and a hash of the whole key.
+std::string ShortenKey(std::string_view key) {
   constexpr size_t kMaxKey = sizeof(KeySlot::key) - 1;
   if (key.size() <= kMaxKey) return std::string(key);
   return fmt::format("{}#{:016x}", key.substr(0, kMaxKey - 17), std::hash<std::string_view>()(key));
@@ -107,7 +107,7 @@ bool ReadHeader(int fd, Header& header) {
 uint64_t RingOffset(size_t ring) { return kHeaderSize + ring * kRingSize; }
 uint64_t SlotOffset(size_t ring, size_t slot) { return RingOffset(ring) + slot * kSlotSize; }
 
-size_t RingsIn(int fd) {
+size_t CountRings(int fd) {
   struct stat st;
   if (fstat(fd, &st) != 0 || st.st_size <= static_cast<off_t>(kHeaderSize)) return 0;
   return std::min((static_cast<size_t>(st.st_size) - kHeaderSize + kRingSize - 1) / kRingSize,
@@ -126,34 +126,35 @@ class FlightRing {
   size_t index() const { return index_; }
   uint64_t last_used() const { return last_used_; }
 
-  // Takes over what the file holds.
-  void Load(int fd) {
+  // Reads the ring's records from the file.
+  void LoadSlots(int fd) {
     MutexLock lock(mutex_);
     written_ = true;
     for (size_t i = 1; i < kSlots; ++i) {
       Slot slot;
       if (!ReadAt(fd, SlotOffset(index_, i), slot)) continue;
       last_used_ = std::max(last_used_.load(), slot.sequence);
-      // An act that ran when the role died stays in the file as it is, but its place may be reused.
+      // An act that was running when the role died stays in the file, but its place may be reused.
       RememberSlot(i, slot);
-      if (slot.state == kRunning) notes_[i].state = kDone;
+      if (slot.state == kRunning) remembered_[i].state = kDone;
     }
   }
 
-  size_t Start(FlightKind kind, std::string_view what, std::string_view target) {
+  // Records an act that begins, and returns its place; 0: there is no free place.
+  size_t StartRecord(FlightKind kind, std::string_view what, std::string_view target) {
     MutexLock lock(mutex_);
-    Begin();
-    const size_t place = FreePlace();
+    PrepareRing();
+    const size_t place = FindPlace();
     if (place == 0) return 0;
     Slot slot;
     slot.state = kRunning;
     slot.kind = static_cast<uint16_t>(kind);
     slot.start_ns = slot.first_ns = Nanoseconds(std::chrono::system_clock::now());
     slot.pid = gettid();  // of the thread that acts, until SetPid
-    Put(slot.what, what);
-    Put(slot.target, target);
+    PutText(slot.what, what);
+    PutText(slot.target, target);
     running_[place] = slot;
-    Store(place, slot);
+    WriteSlot(place, slot);
     return place;
   }
 
@@ -161,25 +162,25 @@ class FlightRing {
     MutexLock lock(mutex_);
     Slot& slot = running_[place];
     slot.pid = pid;
-    Store(place, slot);
+    WriteSlot(place, slot);
   }
 
-  void End(size_t place, const Status& status) {
+  void EndRecord(size_t place, const Status& status) {
     MutexLock lock(mutex_);
     Slot slot = running_[place];
     running_.erase(place);
     slot.state = kDone;
     slot.end_ns = Nanoseconds(std::chrono::system_clock::now());
     slot.code = static_cast<int32_t>(status.code());
-    Put(slot.message, Message(status));
-    Fold(place, slot);
-    Store(place, slot);
+    PutText(slot.message, Message(status));
+    JoinEqualRecords(place, slot);
+    WriteSlot(place, slot);
   }
 
-  void Retry(const Status& why, std::chrono::milliseconds delay) {
+  void RecordRetry(const Status& why, std::chrono::milliseconds delay) {
     MutexLock lock(mutex_);
-    Begin();
-    const size_t place = FreePlace();
+    PrepareRing();
+    const size_t place = FindPlace();
     if (place == 0) return;
     Slot slot;
     slot.state = kDone;
@@ -189,95 +190,100 @@ class FlightRing {
     slot.end_ns = Nanoseconds(now + delay);
     slot.code = static_cast<int32_t>(why.code());
     slot.pid = getpid();
-    Put(slot.what, "retry");
-    Put(slot.message, Message(why));
-    Fold(place, slot);
-    Store(place, slot);
+    PutText(slot.what, "retry");
+    PutText(slot.message, Message(why));
+    JoinEqualRecords(place, slot);
+    WriteSlot(place, slot);
   }
 
-  void Settled() {
+  void RemoveRetries() {
     MutexLock lock(mutex_);
     for (size_t i = 1; i < kSlots; ++i) {
-      if (notes_[i].state == kDone && notes_[i].kind == FlightKind::kRetry) DropSlot(i);
+      const Remembered& slot = remembered_[i];
+      if (slot.state == kDone && slot.kind == FlightKind::kRetry) DropSlot(i);
     }
   }
 
  private:
-  // Before the first record: empties the place in the file, and names it.
-  void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Before the first record: empties the ring's place in the file, and writes its key there.
+  void PrepareRing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (std::exchange(written_, true)) return;
     std::vector<char> empty(kRingSize);
     KeySlot name;
-    Put(name.key, key_);
+    PutText(name.key, key_);
     name.sum = SumOf(name);
     std::memcpy(empty.data(), &name, sizeof(name));
-    recorder_.Write(RingOffset(index_), empty.data(), empty.size());
+    recorder_.WriteAt(RingOffset(index_), empty.data(), empty.size());
   }
 
-  // What is kept in memory of a slot.
+  // The part of a slot that is kept in memory.
   struct Remembered {
     State state = kFree;
     FlightKind kind = FlightKind::kCall;
-    uint32_t outcome = 0;  // a sum of what, target and result
+    uint32_t outcome = 0;  // OutcomeOf the slot
     uint32_t count = 1;
     int64_t first_ns = 0;
     uint64_t sequence = 0;
   };
 
+  // A hash of a slot's kind, texts and code. Slots with equal outcomes have equal hashes.
   static uint32_t OutcomeOf(const Slot& slot) {
     Slot same;
     same.kind = slot.kind;
     same.code = slot.code;
-    Put(same.what, FieldText(slot.what));
-    Put(same.target, FieldText(slot.target));
-    Put(same.message, FieldText(slot.message));
+    PutText(same.what, FieldText(slot.what));
+    PutText(same.target, FieldText(slot.target));
+    PutText(same.message, FieldText(slot.message));
     return SumOf(same);
   }
 
   void RememberSlot(size_t place, const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    notes_[place] = {.state = static_cast<State>(slot.state),
-                     .kind = static_cast<FlightKind>(slot.kind),
-                     .outcome = OutcomeOf(slot),
-                     .count = slot.count,
-                     .first_ns = slot.first_ns,
-                     .sequence = slot.sequence};
+    remembered_[place] = {.state = static_cast<State>(slot.state),
+                          .kind = static_cast<FlightKind>(slot.kind),
+                          .outcome = OutcomeOf(slot),
+                          .count = slot.count,
+                          .first_ns = slot.first_ns,
+                          .sequence = slot.sequence};
   }
 
-  // A free place, else the one of the oldest act that has ended; 0: all of them run.
-  size_t FreePlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Returns a free place, or else the place of the oldest act that has ended. 0: all acts are
+  // running.
+  size_t FindPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     size_t best = 0;
     for (size_t i = 1; i < kSlots; ++i) {
-      if (notes_[i].state == kFree) return i;
-      if (notes_[i].state != kDone) continue;
-      if (best == 0 || notes_[i].sequence < notes_[best].sequence) best = i;
+      if (remembered_[i].state == kFree) return i;
+      if (remembered_[i].state != kDone) continue;
+      if (best == 0 || remembered_[i].sequence < remembered_[best].sequence) best = i;
     }
     return best;
   }
 
-  // The same outcome as before is counted, so that retries don't push all else out of the ring.
-  void Fold(size_t place, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Joins earlier records with the same outcome into `slot`, which counts them. So retries do not
+  // push all other records out of the ring.
+  void JoinEqualRecords(size_t place, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint32_t outcome = OutcomeOf(slot);
     for (size_t i = 1; i < kSlots; ++i) {
-      if (i == place || notes_[i].state != kDone || notes_[i].outcome != outcome) continue;
-      slot.count += notes_[i].count;
-      slot.first_ns = notes_[i].first_ns;
+      if (i == place || remembered_[i].state != kDone || remembered_[i].outcome != outcome)
+        continue;
+      slot.count += remembered_[i].count;
+      slot.first_ns = remembered_[i].first_ns;
       DropSlot(i);
     }
   }
 
   void DropSlot(size_t place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    notes_[place] = {};
+    remembered_[place] = {};
     const std::array<char, kSlotSize> empty = {};
-    recorder_.Write(SlotOffset(index_, place), empty.data(), empty.size());
+    recorder_.WriteAt(SlotOffset(index_, place), empty.data(), empty.size());
   }
 
-  void Store(size_t place, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void WriteSlot(size_t place, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     slot.sequence = recorder_.sequence_.fetch_add(1, std::memory_order_relaxed);
     slot.epoch = recorder_.epoch_;
     slot.sum = SumOf(slot);
     RememberSlot(place, slot);
     last_used_ = slot.sequence;
-    recorder_.Write(SlotOffset(index_, place), &slot, sizeof(slot));
+    recorder_.WriteAt(SlotOffset(index_, place), &slot, sizeof(slot));
   }
 
   FlightRecorder& recorder_;
@@ -286,7 +292,7 @@ class FlightRing {
   std::atomic<uint64_t> last_used_{0};
   Mutex mutex_;
   bool written_ ABSL_GUARDED_BY(mutex_) = false;
-  std::array<Remembered, kSlots> notes_ ABSL_GUARDED_BY(mutex_);
+  std::array<Remembered, kSlots> remembered_ ABSL_GUARDED_BY(mutex_);
   std::map<size_t, Slot> running_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -304,12 +310,12 @@ StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Open(const std::string
                  std::strerror(errno));
   }
   auto recorder = std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(fd), options));
-  recorder->Load();
+  recorder->LoadRings();
   RETURN_IF_ERROR_WITH(recorder->WriteHeader(role), fmt::format("flight record '{}'", path));
   return recorder;
 }
 
-void FlightRecorder::Load() {
+void FlightRecorder::LoadRings() {
   Header header;
   if (!ReadHeader(fd_.get(), header)) {
     if (ftruncate(fd_.get(), 0) != 0) LOG_WARNING("cannot empty the flight record");
@@ -317,12 +323,12 @@ void FlightRecorder::Load() {
   }
   epoch_ = header.epoch + 1;
   MutexLock lock(mutex_);
-  const size_t rings = std::min(RingsIn(fd_.get()), options_.rings);
+  const size_t rings = std::min(CountRings(fd_.get()), options_.rings);
   for (size_t i = 0; i < rings; ++i) {
     KeySlot name;
     if (!ReadAt(fd_.get(), RingOffset(i), name)) continue;
     auto ring = std::make_shared<FlightRing>(*this, i, FieldText(name.key));
-    ring->Load(fd_.get());
+    ring->LoadSlots(fd_.get());
     sequence_ = std::max(sequence_.load(), ring->last_used() + 1);
     rings_.emplace(FieldText(name.key), std::move(ring));
   }
@@ -334,8 +340,8 @@ Status FlightRecorder::WriteHeader(std::string_view role) {
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.epoch = epoch_;
   header.process_start = ReadStartTicks(getpid());
-  Put(header.boot_id, ReadBootId());
-  Put(header.role, role);
+  PutText(header.boot_id, ReadBootId());
+  PutText(header.role, role);
   header.sum = SumOf(header);
   if (pwrite(fd_.get(), &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) {
     return Error(StatusCode::kResourceExhausted, "write: {}", std::strerror(errno));
@@ -343,25 +349,26 @@ Status FlightRecorder::WriteHeader(std::string_view role) {
   return OkStatus();
 }
 
-// A full disk costs records, never the work itself.
-void FlightRecorder::Write(uint64_t offset, const void* data, size_t size) {
+// Failures are only logged, and only the first one: on a full disk records are lost, but the work
+// goes on.
+void FlightRecorder::WriteAt(uint64_t offset, const void* data, size_t size) {
   const ssize_t written = pwrite(fd_.get(), data, size, static_cast<off_t>(offset));
   if (written == static_cast<ssize_t>(size)) return;
-  if (!complained_.exchange(true)) {
+  if (!write_failed_.exchange(true)) {
     LOG_WARNING("the flight record is incomplete from here on: {}", std::strerror(errno));
   }
 }
 
-std::shared_ptr<FlightRing> FlightRecorder::Ring(std::string_view key, bool make) {
-  const std::string fitting = Fitting(key);
+std::shared_ptr<FlightRing> FlightRecorder::FindRing(std::string_view key, bool make) {
+  const std::string short_key = ShortenKey(key);
   MutexLock lock(mutex_);
-  if (const auto found = rings_.find(fitting); found != rings_.end()) return found->second;
+  if (const auto found = rings_.find(short_key); found != rings_.end()) return found->second;
   if (!make) return nullptr;
   std::vector<bool> taken(options_.rings);
   auto oldest = rings_.end();
   for (auto it = rings_.begin(); it != rings_.end(); ++it) {
     taken[it->second->index()] = true;
-    // A ring that somebody uses now is not given to another key.
+    // A ring that a span uses now is not given to another key.
     if (it->second.use_count() > 1) continue;
     if (oldest == rings_.end() || it->second->last_used() < oldest->second->last_used()) {
       oldest = it;
@@ -373,8 +380,8 @@ std::shared_ptr<FlightRing> FlightRecorder::Ring(std::string_view key, bool make
     place = oldest->second->index();
     rings_.erase(oldest);
   }
-  auto ring = std::make_shared<FlightRing>(*this, place, fitting);
-  rings_.emplace(fitting, ring);
+  auto ring = std::make_shared<FlightRing>(*this, place, short_key);
+  rings_.emplace(short_key, ring);
   return ring;
 }
 
@@ -385,25 +392,25 @@ FlightScope::FlightScope(FlightRecorder* recorder, std::string key)
 
 FlightScope::~FlightScope() { current_scope = outer_; }
 
-void FlightScope::Retry(const Status& why, std::chrono::milliseconds delay) {
+void FlightScope::RecordRetry(const Status& why, std::chrono::milliseconds delay) {
   if (current_scope == nullptr || current_scope->recorder_ == nullptr) return;
-  if (const auto ring = current_scope->recorder_->Ring(current_scope->key_, true)) {
-    ring->Retry(why, delay);
+  if (const auto ring = current_scope->recorder_->FindRing(current_scope->key_, true)) {
+    ring->RecordRetry(why, delay);
   }
 }
 
-void FlightScope::Settled() {
+void FlightScope::RemoveRetries() {
   if (current_scope == nullptr || current_scope->recorder_ == nullptr) return;
-  if (const auto ring = current_scope->recorder_->Ring(current_scope->key_, false)) {
-    ring->Settled();
+  if (const auto ring = current_scope->recorder_->FindRing(current_scope->key_, false)) {
+    ring->RemoveRetries();
   }
 }
 
 FlightSpan::FlightSpan(FlightKind kind, std::string_view what, std::string_view target) {
   if (current_scope == nullptr || current_scope->recorder_ == nullptr) return;
-  ring_ = current_scope->recorder_->Ring(current_scope->key_, true);
+  ring_ = current_scope->recorder_->FindRing(current_scope->key_, true);
   if (ring_ == nullptr) return;
-  slot_ = ring_->Start(kind, what, target);
+  slot_ = ring_->StartRecord(kind, what, target);
   if (slot_ == 0) ring_.reset();
 }
 
@@ -414,7 +421,7 @@ void FlightSpan::SetPid(pid_t pid) {
 }
 
 void FlightSpan::End(const Status& status) {
-  if (ring_ != nullptr) ring_->End(slot_, status);
+  if (ring_ != nullptr) ring_->EndRecord(slot_, status);
   ring_.reset();
 }
 
@@ -426,12 +433,12 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
   }
   Header header;
   if (!ReadHeader(fd.get(), header)) {
-    return Error(StatusCode::kInvalidArgument, "'{}' is no flight record", path);
+    return Error(StatusCode::kInvalidArgument, "'{}' is not a flight record", path);
   }
   FlightLog log{.role = FieldText(header.role), .pid = header.pid};
   log.alive = FieldText(header.boot_id) == ReadBootId() && header.process_start != 0 &&
               ReadStartTicks(header.pid) == header.process_start;
-  for (size_t ring = 0; ring < RingsIn(fd.get()); ++ring) {
+  for (size_t ring = 0; ring < CountRings(fd.get()); ++ring) {
     KeySlot name;
     if (!ReadAt(fd.get(), RingOffset(ring), name)) continue;
     for (size_t i = 1; i < kSlots; ++i) {

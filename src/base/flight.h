@@ -1,8 +1,8 @@
-// The flight record: what a role last did with each volume, so that a person can be told why it
-// stands still (`berth explain`).
+// The flight record: the last calls and steps of a role for each volume. `berth explain` reads it
+// to tell a person why a volume makes no progress.
 //
 // Each long-running role (node agent, controllers, CSI driver) has one FlightRecorder with a file
-// of its own. The file holds a bounded number of rings, one for each key of work, and a ring a
+// of its own. The file holds a bounded number of rings, one for each key of work. A ring holds a
 // bounded number of records: calls, child processes and retries, with start, end and outcome.
 // A record is written when the act begins and again when it has ended, by one pwrite to a fixed
 // place and never an fsync: it survives kill -9, but a power cut may lose the last records. Readers
@@ -16,7 +16,8 @@
 // scope a span does nothing. Names, paths and error messages are recorded, but never a request, an
 // environment or the arguments of a program, because they may hold secrets (rule 10).
 //
-// Thread-safe. A ring has a lock of its own: a write that hangs holds up its own key alone.
+// FlightRecorder is thread-safe and must outlive its scopes and spans. Each ring has a lock of its
+// own, so that a write that hangs delays only its own key.
 #pragma once
 
 #include <sys/types.h>
@@ -38,9 +39,9 @@
 namespace berth::base {
 
 enum class FlightKind : uint16_t {
-  kCall = 1,  // of a driver; target: its socket, or for the driver's own record the method's path
-  kProcess = 2,  // a child process, pid: its id
-  kStep = 4,     // of the role's own, around calls; target: for whom
+  kCall = 1,     // a call of a driver; target: its socket, or in the driver's own record the method
+  kProcess = 2,  // a child process; pid: its id
+  kStep = 4,     // a step of the role, with its calls; target: the pod or volume that it is for
   kRetry = 3,    // the key waits for its backoff; end: when it is tried again
 };
 
@@ -48,23 +49,23 @@ struct FlightRecord {
   std::string key;  // "volumes kubernetes.io/csi/DRIVER^HANDLE": the queue and its key
   FlightKind kind = FlightKind::kCall;
   std::string what;    // "NodeStageVolume", "mkfs.ext4", "mount"
-  std::string target;  // of a call the socket, of a process what it works on
+  std::string target;  // see FlightKind; of a process, the path that it works on
   WallTime first;      // start of the first of `count` equal outcomes in a row
   WallTime start;
-  WallTime end;  // of one that is not running
+  WallTime end;  // only if it is not running
   uint32_t count = 1;
   pid_t pid = 0;
   bool running = false;
-  bool interrupted = false;  // the role ended meanwhile
+  bool interrupted = false;  // the role ended before the act did, so the outcome is unknown
   StatusCode code = StatusCode::kOk;
   std::string message;
-  uint64_t sequence = 0;  // of all records of the file, in the order of their last write
+  uint64_t sequence = 0;  // orders all records of the file by their last write
 };
 
 struct FlightLog {
   std::string role;
-  pid_t pid = 0;                      // of the process that wrote it last
-  bool alive = false;                 // that very process still runs
+  pid_t pid = 0;                      // of the process that opened it last for writing
+  bool alive = false;                 // that process is still running
   std::vector<FlightRecord> records;  // in the order of `sequence`
 };
 
@@ -76,9 +77,9 @@ class FlightRecorder {
     size_t rings = 512;  // of 16 KiB each; a new key takes the ring that was idle longest
   };
 
-  // Creates the file, or continues the one that an earlier process left. Only one process may use a
-  // file: the caller holds the lock of the folder. A file that this code did not write is emptied
-  // first.
+  // Creates the file, or continues the one that an earlier process left. Only one process may write
+  // a file, so the caller holds the lock of the folder. A file that is not a flight record is
+  // emptied first. INTERNAL: the file cannot be opened. RESOURCE_EXHAUSTED: it cannot be written.
   static StatusOr<std::unique_ptr<FlightRecorder>> Open(const std::string& path,
                                                         std::string_view role,
                                                         const Options& options);
@@ -88,15 +89,17 @@ class FlightRecorder {
   }
   ~FlightRecorder();
 
-  // The ring of `key`. If there is none it is made where `make` is true; else null is returned.
-  std::shared_ptr<FlightRing> Ring(std::string_view key, bool make);
+  // Returns the ring of `key`. If there is none and `make` is true, creates it, in the place of the
+  // ring that was idle longest if the file is full. nullptr: there is none, or all rings are in
+  // use.
+  std::shared_ptr<FlightRing> FindRing(std::string_view key, bool make);
 
  private:
   friend class FlightRing;
   FlightRecorder(UniqueFd fd, const Options& options);
-  void Load();
+  void LoadRings();
   Status WriteHeader(std::string_view role);
-  void Write(uint64_t offset, const void* data, size_t size);
+  void WriteAt(uint64_t offset, const void* data, size_t size);
 
   const UniqueFd fd_;
   const Options options_;
@@ -104,14 +107,15 @@ class FlightRecorder {
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<FlightRing>, std::less<>> rings_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> sequence_{1};
-  std::atomic<bool> complained_{false};
+  std::atomic<bool> write_failed_{false};  // and was logged
 };
 
-// Reads a role's file. NOT_FOUND; INVALID_ARGUMENT: no flight record. Torn records are left out.
+// Reads a role's file. Records that were written only in part are left out. NOT_FOUND: there is no
+// file. PERMISSION_DENIED: it cannot be opened. INVALID_ARGUMENT: it is not a flight record.
 StatusOr<FlightLog> ReadFlightLog(const std::string& path);
 
-// As long as it lives, the acts of this thread are recorded for `key`. `recorder` may be null: then
-// nothing is recorded.
+// As long as the object lives, the acts of this thread are recorded for `key`. `recorder` is
+// borrowed; null: nothing is recorded. Scopes of a thread may nest: the innermost one counts.
 class FlightScope {
  public:
   FlightScope(FlightRecorder* recorder, std::string key);
@@ -119,10 +123,11 @@ class FlightScope {
   FlightScope(const FlightScope&) = delete;
   FlightScope& operator=(const FlightScope&) = delete;
 
-  // Both concern the scope that this thread is in, if any. Retry: its work failed and runs again
-  // after `delay`. Settled: its work is done and nothing waits any more.
-  static void Retry(const Status& why, std::chrono::milliseconds delay);
-  static void Settled();
+  // Both act on the innermost scope of this thread, if there is one. RecordRetry records that the
+  // work failed with `why` and runs again after `delay`. RemoveRetries removes the records of
+  // retries, because the work is done and nothing waits any more.
+  static void RecordRetry(const Status& why, std::chrono::milliseconds delay);
+  static void RemoveRetries();
 
  private:
   friend class FlightSpan;
@@ -140,8 +145,9 @@ class FlightSpan {
   FlightSpan(const FlightSpan&) = delete;
   FlightSpan& operator=(const FlightSpan&) = delete;
 
-  // Names the child process that carries out the act.
+  // Records the id of the child process that carries out the act.
   void SetPid(pid_t pid);
+  // Records that the act has ended with `status`. A second call does nothing.
   void End(const Status& status);
 
  private:

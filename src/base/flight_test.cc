@@ -72,7 +72,7 @@ TEST_F(FlightTest, TheSameOutcomeIsCountedAndPushesNothingOut) {
   for (int i = 0; i < 100; ++i) {
     Call(*recorder, "k", "NodePublishVolume", Error(StatusCode::kInternal, "broken"));
     const FlightScope scope(recorder.get(), "k");
-    FlightScope::Retry(Error(StatusCode::kInternal, "broken"), std::chrono::seconds(9));
+    FlightScope::RecordRetry(Error(StatusCode::kInternal, "broken"), std::chrono::seconds(9));
   }
   const FlightLog log = Read();
   ASSERT_EQ(log.records.size(), 3u);
@@ -88,11 +88,11 @@ TEST_F(FlightTest, TheSameOutcomeIsCountedAndPushesNothingOut) {
 TEST_F(FlightTest, ARetryIsForgottenOnceTheWorkIsDone) {
   const auto recorder = Open();
   const FlightScope scope(recorder.get(), "k");
-  FlightScope::Settled();  // makes no ring
+  FlightScope::RemoveRetries();  // makes no ring
   EXPECT_TRUE(Read().records.empty());
-  FlightScope::Retry(Error(StatusCode::kInternal, "broken"), std::chrono::seconds(9));
+  FlightScope::RecordRetry(Error(StatusCode::kInternal, "broken"), std::chrono::seconds(9));
   EXPECT_EQ(Read().records.size(), 1u);
-  FlightScope::Settled();
+  FlightScope::RemoveRetries();
   EXPECT_TRUE(Read().records.empty());
 }
 

@@ -13,7 +13,7 @@ namespace {
 template <size_t N>
 std::array<unsigned char, N> RandomBytes() {
   std::array<unsigned char, N> bytes;
-  // getrandom gives up to 256 bytes whole, without EINTR, once the kernel's pool is ready.
+  // Once the kernel's pool is ready, getrandom returns up to 256 bytes at once and without EINTR.
   while (getrandom(bytes.data(), N, 0) != static_cast<ssize_t>(N)) {
   }
   return bytes;
@@ -38,7 +38,7 @@ std::string RandomSuffix(size_t length) {
   std::string out;
   while (out.size() < length) {
     for (const unsigned char byte : RandomBytes<16>()) {
-      // Bytes at or above the largest multiple of 27 would favour the first letters.
+      // Larger bytes are skipped, because they would make the first letters more likely.
       if (byte < 27 * 9 && out.size() < length) out += kAlphabet[byte % kAlphabet.size()];
     }
   }
@@ -48,7 +48,7 @@ std::string RandomSuffix(size_t length) {
 std::string Sha256Hex(std::string_view data) {
   Sha256 digest;
   digest.Add(data);
-  return digest.Hex();
+  return digest.FinishHex();
 }
 
 }  // namespace berth::base

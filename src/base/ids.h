@@ -1,4 +1,4 @@
-// Identifiers: random UUIDs, Kubernetes name suffixes, digests and hashes.
+// Makes random UUIDs, suffixes of Kubernetes names, digests and hashes. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@ StatusOr<Json> ParseWithout(UnwantedMember unwanted, std::string_view text,
     return Error(StatusCode::kResourceExhausted, "JSON of {} bytes exceeds the limit of {}",
                  text.size(), limits.max_bytes);
   }
-  // JSON allows a NUL byte nowhere, and the library takes it for the end of the text: it would
-  // ignore what follows, although another reader might read it.
+  // JSON must not have a NUL byte. The library takes one for the end of the text and would ignore
+  // the rest, but another program might read it.
   if (text.find('\0') != std::string_view::npos) {
     return Error(StatusCode::kInvalidArgument, "malformed JSON: it has a zero byte");
   }

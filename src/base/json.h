@@ -1,7 +1,7 @@
 // JSON values, and short ways to read and write deep members.
 //
-// Read paths never throw: a missing member or one of another type reads as the default. Outside
-// input comes in through Parse, which is bounded.
+// The functions that read never throw: if a member is missing or has another type, they return the
+// default. Text from outside is parsed with Parse, which is bounded.
 #pragma once
 
 #include <cstdint>
@@ -39,14 +39,16 @@ std::string String(const Json& value, Path path, std::string_view fallback = "")
 bool Bool(const Json& value, Path path, bool fallback = false);
 int64_t Int(const Json& value, Path path, int64_t fallback = 0);
 
-// The array or object at `path`, or an empty one with static life time.
+// The array or object at `path`; an empty one, which lives as long as the process, if there is
+// none.
 const Json& Array(const Json& value, Path path);
 const Json& Map(const Json& value, Path path);
 
-// The members of an array that are strings; nothing of anything else.
+// The strings among the items of the array `list`; other items are left out.
 std::vector<std::string> Strings(const Json& list);
 
-// Sets the member at `path`, making objects on the way (also in place of null).
+// Sets the member at `path`. A value on the way that is missing or is not an object becomes an
+// object.
 void Set(Json& value, Path path, Json member);
 
 // Removes the member at `path` if it is there.

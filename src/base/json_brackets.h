@@ -1,12 +1,12 @@
-// The brackets of JSON text that stand outside its strings: nesting, several times as fast as
-// parsing. Nothing else is checked.
+// Visits the brackets of JSON text that are not inside strings. A caller sees the nesting of the
+// text in this way, several times as fast as by parsing. The text is not checked.
 #pragma once
 
 #include <string_view>
 
 namespace berth::base::json {
 
-// Calls visit(position, bracket) for each of {}[] in order; it returns false to stop.
+// Calls visit(position, bracket) for each of {}[] in order, until `visit` returns false.
 template <typename Visit>
 void VisitBrackets(std::string_view text, const Visit& visit) {
   bool in_string = false;

@@ -17,7 +17,7 @@ Json* Builder::PlaceValue(Json value) {
   return member_;
 }
 
-bool Builder::Put(Json value) {
+bool Builder::PutValue(Json value) {
   if (left_out_levels_ > 0) return true;
   if (leave_out_) {
     leave_out_ = false;
@@ -27,7 +27,7 @@ bool Builder::Put(Json value) {
   return true;
 }
 
-bool Builder::Open(Json::value_t type) {
+bool Builder::OpenLevel(Json::value_t type) {
   if (static_cast<int>(levels_.size()) + left_out_levels_ >= max_depth_) return false;
   if (left_out_levels_ > 0 || leave_out_) {
     leave_out_ = false;
@@ -40,7 +40,7 @@ bool Builder::Open(Json::value_t type) {
   return true;
 }
 
-bool Builder::Close() {
+bool Builder::CloseLevel() {
   if (left_out_levels_ > 0) {
     --left_out_levels_;
   } else {
@@ -57,7 +57,7 @@ bool Builder::key(std::string& name) {
   }
   opens_unwanted_ = !unwanted_.of.empty() && name == unwanted_.of;
   auto& members = levels_.back().value->get_ref<Json::object_t&>();
-  // Most texts have their members in order.
+  // The hint is right for most texts, because they have their members in order.
   member_ = &members.emplace_hint(members.end(), name, nullptr)->second;
   return true;
 }

@@ -1,9 +1,10 @@
-// Walks over JSON text that this program has written itself, several times as fast as a parser.
+// Scans JSON text that this program has written itself, several times as fast as a parser.
 //
-// The handler is told of each value in order: Null, Boolean(bool), Integer(int64_t), Number(double,
-// text), String(view), StartObject, Key(view), EndObject, StartArray, EndArray; each returns false
-// to stop. A view is valid until the next call. Text that is not well formed ends the walk where it
-// goes wrong; nothing is checked beyond that.
+// The scanner calls these functions of the handler in the order of the text: Null, Boolean(bool),
+// Integer(int64_t), Number(double, text), String(view), StartObject, Key(view), EndObject,
+// StartArray, EndArray. Each returns false to stop. A view is valid until the next call. The scan
+// ends at the first character that it cannot read. It finds only a part of the mistakes: it does
+// not check that commas and brackets match, for example.
 #pragma once
 
 #include <charconv>
@@ -21,11 +22,11 @@ class Scanner {
   Scanner(std::string_view text, Handler& handler)
       : at_(text.data()), end_(text.data() + text.size()), handler_(handler) {}
 
-  // True if the whole value was walked over.
+  // True if the whole value was scanned. False: the handler stopped, or the text is malformed.
   bool Scan() {
     int depth = 0;
     do {
-      if (!Step(depth)) return false;
+      if (!ScanNext(depth)) return false;
     } while (depth > 0);
     return true;
   }
@@ -36,8 +37,8 @@ class Scanner {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
   }
 
-  // The next value, key or closing bracket; separators are passed over.
-  bool Step(int& depth) {
+  // Scans the next value, key or bracket, and skips the separators before it.
+  bool ScanNext(int& depth) {
     while (at_ != end_ && (IsBlank(*at_) || *at_ == ',')) ++at_;
     if (at_ == end_) return false;
     switch (*at_) {
@@ -64,17 +65,17 @@ class Scanner {
         return handler_.Key(text);
       }
       case 't':
-        return Word("true") && handler_.Boolean(true);
+        return ReadWord("true") && handler_.Boolean(true);
       case 'f':
-        return Word("false") && handler_.Boolean(false);
+        return ReadWord("false") && handler_.Boolean(false);
       case 'n':
-        return Word("null") && handler_.Null();
+        return ReadWord("null") && handler_.Null();
       default:
         return ReadNumber();
     }
   }
 
-  bool Word(std::string_view word) {
+  bool ReadWord(std::string_view word) {
     if (!std::string_view(at_, static_cast<size_t>(end_ - at_)).starts_with(word)) return false;
     at_ += word.size();
     return true;
@@ -97,7 +98,7 @@ class Scanner {
     return handler_.Number(number, text);
   }
 
-  // Most strings have no escapes; for them the view points into the text itself.
+  // `out` points into the scanned text if the string has no escapes, and else into text_.
   bool ReadString(std::string_view& out) {
     const char* const begin = ++at_;
     while (at_ != end_ && *at_ != '"' && *at_ != '\\') ++at_;
@@ -159,6 +160,7 @@ class Scanner {
     }
   }
 
+  // Reads the four digits of \uXXXX.
   bool ReadUnit(uint32_t& code) {
     if (end_ - at_ < 4) return false;
     for (int i = 0; i < 4; ++i) {

@@ -1,7 +1,7 @@
-// Locks by key. One call holds a key alone, or several calls share it. Exclusive and Shared never
-// wait: while a call for a volume or name runs, a second call gets ABORTED, as CSI asks ("Operation
-// pending for volume"), instead of blocking a worker. WaitExclusive waits until a deadline.
-// Thread-safe; outlives its holds.
+// Locks by key. One call holds a key alone, or several calls share it. LockExclusive and LockShared
+// never wait: while a call for a volume or name runs, a second call gets ABORTED, as CSI asks
+// ("Operation pending for volume"), instead of blocking a worker. WaitExclusive waits until a
+// deadline. Thread-safe; must outlive its holds.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace berth::base {
 
 class KeyLocks {
  public:
-  // Releases its key when destroyed.
+  // Holds a key, and releases it when destroyed. A default one holds nothing.
   class Hold {
    public:
     Hold() = default;
@@ -36,10 +36,10 @@ class KeyLocks {
   // `subject` is the word that errors put before the key, such as "volume".
   explicit KeyLocks(std::string_view subject = "");
 
-  // ABORTED, naming `key`, while another holds it.
-  StatusOr<Hold> Exclusive(const std::string& key) { return Lock(key, /*shared=*/false); }
-  // As above, but any number may hold it this way at once.
-  StatusOr<Hold> Shared(const std::string& key) { return Lock(key, /*shared=*/true); }
+  // Locks `key` for one call alone. ABORTED, naming `key`: another call holds it.
+  StatusOr<Hold> LockExclusive(const std::string& key) { return Lock(key, /*shared=*/false); }
+  // Locks `key` for any number of calls at once. ABORTED, naming `key`: a call holds it alone.
+  StatusOr<Hold> LockShared(const std::string& key) { return Lock(key, /*shared=*/true); }
   // Waits until no other call holds `key`. DEADLINE_EXCEEDED, naming `key`: another call still
   // holds it at the deadline.
   StatusOr<Hold> WaitExclusive(const std::string& key,

@@ -9,41 +9,41 @@ namespace {
 
 TEST(KeyLocksTest, TheSecondCallIsAborted) {
   KeyLocks locks;
-  auto first = locks.Exclusive("a");
+  auto first = locks.LockExclusive("a");
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
-  EXPECT_EQ(locks.Shared("a").status().code(), StatusCode::kAborted);
-  EXPECT_TRUE(locks.Exclusive("b").ok());
+  EXPECT_EQ(locks.LockExclusive("a").status().code(), StatusCode::kAborted);
+  EXPECT_EQ(locks.LockShared("a").status().code(), StatusCode::kAborted);
+  EXPECT_TRUE(locks.LockExclusive("b").ok());
   first->Release();
-  EXPECT_TRUE(locks.Exclusive("a").ok());
+  EXPECT_TRUE(locks.LockExclusive("a").ok());
 }
 
 TEST(KeyLocksTest, SharedHoldsKeepAnExclusiveOneOut) {
   KeyLocks locks;
-  auto first = locks.Shared("a");
-  auto second = locks.Shared("a");
+  auto first = locks.LockShared("a");
+  auto second = locks.LockShared("a");
   ASSERT_TRUE(first.ok() && second.ok());
   first->Release();
-  EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
+  EXPECT_EQ(locks.LockExclusive("a").status().code(), StatusCode::kAborted);
   second->Release();
-  EXPECT_TRUE(locks.Exclusive("a").ok());
+  EXPECT_TRUE(locks.LockExclusive("a").ok());
 }
 
 TEST(KeyLocksTest, AMovedHoldStillHolds) {
   KeyLocks locks;
   KeyLocks::Hold kept;
   {
-    auto hold = locks.Exclusive("a");
+    auto hold = locks.LockExclusive("a");
     kept = *std::move(hold);
   }
-  EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
+  EXPECT_EQ(locks.LockExclusive("a").status().code(), StatusCode::kAborted);
   kept = KeyLocks::Hold();
-  EXPECT_TRUE(locks.Exclusive("a").ok());
+  EXPECT_TRUE(locks.LockExclusive("a").ok());
 }
 
 TEST(KeyLocksTest, AWaitingCallGetsTheKeyOnceItIsReleased) {
   KeyLocks locks;
-  auto first = locks.Exclusive("a");
+  auto first = locks.LockExclusive("a");
   ASSERT_TRUE(first.ok());
   auto second = std::async(std::launch::async, [&] {
     return locks.WaitExclusive("a", std::chrono::steady_clock::now() + std::chrono::minutes(1));
@@ -51,12 +51,12 @@ TEST(KeyLocksTest, AWaitingCallGetsTheKeyOnceItIsReleased) {
   first->Release();
   const auto hold = second.get();
   ASSERT_TRUE(hold.ok()) << hold.status();
-  EXPECT_EQ(locks.Exclusive("a").status().code(), StatusCode::kAborted);
+  EXPECT_EQ(locks.LockExclusive("a").status().code(), StatusCode::kAborted);
 }
 
 TEST(KeyLocksTest, ACallThatWaitedInVainSaysWhichKeyIsHeld) {
   KeyLocks locks("volume");
-  const auto shared = locks.Shared("a");
+  const auto shared = locks.LockShared("a");
   const auto refused = locks.WaitExclusive("a", std::chrono::steady_clock::now());
   EXPECT_EQ(refused.status().code(), StatusCode::kDeadlineExceeded);
   EXPECT_EQ(Message(refused.status()), "volume 'a' is still worked on by an earlier request");

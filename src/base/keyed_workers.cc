@@ -33,7 +33,7 @@ bool KeyedWorkers::AddWorker() {
       WorkerLoop();
     });
   } catch (const std::system_error& error) {
-    // The existing workers go on, and the next key that waits tries again.
+    // The existing workers go on. When the next key is queued, a start is tried again.
     LOG_ERROR("{}: cannot start another worker: {}", options_.name, error.what());
     return false;
   }
@@ -75,7 +75,7 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
   entry.queued = true;
   entry.due = due;
   const auto place = queue_.emplace(due, key);
-  // One thread wakes for one key, however many are idle.
+  // Only one thread is woken for one key, even if many are idle.
   if (!timekeeper_) {
     idle_.NotifyOne();
   } else if (place == queue_.begin()) {
@@ -128,8 +128,8 @@ std::chrono::milliseconds KeyedWorkers::RetryDelay(const Outcome& outcome, int f
   return std::min(delay, options_.retry_max);
 }
 
-std::chrono::milliseconds KeyedWorkers::Failed(const std::string& key, Entry& entry,
-                                               const Outcome& outcome) {
+std::chrono::milliseconds KeyedWorkers::QueueRetry(const std::string& key, Entry& entry,
+                                                   const Outcome& outcome) {
   auto delay = std::chrono::milliseconds(0);
   if (!std::exchange(entry.again_now, false)) delay = RetryDelay(outcome, entry.failures++);
   entry.backing_off = delay.count() > 0;
@@ -138,7 +138,7 @@ std::chrono::milliseconds KeyedWorkers::Failed(const std::string& key, Entry& en
   return delay;
 }
 
-void KeyedWorkers::Succeeded(const std::string& key, Entry& entry, const Outcome& outcome) {
+void KeyedWorkers::SettleKey(const std::string& key, Entry& entry, const Outcome& outcome) {
   entry.failures = 0;
   entry.backing_off = false;
   if (entry.again) {
@@ -151,39 +151,41 @@ void KeyedWorkers::Succeeded(const std::string& key, Entry& entry, const Outcome
   }
 }
 
-void KeyedWorkers::Finish(const std::string& key, const Outcome& outcome) {
+void KeyedWorkers::FinishRun(const std::string& key, const Outcome& outcome) {
   std::chrono::milliseconds delay;
   {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
-    ++coming_workers_;  // this one
+    ++coming_workers_;  // this worker, because it calls TakeKey next
     if (--running_ == 0) settled_.NotifyAll();
-    if (outcome.status.ok()) return Succeeded(key, entry, outcome);
-    delay = Failed(key, entry, outcome);
+    if (outcome.status.ok()) return SettleKey(key, entry, outcome);
+    delay = QueueRetry(key, entry, outcome);
   }
   LOG_WARNING("{}: {}: {}; again in {} ms", options_.name, Quote(key), ToString(outcome.status),
               delay.count());
 }
 
-std::chrono::milliseconds KeyedWorkers::NextDelay(const std::string& key, const Outcome& outcome) {
+std::chrono::milliseconds KeyedWorkers::NextRetryDelay(const std::string& key,
+                                                       const Outcome& outcome) {
   MutexLock lock(mutex_);
   return RetryDelay(outcome, entries_[key].failures);
 }
 
-void KeyedWorkers::Run(const std::string& key) {
+void KeyedWorkers::RunKey(const std::string& key) {
   std::optional<FlightScope> scope;
   if (options_.flight != nullptr) {
     scope.emplace(options_.flight, fmt::format("{} {}", options_.name, key));
   }
   const Outcome outcome = work_(key);
-  // This comes before the next run of the key, which may begin on another thread.
+  // The outcome is recorded before FinishRun, because after it the next run of the key may begin on
+  // another thread.
   if (outcome.status.ok()) {
-    FlightScope::Settled();
+    FlightScope::RemoveRetries();
   } else {
-    FlightScope::Retry(outcome.status, NextDelay(key, outcome));
+    FlightScope::RecordRetry(outcome.status, NextRetryDelay(key, outcome));
   }
-  Finish(key, outcome);
+  FinishRun(key, outcome);
 }
 
 bool KeyedWorkers::HasFreeWorker() const {
@@ -205,7 +207,7 @@ void KeyedWorkers::AddSpareWorkers() {
     }
     LOG_WARNING("{}: all {} workers are busy and {} keys wait: one more is started", options_.name,
                 workers_, queue_.size());
-    // If no thread can be started it tries again after the same time.
+    // If no thread can be started, the next try comes after the same time.
     if (!AddWorker()) all_busy_.WaitUntil(mutex_, now + options_.patience);
   }
 }
@@ -232,7 +234,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     queue_.erase(first);
     entry.queued = false;
     if (entry.running) {
-      // A delayed addition came due while the key runs.
+      // AddAfter queued the key, and it is due while the key runs.
       entry.again = true;
       continue;
     }
@@ -249,7 +251,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
 }
 
 void KeyedWorkers::WorkerLoop() {
-  while (const std::optional<std::string> key = TakeKey()) Run(*key);
+  while (const std::optional<std::string> key = TakeKey()) RunKey(*key);
 }
 
 }  // namespace berth::base

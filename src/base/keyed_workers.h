@@ -10,7 +10,7 @@
 // a key that waits for its backoff does not cut the backoff short (a controller's own error writes
 // would reset it); AddNow does, for events that change the outcome.
 //
-// Thread-safe. The destructor stops; work that runs is waited for, what is queued is dropped.
+// Thread-safe. The destructor calls Stop.
 #pragma once
 
 #include <chrono>
@@ -41,22 +41,25 @@ class KeyedWorkers {
     std::chrono::milliseconds patience{1000};
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
     std::chrono::milliseconds retry_max{300000};
-    // Where the work of each key is recorded, as "NAME KEY"; borrowed. Null: nowhere.
+    // The recorder in which the work of each key is recorded, as "NAME KEY"; borrowed. Null:
+    // nothing is recorded.
     FlightRecorder* flight = nullptr;
   };
 
-  // What became of one run of a key's work.
+  // The result of one run of a key's work.
   struct Outcome {
     static Outcome Done() { return {}; }
-    // Run again after the key's backoff (with `delay`: doubling from it to 16 times); it is logged.
+    // The run failed, which is logged; the key runs again after its backoff. If `delay` is set, the
+    // backoff is not that of Options: it starts at `delay` and doubles up to 16 times `delay`.
     static Outcome Retry(Status why) { return {.status = std::move(why)}; }
-    // Run again after `delay`, which is no failure: the backoff is reset.
+    // The run did not fail, and the key runs again after `delay`. The backoff is reset.
     static Outcome After(std::chrono::milliseconds delay) { return {.delay = delay}; }
     static Outcome From(const Status& status) { return status.ok() ? Done() : Retry(status); }
 
     Status status = OkStatus();
-    std::chrono::milliseconds delay{-1};
+    std::chrono::milliseconds delay{-1};  // negative: not set
   };
+  // Runs on several threads at once, for different keys.
   using Work = std::function<Outcome(const std::string& key)>;
 
   KeyedWorkers(Options options, Work work);
@@ -65,18 +68,20 @@ class KeyedWorkers {
   KeyedWorkers& operator=(const KeyedWorkers&) = delete;
 
   void Start();
-  // Waits for running work. Idempotent.
+  // Drops the queued keys and waits for the running ones. Work must not call it. Idempotent.
   void Stop();
 
-  // Queues `key` unless it is queued already or waits for its backoff. Keys may be added before
-  // Start.
+  // Queues `key` unless it is queued already or waits for its backoff; if it is running, it runs
+  // once more afterwards. Keys may be added before Start.
   void Add(const std::string& key);
-  // Queues `key` at once, ending its wait but keeping its count of failures.
+  // As Add, but ends the wait for a backoff; if the key is running and fails, it runs again at
+  // once. The count of failures stays, so that the next backoff is not shorter.
   void AddNow(const std::string& key);
-  // Queues `key` after `delay`, unless it would run earlier anyway.
+  // Queues `key` to run after `delay`, unless it is queued to run earlier. A backoff that would end
+  // later is cut short.
   void AddAfter(const std::string& key, std::chrono::milliseconds delay);
 
-  // Waits until nothing is queued to run now nor running; for tests. False at the time-out.
+  // For tests: waits until no key runs and none is due. False: the time-out has passed.
   bool WaitIdle(std::chrono::milliseconds timeout);
 
  private:
@@ -92,24 +97,27 @@ class KeyedWorkers {
   };
 
   bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // False if no thread can be started, which is logged.
+  // Starts a worker. False: no thread can be started, which is logged.
   bool AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts a worker if a key waits, none is free, and there may be one more.
   void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
   void WorkerLoop();
-  // Waits for a key that is due, and marks it as running. None: the workers stop.
+  // Waits for a key that is due, and marks it as running. nullopt: the workers are to stop.
   std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Run(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::chrono::milliseconds NextDelay(const std::string& key, const Outcome& outcome)
+  void RunKey(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The delay if this run of `key` ends with `outcome`, which is a failure.
+  std::chrono::milliseconds NextRetryDelay(const std::string& key, const Outcome& outcome)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Queues `key` to run at `due`, unless it is queued to run earlier.
   void Enqueue(const std::string& key, Entry& entry, Time due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Finish(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Returns the time until the key is run again.
-  std::chrono::milliseconds Failed(const std::string& key, Entry& entry, const Outcome& outcome)
+  void FinishRun(const std::string& key, const Outcome& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Queues the key after a failed run. Returns the time until it runs again.
+  std::chrono::milliseconds QueueRetry(const std::string& key, Entry& entry, const Outcome& outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Succeeded(const std::string& key, Entry& entry, const Outcome& outcome)
+  // Queues the key after a run without failure if it is to run again, and forgets it otherwise.
+  void SettleKey(const std::string& key, Entry& entry, const Outcome& outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The delay after a failed run that follows `failures` failed ones of the same key.
   std::chrono::milliseconds RetryDelay(const Outcome& outcome, int failures) const;
@@ -122,7 +130,7 @@ class KeyedWorkers {
   CondVar first_due_;
   CondVar idle_;
   CondVar settled_;   // nothing runs
-  CondVar all_busy_;  // no worker is free
+  CondVar all_busy_;  // no worker is free, or the queue's first key has changed
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool timekeeper_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,7 +1,7 @@
 // Logging to standard error: LOG_INFO("staged volume {}", base::Quote(id)).
 //
-// Every string from outside is quoted (Quote), so that it cannot forge a line; secrets are never
-// logged, not even quoted.
+// Every string from outside is quoted (Quote), so that it cannot forge a line. Secrets are never
+// logged, not even quoted. Thread-safe.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -16,11 +16,13 @@
 
 namespace berth::base {
 
-// Sends the process's log to standard error. `program` leads each line; verbosity 0 is info, 1 and
-// more debug. Call once, before threads start.
+// Sends the process's log to standard error. Each line has the time, the level and `program` before
+// the message. Verbosity 0 logs from the level info on, 1 and more from debug on. Call it once,
+// before threads start.
 void InitLogging(std::string_view program, int verbosity);
 
-// `s` in single quotes, with control characters, quotes and backslashes escaped, cut at 256 bytes.
+// Returns `s` in single quotes, cut at 256 bytes (then with "…" before the last quote). Control
+// characters, single quotes and backslashes are escaped.
 std::string Quote(std::string_view s);
 
 }  // namespace berth::base

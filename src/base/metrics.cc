@@ -15,7 +15,8 @@ struct Metrics::Impl {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-// Register and Add return what exists already for the same name and labels.
+// Register and Add return the existing family and figure if there are some with the same name and
+// labels.
 
 void Metrics::Observe(const Description& histogram, const Labels& labels, double value) {
   prometheus::BuildHistogram()

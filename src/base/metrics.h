@@ -1,7 +1,7 @@
 // The figures of a process for Prometheus: counters, gauges and histograms, and their text form.
 //
-// A figure exists from its first write on. Labels are few and bounded by the caller. This is a
-// wrapper, so that only one file includes prometheus-cpp. Thread-safe.
+// A figure exists from its first write on. The caller bounds the number of labels and of their
+// values. This is a wrapper, so that only one file includes prometheus-cpp. Thread-safe.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ namespace berth::base {
 class Metrics {
  public:
   using Labels = std::map<std::string, std::string>;
-  // What is said of all figures of a name; for histograms with the upper bounds of the buckets.
-  // Lives as long as the process.
+  // The name and the help text of a family of figures and, for a histogram, the upper bounds of its
+  // buckets. It lives as long as the process.
   struct Description {
     std::string name;
     std::string help;
@@ -31,10 +31,10 @@ class Metrics {
   void Observe(const Description& histogram, const Labels& labels, double value);
   void Count(const Description& counter, const Labels& labels, double by = 1);
   void Set(const Description& gauge, const Labels& labels, double value);
-  // Removes the gauge of an object that is no longer there.
+  // Removes a gauge, because its object does not exist any more.
   void Remove(const Description& gauge, const Labels& labels);
 
-  // In the text exposition format 0.0.4, which every Prometheus reads.
+  // Returns all figures in the text exposition format 0.0.4, which every Prometheus reads.
   std::string RenderText() const;
 
  private:

@@ -1,6 +1,6 @@
 // A mutex and condition variable that carry thread-safety annotations (absl's ABSL_GUARDED_BY and
-// the like), so that the compiler checks which lock guards what. `Mutex` is std::mutex: TSan knows
-// it.
+// the like), so that the compiler checks which lock guards which member. `Mutex` is a std::mutex,
+// because TSan understands that one.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -42,7 +42,8 @@ class CondVar {
     lock.release();
   }
 
-  // False when `deadline` passed. Spurious wake-ups happen: wait in a loop on the condition.
+  // False: `deadline` has passed. Wait in a loop that checks the condition, because spurious
+  // wake-ups happen.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

@@ -17,7 +17,7 @@ void Sha256::Add(std::string_view data) {
   EVP_DigestUpdate(context_.get(), data.data(), data.size());
 }
 
-std::string Sha256::Hex() {
+std::string Sha256::FinishHex() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned int size = 0;
   EVP_DigestFinal_ex(context_.get(), digest.data(), &size);

@@ -1,4 +1,4 @@
-// SHA-256 of data that comes in pieces. For data that is there as a whole see Sha256Hex (ids.h).
+// SHA-256 of data that comes in pieces. For data in one piece, see Sha256Hex (ids.h).
 // Not thread-safe.
 #pragma once
 
@@ -14,8 +14,9 @@ class Sha256 {
  public:
   Sha256();
   void Add(std::string_view data);
-  // Lower-case hex of the digest of everything that was added. Call it once, and last.
-  std::string Hex();
+  // Returns the digest of all data that was added, in lower-case hex. Call it once; call nothing
+  // after it.
+  std::string FinishHex();
 
  private:
   struct Free {

@@ -1,7 +1,7 @@
-// Status and StatusOr: how every function here that can fail says so.
+// Status and StatusOr: the results of all functions that can fail.
 //
-// The codes are gRPC's, which the CSI specification mandates; an RPC's answer, an errno and a
-// Kubernetes `Status` are each turned into one of these once, at the edge (rpc/outcome.h,
+// The codes are gRPC's, which the CSI specification mandates. An RPC's answer, an errno and a
+// Kubernetes `Status` are converted to a Status once, where they enter the program (rpc/outcome.h,
 // platform/errno.h, kube/client.h). Messages: operation, quoted object, cause; no full stop.
 #pragma once
 

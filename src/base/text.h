@@ -1,11 +1,11 @@
-// Small helpers for text, and for paths as text. Also for the static programs.
+// Small helpers for text, and for paths as text. The static programs use them, too.
 #pragma once
 
 #include <string_view>
 
 namespace berth::base {
 
-// Without the white space (blank, tab, line ends) at both ends.
+// Returns `text` without the white space (blank, tab, line ends) at both ends.
 inline std::string_view Trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);

@@ -1,4 +1,4 @@
-// Owns a file descriptor.
+// Owns a file descriptor, and closes it when destroyed. Not thread-safe.
 #pragma once
 
 #include <unistd.h>
@@ -20,7 +20,9 @@ class UniqueFd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  // Returns the descriptor, which the caller then owns.
   int Release() { return std::exchange(fd_, -1); }
+  // Closes the descriptor and owns `fd` instead.
   void Reset(int fd = -1) {
     if (fd_ >= 0) close(fd_);
     fd_ = fd;

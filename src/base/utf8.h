@@ -53,7 +53,7 @@ inline size_t CountCharacters(std::string_view text) {
   return text.size() - static_cast<size_t>(std::ranges::count_if(text, ContinuesCharacter));
 }
 
-// Appends the character `code`, which must not be a surrogate.
+// Appends the character `code`, which must not be a surrogate or above U+10FFFF.
 inline void AppendUtf8(std::string& out, uint32_t code) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
   if (code < 0x80) {
@@ -73,8 +73,8 @@ inline void AppendUtf8(std::string& out, uint32_t code) {
   }
 }
 
-// The end of the longest beginning of `text` that has at most `bytes` bytes and cuts no character
-// in two.
+// The length of the longest prefix of `text` that has at most `bytes` bytes and does not end within
+// a character.
 inline size_t CharacterEnd(std::string_view text, size_t bytes) {
   if (text.size() <= bytes) return text.size();
   while (bytes > 0 && ContinuesCharacter(text[bytes])) --bytes;

@@ -8,7 +8,7 @@ namespace berth::base {
 
 WorkerPool::WorkerPool(Options options) : options_(std::move(options)) {}
 
-WorkerPool::~WorkerPool() { Join(); }
+WorkerPool::~WorkerPool() { JoinThreads(); }
 
 bool WorkerPool::Post(std::function<void()> task) {
   {
@@ -19,7 +19,7 @@ bool WorkerPool::Post(std::function<void()> task) {
     if (queue_.size() > idle_ && threads_.size() < options_.max_threads) {
       threads_.emplace_back([this] {
         pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
-        Loop();
+        WorkerLoop();
       });
     }
   }
@@ -28,17 +28,18 @@ bool WorkerPool::Post(std::function<void()> task) {
 }
 
 void WorkerPool::Stop() {
-  std::deque<std::function<void()>> dropped;  // destroyed without the lock: captures may call back
+  std::deque<std::function<void()>>
+      dropped;  // destroyed without the lock, because captures may call Post
   {
     MutexLock lock(mutex_);
     stopping_ = true;
     dropped.swap(queue_);
   }
   dropped.clear();
-  Join();
+  JoinThreads();
 }
 
-void WorkerPool::Join() {
+void WorkerPool::JoinThreads() {
   std::vector<std::jthread> threads;
   {
     MutexLock lock(mutex_);
@@ -48,7 +49,7 @@ void WorkerPool::Join() {
   changed_.NotifyAll();
 }
 
-void WorkerPool::Loop() {
+void WorkerPool::WorkerLoop() {
   while (true) {
     std::function<void()> task;
     {

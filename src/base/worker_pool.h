@@ -24,19 +24,19 @@ class WorkerPool {
   };
 
   explicit WorkerPool(Options options);
-  // Runs all queued tasks to their end, so that every task that was accepted is done.
+  // Runs all queued tasks and waits until they have ended, unless Stop dropped them.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // False after Stop, and while `max_queued` tasks wait: then `task` is not accepted.
+  // Queues `task`. False: it is not accepted, because Stop was called or `max_queued` tasks wait.
   bool Post(std::function<void()> task);
-  // Drops what is queued and waits for what runs. Idempotent.
+  // Drops the queued tasks and waits for the running ones. Tasks must not call it. Idempotent.
   void Stop();
 
  private:
-  void Loop();
-  void Join();
+  void WorkerLoop();
+  void JoinThreads();
 
   const Options options_;
   Mutex mutex_;

@@ -86,7 +86,7 @@ TEST_F(AttachmentsTest, MountsAndTakesOffAgain) {
 // A step fails, the agent is started anew, and the call is repeated; for every step by its name.
 TEST_F(AttachmentsTest, IsGoneOnWithFromAnyStep) {
   std::vector<std::string> points;
-  for (const std::string& name : base::FaultPointNames()) {
+  for (const std::string& name : base::ListFaultPoints()) {
     if (name.starts_with("blockagent.")) points.push_back(name);
   }
   ASSERT_GT(points.size(), 20u);
@@ -124,7 +124,7 @@ TEST_F(AttachmentsTest, IsGoneOnWithFromAnyStep) {
 // As above, and nobody repeats the call: the pod is deleted instead.
 TEST_F(AttachmentsTest, WhatAPodThatIsGoneLeftIsTakenOffFromAnyStep) {
   std::vector<std::string> points;
-  for (const std::string& name : base::FaultPointNames()) {
+  for (const std::string& name : base::ListFaultPoints()) {
     if (name.starts_with("blockagent.")) points.push_back(name);
   }
   int round = 0;

@@ -56,7 +56,7 @@ TEST_F(BackupTest, ABackupTakenInUseIsOneMomentAndComesBack) {
       }
     });
     while (!store->Get("/pods/a/x").ok()) std::this_thread::yield();
-    ASSERT_TRUE(BackUp(file("db"), file("copy")).ok());
+    ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
     stop = true;
   }
   struct stat st;
@@ -64,7 +64,7 @@ TEST_F(BackupTest, ABackupTakenInUseIsOneMomentAndComesBack) {
   EXPECT_EQ(st.st_mode & 0777, 0600u) << "it holds Secrets";
   EXPECT_FALSE(std::filesystem::exists(file("copy.partial")));
 
-  const auto aside = Restore(file("copy"), file("db"));
+  const auto aside = RestoreDatabase(file("copy"), file("db"));
   ASSERT_TRUE(aside.ok()) << aside.status();
   EXPECT_TRUE(std::filesystem::exists(*aside)) << "what was replaced is kept";
   const auto store = Open();
@@ -72,7 +72,7 @@ TEST_F(BackupTest, ABackupTakenInUseIsOneMomentAndComesBack) {
   const auto restored = store->Get("/pods/a/x");
   ASSERT_TRUE(restored.ok());
   // A client that watched the lost history must list again.
-  EXPECT_EQ(store->Changes("/pods/", last, 10).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(store->ReadChanges("/pods/", last, 10).status().code(), StatusCode::kOutOfRange);
   EXPECT_EQ(store->List("/pods/", "", 0, 0)->records.size(), 1u);
   EXPECT_TRUE(store->Apply({"/pods/a/x", restored->revision, "new"}).ok());
   EXPECT_TRUE(store->Apply({"/pods/a/y", 0, "new"}).ok());
@@ -84,11 +84,11 @@ TEST_F(BackupTest, ADamagedDatabaseIsReplacedAndKept) {
     for (int i = 0; i < 100; ++i) {
       ASSERT_TRUE(store->Apply({fmt::format("/pods/a/{}", i), 0, std::string(500, 'v')}).ok());
     }
-    ASSERT_TRUE(BackUp(file("db"), file("copy")).ok());
+    ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
   }
   Damage(file("db"));
   EXPECT_EQ(Store::Open({.path = file("db")}).status().code(), StatusCode::kDataLoss);
-  const auto aside = Restore(file("copy"), file("db"));
+  const auto aside = RestoreDatabase(file("copy"), file("db"));
   ASSERT_TRUE(aside.ok()) << aside.status();
   EXPECT_EQ(Open()->List("/pods/", "", 0, 0)->records.size(), 100u);
 }
@@ -97,15 +97,16 @@ TEST_F(BackupTest, WhatIsNotAWholeBackupChangesNothing) {
   {
     const auto store = Open();
     ASSERT_TRUE(store->Apply({"/pods/a/x", 0, std::string(9000, 'v')}).ok());
-    ASSERT_TRUE(BackUp(file("db"), file("copy")).ok());
+    ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
   }
   Damage(file("copy"));
   std::ofstream(file("text")) << std::string(4096, 'x');
   ASSERT_TRUE(Database::Open(file("foreign"), false)->Execute("CREATE TABLE t (a)").ok());
   for (const char* name : {"copy", "text", "foreign"}) {
-    EXPECT_EQ(Restore(file(name), file("db")).status().code(), StatusCode::kDataLoss) << name;
+    EXPECT_EQ(RestoreDatabase(file(name), file("db")).status().code(), StatusCode::kDataLoss)
+        << name;
   }
-  EXPECT_EQ(Restore(file("none"), file("db")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(RestoreDatabase(file("none"), file("db")).status().code(), StatusCode::kNotFound);
   EXPECT_TRUE(Open()->Get("/pods/a/x").ok());
 }
 
@@ -115,13 +116,13 @@ class CutOffRestoreDeathTest : public BackupTest {
   CutOffRestoreDeathTest() {
     const auto store = Open();
     EXPECT_TRUE(store->Apply({"/pods/a/x", 0, "old"}).ok());
-    EXPECT_TRUE(BackUp(file("db"), file("copy")).ok());
+    EXPECT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
     EXPECT_TRUE(store->Apply({"/pods/a/y", 0, "newer"}).ok());
   }
   int RestoreWith(const char* faults) {
     setenv("BERTH_FAULTS", faults, 1);
     if (!base::InitFaultPoints().ok()) return 2;
-    return Restore(file("copy"), file("db")).ok() ? 0 : 1;
+    return RestoreDatabase(file("copy"), file("db")).ok() ? 0 : 1;
   }
 };
 
@@ -136,17 +137,17 @@ TEST_F(CutOffRestoreDeathTest, WhatACrashLeavesIsNotTakenForTheDatabase) {
   const auto refused = Store::Open({.path = file("db")});
   EXPECT_EQ(refused.status().code(), StatusCode::kDataLoss);
   EXPECT_THAT(std::string(base::Message(refused.status())), HasSubstr("restore it again"));
-  ASSERT_TRUE(Restore(file("copy"), file("db")).ok());
+  ASSERT_TRUE(RestoreDatabase(file("copy"), file("db")).ok());
   EXPECT_TRUE(Open()->Get("/pods/a/x").ok());
 }
 
 TEST_F(BackupTest, NothingIsOverwrittenAndNothingInUseIsReplaced) {
   const auto store = Open();
   ASSERT_TRUE(store->Apply({"/pods/a/x", 0, "v"}).ok());
-  ASSERT_TRUE(BackUp(file("db"), file("copy")).ok());
-  EXPECT_EQ(BackUp(file("db"), file("copy")).code(), StatusCode::kAlreadyExists);
-  EXPECT_EQ(BackUp(file("none"), file("other")).code(), StatusCode::kNotFound);
-  const auto restored = Restore(file("copy"), file("db"));
+  ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
+  EXPECT_EQ(BackUpDatabase(file("db"), file("copy")).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(BackUpDatabase(file("none"), file("other")).code(), StatusCode::kNotFound);
+  const auto restored = RestoreDatabase(file("copy"), file("db"));
   EXPECT_EQ(restored.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(base::Message(restored.status())), HasSubstr("in use"));
 }

@@ -12,7 +12,7 @@ FanOut::FanOut(Revision delivered, ReadChanges read_changes)
     : read_changes_(std::move(read_changes)), delivered_(delivered) {
   thread_ = std::jthread([this] {
     pthread_setname_np(pthread_self(), "store-fanout");
-    Loop();
+    DeliveryLoop();
   });
   thread_id_ = thread_.get_id();
 }
@@ -26,14 +26,14 @@ FanOut::~FanOut() {
   thread_.join();
 }
 
-void FanOut::Publish(std::vector<Change> changes, Revision revision) {
+void FanOut::QueueChanges(std::vector<Change> changes, Revision revision) {
   base::MutexLock lock(mutex_);
   groups_.push_back({std::move(changes), revision});
   changed_.NotifyAll();
 }
 
-std::shared_ptr<void> FanOut::Join(std::string prefix, Revision from,
-                                   std::shared_ptr<Watcher> watcher) {
+std::shared_ptr<void> FanOut::AddWatcher(std::string prefix, Revision from,
+                                         std::shared_ptr<Watcher> watcher) {
   auto member = std::make_shared<Member>();
   member->prefix = std::move(prefix);
   member->seen = from;
@@ -41,7 +41,7 @@ std::shared_ptr<void> FanOut::Join(std::string prefix, Revision from,
   {
     base::MutexLock lock(mutex_);
     members_.push_back(member);
-    joined_ = true;
+    added_ = true;
     changed_.NotifyAll();
   }
   return std::shared_ptr<void>(nullptr, [this, member](void*) { RemoveMember(member); });
@@ -52,7 +52,7 @@ void FanOut::RemoveMember(const std::shared_ptr<Member>& member) {
   member->gone = true;
   std::erase(members_, member);
   changed_.NotifyAll();
-  if (std::this_thread::get_id() == thread_id_) return;  // called from within its own delivery
+  if (std::this_thread::get_id() == thread_id_) return;  // called by the watcher itself
   while (delivering_) changed_.Wait(mutex_);
 }
 
@@ -65,7 +65,7 @@ void FanOut::WaitUntilCaughtUp() {
   }
 }
 
-void FanOut::CatchUp(Member& member, Revision to) {
+void FanOut::DeliverMissed(Member& member, Revision to) {
   if (member.seen < to) ReadMissed(member, to);
   if (!member.gone) member.watcher->OnProgress(member.seen);
 }
@@ -78,9 +78,9 @@ void FanOut::ReadMissed(Member& member, Revision to) {
   member.seen = to;
 }
 
-// It delivers change by change and not member by member, so that members can share what they make
-// of one change.
-void FanOut::Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members) {
+// Each change goes to all members before the next change, because members can then share the result
+// of processing a change.
+void FanOut::DeliverGroup(const Group& group, const std::vector<std::shared_ptr<Member>>& members) {
   for (const Change& change : group.changes) {
     for (const auto& member : members) {
       if (change.record.revision <= member->seen || member->gone) continue;
@@ -93,7 +93,7 @@ void FanOut::Deliver(const Group& group, const std::vector<std::shared_ptr<Membe
   }
 }
 
-void FanOut::Loop() {
+void FanOut::DeliveryLoop() {
   while (true) {
     std::deque<Group> groups;
     std::vector<std::shared_ptr<Member>> members;
@@ -102,21 +102,21 @@ void FanOut::Loop() {
       base::MutexLock lock(mutex_);
       delivering_ = false;
       changed_.NotifyAll();
-      while (groups_.empty() && !joined_ && !stopping_) changed_.Wait(mutex_);
+      while (groups_.empty() && !added_ && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
       groups.swap(groups_);
       members = members_;
-      joined_ = false;
+      added_ = false;
       delivered = delivered_;
       if (!groups.empty()) delivered_ = groups.back().revision;
       delivering_ = true;
     }
     for (const auto& member : members) {
       if (member->caught_up) continue;
-      CatchUp(*member, delivered);
+      DeliverMissed(*member, delivered);
       member->caught_up = true;
     }
-    for (const Group& group : groups) Deliver(group, members);
+    for (const Group& group : groups) DeliverGroup(group, members);
   }
 }
 

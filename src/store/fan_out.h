@@ -1,8 +1,9 @@
-// Hands committed changes to watchers, on a thread of its own.
+// Delivers committed changes to watchers, on a thread of its own.
 //
-// A watcher joins at a revision: what it missed is read from the table, first on the caller's
-// thread, then for the last few changes on the fan-out thread, so that it sees each change once and
-// in order, and a long history delays no other watcher. Thread-safe.
+// A watcher is added at a revision. Store::Watch has delivered the changes up to that revision on
+// the caller's thread before, so that a long history delays no other watcher. The fan-out thread
+// reads the few changes after that revision from the table, so that the watcher gets each change
+// once and in order. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,26 +21,30 @@ namespace berth::store {
 
 class FanOut {
  public:
-  // Reads changes of keys with `prefix` in (from, to].
+  // Calls `visit` with the changes of keys with `prefix` in revisions (from, to].
   using ReadChanges = std::function<Status(std::string_view prefix, Revision from, Revision to,
                                            const std::function<void(const Change&)>& visit)>;
 
+  // Changes up to `delivered` are not delivered any more.
   FanOut(Revision delivered, ReadChanges read_changes);
+  // Drops the changes that are not delivered yet.
   ~FanOut();
 
   // Queues a group of committed changes that ends at `revision`.
-  void Publish(std::vector<Change> changes, Revision revision);
+  void QueueChanges(std::vector<Change> changes, Revision revision);
 
-  // Adds a watcher that has seen all changes up to `from`.
-  std::shared_ptr<void> Join(std::string prefix, Revision from, std::shared_ptr<Watcher> watcher);
+  // Adds a watcher that has seen all changes up to `from`. The returned handle is that of
+  // Store::Watch.
+  std::shared_ptr<void> AddWatcher(std::string prefix, Revision from,
+                                   std::shared_ptr<Watcher> watcher);
 
-  // Returns once no watcher that joined before still needs changes from the table.
+  // Waits until no watcher that was added before needs changes from the table any more.
   void WaitUntilCaughtUp();
 
  private:
   struct Member {
     std::string prefix;
-    Revision seen;
+    Revision seen;  // all changes up to it were delivered
     std::shared_ptr<Watcher> watcher;
     std::atomic<bool> caught_up{false};
     std::atomic<bool> gone{false};
@@ -49,10 +54,11 @@ class FanOut {
     Revision revision;
   };
 
-  void Loop();
-  void CatchUp(Member& member, Revision to);
+  void DeliveryLoop();
+  // Delivers the changes up to `to` that the member has not seen, from the table.
+  void DeliverMissed(Member& member, Revision to);
   void ReadMissed(Member& member, Revision to);
-  void Deliver(const Group& group, const std::vector<std::shared_ptr<Member>>& members);
+  void DeliverGroup(const Group& group, const std::vector<std::shared_ptr<Member>>& members);
   void RemoveMember(const std::shared_ptr<Member>& member);
 
   const ReadChanges read_changes_;
@@ -60,7 +66,7 @@ class FanOut {
   base::CondVar changed_;
   std::deque<Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Member>> members_ ABSL_GUARDED_BY(mutex_);
-  bool joined_ ABSL_GUARDED_BY(mutex_) = false;  // a watcher joined since the last round
+  bool added_ ABSL_GUARDED_BY(mutex_) = false;  // a watcher was added since the last round
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool delivering_ ABSL_GUARDED_BY(mutex_) = false;
   Revision delivered_ ABSL_GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@ using base::MutexLock;
 namespace {
 
 constexpr size_t kMaxRecords = 256;
-// Together with the number this bounds the memory: at most 4 MiB.
+// The largest value that is kept. So the cache has at most 256 times 16 KiB, which is 4 MiB.
 constexpr size_t kMaxBytes = 16 * 1024;
 
 }  // namespace
@@ -19,7 +19,7 @@ std::optional<Record> RecordCache::Find(std::string_view key) const {
   return found->second;
 }
 
-uint64_t RecordCache::Begin() const {
+uint64_t RecordCache::BeginRead() const {
   MutexLock lock(mutex_);
   return commits_;
 }
@@ -28,12 +28,12 @@ void RecordCache::KeepRecord(const Record& record, uint64_t begun) {
   if (record.value->size() > kMaxBytes) return;
   MutexLock lock(mutex_);
   if (begun != commits_) return;  // a later commit may have replaced it
-  // The records that are wanted again are read again soon.
+  // All records are dropped, because those that are needed are soon read and kept again.
   if (records_.size() >= kMaxRecords) records_.clear();
   records_.insert_or_assign(record.key, record);
 }
 
-void RecordCache::Committed(std::span<const Change> changes) {
+void RecordCache::UpdateRecords(std::span<const Change> changes) {
   MutexLock lock(mutex_);
   ++commits_;
   for (const Change& change : changes) {

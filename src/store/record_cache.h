@@ -1,10 +1,10 @@
-// Keeps the records that were read last, for the few that nearly every request reads: the namespace
-// that the request names, the node that it comes from.
+// Keeps records that were read lately, because nearly every request reads the same few: the
+// Namespace that it names, and the Node that it comes from.
 //
-// A reader calls Begin before it reads the database and KeepRecord with what it found. The writer
-// calls Committed with what it has committed before anybody hears of it. A record that was read
-// before a commit is not kept after it, so the cache never shows an older state than the database.
-// Thread-safe.
+// A reader calls BeginRead before it reads the database, and then KeepRecord with the record. The
+// writer calls UpdateRecords with the changes that it has committed, before clients and watchers
+// see them. A record that was read before a commit is not kept after it, so the cache never shows
+// an older state than the database. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,16 @@ namespace berth::store {
 
 class RecordCache {
  public:
-  // The newest record at `key`, if it is kept.
+  // The newest record at `key`; nullopt: it is not kept, and may exist.
   std::optional<Record> Find(std::string_view key) const;
 
-  // Begins a read; the result is for KeepRecord.
-  uint64_t Begin() const;
+  // Begins a read. Pass the result to KeepRecord as `begun`.
+  uint64_t BeginRead() const;
+  // Keeps `record`, unless it is large or changes were committed since `begun`.
   void KeepRecord(const Record& record, uint64_t begun);
 
-  void Committed(std::span<const Change> changes);
+  // Replaces or drops the kept records that the committed `changes` change.
+  void UpdateRecords(std::span<const Change> changes);
 
  private:
   struct Hash {

@@ -32,11 +32,12 @@ constexpr std::string_view kAdvice =
 // The smallest text above all that begin with `prefix`; keys are ASCII, so no byte is 0xff.
 std::string PrefixEnd(std::string_view prefix) { return std::string(prefix) + "\xff"; }
 
-std::shared_ptr<const std::string> Shared(std::string_view text) {
+std::shared_ptr<const std::string> ShareText(std::string_view text) {
   return std::make_shared<const std::string>(text);
 }
 
-// `pragma` is one of SQLite's pragmas that look for damage and say "ok".
+// DATA_LOSS: the database is of another program or format, or damaged. `pragma` is the check for
+// damage: "quick_check" or "integrity_check".
 Status CheckIsOurs(Database& db, const std::string& path, std::string_view pragma) {
   ASSIGN_OR_RETURN(const int64_t application, db.QueryInt("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, db.QueryInt("PRAGMA user_version"));
@@ -64,13 +65,13 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::st
                  base::Message(tables.status()), kAdvice);
   }
   RETURN_IF_ERROR(tables);
-  // This comes before any write, so that another program's database stays as it is.
+  // The check comes before any write, so that another program's database is not changed.
   if (*tables > 0) RETURN_IF_ERROR(CheckIsOurs(db, path, "quick_check"));
   RETURN_IF_ERROR(db.QueryText("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -1024;"));
   if (*tables == 0) RETURN_IF_ERROR(db.Execute(kSchema));
   std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
-  RETURN_IF_ERROR(table->Prepare());
+  RETURN_IF_ERROR(table->PrepareStatements());
   return table;
 }
 
@@ -78,7 +79,7 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenReader(const std::st
   ASSIGN_OR_RETURN(Database db, Database::Open(path, /*read_only=*/true));
   RETURN_IF_ERROR(db.Execute("PRAGMA cache_size = -512;"));
   std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
-  RETURN_IF_ERROR(table->Prepare());
+  RETURN_IF_ERROR(table->PrepareStatements());
   return table;
 }
 
@@ -87,12 +88,12 @@ Status RevisionTable::Verify(const std::string& path) {
   return CheckIsOurs(db, path, "integrity_check");
 }
 
-Status RevisionTable::Prepare() {
+Status RevisionTable::PrepareStatements() {
   const std::pair<std::optional<Statement>*, std::string_view> statements[] = {
       {&find_, "SELECT id, deleted, value FROM revisions WHERE key = ?1 ORDER BY id DESC LIMIT 1"},
-      // The inner query walks the index alone, in key order, so that a page costs only what it
-      // shows. An ORDER BY of the outer query would make SQLite sort everything that follows first,
-      // so List checks the order.
+      // The inner query reads only the index, in key order, so that the cost of a page depends only
+      // on its own rows. With an ORDER BY, the outer query would first sort all rows that follow,
+      // so it has none, and List checks the order.
       {&list_,
        "SELECT r.id, r.key, r.value FROM (SELECT key, max(id) AS id FROM revisions "
        "WHERE key > ?1 AND key < ?2 AND id <= ?3 GROUP BY key ORDER BY key) AS newest "
@@ -118,12 +119,12 @@ Status RevisionTable::Prepare() {
   return base::OkStatus();
 }
 
-StatusOr<Revision> RevisionTable::NewestRevision() {
-  // The sequence survives the deletion of the newest row by a compaction.
+StatusOr<Revision> RevisionTable::ReadNewestRevision() {
+  // sqlite_sequence keeps the newest id even if a compaction has deleted that row.
   return db_.QueryInt("SELECT seq FROM sqlite_sequence WHERE name = 'revisions'");
 }
 
-StatusOr<Revision> RevisionTable::CompactedRevision() {
+StatusOr<Revision> RevisionTable::ReadCompactedRevision() {
   return db_.QueryInt("SELECT value FROM meta WHERE name = 'compacted'");
 }
 
@@ -132,7 +133,7 @@ StatusOr<std::optional<Record>> RevisionTable::Find(std::string_view key) {
   std::optional<Record> record;
   if (row && find_->ReadInt(1) == 0) {
     record = Record{.key = std::string(key),
-                    .value = Shared(find_->ReadText(2)),
+                    .value = ShareText(find_->ReadText(2)),
                     .revision = find_->ReadInt(0)};
   }
   find_->Reset();
@@ -150,7 +151,7 @@ StatusOr<Page> RevisionTable::List(std::string_view prefix, std::string_view aft
     if (!row) return page;
     if (limit != 0 && (page.records.size() == limit || bytes >= kMaxPageBytes)) {
       page.more = true;
-      list_->Reset();  // ends the read: an open one would hold back the log's checkpoint
+      list_->Reset();  // ends the read, because an open one prevents a full checkpoint of the WAL
       return page;
     }
     if (!page.records.empty() && list_->ReadText(1) <= page.records.back().key) {
@@ -158,7 +159,7 @@ StatusOr<Page> RevisionTable::List(std::string_view prefix, std::string_view aft
       return Error(StatusCode::kInternal, "SQLite lists '{}' out of order", prefix);
     }
     page.records.push_back({.key = std::string(list_->ReadText(1)),
-                            .value = Shared(list_->ReadText(2)),
+                            .value = ShareText(list_->ReadText(2)),
                             .revision = list_->ReadInt(0)});
     bytes += page.records.back().value->size();
   }
@@ -173,8 +174,8 @@ StatusOr<size_t> RevisionTable::Count(std::string_view prefix, std::string_view 
   return count;
 }
 
-Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision to,
-                              const std::function<bool(const Change&)>& visit) {
+Status RevisionTable::VisitChanges(std::string_view prefix, Revision from, Revision to,
+                                   const std::function<bool(const Change&)>& visit) {
   changes_->Reset().Bind(1, from).Bind(2, to).Bind(3, prefix).Bind(4, PrefixEnd(prefix));
   while (true) {
     ASSIGN_OR_RETURN(const bool row, changes_->Step());
@@ -185,11 +186,13 @@ Status RevisionTable::Changes(std::string_view prefix, Revision from, Revision t
                           : created ? Change::Type::kCreated
                                     : Change::Type::kUpdated,
                   .record = {.key = std::string(changes_->ReadText(1)),
-                             .value = Shared(changes_->ReadText(4)),
+                             .value = ShareText(changes_->ReadText(4)),
                              .revision = changes_->ReadInt(0)},
                   .previous = nullptr};
-    // A delete marker carries the last value, also where compaction has dropped the row before it.
-    if (!created) change.previous = deleted ? change.record.value : Shared(changes_->ReadText(5));
+    // A delete marker has the last value itself, because compaction may have removed that row.
+    if (!created) {
+      change.previous = deleted ? change.record.value : ShareText(changes_->ReadText(5));
+    }
     if (!visit(change)) break;
   }
   changes_->Reset();
@@ -209,10 +212,10 @@ Status RevisionTable::Compact(Revision from, Revision to) {
   return set_compacted_->Reset().Bind(1, to).Run();
 }
 
-Status RevisionTable::Forget(Revision newest) {
-  ASSIGN_OR_RETURN(const Revision from, CompactedRevision());
-  ASSIGN_OR_RETURN(const Revision to, NewestRevision());
-  RETURN_IF_ERROR(Begin());
+Status RevisionTable::ForgetHistory(Revision newest) {
+  ASSIGN_OR_RETURN(const Revision from, ReadCompactedRevision());
+  ASSIGN_OR_RETURN(const Revision to, ReadNewestRevision());
+  RETURN_IF_ERROR(BeginTransaction());
   Status done = Compact(from, to);
   if (done.ok()) done = set_compacted_->Reset().Bind(1, newest).Run();
   if (done.ok()) {
@@ -223,8 +226,8 @@ Status RevisionTable::Forget(Revision newest) {
                                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('revisions', {})",
                                 newest));
   }
-  if (done.ok()) done = Commit();
-  if (!done.ok()) Rollback();
+  if (done.ok()) done = CommitTransaction();
+  if (!done.ok()) RollBackTransaction();
   return done;
 }
 

@@ -1,4 +1,4 @@
-// The append-only table of revisions and the queries on it: one object per connection, not
+// The append-only table of revisions and the queries on it. One object has one connection. Not
 // thread-safe.
 //
 //   id        the revision
@@ -21,17 +21,18 @@ namespace berth::store {
 
 class RevisionTable {
  public:
-  // Opens the database for writing, and creates the table in an empty one. Checks that the database
-  // is Berth's and undamaged.
+  // Opens the database for writing, and creates the table if the database is empty. DATA_LOSS: the
+  // database is not Berth's or is damaged; it is left as it is.
   static StatusOr<std::unique_ptr<RevisionTable>> OpenWriter(const std::string& path);
+  // Opens the database for reading, without these checks.
   static StatusOr<std::unique_ptr<RevisionTable>> OpenReader(const std::string& path);
-  // DATA_LOSS unless the file is a database of Berth's and every page and index of it is sound.
+  // Reads the whole database. DATA_LOSS: it is not Berth's, or a page or index of it is damaged.
   static Status Verify(const std::string& path);
 
-  StatusOr<Revision> NewestRevision();
-  StatusOr<Revision> CompactedRevision();
+  StatusOr<Revision> ReadNewestRevision();
+  StatusOr<Revision> ReadCompactedRevision();
 
-  // The newest row of `key`; nullopt if it does not exist or is deleted.
+  // The newest record of `key`; nullopt if it does not exist or is deleted.
   StatusOr<std::optional<Record>> Find(std::string_view key);
 
   // As Store::List and Store::Count, without their checks of `at`.
@@ -39,26 +40,27 @@ class RevisionTable {
   StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at);
 
   // Calls `visit` with the changes of keys with `prefix` in revisions (from, to], in order, until
-  // it gives false.
-  Status Changes(std::string_view prefix, Revision from, Revision to,
-                 const std::function<bool(const Change&)>& visit);
+  // `visit` returns false.
+  Status VisitChanges(std::string_view prefix, Revision from, Revision to,
+                      const std::function<bool(const Change&)>& visit);
 
-  // These write within the caller's transaction.
-  Status Begin() { return db_.Execute("BEGIN IMMEDIATE"); }
-  Status Commit() { return db_.Execute("COMMIT"); }
-  // A failure to roll back leaves no transaction either: SQLite has rolled back by itself.
-  void Rollback() { db_.Execute("ROLLBACK").IgnoreError(); }
+  // A transaction, in which the caller calls Append and Compact.
+  Status BeginTransaction() { return db_.Execute("BEGIN IMMEDIATE"); }
+  Status CommitTransaction() { return db_.Execute("COMMIT"); }
+  // Failures are ignored, because ROLLBACK fails only if SQLite has rolled back by itself.
+  void RollBackTransaction() { db_.Execute("ROLLBACK").IgnoreError(); }
+  // Adds a row, and returns its revision.
   StatusOr<Revision> Append(std::string_view key, Revision previous, bool deleted,
                             std::string_view value);
-  // Drops what rows in (from, to] supersede, and their delete markers, and records `to` as
-  // compacted.
+  // Removes the rows that rows in (from, to] supersede, and the delete markers in (from, to].
+  // Records `to` as the compacted revision.
   Status Compact(Revision from, Revision to);
-  // Compacts all history and lets the next revision follow `newest`. A transaction of its own.
-  Status Forget(Revision newest);
+  // Compacts all history, and makes newest + 1 the next revision. Runs a transaction of its own.
+  Status ForgetHistory(Revision newest);
 
  private:
   explicit RevisionTable(Database db) : db_(std::move(db)) {}
-  Status Prepare();
+  Status PrepareStatements();
 
   Database db_;
   std::optional<Statement> find_, list_, count_, changes_, append_, drop_superseded_, drop_markers_,

@@ -66,7 +66,7 @@ Status Statement::Run() {
 }
 
 std::string_view Statement::ReadText(int column) const {
-  // The pointer must be taken before the size: it may convert the value.
+  // The text is read before its size, because reading it may convert the value.
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
   const int size = sqlite3_column_bytes(statement_.get(), column);
   return text == nullptr ? std::string_view() : std::string_view(text, static_cast<size_t>(size));

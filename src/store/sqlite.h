@@ -12,21 +12,26 @@
 
 namespace berth::store {
 
-// SQLite's result code as a Status: SQLITE_FULL RESOURCE_EXHAUSTED, SQLITE_CORRUPT and
-// SQLITE_NOTADB DATA_LOSS, SQLITE_BUSY FAILED_PRECONDITION, all else INTERNAL.
+// Converts the last error of `db` to a Status: SQLITE_FULL is RESOURCE_EXHAUSTED, SQLITE_CORRUPT
+// and SQLITE_NOTADB are DATA_LOSS, SQLITE_BUSY is FAILED_PRECONDITION, and all others are INTERNAL.
+// Functions below that return a Status return these errors.
 base::Status SqliteError(sqlite3* db, std::string_view context);
 
+// A prepared statement.
 class Statement {
  public:
   explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
 
-  // Starts over with new arguments: Bind(1, "key"), then Step until it gives false.
+  // Ends the running execution, so that the statement can be run again: Bind(1, "key"), then Step
+  // until it returns false. Arguments that are not bound again keep their values.
   Statement& Reset();
   Statement& Bind(int index, int64_t value);
   Statement& Bind(int index, std::string_view text);  // copied by SQLite
 
-  base::StatusOr<bool> Step();  // true: a row is there
-  base::Status Run();           // for statements without rows
+  // Reads the next row. False: there is none, and the execution has ended.
+  base::StatusOr<bool> Step();
+  // Executes a statement whose rows do not matter.
+  base::Status Run();
 
   int64_t ReadInt(int column) const { return sqlite3_column_int64(statement_.get(), column); }
   std::string_view ReadText(int column) const;  // valid until the next Step or Reset
@@ -38,12 +43,17 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
+// A connection to a database file.
 class Database {
  public:
+  // Opens the file, and creates it unless `read_only` is set. Calls wait for a locked database for
+  // at most five seconds.
   static base::StatusOr<Database> Open(const std::string& path, bool read_only);
 
+  // Executes one or several statements and drops their rows.
   base::Status Execute(const std::string& sql);
   base::StatusOr<Statement> Prepare(std::string_view sql);
+  // Return the first column of the first row; 0 or "" if there is no row.
   base::StatusOr<int64_t> QueryInt(const std::string& sql);
   base::StatusOr<std::string> QueryText(const std::string& sql);
   int64_t last_row_id() const { return sqlite3_last_insert_rowid(db_.get()); }

@@ -26,7 +26,7 @@ using base::Error;
 using base::MutexLock;
 using base::StatusCode;
 
-// Revisions that one compaction step covers: the writer's other work waits for about a millisecond.
+// The number of revisions of one compaction step. Writes wait for a step, about a millisecond.
 constexpr Revision kCompactionStep = 500;
 
 class SqliteStore : public Store {
@@ -41,7 +41,7 @@ class SqliteStore : public Store {
         fan_out_(newest,
                  [this](std::string_view prefix, Revision from, Revision to, const auto& visit) {
                    return WithReader([&](RevisionTable& table) {
-                     return table.Changes(prefix, from, to, [&](const Change& change) {
+                     return table.VisitChanges(prefix, from, to, [&](const Change& change) {
                        visit(change);
                        return true;
                      });
@@ -68,7 +68,7 @@ class SqliteStore : public Store {
   StatusOr<Record> Get(std::string_view key) override {
     std::optional<Record> record = cache_.Find(key);
     if (record.has_value()) return *std::move(record);
-    const uint64_t begun = cache_.Begin();
+    const uint64_t begun = cache_.BeginRead();
     RETURN_IF_ERROR(WithReader([&](RevisionTable& table) -> Status {
       ASSIGN_OR_RETURN(record, table.Find(key));
       return base::OkStatus();
@@ -104,13 +104,13 @@ class SqliteStore : public Store {
     return count;
   }
 
-  StatusOr<History> Changes(std::string_view prefix, Revision from, size_t limit) override {
+  StatusOr<History> ReadChanges(std::string_view prefix, Revision from, size_t limit) override {
     History history;
     history.through = current();
     RETURN_IF_ERROR(CheckNotInFuture(from));
     size_t bytes = 0;
     RETURN_IF_ERROR(WithReader([&](RevisionTable& table) {
-      return table.Changes(prefix, from, history.through, [&](const Change& change) {
+      return table.VisitChanges(prefix, from, history.through, [&](const Change& change) {
         history.changes.push_back(change);
         bytes += change.record.value->size();
         if (history.changes.size() < limit && bytes < kMaxPageBytes) return true;
@@ -143,18 +143,18 @@ class SqliteStore : public Store {
     RETURN_IF_ERROR(CheckNotCompacted(from));
     if (from < now) {
       RETURN_IF_ERROR(WithReader([&](RevisionTable& table) {
-        return table.Changes(prefix, from, now, [&](const Change& change) {
+        return table.VisitChanges(prefix, from, now, [&](const Change& change) {
           watcher->OnChange(change);
           return true;
         });
       }));
       RETURN_IF_ERROR(CheckNotCompacted(from));
     }
-    std::shared_ptr<void> joined = fan_out_.Join(std::move(prefix), now, std::move(watcher));
-    // A compaction that began before may drop what is still to be read; one that begins later
-    // waits.
+    std::shared_ptr<void> handle = fan_out_.AddWatcher(std::move(prefix), now, std::move(watcher));
+    // A compaction that began before may remove changes that the watcher still needs. One that
+    // begins later waits for the watcher (WaitUntilCaughtUp).
     RETURN_IF_ERROR(CheckNotCompacted(now));
-    return joined;
+    return handle;
   }
 
   Status Compact(Revision revision) override {
@@ -181,7 +181,8 @@ class SqliteStore : public Store {
   Status CheckNotInFuture(Revision revision) const {
     const Revision now = current();
     if (revision <= now) return base::OkStatus();
-    return Error(StatusCode::kOutOfRange, "revision {} is in the future of {}", revision, now);
+    return Error(StatusCode::kOutOfRange, "revision {} does not exist, the newest is {}", revision,
+                 now);
   }
 
   Status CheckNotCompacted(Revision revision) const {
@@ -191,7 +192,7 @@ class SqliteStore : public Store {
                  compacted);
   }
 
-  // Runs `use` with a reader connection of the pool, opening one more if all are in use.
+  // Calls `use` with a reader connection of the pool; opens another one if all are in use.
   Status WithReader(const std::function<Status(RevisionTable&)>& use) {
     std::unique_ptr<RevisionTable> reader;
     {
@@ -233,35 +234,36 @@ class SqliteStore : public Store {
     }
   }
 
-  // One transaction for the whole group. A write whose condition fails is answered alone; an I/O
-  // error fails all of them, since nothing of the transaction is kept.
+  // Commits the whole group in one transaction. A write whose condition fails gets its own error.
+  // An I/O error fails all writes of the group, because the whole transaction is rolled back.
   void CommitGroup(std::vector<Pending>& group) {
     std::vector<StatusOr<Revision>> results;
     std::vector<Change> changes;
     const Status committed = [&]() -> Status {
-      RETURN_IF_ERROR(writer_->Begin());
+      RETURN_IF_ERROR(writer_->BeginTransaction());
       for (Pending& pending : group) {
-        results.push_back(ApplyOne(pending.write, changes));
+        results.push_back(AppendWrite(pending.write, changes));
         if (!results.back().ok() && !IsConditionFailure(results.back().status())) {
           return results.back().status();
         }
       }
       RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
-      return writer_->Commit();
+      return writer_->CommitTransaction();
     }();
     if (!committed.ok()) {
-      writer_->Rollback();
+      writer_->RollBackTransaction();
       LOG_ERROR("store: {} writes failed: {}", group.size(), base::ToString(committed));
       for (Pending& pending : group) pending.done(base::Annotate(committed, "store"));
       return;
     }
     if (!changes.empty()) {
       const Revision newest = changes.back().record.revision;
-      cache_.Committed(changes);
+      cache_.UpdateRecords(changes);
       current_ = newest;
-      fan_out_.Publish(std::move(changes), newest);
+      fan_out_.QueueChanges(std::move(changes), newest);
     }
-    // Only a crash makes sense at this point, because a durable write cannot be answered as failed.
+    // The error of the fault point is ignored, because a durable write cannot be answered as
+    // failed.
     base::FaultPoint<"store.commit.after">().IgnoreError();
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }
@@ -271,7 +273,8 @@ class SqliteStore : public Store {
            status.code() == StatusCode::kAborted;
   }
 
-  StatusOr<Revision> ApplyOne(Write& write, std::vector<Change>& changes) {
+  // Appends one write to the open transaction, and its change to `changes`.
+  StatusOr<Revision> AppendWrite(Write& write, std::vector<Change>& changes) {
     ASSIGN_OR_RETURN(std::optional<Record> present, writer_->Find(write.key));
     const Revision at = present.has_value() ? present->revision : 0;
     if (at != write.expected) {
@@ -297,34 +300,34 @@ class SqliteStore : public Store {
   }
 
   Status CompactUpTo(Revision to) {
-    while (compacted() < to) RETURN_IF_ERROR(CompactionStep(to));
+    while (compacted() < to) RETURN_IF_ERROR(RunCompactionStep(to));
     return base::OkStatus();
   }
 
-  Status CompactionStep(Revision to) {
+  Status RunCompactionStep(Revision to) {
     const Revision from = compacted();
     to = std::min(to, from + kCompactionStep);
-    // Readers must see the bound before rows go.
+    // The bound is raised before rows are removed, so that readers notice the compaction.
     compacted_ = to;
     fan_out_.WaitUntilCaughtUp();
-    Status done = writer_->Begin();
+    Status done = writer_->BeginTransaction();
     if (done.ok()) done = writer_->Compact(from, to);
     if (done.ok()) done = base::FaultPoint<"store.compact.before">();
-    if (done.ok()) done = writer_->Commit();
+    if (done.ok()) done = writer_->CommitTransaction();
     if (!done.ok()) {
-      writer_->Rollback();
+      writer_->RollBackTransaction();
       return base::Annotate(done, "compact the store");
     }
     base::FaultPoint<"store.compact.after">().IgnoreError();
     return base::OkStatus();
   }
 
-  // Keeps the history near options_.keep_revisions, a step at a time behind the writes that make it
-  // grow.
+  // Keeps the history near options_.keep_revisions: after each group of writes, compacts one step
+  // if the history is longer.
   void CompactOldHistory() {
     const Revision target = current() - options_.keep_revisions;
     if (target - compacted() < kCompactionStep) return;
-    if (const Status done = CompactionStep(target); !done.ok()) {
+    if (const Status done = RunCompactionStep(target); !done.ok()) {
       LOG_WARNING("{}", base::ToString(done));
     }
   }
@@ -356,13 +359,13 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
   if (const std::string mark = RestoringPath(options.path); std::filesystem::exists(mark)) {
     return Error(
         StatusCode::kDataLoss,
-        "a restore of '{}' was cut off; restore it again, or remove '{}' to go on with what "
-        "is there",
+        "a restore of '{}' was interrupted; restore it again, or remove '{}' to use the database "
+        "as it is",
         options.path, mark);
   }
   ASSIGN_OR_RETURN(auto writer, RevisionTable::OpenWriter(options.path));
-  ASSIGN_OR_RETURN(const Revision newest, writer->NewestRevision());
-  ASSIGN_OR_RETURN(const Revision compacted, writer->CompactedRevision());
+  ASSIGN_OR_RETURN(const Revision newest, writer->ReadNewestRevision());
+  ASSIGN_OR_RETURN(const Revision compacted, writer->ReadCompactedRevision());
   return std::make_unique<SqliteStore>(options, std::move(lock), std::move(writer), newest,
                                        compacted);
 }

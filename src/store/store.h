@@ -2,15 +2,16 @@
 //
 // Every write appends a row whose id is the revision, so that one decimal counter orders all
 // changes of all kinds. Writes from many threads are grouped into one transaction and one fsync
-// (synchronous=FULL, WAL); a write is answered after its group is durable, and only then do
+// (synchronous=FULL, WAL). A write is answered after its group is durable, and only then do
 // watchers see it.
 //
 // Keys are "/<resource>/<namespace>/<name>" ("/<resource>/<name>" without namespace), where
 // <resource> is "pods" or "storageclasses.storage.k8s.io". Values are the objects' JSON without
 // resourceVersion; readers get value and revision.
 //
-// Thread-safe. A full disk gives RESOURCE_EXHAUSTED and a failing one INTERNAL; both leave
-// everything that was acknowledged as it was.
+// Thread-safe. Besides the errors named below, each function returns RESOURCE_EXHAUSTED if the disk
+// is full, and DATA_LOSS or INTERNAL if the disk fails. The store never drops a write that it has
+// acknowledged.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +33,17 @@ using Revision = int64_t;
 struct Record {
   std::string key;
   std::shared_ptr<const std::string> value;
-  Revision revision = 0;  // of the last change
+  Revision revision = 0;  // of the record's last change
 };
 
 struct Change {
   enum class Type { kCreated, kUpdated, kDeleted };
   Type type;
   Record record;  // for kDeleted: the last value, with the delete's revision
-  std::shared_ptr<const std::string> previous;  // value before; null for kCreated
+  std::shared_ptr<const std::string> previous;  // the value before the change; null for kCreated
 };
 
-// A write that is applied only if the key is at `expected` (0: must not exist).
+// A write that is applied only if the key is at revision `expected`. 0: the key must not exist.
 struct Write {
   std::string key;
   Revision expected = 0;
@@ -51,26 +52,27 @@ struct Write {
 
 struct Page {
   std::vector<Record> records;  // ordered by key
-  Revision revision = 0;        // of the snapshot that the page shows
-  bool more = false;
+  Revision revision = 0;        // the page shows the records as of this revision
+  bool more = false;            // whether records follow the page
 };
 
 // A piece of the history.
 struct History {
   std::vector<Change> changes;  // in revision order
-  Revision through = 0;         // nothing is left out up to this revision
+  Revision through = 0;         // `changes` is complete up to this revision
 };
 
-// A page ends early, with at least one record in it, where its values reach this size together.
+// A page ends before its limit, with at least one record, once its values have this size together.
 inline constexpr size_t kMaxPageBytes = 1024 * 1024;
 
-// Receives changes in revision order, one call at a time. Changes that precede Watch are delivered
-// during that call, all later ones on the store's fan-out thread. Must not block.
+// Receives changes in revision order, one call at a time. Watch calls it on the caller's thread for
+// changes that were committed before, and the store's fan-out thread calls it for all later ones.
+// Its functions must not block.
 class Watcher {
  public:
   virtual ~Watcher() = default;
   virtual void OnChange(const Change& change) = 0;
-  // The store's revision moved to `revision` and all changes up to it have been delivered.
+  // All changes up to `revision` have been delivered, also if none of them was for this watcher.
   virtual void OnProgress(Revision revision) {}
 };
 
@@ -79,47 +81,52 @@ class Store {
   struct Options {
     std::string path;                // of the database file; its folder must exist
     size_t max_group = 512;          // writes in one transaction at most
-    int64_t keep_revisions = 20000;  // revisions behind the newest one that compaction keeps
+    int64_t keep_revisions = 20000;  // newest revisions that compaction keeps
   };
 
-  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: not
-  // a database of Berth's, or damaged; the message says what to do.
+  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: it
+  // is damaged or not Berth's, or a restore was interrupted; the message says what to do.
   static StatusOr<std::unique_ptr<Store>> Open(const Options& options);
   virtual ~Store() = default;
 
+  // The newest revision.
   virtual Revision current() const = 0;
-  // History up to this revision is gone: reads and watches from below it give OUT_OF_RANGE.
+  // The history before this revision is gone: reads and watches from an older revision return
+  // OUT_OF_RANGE.
   virtual Revision compacted() const = 0;
 
-  virtual StatusOr<Record> Get(std::string_view key) = 0;  // NOT_FOUND
+  // NOT_FOUND: `key` does not exist.
+  virtual StatusOr<Record> Get(std::string_view key) = 0;
 
   // Records below `prefix`, which ends with '/', whose key is greater than `after`, at most `limit`
-  // (0: all, whatever their size), as of revision `at` (0: now). OUT_OF_RANGE if `at` was compacted
-  // or lies in the future.
+  // and kMaxPageBytes (0: all, of any size), as of revision `at` (0: the current one).
+  // OUT_OF_RANGE: `at` was compacted or is greater than the current revision.
   virtual StatusOr<Page> List(std::string_view prefix, std::string_view after, size_t limit,
                               Revision at) = 0;
 
-  // The number of records that List would give without a limit. The time depends on that number.
+  // The number of records that List would return without a limit. The time depends on that number.
   virtual StatusOr<size_t> Count(std::string_view prefix, std::string_view after, Revision at) = 0;
 
-  // The first changes of keys with `prefix` after revision `from`, at most `limit` and a page's
-  // size. OUT_OF_RANGE as Watch.
-  virtual StatusOr<History> Changes(std::string_view prefix, Revision from, size_t limit) = 0;
+  // Reads the first changes of keys with `prefix` after revision `from`, at most `limit` and
+  // kMaxPageBytes, but at least one. OUT_OF_RANGE as Watch.
+  virtual StatusOr<History> ReadChanges(std::string_view prefix, Revision from, size_t limit) = 0;
 
-  // Blocks until the write is durable; gives its revision. ALREADY_EXISTS (expected 0), NOT_FOUND
-  // and ABORTED (the key is at another revision) change nothing.
+  // Blocks until the write is durable, and returns its revision. ALREADY_EXISTS (`expected` is 0),
+  // NOT_FOUND, ABORTED (the key is at another revision): nothing was written.
   virtual StatusOr<Revision> Apply(Write write) = 0;
 
   // As Apply, but returns at once; `done` runs on the store's writer thread and must not block.
   virtual void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) = 0;
 
   // Delivers changes of keys with `prefix` after revision `from` (0: only new ones) until the
-  // returned handle is destroyed, which waits for a running delivery. OUT_OF_RANGE if `from` was
-  // compacted or lies in the future (a client of a database that was since restored).
+  // returned handle is destroyed. That waits for a running delivery, unless the watcher itself
+  // destroys it; the store must outlive the handle. OUT_OF_RANGE: `from` was compacted, or is
+  // greater than the current revision (the client knows the database from before a restore).
   virtual StatusOr<std::shared_ptr<void>> Watch(std::string prefix, Revision from,
                                                 std::shared_ptr<Watcher> watcher) = 0;
 
-  // Removes superseded rows and delete markers up to `revision`.
+  // Removes superseded rows and delete markers up to `revision`, or up to the current revision if
+  // that is smaller. Blocks until it is done.
   virtual Status Compact(Revision revision) = 0;
 };
 

@@ -314,16 +314,16 @@ TEST_F(StoreTest, TellsHistoryInPieces) {
   const Revision since = store_->current();
   for (int i = 0; i < 5; ++i) Put(fmt::format("/pods/a/p{}", i), 0, "{}");
   Put("/nodes/n", 0, "{}");
-  const auto first = store_->Changes("/pods/", since, 3);
+  const auto first = store_->ReadChanges("/pods/", since, 3);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(first->changes.size(), 3u);
   EXPECT_EQ(first->through, first->changes.back().record.revision);
-  const auto second = store_->Changes("/pods/", first->through, 3);
+  const auto second = store_->ReadChanges("/pods/", first->through, 3);
   EXPECT_EQ(second->changes.size(), 2u);
   EXPECT_EQ(second->through, store_->current());
-  EXPECT_TRUE(store_->Changes("/pods/", second->through, 3)->changes.empty());
+  EXPECT_TRUE(store_->ReadChanges("/pods/", second->through, 3)->changes.empty());
   ASSERT_TRUE(store_->Compact(store_->current()).ok());
-  EXPECT_EQ(store_->Changes("/pods/", since, 3).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(store_->ReadChanges("/pods/", since, 3).status().code(), StatusCode::kOutOfRange);
 }
 
 }  // namespace

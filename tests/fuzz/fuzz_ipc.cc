@@ -22,11 +22,11 @@ void TryFrame(std::string_view bytes) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
   UniqueFd peer(ends[1]);
-  auto connection = ipc::Connection::Of(UniqueFd(ends[0]), geteuid());
+  auto connection = ipc::Connection::Wrap(UniqueFd(ends[0]), geteuid());
   if (!connection.ok()) std::abort();
   if (send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) std::abort();
   peer.Reset();
-  const auto message = connection->Receive(4096, ipc::In(std::chrono::seconds(5)));
+  const auto message = connection->Receive(4096, ipc::DeadlineIn(std::chrono::seconds(5)));
   // The peer has closed its end, so Receive() must not wait.
   if (message.failure().problem == ipc::Problem::kTimeout) std::abort();
 }

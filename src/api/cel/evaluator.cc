@@ -21,7 +21,7 @@ class Evaluator {
   Evaluator(std::vector<Value>& variables, Budget& budget)
       : variables_(variables), budget_(budget) {}
 
-  StatusOr<Value> Run(const Node& node) {
+  StatusOr<Value> EvaluateNode(const Node& node) {
     if (!budget_.Spend(1)) return OverBudget();
     switch (node.kind) {
       case NodeKind::kLiteral:
@@ -29,64 +29,65 @@ class Evaluator {
       case NodeKind::kVariable:
         return variables_[node.slot];
       case NodeKind::kSelect:
-        return Select(node);
+        return EvaluateSelect(node);
       case NodeKind::kIndex:
-        return Index(node);
+        return EvaluateIndex(node);
       case NodeKind::kHas:
-        return Has(node);
+        return EvaluateHas(node);
       case NodeKind::kNot: {
-        ASSIGN_OR_RETURN(const Value value, Run(*node.children[0]));
+        ASSIGN_OR_RETURN(const Value value, EvaluateNode(*node.children[0]));
         if (!value.is(Kind::kBool)) return NoSuchOverload();
         return !value.bool_value();
       }
       case NodeKind::kNegate:
-        return Negate(node);
+        return EvaluateNegate(node);
       case NodeKind::kAnd:
-        return Combine(node, false);
+        return EvaluateLogic(node, false);
       case NodeKind::kOr:
-        return Combine(node, true);
+        return EvaluateLogic(node, true);
       case NodeKind::kConditional: {
-        ASSIGN_OR_RETURN(const Value condition, Run(*node.children[0]));
+        ASSIGN_OR_RETURN(const Value condition, EvaluateNode(*node.children[0]));
         if (!condition.is(Kind::kBool)) return NoSuchOverload();
-        return Run(*node.children[condition.bool_value() ? 1 : 2]);
+        return EvaluateNode(*node.children[condition.bool_value() ? 1 : 2]);
       }
       case NodeKind::kBinary:
-        return Binary(node);
+        return EvaluateBinary(node);
       case NodeKind::kCall:
-        return Call(node);
+        return EvaluateCall(node);
       case NodeKind::kList: {
         List items;
         for (const auto& child : node.children) {
-          ASSIGN_OR_RETURN(Value item, Run(*child));
+          ASSIGN_OR_RETURN(Value item, EvaluateNode(*child));
           items.push_back(std::move(item));
         }
         return Value::Of(std::move(items));
       }
       case NodeKind::kMap:
-        return MapLiteral(node);
+        return EvaluateMap(node);
       case NodeKind::kAll:
-        return Quantify(node, false);
+        return EvaluateQuantifier(node, false);
       case NodeKind::kExists:
-        return Quantify(node, true);
+        return EvaluateQuantifier(node, true);
       case NodeKind::kExistsOne:
-        return ExistsOne(node);
+        return EvaluateExistsOne(node);
       case NodeKind::kMapMacro:
       case NodeKind::kFilter:
-        return Transform(node);
+        return EvaluateTransform(node);
     }
     return EvaluationError("unknown expression");
   }
 
  private:
-  // An optional's member is an optional; none stays none.
-  StatusOr<Value> Member(const Node& node, const Value& operand, const Value& key) {
+  // The member or item `key` of `operand`. A member of an optional is an optional, and an empty
+  // optional has empty members.
+  StatusOr<Value> FindMember(const Node& node, const Value& operand, const Value& key) {
     if (operand.is(Kind::kOptional)) {
       if (operand.optional_value() == nullptr) return Value::None();
-      auto found = Lookup(*operand.optional_value(), key);
+      auto found = FindItem(*operand.optional_value(), key);
       if (!found.ok()) return found.status();
       return *found ? Value::Some(**std::move(found)) : Value::None();
     }
-    ASSIGN_OR_RETURN(auto found, Lookup(operand, key));
+    ASSIGN_OR_RETURN(auto found, FindItem(operand, key));
     if (node.optional) return found ? Value::Some(*std::move(found)) : Value::None();
     if (found) return *std::move(found);
     if (operand.is(Kind::kList))
@@ -94,7 +95,8 @@ class Evaluator {
     return EvaluationError(fmt::format("no such key: {}", KeyText(key)));
   }
 
-  static StatusOr<std::optional<Value>> Lookup(const Value& operand, const Value& key) {
+  // nullopt: there is no such member or item.
+  static StatusOr<std::optional<Value>> FindItem(const Value& operand, const Value& key) {
     if (operand.is(Kind::kMap)) return operand.member(key);
     if (!operand.is(Kind::kList) || !(key.is(Kind::kInt) || key.is(Kind::kDouble))) {
       return NoSuchOverload();
@@ -104,20 +106,20 @@ class Evaluator {
     return std::optional<Value>(operand.item(static_cast<size_t>(index)));
   }
 
-  StatusOr<Value> Select(const Node& node) {
-    ASSIGN_OR_RETURN(const Value operand, Run(*node.children[0]));
+  StatusOr<Value> EvaluateSelect(const Node& node) {
+    ASSIGN_OR_RETURN(const Value operand, EvaluateNode(*node.children[0]));
     if (operand.is(Kind::kList)) return NoSuchOverload();
-    return Member(node, operand, node.name);
+    return FindMember(node, operand, node.name);
   }
 
-  StatusOr<Value> Index(const Node& node) {
-    ASSIGN_OR_RETURN(const Value operand, Run(*node.children[0]));
-    ASSIGN_OR_RETURN(const Value key, Run(*node.children[1]));
-    return Member(node, operand, key);
+  StatusOr<Value> EvaluateIndex(const Node& node) {
+    ASSIGN_OR_RETURN(const Value operand, EvaluateNode(*node.children[0]));
+    ASSIGN_OR_RETURN(const Value key, EvaluateNode(*node.children[1]));
+    return FindMember(node, operand, key);
   }
 
-  StatusOr<Value> Has(const Node& node) {
-    ASSIGN_OR_RETURN(Value operand, Run(*node.children[0]));
+  StatusOr<Value> EvaluateHas(const Node& node) {
+    ASSIGN_OR_RETURN(Value operand, EvaluateNode(*node.children[0]));
     if (operand.is(Kind::kOptional)) {
       if (operand.optional_value() == nullptr) return false;
       operand = Value(*operand.optional_value());
@@ -126,8 +128,8 @@ class Evaluator {
     return operand.field(node.name).has_value();
   }
 
-  StatusOr<Value> Negate(const Node& node) {
-    ASSIGN_OR_RETURN(const Value value, Run(*node.children[0]));
+  StatusOr<Value> EvaluateNegate(const Node& node) {
+    ASSIGN_OR_RETURN(const Value value, EvaluateNode(*node.children[0]));
     if (value.is(Kind::kDouble)) return -value.double_value();
     if (value.is(Kind::kDuration)) return -value.duration_value();
     if (!value.is(Kind::kInt)) return NoSuchOverload();
@@ -138,14 +140,15 @@ class Evaluator {
     return negated;
   }
 
-  // && (decisive: false) and || (decisive: true). One operand that decides the result outweighs the
-  // errors of the others.
-  StatusOr<Value> Combine(const Node& node, bool decisive) {
-    return FirstDecisive(node.children, decisive, [&](const auto& child) { return Run(*child); });
+  // && (`decisive` is false) and || (`decisive` is true). If one operand decides the result, the
+  // errors of the others do not count.
+  StatusOr<Value> EvaluateLogic(const Node& node, bool decisive) {
+    return FindDecisive(node.children, decisive,
+                        [&](const auto& child) { return EvaluateNode(*child); });
   }
 
   template <typename Operands, typename Evaluate>
-  StatusOr<Value> FirstDecisive(Operands&& operands, bool decisive, const Evaluate& evaluate) {
+  StatusOr<Value> FindDecisive(Operands&& operands, bool decisive, const Evaluate& evaluate) {
     Status failure = base::OkStatus();
     for (auto& operand : operands) {
       const StatusOr<Value> value = evaluate(operand);
@@ -160,21 +163,21 @@ class Evaluator {
     return !decisive;
   }
 
-  StatusOr<Value> Binary(const Node& node) {
-    ASSIGN_OR_RETURN(const Value a, Run(*node.children[0]));
-    ASSIGN_OR_RETURN(const Value b, Run(*node.children[1]));
+  StatusOr<Value> EvaluateBinary(const Node& node) {
+    ASSIGN_OR_RETURN(const Value a, EvaluateNode(*node.children[0]));
+    ASSIGN_OR_RETURN(const Value b, EvaluateNode(*node.children[1]));
     const std::string& op = node.name;
     if (op == "==" || op == "!=") {
       const bool same = a.Equals(b, budget_);
       if (budget_.left() < 0) return OverBudget();
       return same == (op == "==");
     }
-    if (op == "in") return In(a, b);
-    if (op[0] == '<' || op[0] == '>') return Ordered(op, a, b);
-    return Arithmetic(op[0], a, b);
+    if (op == "in") return EvaluateIn(a, b);
+    if (op[0] == '<' || op[0] == '>') return EvaluateOrder(op, a, b);
+    return EvaluateArithmetic(op[0], a, b);
   }
 
-  StatusOr<Value> In(const Value& wanted, const Value& container) {
+  StatusOr<Value> EvaluateIn(const Value& wanted, const Value& container) {
     if (container.is(Kind::kMap)) return container.member(wanted).has_value();
     if (!container.is(Kind::kList)) return NoSuchOverload();
     for (size_t i = 0; i < container.size(); ++i) {
@@ -185,7 +188,7 @@ class Evaluator {
     return false;
   }
 
-  static StatusOr<Value> Ordered(std::string_view op, const Value& a, const Value& b) {
+  static StatusOr<Value> EvaluateOrder(std::string_view op, const Value& a, const Value& b) {
     const auto order = Compare(a, b);
     if (!order) return NoSuchOverload();
     if (op == "<") return *order < 0;
@@ -194,10 +197,11 @@ class Evaluator {
     return *order >= 0;
   }
 
-  StatusOr<Value> Arithmetic(char op, const Value& a, const Value& b) {
-    if (a.is(Kind::kInt) && b.is(Kind::kInt)) return OfInts(op, a.int_value(), b.int_value());
+  StatusOr<Value> EvaluateArithmetic(char op, const Value& a, const Value& b) {
+    if (a.is(Kind::kInt) && b.is(Kind::kInt))
+      return CalculateInts(op, a.int_value(), b.int_value());
     if (a.is(Kind::kDouble) && b.is(Kind::kDouble)) {
-      return OfDoubles(op, a.double_value(), b.double_value());
+      return CalculateDoubles(op, a.double_value(), b.double_value());
     }
     if (op == '+' && a.is(Kind::kString) && b.is(Kind::kString)) {
       const size_t size = a.string_value().size() + b.string_value().size();
@@ -210,10 +214,10 @@ class Evaluator {
       for (Value& item : b.items()) joined.push_back(std::move(item));
       return Value::Of(std::move(joined));
     }
-    return OfTimes(op, a, b);
+    return CalculateTimes(op, a, b);
   }
 
-  static StatusOr<Value> OfInts(char op, int64_t a, int64_t b) {
+  static StatusOr<Value> CalculateInts(char op, int64_t a, int64_t b) {
     int64_t result = 0;
     bool overflow = false;
     switch (op) {
@@ -235,7 +239,7 @@ class Evaluator {
     return result;
   }
 
-  static StatusOr<Value> OfDoubles(char op, double a, double b) {
+  static StatusOr<Value> CalculateDoubles(char op, double a, double b) {
     switch (op) {
       case '+':
         return a + b;
@@ -250,10 +254,11 @@ class Evaluator {
     }
   }
 
-  static StatusOr<Value> OfTimes(char op, const Value& a, const Value& b) {
+  static StatusOr<Value> CalculateTimes(char op, const Value& a, const Value& b) {
     using std::chrono::nanoseconds;
     if (op != '+' && op != '-') return NoSuchOverload();
-    if (op == '+' && a.is(Kind::kDuration) && b.is(Kind::kTimestamp)) return OfTimes(op, b, a);
+    if (op == '+' && a.is(Kind::kDuration) && b.is(Kind::kTimestamp))
+      return CalculateTimes(op, b, a);
     const bool shift = b.is(Kind::kDuration);
     if (!(a.is(Kind::kTimestamp) || (a.is(Kind::kDuration) && shift)) ||
         !(shift || (b.is(Kind::kTimestamp) && op == '-'))) {
@@ -263,26 +268,26 @@ class Evaluator {
       return value.is(Kind::kDuration) ? value.duration_value().count()
                                        : value.time_value().time_since_epoch().count();
     };
-    ASSIGN_OR_RETURN(const Value sum, OfInts(op, count(a), count(b)));
+    ASSIGN_OR_RETURN(const Value sum, CalculateInts(op, count(a), count(b)));
     if (a.is(Kind::kTimestamp) && shift) return base::WallTime(nanoseconds(sum.int_value()));
     return nanoseconds(sum.int_value());
   }
 
-  StatusOr<Value> Call(const Node& node) {
+  StatusOr<Value> EvaluateCall(const Node& node) {
     std::vector<Value> args;
     for (const auto& child : node.children) {
-      ASSIGN_OR_RETURN(Value value, Run(*child));
+      ASSIGN_OR_RETURN(Value value, EvaluateNode(*child));
       args.push_back(std::move(value));
     }
     CallContext context{.budget = budget_, .regex = node.regex.get()};
     return node.function->run(context, args);
   }
 
-  StatusOr<Value> MapLiteral(const Node& node) {
+  StatusOr<Value> EvaluateMap(const Node& node) {
     Entries entries;
     for (size_t i = 0; i < node.children.size(); i += 2) {
-      ASSIGN_OR_RETURN(Value key, Run(*node.children[i]));
-      ASSIGN_OR_RETURN(Value value, Run(*node.children[i + 1]));
+      ASSIGN_OR_RETURN(Value key, EvaluateNode(*node.children[i]));
+      ASSIGN_OR_RETURN(Value value, EvaluateNode(*node.children[i + 1]));
       if (!key.is(Kind::kString) && !key.is(Kind::kInt) && !key.is(Kind::kBool)) {
         return EvaluationError("unsupported key type");
       }
@@ -292,45 +297,45 @@ class Evaluator {
   }
 
   // The list that a macro iterates over.
-  StatusOr<List> Range(const Node& node) {
-    ASSIGN_OR_RETURN(const Value range, Run(*node.children[0]));
+  StatusOr<List> EvaluateRange(const Node& node) {
+    ASSIGN_OR_RETURN(const Value range, EvaluateNode(*node.children[0]));
     if (!range.is(Kind::kList) && !range.is(Kind::kMap)) return NoSuchOverload();
     if (!budget_.Spend(range.size())) return OverBudget();
     return range.items();
   }
 
   // Evaluates child `child` of a macro for one item.
-  StatusOr<Value> For(const Node& node, Value item, size_t child) {
+  StatusOr<Value> EvaluateFor(const Node& node, Value item, size_t child) {
     variables_[node.slot] = std::move(item);
-    return Run(*node.children[child]);
+    return EvaluateNode(*node.children[child]);
   }
 
-  // exists (decisive: true) and all (decisive: false), which treat errors as || and && do.
-  StatusOr<Value> Quantify(const Node& node, bool decisive) {
-    ASSIGN_OR_RETURN(List items, Range(node));
-    return FirstDecisive(items, decisive,
-                         [&](Value& item) { return For(node, std::move(item), 1); });
+  // exists (`decisive` is true) and all (`decisive` is false), which treat errors as || and && do.
+  StatusOr<Value> EvaluateQuantifier(const Node& node, bool decisive) {
+    ASSIGN_OR_RETURN(List items, EvaluateRange(node));
+    return FindDecisive(items, decisive,
+                        [&](Value& item) { return EvaluateFor(node, std::move(item), 1); });
   }
 
-  StatusOr<Value> ExistsOne(const Node& node) {
-    ASSIGN_OR_RETURN(List items, Range(node));
+  StatusOr<Value> EvaluateExistsOne(const Node& node) {
+    ASSIGN_OR_RETURN(List items, EvaluateRange(node));
     size_t found = 0;
     for (Value& item : items) {
-      ASSIGN_OR_RETURN(const Value value, For(node, std::move(item), 1));
+      ASSIGN_OR_RETURN(const Value value, EvaluateFor(node, std::move(item), 1));
       if (!value.is(Kind::kBool)) return NoSuchOverload();
       found += value.bool_value() ? 1 : 0;
     }
     return found == 1;
   }
 
-  StatusOr<Value> Transform(const Node& node) {
-    ASSIGN_OR_RETURN(const List items, Range(node));
+  StatusOr<Value> EvaluateTransform(const Node& node) {
+    ASSIGN_OR_RETURN(const List items, EvaluateRange(node));
     const bool map = node.kind == NodeKind::kMapMacro;
     const bool filtered = !map || node.children.size() == 3;
     List out;
     for (const Value& item : items) {
       if (filtered) {
-        ASSIGN_OR_RETURN(const Value keep, For(node, item, 1));
+        ASSIGN_OR_RETURN(const Value keep, EvaluateFor(node, item, 1));
         if (!keep.is(Kind::kBool)) return NoSuchOverload();
         if (!keep.bool_value()) continue;
       }
@@ -338,7 +343,7 @@ class Evaluator {
         out.push_back(item);
         continue;
       }
-      ASSIGN_OR_RETURN(Value value, For(node, item, node.children.size() - 1));
+      ASSIGN_OR_RETURN(Value value, EvaluateFor(node, item, node.children.size() - 1));
       out.push_back(std::move(value));
     }
     return Value::Of(std::move(out));
@@ -351,7 +356,7 @@ class Evaluator {
 }  // namespace
 
 StatusOr<Value> Evaluate(const Node& root, std::vector<Value>& variables, Budget& budget) {
-  return Evaluator(variables, budget).Run(root);
+  return Evaluator(variables, budget).EvaluateNode(root);
 }
 
 }  // namespace berth::api::cel

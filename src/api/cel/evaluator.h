@@ -1,4 +1,4 @@
-// Runs the tree of an expression.
+// Evaluates the syntax tree of an expression.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace berth::api::cel {
 
-// `variables` has the tree's slots. Errors as Program::Run.
+// `variables` has Syntax::slots values, of which self and oldSelf are set. Errors as Program::Run.
 base::StatusOr<Value> Evaluate(const Node& root, std::vector<Value>& variables, Budget& budget);
 
 }  // namespace berth::api::cel

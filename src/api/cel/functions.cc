@@ -155,9 +155,9 @@ StatusOr<Value> IsSorted(CallContext& context, Args args) {
   return true;
 }
 
-// The item of a list that compares as `wanted` with all others.
-StatusOr<Value> Extreme(CallContext& context, Args args, std::partial_ordering wanted,
-                        std::string_view name) {
+// Finds the item of a list that compares as `wanted` with all others.
+StatusOr<Value> FindExtreme(CallContext& context, Args args, std::partial_ordering wanted,
+                            std::string_view name) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
   if (args[0].size() == 0) return EvaluationError(fmt::format("{} called on empty list", name));
   Value best = args[0].item(0);
@@ -172,10 +172,10 @@ StatusOr<Value> Extreme(CallContext& context, Args args, std::partial_ordering w
 }
 
 StatusOr<Value> Min(CallContext& context, Args args) {
-  return Extreme(context, args, std::partial_ordering::less, "min");
+  return FindExtreme(context, args, std::partial_ordering::less, "min");
 }
 StatusOr<Value> Max(CallContext& context, Args args) {
-  return Extreme(context, args, std::partial_ordering::greater, "max");
+  return FindExtreme(context, args, std::partial_ordering::greater, "max");
 }
 
 StatusOr<Value> Sum(CallContext& context, Args args) {
@@ -199,6 +199,7 @@ StatusOr<Value> Sum(CallContext& context, Args args) {
   return whole;
 }
 
+// False also if the budget is used up.
 bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
   for (size_t i = 0; i < list.size() && budget.left() >= 0; ++i) {
     if (list.item(i).Equals(wanted, budget)) return true;
@@ -206,12 +207,14 @@ bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
   return false;
 }
 
+// Checks the items of args[1] in order. Returns !wanted if one of them is in args[0] and `all` is
+// false, or is not in args[0] and `all` is true; otherwise `wanted`.
 StatusOr<Value> SetsContain(CallContext& context, Args args, bool all, bool wanted) {
   if (!args[0].is(Kind::kList) || !args[1].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = 0; i < args[1].size(); ++i) {
-    const bool there = HasItem(args[0], args[1].item(i), context.budget);
+    const bool found = HasItem(args[0], args[1].item(i), context.budget);
     if (context.budget.left() < 0) return OverBudget();
-    if (there != all) return !wanted;
+    if (found != all) return !wanted;
   }
   return wanted;
 }
@@ -222,8 +225,8 @@ StatusOr<Value> SetsIntersects(CallContext& context, Args args) {
   return SetsContain(context, args, false, false);
 }
 StatusOr<Value> SetsEquivalent(CallContext& context, Args args) {
-  ASSIGN_OR_RETURN(const Value there, SetsContain(context, args, true, true));
-  if (!there.bool_value()) return there;
+  ASSIGN_OR_RETURN(const Value contained, SetsContain(context, args, true, true));
+  if (!contained.bool_value()) return contained;
   const Value swapped[] = {args[1], args[0]};
   return SetsContain(context, swapped, true, true);
 }
@@ -284,7 +287,7 @@ StatusOr<Value> OrValue(CallContext&, Args args) {
 // ---- durations
 
 template <typename Unit>
-StatusOr<Value> In(CallContext&, Args args) {
+StatusOr<Value> CountUnits(CallContext&, Args args) {
   if (!args[0].is(Kind::kDuration)) return NoSuchOverload();
   return int64_t{std::chrono::duration_cast<Unit>(args[0].duration_value()).count()};
 }
@@ -319,10 +322,10 @@ constexpr Function kFunctions[] = {
     {"hasValue", true, 1, 1, Kind::kBool, 0, HasValue},
     {"value", true, 1, 1, Kind::kAny, 0, ValueOf},
     {"orValue", true, 2, 2, Kind::kAny, 0, OrValue},
-    {"getHours", true, 1, 1, Kind::kInt, 0, In<std::chrono::hours>},
-    {"getMinutes", true, 1, 1, Kind::kInt, 0, In<std::chrono::minutes>},
-    {"getSeconds", true, 1, 1, Kind::kInt, 0, In<std::chrono::seconds>},
-    {"getMilliseconds", true, 1, 1, Kind::kInt, 0, In<std::chrono::milliseconds>},
+    {"getHours", true, 1, 1, Kind::kInt, 0, CountUnits<std::chrono::hours>},
+    {"getMinutes", true, 1, 1, Kind::kInt, 0, CountUnits<std::chrono::minutes>},
+    {"getSeconds", true, 1, 1, Kind::kInt, 0, CountUnits<std::chrono::seconds>},
+    {"getMilliseconds", true, 1, 1, Kind::kInt, 0, CountUnits<std::chrono::milliseconds>},
 };
 
 }  // namespace

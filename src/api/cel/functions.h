@@ -12,33 +12,38 @@
 
 namespace berth::api::cel {
 
-// The longest string that an expression may build: a longer one counts as a used-up budget.
+// The largest size in bytes of a string that an expression may build. A longer one is an error as
+// if the budget were used up.
 inline constexpr size_t kMaxBuilt = 1 << 20;
 
 struct CallContext {
   Budget& budget;
-  const RE2* regex = nullptr;  // of a literal pattern
+  const RE2* regex = nullptr;  // compiled from a pattern that is a literal; null: not a literal
 };
 
 struct Function {
   std::string_view name;  // "size", "optional.of"
-  bool member = false;    // receiver.name(...), the receiver being the first argument
+  bool member = false;    // called as receiver.name(...); the receiver is the first argument
   size_t min_args = 0;    // with the receiver
   size_t max_args = 0;
   Kind result = Kind::kAny;
-  // Which argument is a regular expression; 0: none.
+  // The index of the argument that is a regular expression; 0: none.
   size_t pattern = 0;
-  // INVALID_ARGUMENT "no such overload" for arguments that it does not take.
+  // Calls the function. INVALID_ARGUMENT "no such overload": the arguments have other kinds than it
+  // takes.
   base::StatusOr<Value> (*run)(CallContext& context, std::span<const Value> args) = nullptr;
 };
 
-// nullptr if there is none.
+// `member`: as Function::member. nullptr: there is no such function.
 const Function* FindFunction(std::string_view name, bool member);
 
+// INVALID_ARGUMENT "no such overload".
 base::Status NoSuchOverload();
+// RESOURCE_EXHAUSTED: the budget is used up.
 base::Status OverBudget();
 
-// Compiled with bounds on memory; INVALID_ARGUMENT if it is no regular expression or too large.
+// Compiles a regular expression with a bound on memory. INVALID_ARGUMENT: it is malformed or too
+// large.
 base::StatusOr<std::shared_ptr<const RE2>> CompilePattern(std::string_view pattern);
 
 }  // namespace berth::api::cel

@@ -25,7 +25,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  StatusOr<std::vector<Token>> Run() {
+  StatusOr<std::vector<Token>> ReadTokens() {
     std::vector<Token> tokens;
     while (true) {
       SkipSpace();
@@ -34,7 +34,7 @@ class Lexer {
         tokens.push_back(std::move(token));
         return tokens;
       }
-      RETURN_IF_ERROR(Next(token));
+      RETURN_IF_ERROR(ReadToken(token));
       tokens.push_back(std::move(token));
     }
   }
@@ -57,11 +57,11 @@ class Lexer {
     }
   }
 
-  Status Next(Token& token) {
+  Status ReadToken(Token& token) {
     const char c = Peek();
-    if (IsDigit(c) || (c == '.' && IsDigit(Peek(1)))) return Number(token);
-    if (const size_t quote = StringPrefix(); quote != std::string_view::npos) {
-      return String(token, quote);
+    if (IsDigit(c) || (c == '.' && IsDigit(Peek(1)))) return ReadNumber(token);
+    if (const size_t quote = FindQuote(); quote != std::string_view::npos) {
+      return ReadString(token, quote);
     }
     if (IsNameStart(c)) return ReadName(token);
     for (const std::string_view symbol :
@@ -93,7 +93,7 @@ class Lexer {
     return base::OkStatus();
   }
 
-  Status Number(Token& token) {
+  Status ReadNumber(Token& token) {
     token.type = Token::Type::kLiteral;
     const size_t start = at_;
     if (Peek() == '0' && (Peek(1) == 'x' || Peek(1) == 'X')) {
@@ -138,8 +138,8 @@ class Lexer {
     return base::OkStatus();
   }
 
-  // Where the quote of a string literal is, if one starts here: r"..." or "...".
-  size_t StringPrefix() const {
+  // If a string literal starts here ("..." or r"..."), the position of its quote; else npos.
+  size_t FindQuote() const {
     size_t ahead = 0;
     while (ahead < 2 && std::string_view("rRbB").find(Peek(ahead)) != std::string_view::npos &&
            Peek(ahead) != '\0') {
@@ -149,7 +149,7 @@ class Lexer {
     return c == '"' || c == '\'' ? at_ + ahead : std::string_view::npos;
   }
 
-  Status String(Token& token, size_t quote) {
+  Status ReadString(Token& token, size_t quote) {
     const std::string_view prefix = text_.substr(at_, quote - at_);
     if (prefix.find_first_of("bB") != std::string_view::npos)
       return Fail("bytes are not supported");
@@ -165,7 +165,7 @@ class Lexer {
         return Fail("Syntax error: the string does not end");
       }
       if (Peek() == '\\' && !raw) {
-        RETURN_IF_ERROR(Escape(out));
+        RETURN_IF_ERROR(ReadEscape(out));
       } else {
         out += text_[at_++];
       }
@@ -176,7 +176,7 @@ class Lexer {
     return base::OkStatus();
   }
 
-  Status Escape(std::string& out) {
+  Status ReadEscape(std::string& out) {
     static constexpr std::string_view kNames = "abfnrtv\\?\"'`";
     static constexpr std::string_view kValues = "\a\b\f\n\r\t\v\\?\"'`";
     const char c = Peek(1);
@@ -207,6 +207,6 @@ class Lexer {
 
 }  // namespace
 
-StatusOr<std::vector<Token>> Tokenize(std::string_view text) { return Lexer(text).Run(); }
+StatusOr<std::vector<Token>> Tokenize(std::string_view text) { return Lexer(text).ReadTokens(); }
 
 }  // namespace berth::api::cel

@@ -1,4 +1,4 @@
-// CEL's tokens.
+// Splits a CEL expression into tokens.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ namespace berth::api::cel {
 struct Token {
   enum class Type { kEnd, kName, kLiteral, kSymbol };
   Type type = Type::kEnd;
-  size_t offset = 0;
-  std::string text;  // of a name or symbol
-  Value literal;     // true, false, null, numbers and strings
+  size_t offset = 0;  // in the expression, in bytes
+  std::string text;   // of a name or symbol
+  Value literal;      // the value of true, false, null, a number or a string
 };
 
-// INVALID_ARGUMENT as Parse (syntax.h).
+// INVALID_ARGUMENT as ParseSyntax (syntax.h).
 base::StatusOr<std::vector<Token>> Tokenize(std::string_view text);
 
 }  // namespace berth::api::cel

@@ -8,8 +8,8 @@ namespace berth::api::cel {
 
 base::StatusOr<Program> Program::Compile(std::string_view text, const Schema* self, Kind wanted,
                                          bool optional_old_self) {
-  ASSIGN_OR_RETURN(Syntax syntax, Parse(text));
-  RETURN_IF_ERROR(Check(text, syntax, self, wanted, optional_old_self));
+  ASSIGN_OR_RETURN(Syntax syntax, ParseSyntax(text));
+  RETURN_IF_ERROR(CheckExpression(text, syntax, self, wanted, optional_old_self));
   return Program(std::make_shared<const Syntax>(std::move(syntax)), optional_old_self);
 }
 

@@ -33,7 +33,7 @@ StatusOr<Value> EndsWith(CallContext&, Args args) {
   return args[0].string_value().ends_with(args[1].string_value());
 }
 
-// Runs `use` with the pattern that is args[1], compiled already if it is a literal.
+// Calls `use` with the pattern args[1], which is compiled now unless it is a literal.
 template <typename Use>
 StatusOr<Value> WithPattern(CallContext& context, Args args, Use use) {
   if (!args[0].is(Kind::kString) || !args[1].is(Kind::kString)) return NoSuchOverload();
@@ -146,7 +146,7 @@ StatusOr<Value> Join(CallContext& context, Args args) {
 StatusOr<Value> Substring(CallContext&, Args args) {
   if (!args[0].is(Kind::kString) || !args[1].is(Kind::kInt)) return NoSuchOverload();
   const std::string& text = args[0].string_value();
-  // By character, which is not by byte.
+  // The indexes count characters, not bytes.
   std::vector<size_t> starts;
   for (size_t i = 0; i < text.size(); ++i) {
     if (!base::ContinuesCharacter(text[i])) starts.push_back(i);

@@ -1,5 +1,5 @@
-// The functions of CEL that work on strings alone, regular expressions among them. Those that also
-// take lists, as indexOf, are in functions.cc.
+// The functions of CEL that take only strings, also as regular expressions. Functions that also
+// take lists, such as indexOf, are in functions.cc.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace berth::api::cel {
 
-// The rows of the strings' functions, which FindFunction searches with its own.
+// The table of these functions, for FindFunction.
 std::span<const Function> StringFunctions();
 
 }  // namespace berth::api::cel

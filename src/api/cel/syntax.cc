@@ -11,10 +11,10 @@ using NodePtr = std::unique_ptr<Node>;
 namespace {
 
 constexpr size_t kMaxBytes = 16 * 1024;
-// Bounds the depth of the tree, which evaluation follows on its stack. It counts nesting as well as
-// chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
-constexpr int kMaxDepth = 64;
-constexpr int kMaxChain = 32;
+// The depth of the tree is bounded, because the evaluation is recursive. Nesting makes the tree
+// deeper, and so do chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
+constexpr int kMaxDepth = 64;  // of nesting
+constexpr int kMaxChain = 32;  // links of one chain
 constexpr std::string_view kTooDeep = "the expression nests too deeply";
 
 struct MacroName {
@@ -30,7 +30,7 @@ constexpr MacroName kMacros[] = {{"all", NodeKind::kAll, 2, 2},
                                  {"map", NodeKind::kMapMacro, 2, 3},
                                  {"filter", NodeKind::kFilter, 2, 2}};
 
-// Operators from the weakest to the strongest; && || and ?: stand above them.
+// Binary operators from the weakest to the strongest. ?:, || and && are weaker than all of them.
 constexpr std::initializer_list<std::string_view> kLevels[] = {
     {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"}};
 
@@ -40,9 +40,9 @@ class Parser {
   Parser(std::string_view text, std::vector<Token> tokens)
       : text_(text), tokens_(std::move(tokens)) {}
 
-  StatusOr<Syntax> Run() {
-    ASSIGN_OR_RETURN(syntax_.root, Expression());
-    if (Peek().type != Token::Type::kEnd) return Unexpected();
+  StatusOr<Syntax> ParseAll() {
+    ASSIGN_OR_RETURN(syntax_.root, ParseExpression());
+    if (Peek().type != Token::Type::kEnd) return UnexpectedToken();
     return std::move(syntax_);
   }
 
@@ -69,7 +69,7 @@ class Parser {
     return true;
   }
   Status Fail(size_t offset, std::string_view what) const { return ErrorAt(text_, offset, what); }
-  Status Unexpected() const {
+  Status UnexpectedToken() const {
     const Token& token = Peek();
     if (token.type == Token::Type::kEnd) {
       return Fail(token.offset, "Syntax error: mismatched input '<EOF>'");
@@ -77,12 +77,12 @@ class Parser {
     return Fail(token.offset, fmt::format("Syntax error: mismatched input '{}'",
                                           token.text.empty() ? "a literal" : token.text));
   }
-  Status Expect(std::string_view symbol) {
-    return TakeSymbol(symbol) ? base::OkStatus() : Unexpected();
+  Status ExpectSymbol(std::string_view symbol) {
+    return TakeSymbol(symbol) ? base::OkStatus() : UnexpectedToken();
   }
 
   template <typename... Children>
-  static NodePtr Make(NodeKind kind, size_t offset, Children... children) {
+  static NodePtr MakeNode(NodeKind kind, size_t offset, Children... children) {
     auto node = std::make_unique<Node>();
     node->kind = kind;
     node->offset = offset;
@@ -90,100 +90,100 @@ class Parser {
     return node;
   }
 
-  StatusOr<NodePtr> Expression() {
+  StatusOr<NodePtr> ParseExpression() {
     const Level level(depth_);
     if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
-    ASSIGN_OR_RETURN(NodePtr condition, Either());
+    ASSIGN_OR_RETURN(NodePtr condition, ParseOr());
     const size_t offset = Peek().offset;
     if (!TakeSymbol("?")) return condition;
-    ASSIGN_OR_RETURN(NodePtr then, Either());
-    RETURN_IF_ERROR(Expect(":"));
-    ASSIGN_OR_RETURN(NodePtr otherwise, Expression());
-    return Make(NodeKind::kConditional, offset, std::move(condition), std::move(then),
-                std::move(otherwise));
+    ASSIGN_OR_RETURN(NodePtr then, ParseOr());
+    RETURN_IF_ERROR(ExpectSymbol(":"));
+    ASSIGN_OR_RETURN(NodePtr otherwise, ParseExpression());
+    return MakeNode(NodeKind::kConditional, offset, std::move(condition), std::move(then),
+                    std::move(otherwise));
   }
 
-  StatusOr<NodePtr> Either() {
-    ASSIGN_OR_RETURN(NodePtr first, Both());
+  StatusOr<NodePtr> ParseOr() {
+    ASSIGN_OR_RETURN(NodePtr first, ParseAnd());
     if (!IsSymbol("||")) return first;
-    NodePtr node = Make(NodeKind::kOr, Peek().offset, std::move(first));
+    NodePtr node = MakeNode(NodeKind::kOr, Peek().offset, std::move(first));
     while (TakeSymbol("||")) {
-      ASSIGN_OR_RETURN(NodePtr next, Both());
+      ASSIGN_OR_RETURN(NodePtr next, ParseAnd());
       node->children.push_back(std::move(next));
     }
     return node;
   }
 
-  StatusOr<NodePtr> Both() {
-    ASSIGN_OR_RETURN(NodePtr first, Binary(0));
+  StatusOr<NodePtr> ParseAnd() {
+    ASSIGN_OR_RETURN(NodePtr first, ParseBinary(0));
     if (!IsSymbol("&&")) return first;
-    NodePtr node = Make(NodeKind::kAnd, Peek().offset, std::move(first));
+    NodePtr node = MakeNode(NodeKind::kAnd, Peek().offset, std::move(first));
     while (TakeSymbol("&&")) {
-      ASSIGN_OR_RETURN(NodePtr next, Binary(0));
+      ASSIGN_OR_RETURN(NodePtr next, ParseBinary(0));
       node->children.push_back(std::move(next));
     }
     return node;
   }
 
-  StatusOr<NodePtr> Binary(size_t level) {
-    if (level == std::size(kLevels)) return Unary();
-    ASSIGN_OR_RETURN(NodePtr left, Binary(level + 1));
+  StatusOr<NodePtr> ParseBinary(size_t level) {
+    if (level == std::size(kLevels)) return ParseUnary();
+    ASSIGN_OR_RETURN(NodePtr left, ParseBinary(level + 1));
     for (int chain = 0;;) {
       const auto symbol =
           std::find_if(kLevels[level].begin(), kLevels[level].end(),
                        [&](std::string_view candidate) { return IsSymbol(candidate); });
       if (symbol == kLevels[level].end()) return left;
       const size_t offset = tokens_[at_++].offset;
-      ASSIGN_OR_RETURN(NodePtr right, Binary(level + 1));
-      left = Make(NodeKind::kBinary, offset, std::move(left), std::move(right));
+      ASSIGN_OR_RETURN(NodePtr right, ParseBinary(level + 1));
+      left = MakeNode(NodeKind::kBinary, offset, std::move(left), std::move(right));
       left->name = *symbol;
       if (++chain > kMaxChain) return Fail(offset, kTooDeep);
     }
   }
 
-  StatusOr<NodePtr> Unary() {
+  StatusOr<NodePtr> ParseUnary() {
     const Level level(depth_);
     if (depth_ > kMaxDepth) return Fail(Peek().offset, kTooDeep);
     const size_t offset = Peek().offset;
     if (TakeSymbol("!")) {
-      ASSIGN_OR_RETURN(NodePtr operand, Unary());
-      return Make(NodeKind::kNot, offset, std::move(operand));
+      ASSIGN_OR_RETURN(NodePtr operand, ParseUnary());
+      return MakeNode(NodeKind::kNot, offset, std::move(operand));
     }
     if (TakeSymbol("-")) {
       const bool literal = Peek().type == Token::Type::kLiteral;
-      ASSIGN_OR_RETURN(NodePtr operand, Unary());
+      ASSIGN_OR_RETURN(NodePtr operand, ParseUnary());
       if (literal && operand->kind == NodeKind::kLiteral && operand->literal.is(Kind::kInt)) {
-        // It negates as unsigned, because the smallest int is its own negation.
+        // The negation is unsigned, because the smallest int has no positive counterpart.
         operand->literal =
             static_cast<int64_t>(-static_cast<uint64_t>(operand->literal.int_value()));
         return operand;
       }
-      return Make(NodeKind::kNegate, offset, std::move(operand));
+      return MakeNode(NodeKind::kNegate, offset, std::move(operand));
     }
-    return Member();
+    return ParseMember();
   }
 
-  StatusOr<NodePtr> Member() {
-    ASSIGN_OR_RETURN(NodePtr node, Primary());
+  StatusOr<NodePtr> ParseMember() {
+    ASSIGN_OR_RETURN(NodePtr node, ParsePrimary());
     for (int chain = 0;; ++chain) {
       const size_t offset = Peek().offset;
       if (chain > kMaxChain) return Fail(offset, kTooDeep);
       if (TakeSymbol(".")) {
         const bool optional = TakeSymbol("?");
-        if (Peek().type != Token::Type::kName) return Unexpected();
+        if (Peek().type != Token::Type::kName) return UnexpectedToken();
         std::string name = tokens_[at_++].text;
         if (!optional && IsSymbol("(")) {
-          ASSIGN_OR_RETURN(node, MemberCall(std::move(node), std::move(name), offset));
+          ASSIGN_OR_RETURN(node, ParseMemberCall(std::move(node), std::move(name), offset));
           continue;
         }
-        node = Make(NodeKind::kSelect, offset, std::move(node));
+        node = MakeNode(NodeKind::kSelect, offset, std::move(node));
         node->name = UnescapeName(name);
         node->optional = optional;
       } else if (TakeSymbol("[")) {
         const bool optional = TakeSymbol("?");
-        ASSIGN_OR_RETURN(NodePtr index, Expression());
-        RETURN_IF_ERROR(Expect("]"));
-        node = Make(NodeKind::kIndex, offset, std::move(node), std::move(index));
+        ASSIGN_OR_RETURN(NodePtr index, ParseExpression());
+        RETURN_IF_ERROR(ExpectSymbol("]"));
+        node = MakeNode(NodeKind::kIndex, offset, std::move(node), std::move(index));
         node->optional = optional;
       } else {
         RETURN_IF_ERROR(CheckResolved(*node));
@@ -192,8 +192,8 @@ class Parser {
     }
   }
 
-  // A name that is no variable stays in the tree as long as it may be the first part of a
-  // function's name ("optional" of optional.of).
+  // Refuses a name that is not a variable. Such a name stays in the tree until here, because it may
+  // be the first part of a function's name ("optional" of optional.of).
   Status CheckResolved(const Node& node) const {
     const Node* first = &node;
     while (first->kind == NodeKind::kSelect || first->kind == NodeKind::kIndex) {
@@ -204,33 +204,33 @@ class Parser {
                 fmt::format("undeclared reference to '{}' (in container '')", first->name));
   }
 
-  StatusOr<NodePtr> MemberCall(NodePtr receiver, std::string name, size_t offset) {
+  StatusOr<NodePtr> ParseMemberCall(NodePtr receiver, std::string name, size_t offset) {
     if (receiver->kind == NodeKind::kVariable && !receiver->name.empty()) {
-      return Call(fmt::format("{}.{}", receiver->name, name), nullptr, receiver->offset);
+      return ParseCall(fmt::format("{}.{}", receiver->name, name), nullptr, receiver->offset);
     }
     RETURN_IF_ERROR(CheckResolved(*receiver));
     for (const MacroName& macro : kMacros) {
-      if (macro.name == name) return Macro(macro, std::move(receiver), offset);
+      if (macro.name == name) return ParseMacro(macro, std::move(receiver), offset);
     }
-    return Call(name, std::move(receiver), offset);
+    return ParseCall(name, std::move(receiver), offset);
   }
 
-  StatusOr<NodePtr> Macro(const MacroName& macro, NodePtr range, size_t offset) {
-    RETURN_IF_ERROR(Expect("("));
+  StatusOr<NodePtr> ParseMacro(const MacroName& macro, NodePtr range, size_t offset) {
+    RETURN_IF_ERROR(ExpectSymbol("("));
     if (Peek().type != Token::Type::kName) {
       return Fail(Peek().offset, "argument must be a simple name");
     }
     const std::string variable = tokens_[at_++].text;
-    NodePtr node = Make(macro.kind, offset, std::move(range));
+    NodePtr node = MakeNode(macro.kind, offset, std::move(range));
     node->slot = kFirstLocal + locals_.size();
     locals_.push_back(variable);
     syntax_.slots = std::max(syntax_.slots, kFirstLocal + locals_.size());
     while (TakeSymbol(",")) {
-      ASSIGN_OR_RETURN(NodePtr argument, Expression());
+      ASSIGN_OR_RETURN(NodePtr argument, ParseExpression());
       node->children.push_back(std::move(argument));
     }
     locals_.pop_back();
-    RETURN_IF_ERROR(Expect(")"));
+    RETURN_IF_ERROR(ExpectSymbol(")"));
     const size_t args = node->children.size();  // with the range for the variable
     if (args < macro.min_args || args > macro.max_args) {
       return Fail(offset, fmt::format("'{}' with these arguments is not supported", macro.name));
@@ -238,19 +238,19 @@ class Parser {
     return node;
   }
 
-  StatusOr<NodePtr> Call(std::string_view name, NodePtr receiver, size_t offset) {
-    RETURN_IF_ERROR(Expect("("));
-    NodePtr node = Make(NodeKind::kCall, offset);
+  StatusOr<NodePtr> ParseCall(std::string_view name, NodePtr receiver, size_t offset) {
+    RETURN_IF_ERROR(ExpectSymbol("("));
+    NodePtr node = MakeNode(NodeKind::kCall, offset);
     node->name = name;
     const bool member = receiver != nullptr;
     if (member) node->children.push_back(std::move(receiver));
     while (!IsSymbol(")")) {
-      ASSIGN_OR_RETURN(NodePtr argument, Expression());
+      ASSIGN_OR_RETURN(NodePtr argument, ParseExpression());
       node->children.push_back(std::move(argument));
       if (!TakeSymbol(",")) break;
     }
-    RETURN_IF_ERROR(Expect(")"));
-    if (name == "has" && !member) return Has(std::move(node));
+    RETURN_IF_ERROR(ExpectSymbol(")"));
+    if (name == "has" && !member) return MakeHas(std::move(node));
     node->function = FindFunction(name, member);
     const size_t args = node->children.size();
     if (node->function == nullptr) {
@@ -275,7 +275,7 @@ class Parser {
     return base::OkStatus();
   }
 
-  StatusOr<NodePtr> Has(NodePtr call) {
+  StatusOr<NodePtr> MakeHas(NodePtr call) {
     if (call->children.size() != 1 || call->children.front()->kind != NodeKind::kSelect ||
         call->children.front()->optional) {
       return Fail(call->offset, "invalid argument to has() macro");
@@ -285,29 +285,29 @@ class Parser {
     return select;
   }
 
-  StatusOr<NodePtr> Primary() {
+  StatusOr<NodePtr> ParsePrimary() {
     const Token& token = Peek();
     if (token.type == Token::Type::kLiteral) {
-      NodePtr node = Make(NodeKind::kLiteral, token.offset);
+      NodePtr node = MakeNode(NodeKind::kLiteral, token.offset);
       node->literal = token.literal;
       ++at_;
       return node;
     }
     if (token.type == Token::Type::kName) return ParseName();
     if (TakeSymbol("(")) {
-      ASSIGN_OR_RETURN(NodePtr inner, Expression());
-      RETURN_IF_ERROR(Expect(")"));
+      ASSIGN_OR_RETURN(NodePtr inner, ParseExpression());
+      RETURN_IF_ERROR(ExpectSymbol(")"));
       return inner;
     }
-    if (IsSymbol("[")) return Items(NodeKind::kList, "[", "]");
-    if (IsSymbol("{")) return Items(NodeKind::kMap, "{", "}");
-    return Unexpected();
+    if (IsSymbol("[")) return ParseItems(NodeKind::kList, "[", "]");
+    if (IsSymbol("{")) return ParseItems(NodeKind::kMap, "{", "}");
+    return UnexpectedToken();
   }
 
   StatusOr<NodePtr> ParseName() {
     const Token& token = tokens_[at_++];
-    if (IsSymbol("(")) return Call(token.text, nullptr, token.offset);
-    NodePtr node = Make(NodeKind::kVariable, token.offset);
+    if (IsSymbol("(")) return ParseCall(token.text, nullptr, token.offset);
+    NodePtr node = MakeNode(NodeKind::kVariable, token.offset);
     const auto local = std::find(locals_.rbegin(), locals_.rend(), token.text);
     if (local != locals_.rend()) {
       node->slot = kFirstLocal + static_cast<size_t>(locals_.rend() - local) - 1;
@@ -322,20 +322,20 @@ class Parser {
     return node;
   }
 
-  StatusOr<NodePtr> Items(NodeKind kind, std::string_view open, std::string_view close) {
-    NodePtr node = Make(kind, Peek().offset);
-    RETURN_IF_ERROR(Expect(open));
+  StatusOr<NodePtr> ParseItems(NodeKind kind, std::string_view open, std::string_view close) {
+    NodePtr node = MakeNode(kind, Peek().offset);
+    RETURN_IF_ERROR(ExpectSymbol(open));
     while (!IsSymbol(close)) {
-      ASSIGN_OR_RETURN(NodePtr item, Expression());
+      ASSIGN_OR_RETURN(NodePtr item, ParseExpression());
       node->children.push_back(std::move(item));
       if (kind == NodeKind::kMap) {
-        RETURN_IF_ERROR(Expect(":"));
-        ASSIGN_OR_RETURN(NodePtr value, Expression());
+        RETURN_IF_ERROR(ExpectSymbol(":"));
+        ASSIGN_OR_RETURN(NodePtr value, ParseExpression());
         node->children.push_back(std::move(value));
       }
       if (!TakeSymbol(",")) break;
     }
-    RETURN_IF_ERROR(Expect(close));
+    RETURN_IF_ERROR(ExpectSymbol(close));
     return node;
   }
 
@@ -357,13 +357,13 @@ Status ErrorAt(std::string_view text, size_t offset, std::string_view what) {
                      newline == std::string_view::npos ? offset + 1 : offset - newline, what);
 }
 
-StatusOr<Syntax> Parse(std::string_view text) {
+StatusOr<Syntax> ParseSyntax(std::string_view text) {
   if (text.size() > kMaxBytes) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "the expression has {} bytes, the limit is {}", text.size(), kMaxBytes);
   }
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
-  return Parser(text, std::move(tokens)).Run();
+  return Parser(text, std::move(tokens)).ParseAll();
 }
 
 std::string UnescapeName(std::string_view name) {

@@ -1,7 +1,8 @@
 // The syntax tree of a CEL expression, and the parser that makes it.
 //
-// Macros (has, all, exists, exists_one, map, filter) are nodes of their own; names are resolved to
-// slots of the variables: 0 is self, 1 oldSelf, then those of the macros around, outermost first.
+// Macros (has, all, exists, exists_one, map, filter) are nodes of their own. Names of variables are
+// resolved to slots: 0 is self, 1 is oldSelf, and then come the variables of the enclosing macros,
+// the outermost first.
 #pragma once
 
 #include <re2/re2.h>
@@ -20,8 +21,8 @@ namespace berth::api::cel {
 enum class NodeKind {
   kLiteral,
   kVariable,  // `slot`
-  kSelect,    // child 0 . `name`; optional with `optional`
-  kIndex,     // child 0 [ child 1 ]; optional with `optional`
+  kSelect,    // child 0 . `name`, or child 0 .? `name` if `optional`
+  kIndex,     // child 0 [ child 1 ], or child 0 [? child 1 ] if `optional`
   kHas,       // has(child 0 . `name`)
   kNot,
   kNegate,
@@ -29,25 +30,25 @@ enum class NodeKind {
   kOr,
   kConditional,  // child 0 ? child 1 : child 2
   kBinary,       // child 0 `name` child 1
-  kCall,         // `function` of the children, its receiver first
+  kCall,         // `function` of the children; a receiver is the first child
   kList,
-  kMap,  // key, value, key, value ...
-  kAll,  // of the items of child 0, bound to `slot`, child 1; so also the next ones
-  kExists,
-  kExistsOne,
-  kMapMacro,  // child 1, or with three children child 2 where child 1 holds
-  kFilter,
+  kMap,        // key, value, key, value ...
+  kAll,        // the items of child 0 are put into `slot`, and child 1 is evaluated for each
+  kExists,     // as kAll
+  kExistsOne,  // as kAll
+  kMapMacro,   // as kAll; of three children, child 2 is evaluated if child 1 is true
+  kFilter,     // as kAll
 };
 
 struct Node {
   NodeKind kind = NodeKind::kLiteral;
-  size_t offset = 0;  // in the text, for messages
+  size_t offset = 0;  // in the text, in bytes; for messages
   std::string name;
   Value literal;
   size_t slot = 0;
   bool optional = false;
   const Function* function = nullptr;
-  std::shared_ptr<const RE2> regex;  // of a call whose pattern is a literal
+  std::shared_ptr<const RE2> regex;  // of a call with a literal pattern; else null
   std::vector<std::unique_ptr<Node>> children;
 };
 
@@ -58,17 +59,19 @@ inline constexpr size_t kFirstLocal = 2;
 struct Syntax {
   std::unique_ptr<Node> root;
   bool uses_old_self = false;
-  size_t slots = kFirstLocal;  // variables at most at a time
+  size_t slots = kFirstLocal;  // the number of slots that the evaluation needs
 };
 
-// INVALID_ARGUMENT "ERROR: <input>:LINE:COLUMN: what" for what is no expression, for names that
-// are neither variables nor functions, and beyond the bounds (16 KiB, 64 levels).
-base::StatusOr<Syntax> Parse(std::string_view text);
+// INVALID_ARGUMENT "ERROR: <input>:LINE:COLUMN: REASON": `text` is malformed, has a name that is
+// neither a variable nor a function, or nests deeper than 64 levels. INVALID_ARGUMENT without a
+// place: it is longer than 16 KiB.
+base::StatusOr<Syntax> ParseSyntax(std::string_view text);
 
-// "ERROR: <input>:LINE:COLUMN: `what`".
+// INVALID_ARGUMENT "ERROR: <input>:LINE:COLUMN: `what`", for the place at byte `offset` of `text`.
 base::Status ErrorAt(std::string_view text, size_t offset, std::string_view what);
 
-// The property that a name in CEL stands for: "__namespace__" is namespace, "a__dash__b" is a-b.
+// Returns the name of the property that an escaped name in CEL stands for: "namespace" for
+// "__namespace__", "a-b" for "a__dash__b".
 std::string UnescapeName(std::string_view name);
 
 }  // namespace berth::api::cel

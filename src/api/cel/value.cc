@@ -18,8 +18,9 @@ const Schema* MemberSchema(const Schema* schema, std::string_view name) {
   return field != nullptr ? field->type : nullptr;
 }
 
-// Keys of map literals are strings, numbers or booleans, so comparing two costs next to nothing.
-bool SameKey(const Value& a, const Value& b) {
+// Compares keys of map literals. They are strings, ints or booleans, so this costs almost nothing
+// and needs no bound.
+bool IsSameKey(const Value& a, const Value& b) {
   Budget budget(INT64_MAX / 2);
   return a.Equals(b, budget);
 }
@@ -154,7 +155,7 @@ std::optional<Value> Value::member(const Value& key) const {
     return key.is(Kind::kString) ? field(key.string_value()) : std::nullopt;
   }
   for (const auto& [name, value] : *std::get<std::shared_ptr<const Entries>>(rep_)) {
-    if (SameKey(name, key)) return value;
+    if (IsSameKey(name, key)) return value;
   }
   return std::nullopt;
 }
@@ -170,7 +171,7 @@ bool Value::EqualLists(const Value& other, Budget& budget) const {
   const bool ordered = !any_order() && !other.any_order();
   for (size_t i = 0; i < size(); ++i) {
     const Value wanted = item(i);
-    bool found = wanted.Equals(other.item(i), budget);  // mostly the order is the same
+    bool found = wanted.Equals(other.item(i), budget);  // true for most lists: equal order
     for (size_t j = 0; !ordered && !found && j < other.size() && budget.left() >= 0; ++j) {
       found = wanted.Equals(other.item(j), budget);
     }
@@ -272,7 +273,7 @@ base::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
         std::from_chars(rest.data(), rest.data() + rest.size(), number, std::chars_format::fixed);
     if (error != std::errc()) return invalid();
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-    // The longest unit that fits: "ms" before "m".
+    // The longest unit that matches is right: "ms" and not "m".
     const std::pair<std::string_view, double>* unit = nullptr;
     for (const auto& one : kUnits) {
       if (rest.starts_with(one.first) && (!unit || one.first.size() > unit->first.size()))

@@ -1,7 +1,7 @@
 // Values of CEL expressions.
 //
-// A list or an object of the document is a reference into it (nothing is copied): the document and
-// its schema outlive the value. Immutable once made.
+// A list or an object of the document is a reference into the document, and is not copied. So the
+// document and its schema must outlive the value. Values are immutable.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ namespace berth::api::cel {
 
 using base::Json;
 
-// The kind of a value, or what is known of an expression before it runs; kAny means "anything".
+// The kind of a value, or of the result of an expression. kAny: it is known only after the
+// evaluation.
 enum class Kind {
   kAny,
   kNull,
@@ -42,14 +43,14 @@ enum class Kind {
   kOptional,
 };
 
-// "int", "list", ... as messages name it.
+// The name of the kind in messages: "int", "list", ...
 std::string_view KindName(Kind kind);
 
-// What an evaluation may still cost. One unit is about one step, or ten bytes of text.
+// The remaining cost of an evaluation. One unit is about one step, or ten bytes of text.
 class Budget {
  public:
   explicit Budget(int64_t units) : left_(units) {}
-  // False once it is used up.
+  // Subtracts `units`. False: the budget is used up.
   bool Spend(size_t units) {
     left_ -= static_cast<int64_t>(std::min<size_t>(units, INT64_MAX / 4));
     if (left_ < 0) left_ = -1;
@@ -79,18 +80,18 @@ class Value {
   static Value Of(Entries map) {
     return Value(Rep(std::make_shared<const Entries>(std::move(map))));
   }
-  // An optional with a value, and one without.
+  // An optional with a value, and an empty one.
   static Value Some(Value value);
   static Value None() { return Value(Rep(Optional{})); }
 
-  // A member of the document; `schema` may be null. Strings of the formats date-time and duration
-  // become timestamps and durations.
+  // A member of the document. `schema` is its type, and may be null. Strings of the formats
+  // date-time and duration become timestamps and durations.
   static Value FromJson(const Json& json, const Schema* schema);
 
   Kind kind() const;
   bool is(Kind other) const { return kind() == other; }
 
-  // Each is only for values of that kind.
+  // Call each of these only on a value of its kind.
   bool bool_value() const { return std::get<bool>(rep_); }
   int64_t int_value() const { return std::get<int64_t>(rep_); }
   double double_value() const { return std::get<double>(rep_); }
@@ -100,7 +101,7 @@ class Value {
     return std::get<std::chrono::nanoseconds>(rep_);
   }
   const Quantity& quantity_value() const { return std::get<Quantity>(rep_); }
-  // The value of an optional; null if it has none.
+  // The value of an optional; null: it is empty.
   const Value* optional_value() const { return std::get<Optional>(rep_).value.get(); }
 
   // Of a string (in characters), list or map.
@@ -109,13 +110,13 @@ class Value {
   Value item(size_t index) const;
   // The items of a list, the keys of a map.
   List items() const;
-  // A member of a map; nullopt if it has none of that name.
+  // The value for a key of a map; nullopt: the map has no such key.
   std::optional<Value> member(const Value& key) const;
-  // The same for the member of an object.
+  // The same for a member of an object or map by its name.
   std::optional<Value> field(std::string_view name) const;
 
-  // CEL's ==: numbers compare by value across their kinds, and lists of a set or map type in any
-  // order. The result means nothing once the budget is used up.
+  // CEL's ==. Numbers of different kinds are compared by value, and lists of a set or map type in
+  // any order. Ignore the result if the budget is used up afterwards.
   bool Equals(const Value& other, Budget& budget) const;
 
  private:
@@ -138,14 +139,14 @@ class Value {
   Rep rep_;
 };
 
-// a <=> b for two numbers, strings, booleans, timestamps, durations; nullopt if CEL has no order
-// for them.
+// a <=> b for two numbers, strings, booleans, timestamps or durations; nullopt: CEL has no order
+// for these kinds.
 std::optional<std::partial_ordering> Compare(const Value& a, const Value& b);
 
-// "1h30m", "300ms": Go's form of a duration. INVALID_ARGUMENT otherwise.
+// Parses Go's form of a duration: "1h30m", "300ms". INVALID_ARGUMENT: `text` has another form.
 base::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 
-// INVALID_ARGUMENT: an expression cannot be evaluated on these values.
+// INVALID_ARGUMENT, the error of an expression that cannot be evaluated on its values.
 inline base::Status EvaluationError(std::string_view message) {
   return base::Status(base::StatusCode::kInvalidArgument, base::ToAbsl(message));
 }

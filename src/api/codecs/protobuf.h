@@ -17,14 +17,15 @@ namespace berth::api {
 
 inline constexpr std::string_view kProtobufType = "application/vnd.kubernetes.protobuf";
 
-// Whether Kubernetes has a message for the objects of `schema` (nullptr: no schema at all).
+// Whether Kubernetes has a protobuf message for the objects of `schema`. False for nullptr.
 bool HasProtobuf(const Schema* schema);
 
-// Appends the message for the JSON text of an object, in one pass over it. What the message has no
-// place for is left out: members that the schema does not know, or that have another type.
+// Appends the message for the JSON text of an object, in one pass over the text. Members that the
+// schema does not know, or that have another type, are left out. If the text is malformed, the
+// members before the mistake are written.
 void AppendMessage(const Schema& schema, std::string_view json, std::string& out);
 
-// Appends a field whose content is bytes: a text, or a message.
+// Appends a length-delimited field: a string, bytes or a message.
 void AppendField(int number, std::string_view content, std::string& out);
 // The bytes that stand before the `size` bytes of content of such a field.
 std::string FieldHead(int number, size_t size);
@@ -34,20 +35,21 @@ std::string EnvelopeHead(std::string_view api_version, std::string_view kind, si
 std::string_view EnvelopeTail();
 std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message);
 
-// One change in a watch; `object` is in its envelope already.
-std::string WatchFrame(std::string_view type, std::string_view object);
+// The frame of one change in a watch. `object` is an envelope.
+std::string MakeWatchFrame(std::string_view type, std::string_view object);
 
-// The content of an envelope, as views into the body.
+// The content of an envelope. The views point into the body.
 struct Envelope {
   std::string_view api_version;
   std::string_view kind;
   std::string_view message;
 };
-// INVALID_ARGUMENT for what is no envelope.
+// INVALID_ARGUMENT: `body` is not an envelope.
 base::StatusOr<Envelope> OpenEnvelope(std::string_view body);
 
-// The object of a message, without apiVersion and kind. Fields that the schema doesn't know are
-// skipped. INVALID_ARGUMENT for what is malformed, nests too deep or is not UTF-8.
+// Returns the object of a message, without apiVersion and kind. Fields that the schema does not
+// know are skipped. INVALID_ARGUMENT: the message is malformed, nests deeper than 64 levels, or has
+// a string that is not UTF-8.
 base::StatusOr<base::Json> DecodeMessage(const Schema& schema, std::string_view message);
 
 }  // namespace berth::api

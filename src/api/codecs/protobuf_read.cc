@@ -51,14 +51,15 @@ bool IsZero(FieldType type, const Json& value) {
   }
 }
 
-// The fields of one message, one after the other.
+// Reads the fields of one message, one after the other.
 class Fields {
  public:
   explicit Fields(std::string_view bytes)
       : in_(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size())) {}
 
-  // False at the end, and if what follows is no field (CheckEnd tells which).
-  bool Next() {
+  // Reads the tag of the next field. False: the message has ended, or is malformed here; CheckEnd
+  // tells which.
+  bool NextField() {
     tag_ = in_.ReadTag();
     return tag_ != 0;
   }
@@ -68,8 +69,8 @@ class Fields {
   int number() const { return WireFormatLite::GetTagFieldNumber(tag_); }
   WireType type() const { return WireFormatLite::GetTagWireType(tag_); }
 
-  // The content of the field, which has the wire type that the function reads.
-  StatusOr<std::string_view> Bytes() {
+  // These read the content of the field, whose wire type must be that of the function.
+  StatusOr<std::string_view> ReadBytes() {
     uint32_t size = 0;
     const void* data = nullptr;
     int left = 0;
@@ -81,17 +82,17 @@ class Fields {
     in_.Skip(static_cast<int>(size));
     return std::string_view(static_cast<const char*>(data), size);
   }
-  StatusOr<uint64_t> Varint() {
+  StatusOr<uint64_t> ReadVarint() {
     uint64_t value = 0;
     if (!in_.ReadVarint64(&value)) return Malformed("a number is cut off");
     return value;
   }
-  StatusOr<double> Double() {
+  StatusOr<double> ReadDouble() {
     uint64_t value = 0;
     if (!in_.ReadLittleEndian64(&value)) return Malformed("a number is cut off");
     return std::bit_cast<double>(value);
   }
-  Status Skip() {
+  Status SkipField() {
     return WireFormatLite::SkipField(&in_, tag_) ? base::OkStatus()
                                                  : Malformed("an unknown field is cut off");
   }
@@ -106,9 +107,9 @@ class Fields {
 template <typename Read>
 Status ForEachField(std::string_view message, const Read& read) {
   Fields fields(message);
-  while (fields.Next()) {
+  while (fields.NextField()) {
     ASSIGN_OR_RETURN(const bool known, read(fields));
-    if (!known) RETURN_IF_ERROR(fields.Skip());
+    if (!known) RETURN_IF_ERROR(fields.SkipField());
   }
   return fields.CheckEnd();
 }
@@ -118,15 +119,16 @@ StatusOr<std::string> ReadText(std::string_view bytes) {
   return std::string(bytes);
 }
 
-// The only field of bytes or text in `message`: the last one with number 1.
-StatusOr<std::string_view> OnlyField(std::string_view message) {
+// Reads a message that has only field 1, with bytes or text. If the field is there several times,
+// the last one counts.
+StatusOr<std::string_view> ReadOnlyField(std::string_view message) {
   std::string_view content;
   RETURN_IF_ERROR(ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
     if (fields.number() != 1) return false;
     if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       return WrongType("raw", fields.type());
     }
-    ASSIGN_OR_RETURN(content, fields.Bytes());
+    ASSIGN_OR_RETURN(content, fields.ReadBytes());
     return true;
   }));
   return content;
@@ -148,22 +150,22 @@ StatusOr<Triple> ReadTriple(std::string_view message) {
         number == 3 ? WireFormatLite::WIRETYPE_LENGTH_DELIMITED : WireFormatLite::WIRETYPE_VARINT;
     if (fields.type() != wanted) return WrongType(std::to_string(number), fields.type());
     if (number == 3) {
-      ASSIGN_OR_RETURN(triple.third, fields.Bytes());
+      ASSIGN_OR_RETURN(triple.third, fields.ReadBytes());
     } else {
-      ASSIGN_OR_RETURN((number == 1 ? triple.first : triple.second), fields.Varint());
+      ASSIGN_OR_RETURN((number == 1 ? triple.first : triple.second), fields.ReadVarint());
     }
     return true;
   }));
   return triple;
 }
 
-// Gives null for a time that was never set, as Kubernetes writes it.
-StatusOr<Json> Time(std::string_view message, bool micro) {
+// Returns null for 0, which Kubernetes writes for a time that was never set.
+StatusOr<Json> ReadTime(std::string_view message, bool micro) {
   ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
   const auto seconds = static_cast<int64_t>(parts.first);
   const auto nanos = static_cast<int64_t>(static_cast<int32_t>(parts.second));
   if (seconds == 0 && nanos == 0) return Json();
-  // The most that nanoseconds in 64 bits hold (api/time.h).
+  // The most seconds that nanoseconds in 64 bits can hold (api/time.h).
   constexpr int64_t kMost = INT64_MAX / 1'000'000'000 - 1;
   if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos >= 1'000'000'000) {
     return Malformed("a time is out of range");
@@ -172,7 +174,7 @@ StatusOr<Json> Time(std::string_view message, bool micro) {
   return Json(micro ? FormatMicroTime(time) : FormatTime(time));
 }
 
-StatusOr<Json> IntOrString(std::string_view message) {
+StatusOr<Json> ReadIntOrString(std::string_view message) {
   ASSIGN_OR_RETURN(const Triple parts, ReadTriple(message));
   if (parts.first > 1) return Malformed("an IntOrString is neither");
   if (parts.first == 0) return Json(static_cast<int32_t>(parts.second));
@@ -180,8 +182,8 @@ StatusOr<Json> IntOrString(std::string_view message) {
   return Json(std::move(text));
 }
 
-StatusOr<Json> Any(std::string_view message) {
-  ASSIGN_OR_RETURN(const std::string_view raw, OnlyField(message));
+StatusOr<Json> ReadAny(std::string_view message) {
+  ASSIGN_OR_RETURN(const std::string_view raw, ReadOnlyField(message));
   if (raw.empty()) return Json();
   return base::json::Parse(raw);
 }
@@ -198,15 +200,15 @@ WireType WireTypeOf(FieldType type) {
   }
 }
 
-Json Integer(const Schema& type, uint64_t value) {
+Json ToInteger(const Schema& type, uint64_t value) {
   return type.format == "int32" ? Json(static_cast<int32_t>(value))
                                 : Json(static_cast<int64_t>(value));
 }
 
 Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object);
 
-// Replaces a union by its field.
-StatusOr<Json> Union(const Schema& schema, std::string_view message, int depth) {
+// Reads a union, and returns the value of its field.
+StatusOr<Json> ReadUnion(const Schema& schema, std::string_view message, int depth) {
   Json members = Json::object();
   RETURN_IF_ERROR(ReadMessage(schema, message, depth, members));
   Json chosen = false;  // protobuf may omit a lone boolean
@@ -219,44 +221,44 @@ StatusOr<Json> Union(const Schema& schema, std::string_view message, int depth) 
   return chosen;
 }
 
-// Reads a value that is no list and no map, whose wire type is right. A message that comes in
-// several parts is merged into `present`, which is consumed.
+// Reads a value that is neither a list nor a map, and whose wire type was checked. `present` is the
+// object that earlier parts of the same message gave (null: none); it is moved into the result.
 StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* present) {
   switch (type.type) {
     case FieldType::kInteger: {
-      ASSIGN_OR_RETURN(const uint64_t value, fields.Varint());
-      return Integer(type, value);
+      ASSIGN_OR_RETURN(const uint64_t value, fields.ReadVarint());
+      return ToInteger(type, value);
     }
     case FieldType::kBoolean: {
-      ASSIGN_OR_RETURN(const uint64_t value, fields.Varint());
+      ASSIGN_OR_RETURN(const uint64_t value, fields.ReadVarint());
       return Json(value != 0);
     }
     case FieldType::kNumber: {
-      ASSIGN_OR_RETURN(const double value, fields.Double());
+      ASSIGN_OR_RETURN(const double value, fields.ReadDouble());
       return Json(value);
     }
     default:
       break;
   }
-  ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+  ASSIGN_OR_RETURN(const std::string_view bytes, fields.ReadBytes());
   switch (type.type) {
     case FieldType::kBytes:
       return Json(base::EncodeBase64(bytes));
     case FieldType::kQuantity: {
-      ASSIGN_OR_RETURN(const std::string_view text, OnlyField(bytes));
+      ASSIGN_OR_RETURN(const std::string_view text, ReadOnlyField(bytes));
       ASSIGN_OR_RETURN(std::string quantity, ReadText(text));
       return Json(quantity.empty() ? "0" : std::move(quantity));
     }
     case FieldType::kIntOrString:
-      return IntOrString(bytes);
+      return ReadIntOrString(bytes);
     case FieldType::kTime:
-      return Time(bytes, false);
+      return ReadTime(bytes, false);
     case FieldType::kMicroTime:
-      return Time(bytes, true);
+      return ReadTime(bytes, true);
     case FieldType::kAny:
-      return Any(bytes);
+      return ReadAny(bytes);
     case FieldType::kUnion:
-      return Union(type, bytes, depth + 1);
+      return ReadUnion(type, bytes, depth + 1);
     case FieldType::kObject: {
       Json object = present != nullptr ? std::move(*present) : Json::object();
       RETURN_IF_ERROR(ReadMessage(type, bytes, depth + 1, object));
@@ -269,7 +271,7 @@ StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* pr
   }
 }
 
-// A map entry without value has the zero value of its type.
+// The value of a map entry that has none: the zero value of its type.
 Json ZeroOf(FieldType type) {
   switch (type) {
     case FieldType::kQuantity:
@@ -298,7 +300,7 @@ Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& 
                                                  : WireTypeOf(map.element->type);
     if (fields.type() != wanted) return WrongType("of a map", fields.type());
     if (fields.number() == 1) {
-      ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+      ASSIGN_OR_RETURN(const std::string_view bytes, fields.ReadBytes());
       ASSIGN_OR_RETURN(key, ReadText(bytes));
     } else {
       ASSIGN_OR_RETURN(value, ReadValue(*map.element, fields, depth, nullptr));
@@ -310,19 +312,19 @@ Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& 
   return base::OkStatus();
 }
 
-// Numbers in a list may stand one by one, or packed into one field.
+// Reads one item of a list, or several numbers that are packed into one field.
 Status ReadListItem(const Field& field, Fields& fields, int depth, Json& out) {
   const Schema& element = *field.type->element;
   if (!out.is_array()) out = Json::array();
   if (fields.type() == WireFormatLite::WIRETYPE_LENGTH_DELIMITED &&
       element.type == FieldType::kInteger) {
-    ASSIGN_OR_RETURN(const std::string_view packed, fields.Bytes());
+    ASSIGN_OR_RETURN(const std::string_view packed, fields.ReadBytes());
     CodedInputStream numbers(reinterpret_cast<const uint8_t*>(packed.data()),
                              static_cast<int>(packed.size()));
     while (numbers.CurrentPosition() < static_cast<int>(packed.size())) {
       uint64_t value = 0;
       if (!numbers.ReadVarint64(&value)) return Malformed("a number is cut off");
-      out.push_back(Integer(element, value));
+      out.push_back(ToInteger(element, value));
     }
     return base::OkStatus();
   }
@@ -337,17 +339,17 @@ Status ReadField(const Field& field, Fields& fields, int depth, Json& object) {
   if (type == FieldType::kList) return ReadListItem(field, fields, depth, object[field.name]);
   if (fields.type() != WireTypeOf(type)) return WrongType(field.name, fields.type());
   if (type == FieldType::kMap) {
-    ASSIGN_OR_RETURN(const std::string_view entry, fields.Bytes());
+    ASSIGN_OR_RETURN(const std::string_view entry, fields.ReadBytes());
     return ReadMapEntry(*field.type, entry, depth, object[field.name]);
   }
   if (field.inlined) {
-    ASSIGN_OR_RETURN(const std::string_view bytes, fields.Bytes());
+    ASSIGN_OR_RETURN(const std::string_view bytes, fields.ReadBytes());
     return ReadMessage(*field.type, bytes, depth + 1, object);
   }
   const auto present = object.find(field.name);
   ASSIGN_OR_RETURN(Json value, ReadValue(*field.type, fields, depth,
                                          present == object.end() ? nullptr : &*present));
-  // Kubernetes writes zeros for scalars that it holds by value; they mean "absent".
+  // A zero means "absent", because Kubernetes writes all scalars that it holds by value.
   if (value.is_null() || (IsZero(type, value) && !field.has_presence && !field.required)) {
     object.erase(field.name);
   } else {
@@ -382,7 +384,7 @@ StatusOr<Envelope> OpenEnvelope(std::string_view body) {
     if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       return WrongType("of the envelope", fields.type());
     }
-    return fields.Bytes();
+    return fields.ReadBytes();
   };
   const auto read_type = [&](Fields& fields) -> StatusOr<bool> {
     if (fields.number() != 1 && fields.number() != 2) return false;

@@ -334,7 +334,7 @@ TEST(Protobuf, EnvelopesOpen) {
 }
 
 TEST(Protobuf, WatchFramesSayTheirLength) {
-  EXPECT_EQ(WatchFrame("ADDED", "xy"),
+  EXPECT_EQ(MakeWatchFrame("ADDED", "xy"),
             Bytes({0, 0, 0, 13, 0x0a, 5, 'A', 'D', 'D', 'E', 'D', 0x12, 4, 0x0a, 2, 'x', 'y'}));
 }
 

@@ -15,7 +15,7 @@ namespace {
 using base::Json;
 using google::protobuf::internal::WireFormatLite;
 
-// Field numbers of the messages around objects.
+// The field numbers of the messages around objects.
 constexpr int kUnknownTypeMeta = 1;
 constexpr int kUnknownRaw = 2;
 constexpr int kTypeMetaApiVersion = 1;
@@ -50,8 +50,8 @@ void AppendDouble(std::string& out, int number, double value) {
 }
 
 // Converts the events of a scan of JSON text into protobuf fields. The length of a message stands
-// before its content, but is known only after it. So Open reserves one byte for the length, and
-// Close makes room if the length needs more.
+// before its content, but is known only after it. So OpenMessage reserves one byte for the length,
+// and CloseMessage makes room if the length needs more.
 class Writer {
  public:
   Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
@@ -68,9 +68,9 @@ class Writer {
       AppendInteger(out_, slot_.number, value ? 1 : 0);
     } else if (slot_.type->type == FieldType::kUnion) {
       if (const Field* field = FindAlternative(FieldType::kBoolean)) {
-        Open(slot_.number);
+        OpenMessage(slot_.number);
         AppendInteger(out_, field->number, value ? 1 : 0);
-        Close();
+        CloseMessage();
       }
     } else if (slot_.type->type == FieldType::kAny) {
       WriteRawScalar(value ? "true" : "false");
@@ -100,7 +100,7 @@ class Writer {
   }
 
   bool StartObject() {
-    if (raw_depth_ > 0) return RawStart('{');
+    if (raw_depth_ > 0) return StartRaw('{');
     if (frames_.empty()) {
       frames_.push_back({.schema = &root_});
       return true;
@@ -112,17 +112,17 @@ class Writer {
       switch (slot_.type->type) {
         case FieldType::kObject:
           frame.schema = slot_.type;
-          OpenIn(frame, slot_.number);
+          OpenMessageIn(frame, slot_.number);
           break;
         case FieldType::kMap:
           frame.schema = slot_.type;
           frame.number = slot_.number;
           break;
         case FieldType::kAny:
-          OpenIn(frame, slot_.number);
-          OpenIn(frame, kRawExtensionRaw);
+          OpenMessageIn(frame, slot_.number);
+          OpenMessageIn(frame, kRawExtensionRaw);
           frames_.push_back(frame);
-          return RawStart('{');
+          return StartRaw('{');
         default:
           break;
       }
@@ -132,7 +132,7 @@ class Writer {
   }
   bool Key(std::string_view name) {
     if (raw_depth_ > 0) {
-      RawSeparator();
+      AppendRawSeparator();
       out_ += base::json::Dump(Json(name));
       out_ += ':';
       raw_after_key_ = true;
@@ -142,11 +142,11 @@ class Writer {
     return true;
   }
   bool EndObject() {
-    if (raw_depth_ > 0 && !RawEnd('}')) return true;
+    if (raw_depth_ > 0 && !EndRaw('}')) return true;
     return EndFrame();
   }
   bool StartArray() {
-    if (raw_depth_ > 0) return RawStart('[');
+    if (raw_depth_ > 0) return StartRaw('[');
     BeginValue();
     Frame frame{.opened = opened_};
     if (slot_.type != nullptr) {
@@ -155,22 +155,22 @@ class Writer {
         frame.schema = slot_.type;
         frame.number = slot_.number;
       } else if (slot_.type->type == FieldType::kAny) {
-        OpenIn(frame, slot_.number);
-        OpenIn(frame, kRawExtensionRaw);
+        OpenMessageIn(frame, slot_.number);
+        OpenMessageIn(frame, kRawExtensionRaw);
         frames_.push_back(frame);
-        return RawStart('[');
+        return StartRaw('[');
       }
     }
     frames_.push_back(frame);
     return true;
   }
   bool EndArray() {
-    if (raw_depth_ > 0 && !RawEnd(']')) return true;
+    if (raw_depth_ > 0 && !EndRaw(']')) return true;
     return EndFrame();
   }
   // Closes all open messages, because the text ended early. What was written so far stays.
-  void Abandon() {
-    while (!starts_.empty()) Close();
+  void CloseAllMessages() {
+    while (!starts_.empty()) CloseMessage();
   }
 
  private:
@@ -180,22 +180,22 @@ class Writer {
     int number = 0;                  // of the map or list
     int opened = 0;                  // messages to close with it
   };
-  // Where the next value goes.
+  // The field that the next value is written to.
   struct Slot {
-    const Schema* type = nullptr;  // null: nowhere
+    const Schema* type = nullptr;  // null: the value is left out
     int number = 0;
   };
 
-  void Open(int number) {
+  void OpenMessage(int number) {
     AppendTag(out_, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
     starts_.push_back(out_.size());
     out_ += '\0';
   }
-  void OpenIn(Frame& frame, int number) {
-    Open(number);
+  void OpenMessageIn(Frame& frame, int number) {
+    OpenMessage(number);
     ++frame.opened;
   }
-  void Close() {
+  void CloseMessage() {
     const size_t start = starts_.back();
     starts_.pop_back();
     std::string length;
@@ -215,7 +215,7 @@ class Writer {
       case FieldType::kObject:
         return FindMember(*frame.schema);
       case FieldType::kMap:
-        Open(frame.number);
+        OpenMessage(frame.number);
         ++opened_;
         AppendField(kMapKey, key_, out_);
         slot_ = {.type = frame.schema->element, .number = kMapValue};
@@ -238,7 +238,7 @@ class Writer {
       const Field* inner = field.type->Find(key_);
       if (inner == nullptr) continue;
       if (field.number == 0 || inner->number == 0) return;
-      Open(field.number);
+      OpenMessage(field.number);
       ++opened_;
       slot_ = {.type = inner->type, .number = inner->number};
       return;
@@ -246,11 +246,11 @@ class Writer {
   }
 
   bool EndValue() {
-    for (; opened_ > 0; --opened_) Close();
+    for (; opened_ > 0; --opened_) CloseMessage();
     return true;
   }
   bool EndFrame() {
-    for (int i = frames_.back().opened; i > 0; --i) Close();
+    for (int i = frames_.back().opened; i > 0; --i) CloseMessage();
     frames_.pop_back();
     return true;
   }
@@ -269,7 +269,7 @@ class Writer {
       slot_ = {.type = slot_.type};
       return;
     }
-    OpenIn(frame, slot_.number);
+    OpenMessageIn(frame, slot_.number);
     // JSONSchemaPropsOrBool: a schema in place of a boolean also sets `allows`, as in Kubernetes.
     if (const Field* allows = FindAlternative(FieldType::kBoolean)) {
       AppendInteger(out_, allows->number, 1);
@@ -286,11 +286,11 @@ class Writer {
       case FieldType::kQuantity:
         return WriteQuantity(std::to_string(value));
       case FieldType::kIntOrString:
-        Open(slot_.number);
+        OpenMessage(slot_.number);
         AppendInteger(out_, 1, 0);
         AppendInteger(out_, 2, static_cast<uint64_t>(value));
         AppendField(3, "", out_);
-        return Close();
+        return CloseMessage();
       case FieldType::kAny:
         return WriteRawScalar(std::to_string(value));
       default:
@@ -299,9 +299,9 @@ class Writer {
   }
 
   void WriteQuantity(std::string_view text) {
-    Open(slot_.number);
+    OpenMessage(slot_.number);
     AppendField(1, text, out_);
-    Close();
+    CloseMessage();
   }
 
   void WriteText(std::string_view value) {
@@ -315,11 +315,11 @@ class Writer {
       case FieldType::kQuantity:
         return WriteQuantity(value);
       case FieldType::kIntOrString:
-        Open(slot_.number);
+        OpenMessage(slot_.number);
         AppendInteger(out_, 1, 1);
         AppendInteger(out_, 2, 0);
         AppendField(3, value, out_);
-        return Close();
+        return CloseMessage();
       case FieldType::kTime:
       case FieldType::kMicroTime:
         return WriteTime(value);
@@ -336,19 +336,19 @@ class Writer {
     const auto since = time->time_since_epoch();
     const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
     const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds);
-    Open(slot_.number);
+    OpenMessage(slot_.number);
     AppendInteger(out_, 1, static_cast<uint64_t>(seconds.count()));
     AppendInteger(out_, 2, static_cast<uint64_t>(nanos.count()));
-    Close();
+    CloseMessage();
   }
 
   // A value of type kAny is written as its JSON text; while one is open, events only append to it.
   void WriteRawScalar(std::string_view text) {
-    Open(slot_.number);
+    OpenMessage(slot_.number);
     AppendField(kRawExtensionRaw, text, out_);
-    Close();
+    CloseMessage();
   }
-  void RawSeparator() {
+  void AppendRawSeparator() {
     if (raw_after_key_) {
       raw_after_key_ = false;
     } else if (out_.back() != '{' && out_.back() != '[') {
@@ -356,17 +356,17 @@ class Writer {
     }
   }
   bool AppendRawValue(std::string_view text) {
-    RawSeparator();
+    AppendRawSeparator();
     out_ += text;
     return true;
   }
-  bool RawStart(char bracket) {
-    if (raw_depth_++ > 0) RawSeparator();
+  bool StartRaw(char bracket) {
+    if (raw_depth_++ > 0) AppendRawSeparator();
     out_ += bracket;
     return true;
   }
   // Returns whether the bracket ends the whole value.
-  bool RawEnd(char bracket) {
+  bool EndRaw(char bracket) {
     out_ += bracket;
     return --raw_depth_ == 0;
   }
@@ -374,11 +374,11 @@ class Writer {
   const Schema& root_;
   std::string& out_;
   std::vector<Frame> frames_;
-  std::vector<size_t> starts_;  // of the open messages: where their length stands
+  std::vector<size_t> starts_;  // the positions of the lengths of the open messages
   std::string key_;
   Slot slot_;
-  int opened_ = 0;  // messages that BeginValue opened for the next value
-  int raw_depth_ = 0;
+  int opened_ = 0;     // messages that BeginValue opened for the next value
+  int raw_depth_ = 0;  // open brackets of the value of type kAny; 0: none is open
   bool raw_after_key_ = false;
 };
 
@@ -391,7 +391,7 @@ bool HasProtobuf(const Schema* schema) {
 
 void AppendMessage(const Schema& schema, std::string_view json, std::string& out) {
   Writer writer(schema, out);
-  if (!base::json::Scan(json, writer)) writer.Abandon();
+  if (!base::json::Scan(json, writer)) writer.CloseAllMessages();
 }
 
 std::string FieldHead(int number, size_t size) {
@@ -426,7 +426,7 @@ std::string Envelop(std::string_view api_version, std::string_view kind, std::st
   return out;
 }
 
-std::string WatchFrame(std::string_view type, std::string_view object) {
+std::string MakeWatchFrame(std::string_view type, std::string_view object) {
   std::string raw;
   AppendField(kRawExtensionRaw, object, raw);
   std::string event;

@@ -54,7 +54,7 @@ size_t CountValues(const Json& value) {
   return count;
 }
 
-// `value` has `depth` levels of arrays and objects at most.
+// The number of levels of arrays and objects in `value`; 0 for a scalar.
 int DepthOf(const Json& value) {
   int depth = 0;
   if (!value.is_structured()) return depth;
@@ -62,10 +62,10 @@ int DepthOf(const Json& value) {
   return depth + 1;
 }
 
-// Whether the quoted scalar that starts at `at`, perhaps after a tag and an anchor, is closed. If
-// it is not, yaml-cpp 0.7 takes the rest of a text that ends with a newline for its value. Other
-// scalars need no closing.
-bool QuoteEnds(std::string_view text, size_t at) {
+// Whether the quoted scalar that starts at `at`, perhaps after a tag and an anchor, has a closing
+// quote; true for other scalars. The check is needed because yaml-cpp 0.7 accepts a scalar without
+// it if the text ends with a newline.
+bool IsQuoteClosed(std::string_view text, size_t at) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
   while (at < text.size() && (is_blank(text[at]) || text[at] == '!' || text[at] == '&')) {
     const bool property = !is_blank(text[at]);
@@ -106,43 +106,44 @@ class Builder : public YAML::EventHandler {
   }
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Count(mark, 1);
-    Emit(mark, anchor, nullptr, /*plain=*/true, "");
+    CountNewValues(mark, 1);
+    AddValue(mark, anchor, nullptr, /*plain=*/true, "");
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto it = anchors_.find(anchor);
     if (it == anchors_.end()) Fail(mark, "an alias refers to a value that contains it");
-    Count(mark, it->second.values);
-    if (static_cast<int>(open_.size()) + it->second.depth > limits_.max_depth) TooDeep(mark);
+    CountNewValues(mark, it->second.values);
+    if (static_cast<int>(open_.size()) + it->second.depth > limits_.max_depth) FailTooDeep(mark);
     Json copy = it->second.value;
-    Emit(mark, 0, std::move(copy), /*plain=*/false, "");
+    AddValue(mark, 0, std::move(copy), /*plain=*/false, "");
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    Count(mark, 1);
+    CountNewValues(mark, 1);
     // "?" marks a plain scalar, "!" a quoted one.
     const bool plain = tag == "?" || tag.empty();
-    if (!plain && !QuoteEnds(text_, static_cast<size_t>(mark.pos))) {
+    if (!plain && !IsQuoteClosed(text_, static_cast<size_t>(mark.pos))) {
       Fail(mark, "a quoted text does not end");
     }
-    Emit(mark, anchor, plain ? ResolvePlainScalar(value) : Tagged(mark, tag, value), plain, value);
+    AddValue(mark, anchor, plain ? ResolvePlainScalar(value) : ResolveTagged(mark, tag, value),
+             plain, value);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    Open(mark, tag, "tag:yaml.org,2002:seq", anchor, Json::array());
+    OpenNode(mark, tag, "tag:yaml.org,2002:seq", anchor, Json::array());
   }
-  void OnSequenceEnd() override { Close(); }
+  void OnSequenceEnd() override { CloseNode(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    Open(mark, tag, "tag:yaml.org,2002:map", anchor, Json::object());
+    OpenNode(mark, tag, "tag:yaml.org,2002:map", anchor, Json::object());
   }
   void OnMapEnd() override {
-    MergeInto(open_.back());
-    Close();
+    AddMergedMembers(open_.back());
+    CloseNode();
   }
 
  private:
@@ -160,12 +161,12 @@ class Builder : public YAML::EventHandler {
     int depth;
   };
 
-  [[noreturn]] void TooDeep(const YAML::Mark& mark) const {
+  [[noreturn]] void FailTooDeep(const YAML::Mark& mark) const {
     Fail(mark, StatusCode::kInvalidArgument,
          fmt::format("nests deeper than {} levels", limits_.max_depth));
   }
 
-  void Count(const YAML::Mark& mark, size_t values) {
+  void CountNewValues(const YAML::Mark& mark, size_t values) {
     values_ += values;
     if (values_ > limits_.max_values) {
       Fail(mark, StatusCode::kResourceExhausted,
@@ -173,7 +174,9 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  static Json Tagged(const YAML::Mark& mark, const std::string& tag, const std::string& value) {
+  // The value of a scalar that is quoted or has a tag.
+  static Json ResolveTagged(const YAML::Mark& mark, const std::string& tag,
+                            const std::string& value) {
     if (tag == "!" || tag == "tag:yaml.org,2002:str") return value;
     Json resolved = ResolvePlainScalar(value);
     if ((tag == "tag:yaml.org,2002:int" && resolved.is_number_integer()) ||
@@ -185,34 +188,34 @@ class Builder : public YAML::EventHandler {
     Fail(mark, fmt::format("tag {} does not suit {}", base::Quote(tag), base::Quote(value)));
   }
 
-  void Open(const YAML::Mark& mark, const std::string& tag, std::string_view own_tag,
-            YAML::anchor_t anchor, Json value) {
+  void OpenNode(const YAML::Mark& mark, const std::string& tag, std::string_view own_tag,
+                YAML::anchor_t anchor, Json value) {
     if (tag != "?" && tag != "!" && !tag.empty() && tag != own_tag) {
       Fail(mark, fmt::format("tag {} is not supported", base::Quote(tag)));
     }
-    if (static_cast<int>(open_.size()) >= limits_.max_depth) TooDeep(mark);
+    if (static_cast<int>(open_.size()) >= limits_.max_depth) FailTooDeep(mark);
     if (!open_.empty() && open_.back().value.is_object() && !open_.back().key &&
         !open_.back().merge_next) {
       Fail(mark, "a key must be a scalar");
     }
-    Count(mark, 1);
+    CountNewValues(mark, 1);
     open_.push_back({std::move(value), anchor, mark, std::nullopt, {}, false});
   }
 
-  void Close() {
+  void CloseNode() {
     Node node = std::move(open_.back());
     open_.pop_back();
-    Emit(node.mark, node.anchor, std::move(node.value), /*plain=*/false, "");
+    AddValue(node.mark, node.anchor, std::move(node.value), /*plain=*/false, "");
   }
 
-  // Adds a complete value to the value that contains it. `text` is a plain scalar's text, because
-  // keys are strings.
-  void Emit(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool plain,
-            std::string_view text) {
+  // Adds a complete value to the value that contains it. `text` is the text of a plain scalar; it
+  // is needed to recognise the key "<<".
+  void AddValue(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool plain,
+                std::string_view text) {
     if (anchor != 0) {
       const size_t values = CountValues(value);
-      // The copy that the anchor keeps takes memory, too.
-      Count(mark, values);
+      // The values count twice, because the anchor keeps a copy.
+      CountNewValues(mark, values);
       anchors_.insert_or_assign(anchor, Anchored{value, values, DepthOf(value)});
     }
     if (open_.empty()) {
@@ -229,12 +232,12 @@ class Builder : public YAML::EventHandler {
       node.value[*node.key] = std::move(value);
       node.key.reset();
     } else {
-      TakeKey(mark, node, value, plain, text);
+      SetKey(mark, node, value, plain, text);
     }
   }
 
-  void TakeKey(const YAML::Mark& mark, Node& node, const Json& value, bool plain,
-               std::string_view text) {
+  void SetKey(const YAML::Mark& mark, Node& node, const Json& value, bool plain,
+              std::string_view text) {
     if (value.is_structured()) Fail(mark, "a key must be a scalar");
     if (plain && text == "<<") {
       node.merge_next = true;
@@ -252,14 +255,15 @@ class Builder : public YAML::EventHandler {
                                            base::json::Dump(Json(key))));
       }
     }
-    node.value[key] =
-        nullptr;  // so that the check above also sees keys whose value is still to come
+    // The member is added now, so that the check above also finds keys whose value has not come
+    // yet.
+    node.value[key] = nullptr;
     node.key = std::move(key);
   }
 
-  // "<<": adds those members of the merged mappings that the mapping itself lacks; earlier ones
-  // win.
-  void MergeInto(Node& node) {
+  // Adds the members of the mappings under "<<" that the mapping itself lacks. If several of them
+  // have a member, the first one counts.
+  void AddMergedMembers(Node& node) {
     for (const Json& merge : node.merges) {
       const Json list = merge.is_array() ? merge : Json::array({merge});
       for (const Json& from : list) {

@@ -1,9 +1,9 @@
 // YAML as Kubernetes reads and writes it: a subset of YAML 1.1 that maps to JSON. Pure.
 //
-// Reading is bounded in bytes, depth, documents and values, with aliases expanded, so that a small
-// text cannot become large. Plain scalars mean what kubectl takes them for: "yes", "on" and "true"
-// are booleans, 0644 is octal, 1e3 a number, a date a string; quoted ones are strings. Keys are
-// strings. Anchors, aliases and merge keys ("<<") work.
+// Reading is bounded in bytes, depth, documents and values. Expanded aliases count, so that a small
+// text cannot become large. Plain scalars have the types that they have for kubectl: "yes", "on"
+// and "true" are booleans, 0644 is octal, 1e3 a number, a date a string; quoted ones are strings.
+// Keys are strings. Anchors, aliases and merge keys ("<<") work.
 #pragma once
 
 #include <string>
@@ -22,16 +22,17 @@ struct YamlLimits {
   int max_depth = 64;
 };
 
-// The documents of `text`, empty ones left out; JSON is YAML too. INVALID_ARGUMENT with the line
-// for what is malformed, has a key twice, or no JSON counterpart; RESOURCE_EXHAUSTED beyond a
-// limit. With `duplicates` the last of a key's values wins, and the list says which were twice:
+// Returns the documents of `text` without empty ones; JSON is YAML, too. INVALID_ARGUMENT with the
+// line: `text` is malformed, nests too deep, has a key twice, or has a value that JSON lacks.
+// RESOURCE_EXHAUSTED: another limit is exceeded. If `duplicates` is not null, a key that is there
+// twice is no error: its last value counts, and `duplicates` gets a line for it, such as
 // `line 3: key "name" already set in map`.
 base::StatusOr<std::vector<base::Json>> ParseYaml(std::string_view text,
                                                   const YamlLimits& limits = {},
                                                   std::vector<std::string>* duplicates = nullptr);
 
-// Block style with sorted keys, as `kubectl -o yaml`; ends with a newline. Reading it gives `value`
-// again.
+// Writes block style with sorted keys, as `kubectl -o yaml`, with a newline at the end. ParseYaml
+// returns `value` for it.
 std::string ToYaml(const base::Json& value);
 
 }  // namespace berth::api

@@ -11,12 +11,13 @@ namespace {
 
 using base::Json;
 
-bool OneOf(std::string_view text, std::initializer_list<std::string_view> words) {
+bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-// Decimal, 0x, 0o, 0b and the octal 0644, with '_' between digits, within int64 or uint64.
-std::optional<Json> Integer(std::string_view text) {
+// Parses decimal numbers, 0x, 0o, 0b and the octal 0644, with '_' between digits, within int64 or
+// uint64.
+std::optional<Json> ParseInteger(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
   std::string digits;
@@ -42,7 +43,7 @@ std::optional<Json> Integer(std::string_view text) {
   return Json(static_cast<int64_t>(~value + 1));
 }
 
-// [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
+// Whether `text` matches [-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 bool IsFloat(std::string_view text) {
   size_t at = 0;
   const auto digits = [&] {
@@ -66,14 +67,14 @@ bool IsFloat(std::string_view text) {
   return at == text.size();
 }
 
-std::optional<Json> Float(std::string_view text) {
+std::optional<Json> ParseFloat(std::string_view text) {
   if (!IsFloat(text)) return std::nullopt;
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  // JSON has only one kind of number: 1e3 is the integer 1000, as an API field of that type
-  // expects.
+  // A whole number becomes an integer, because JSON has only one kind of number: an integer field
+  // of the API accepts 1e3.
   constexpr double kExact = 9007199254740992.0;
   if (std::trunc(value) == value && std::fabs(value) <= kExact)
     return Json(static_cast<int64_t>(value));
@@ -83,15 +84,15 @@ std::optional<Json> Float(std::string_view text) {
 }  // namespace
 
 Json ResolvePlainScalar(std::string_view text) {
-  if (OneOf(text, {"", "~", "null", "Null", "NULL"})) return nullptr;
-  if (OneOf(text, {"true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"}))
+  if (IsOneOf(text, {"", "~", "null", "Null", "NULL"})) return nullptr;
+  if (IsOneOf(text, {"true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"}))
     return true;
-  if (OneOf(text, {"false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}))
+  if (IsOneOf(text, {"false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"}))
     return false;
   const char first = text.front();
   if ((first >= '0' && first <= '9') || first == '-' || first == '+' || first == '.') {
-    if (auto value = Integer(text)) return *std::move(value);
-    if (auto value = Float(text)) return *std::move(value);
+    if (auto value = ParseInteger(text)) return *std::move(value);
+    if (auto value = ParseFloat(text)) return *std::move(value);
   }
   return std::string(text);
 }

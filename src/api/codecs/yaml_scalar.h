@@ -1,5 +1,5 @@
-// Finds out what a plain (unquoted) YAML scalar means. Reading uses it, and so does writing, which
-// must quote a string that would be read as something else.
+// The type and value of a plain (unquoted) YAML scalar. Reading uses it. Writing uses it, too,
+// because it must quote a string that would be read as another type.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace berth::api {
 
-// null, a boolean, a number or a string. Infinities and NaN, which JSON lacks, stay strings.
+// Returns null, a boolean, a number or a string. Infinities and NaN are strings, because JSON lacks
+// them.
 base::Json ResolvePlainScalar(std::string_view text);
 
 }  // namespace berth::api

@@ -1,4 +1,4 @@
-// JSON as YAML text.
+// Writes JSON values as YAML text.
 
 #include "api/codecs/yaml.h"
 #include "api/codecs/yaml_scalar.h"
@@ -32,8 +32,8 @@ bool IsPrintable(const std::string& text) {
   });
 }
 
-// A block scalar loses carriage returns, tabs in front, and other control characters, so only text
-// without them takes that form.
+// Whether `text` can be a block scalar. A text with carriage returns, other control characters, or
+// blanks at the end of a line cannot, because they would be lost.
 bool FitsBlock(const std::string& text) {
   if (text.find('\n') == std::string::npos || text.front() == '\n' || text.front() == ' ')
     return false;
@@ -68,9 +68,10 @@ void WriteString(std::string& out, const std::string& text, int indent) {
   if (IsPlain(text)) {
     out += text;
   } else if (FitsBlock(text)) {
-    WriteBlock(out, text, std::max(indent, 2));  // also where the document is a lone text
+    WriteBlock(out, text,
+               std::max(indent, 2));  // at least 2, also if the text is the whole document
   } else if (text.empty() || !IsPrintable(text) || !ResolvePlainScalar(text).is_string()) {
-    // JSON's string syntax is a part of YAML's double-quoted one.
+    // Every JSON string is also a double-quoted YAML scalar.
     out += base::json::Dump(Json(text));
   } else {
     out += '\'';
@@ -79,25 +80,26 @@ void WriteString(std::string& out, const std::string& text, int indent) {
   }
 }
 
-void Write(std::string& out, const Json& value, int indent, bool in_list);
+void WriteValue(std::string& out, const Json& value, int indent, bool in_list);
 
 void WriteMember(std::string& out, const Json& value, int indent) {
   if (value.is_object() && !value.empty()) {
     out += '\n';
-    Write(out, value, indent + 2, false);
+    WriteValue(out, value, indent + 2, false);
   } else if (value.is_array() && !value.empty()) {
     // kubectl does not indent a list below its key.
     out += '\n';
-    Write(out, value, indent, false);
+    WriteValue(out, value, indent, false);
   } else {
     out += ' ';
-    Write(out, value, indent + 2, false);
+    WriteValue(out, value, indent + 2, false);
     out += '\n';
   }
 }
 
-// Structures end with a newline, scalars do not. `in_list`: the first line is indented already.
-void Write(std::string& out, const Json& value, int indent, bool in_list) {
+// Objects and arrays end with a newline, scalars do not. `in_list`: the first line is indented
+// already.
+void WriteValue(std::string& out, const Json& value, int indent, bool in_list) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   if (value.is_object() && !value.empty()) {
     bool first = in_list;
@@ -118,7 +120,7 @@ void Write(std::string& out, const Json& value, int indent, bool in_list) {
       if (!first) out += margin;
       first = false;
       out += "- ";
-      Write(out, item, indent + 2, true);
+      WriteValue(out, item, indent + 2, true);
       if (!item.is_structured() || item.empty()) out += '\n';
     }
   } else if (value.is_string()) {
@@ -132,7 +134,7 @@ void Write(std::string& out, const Json& value, int indent, bool in_list) {
 
 std::string ToYaml(const Json& value) {
   std::string out;
-  Write(out, value, 0, false);
+  WriteValue(out, value, 0, false);
   if (out.empty() || out.back() != '\n') out += '\n';
   return out;
 }

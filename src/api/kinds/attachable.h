@@ -1,5 +1,6 @@
-// Tells who attaches a volume to nodes, and under which names the volume is known there. The
-// attacher is a CSI driver's or, for a Flexvolume driver, the controller that calls it. Pure.
+// The attacher of a volume, and the names of the volume at the attacher and on its nodes. A CSI
+// volume has its driver's attacher; a Flexvolume volume has the controller that calls its driver.
+// Pure.
 #pragma once
 
 #include <optional>
@@ -13,19 +14,19 @@ namespace berth::api {
 
 struct Attachable {
   std::string attacher;     // VolumeAttachment.spec.attacher
-  std::string handle;       // the attacher's name for it; in the VolumeAttachment's name
+  std::string handle;       // the attacher's name for the volume; a part of AttachmentName
   std::string unique_name;  // in Node.status.volumesInUse and volumesAttached
 
   // The name of its VolumeAttachment (csi_names.h).
   std::string AttachmentName(const NodeName& node) const;
 };
 
-// The attacher of all Flexvolume drivers. Their own names cannot be names of attachers, because
-// they hold a '/'.
+// The attacher of all volumes of Flexvolume drivers. A driver's own name cannot be an attacher's,
+// because it contains a '/'.
 inline constexpr std::string_view kFlexAttacher = "flexvolume.berth.dev";
 
-// A key in VolumeAttachment.status.attachmentMetadata, written by that attacher: the device on the
-// node.
+// The key in VolumeAttachment.status.attachmentMetadata under which that attacher writes the path
+// of the device on the node.
 inline constexpr std::string_view kDevicePath = "devicePath";
 
 // "flexvolume-vendor/driver/NAME", as Kubernetes' controllers write it; NAME is the
@@ -35,11 +36,12 @@ std::string UniqueFlexName(std::string_view driver, const VolumeName& volume);
 // The Flexvolume driver of a volume; empty: the volume has none.
 std::string FlexDriverOf(const PersistentVolume& volume);
 
-// nullopt for a volume that no such attacher could attach. Whether its driver does attach, only the
-// driver can tell.
+// nullopt: the volume is neither a CSI nor a Flexvolume volume, so nothing attaches it. Some
+// drivers need no attach; only the driver knows.
 std::optional<Attachable> AttachableOf(const PersistentVolume& volume);
 
-// The same from an entry of a node's lists, for a volume whose object is gone.
+// The same from an entry of Node.status.volumesInUse or volumesAttached, for a volume whose object
+// is gone. nullopt: it is not such a name.
 std::optional<Attachable> ParseUniqueName(std::string_view unique_name);
 
 }  // namespace berth::api

@@ -1,6 +1,6 @@
-// The kinds of the block agent, which CustomResourceDefinitions define (deploy/crds): who uses a
-// volume, which volumes a node must still take off, and the storage clusters that hold the volumes.
-// They are written as those in kinds.h, but are not in the table of built-in kinds.
+// The kinds of the block agent, which CustomResourceDefinitions define (deploy/crds): the users of
+// a volume, the volumes that a node must still take off, and the storage clusters with the volumes.
+// The classes are like those in kinds.h, but are not in the table of built-in kinds.
 //
 // All are cluster-scoped, so that pods of any namespace can use volumes without a copy of a secret.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr std::string_view kBlockProvisioner = "block.berth.dev";
 // Options of a PersistentVolume's flexVolume: the StorageCluster and the image in it.
 inline constexpr std::string_view kClusterOption = "cluster";
 inline constexpr std::string_view kImageOption = "image";
-// The finalizer that keeps a StorageCluster until no node has a volume of it any more.
+// The finalizer that keeps a StorageCluster as long as a node has a volume of it.
 inline constexpr std::string_view kClusterFinalizer = "storage.berth.dev/cluster-cleanup";
 
 // VolumeFence.attachments[]: one pod that may use the volume.
@@ -39,14 +39,16 @@ struct FenceEntry {
 
   static FenceEntry From(const Json& json);
   Json ToJson() const;
-  // Whether both are the same use: pods are distinguished by their uid, never by their name.
+  // Whether both entries are the same use of the volume. Pods are told apart by their uid, because
+  // a new pod may have the name of an old one.
   bool IsSameUse(const FenceEntry& other) const {
     return node == other.node && pod_uid == other.pod_uid && mount_dir == other.mount_dir;
   }
   bool operator==(const FenceEntry&) const = default;
 };
 
-// Who may use a volume; its name is the PersistentVolume's. It does not exist while nobody may.
+// The pods that may use a volume. Its name is the PersistentVolume's. It does not exist while no
+// pod may use the volume.
 class VolumeFence : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kVolumeFence;
@@ -61,7 +63,7 @@ struct CleanupEntry {
   FenceEntry attachment;
   std::string cluster_name;
   std::string image;
-  std::string device_path;  // as last known; may be empty
+  std::string device_path;  // the last one known; empty: none
   std::string reason;       // for people
 
   static CleanupEntry From(const Json& json);
@@ -69,7 +71,7 @@ struct CleanupEntry {
   bool operator==(const CleanupEntry&) const = default;
 };
 
-// What the agent of a node must take off; its name is the Node's.
+// The attachments that the agent of a node must take off. Its name is the Node's.
 class NodeCleanup : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kNodeCleanup;
@@ -78,14 +80,14 @@ class NodeCleanup : public Object {
   void set_entries(const std::vector<CleanupEntry>& entries);
 };
 
-// A back end and its settings. spec.backend has one member, which names its type.
+// A back end and its settings. spec.backend has one member, whose name is the type of the back end.
 class StorageCluster : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kStorageCluster;
   using Object::Object;
   // spec.backend, as block::BackendSettings reads it.
   const Json* backend() const { return base::json::Find(json(), {"spec", "backend"}); }
-  // spec.cleanup: what happens to claims when the cluster is deleted.
+  // spec.cleanup.claims: whether the cluster's claims are deleted with it.
   bool deletes_claims() const {
     return String({"spec", "cleanup", "claims"}, "Retain") == "Delete";
   }

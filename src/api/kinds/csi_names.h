@@ -11,7 +11,7 @@
 
 namespace berth::api {
 
-// The provisioner of classes whose volumes are made by hand.
+// The provisioner of classes without dynamic provisioning: people create their volumes.
 inline constexpr std::string_view kNoProvisioner = "kubernetes.io/no-provisioner";
 
 // "csi-" and the SHA-256 of handle, driver and node, written one after the other.
@@ -26,15 +26,16 @@ struct UniqueVolume {
   std::string driver;
   std::string volume_handle;
 };
-// nullopt for what is no CSI volume's name. A handle may hold '^'; a driver's name cannot.
+// nullopt: `name` is not such a name. The first '^' ends the driver's name, because a handle may
+// contain '^' but a driver's name cannot.
 std::optional<UniqueVolume> ParseUniqueVolumeName(std::string_view name);
 
 // The handle of an inline (ephemeral) volume: "csi-" and the SHA-256 of pod UID and volume name.
 std::string InlineVolumeHandle(const PodUid& pod, const VolumeName& volume);
 
 // CSI, GetPluginInfo: a domain name of at most 63 letters, digits, '-' and '.', whose parts begin
-// and end with a letter or digit. The name becomes a part of paths and of objects' names, so all
-// who receive it refuse an invalid one: INVALID_ARGUMENT, saying what is wrong.
+// and end with a letter or digit. Every receiver of a driver's name checks it, because the name
+// becomes a part of paths and of objects' names. INVALID_ARGUMENT: the name is not valid, and why.
 base::Status CheckCsiDriverName(std::string_view name);
 bool IsCsiDriverName(std::string_view name);
 

@@ -1,5 +1,5 @@
-// What a node reports about its Flexvolume drivers. No object of Kubernetes has a place for it, so
-// it is an annotation of the Node, with one JSON object.
+// The state of a node's Flexvolume drivers. It is an annotation of the Node, with one JSON object,
+// because no object of Kubernetes has a field for it.
 //
 //   {"acme.io/block": {"ready": true}, "acme.io/nfs": {"ready": false, "reason": "..."},
 //    "acme.io/old": {"ready": false, "removed": true, "reason": "..."}}
@@ -17,15 +17,15 @@ inline constexpr std::string_view kFlexDriversAnnotation = "storage.berth.dev/fl
 
 struct FlexReport {
   bool ready = false;
-  bool removed = false;  // but kept for what it set up; the reason names that
+  bool removed = false;  // it was removed, but is kept for the volumes that it set up (`reason`)
   std::string reason;    // why it is not ready
   bool operator==(const FlexReport&) const = default;
 };
 
-// Reasons are cut, and the more drivers there are the shorter: an object's annotations have room
-// for 256 KiB.
+// Returns the annotation's text. Reasons are cut, to a smaller size if there are more drivers,
+// because an object's annotations have at most 256 KiB.
 std::string WriteFlexReports(const std::map<std::string, FlexReport>& drivers);
-// Returns nothing for any other text.
+// Parses the annotation's text. Returns an empty map if `text` is not a JSON object.
 std::map<std::string, FlexReport> ReadFlexReports(std::string_view text);
 
 }  // namespace berth::api

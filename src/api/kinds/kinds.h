@@ -1,9 +1,8 @@
 // Typed views of the kinds in kind_info.h, with accessors for the fields that Berth's code reads.
 //
-// Field names and meanings are those of the Kubernetes API reference. A getter of an absent field
-// gives the type's zero value, or the API's default where one exists. An accessor is added here
-// when code needs it, beside its neighbours; code elsewhere does not spell out paths into these
-// kinds.
+// Field names and meanings are those of the Kubernetes API reference. The getter of an absent field
+// returns the API's default if there is one, and otherwise the type's zero value. If code needs
+// another field of these kinds, add an accessor here instead of a path in that code.
 #pragma once
 
 #include <optional>
@@ -52,7 +51,7 @@ class CsiSource : public Part {
   bool read_only() const { return Bool({"readOnly"}); }
   std::string fs_type() const { return String({"fsType"}); }
   Labels volume_attributes() const;
-  // `which` is the field: "controllerPublishSecretRef", "nodeStageSecretRef",
+  // The Secret in the field `which`: "controllerPublishSecretRef", "nodeStageSecretRef",
   // "nodePublishSecretRef", "controllerExpandSecretRef", "nodeExpandSecretRef".
   SecretReference secret_ref(std::string_view which) const;
 };
@@ -75,7 +74,8 @@ class Node : public Object {
   std::string ready_message() const;  // the message of that condition
   // The condition of this type; nullptr if there is none.
   const Json* condition(std::string_view type) const;
-  // Region and zone, from the well-known labels. Nodes of one zone may fail together.
+  // "REGION:ZONE" from the well-known labels; empty if the node has neither. Nodes of one zone may
+  // fail together.
   std::string zone() const;
   std::vector<std::string> volumes_in_use() const { return Strings({"status", "volumesInUse"}); }
   // Names in status.volumesAttached.
@@ -172,7 +172,7 @@ class PersistentVolumeClaim : public Object {
   static constexpr const KindInfo& kInfo = kinds::kPersistentVolumeClaim;
   using Object::Object;
   std::vector<std::string> access_modes() const { return Strings({"spec", "accessModes"}); }
-  // Absent and "" differ: "" asks for a volume without class, absent for the default class.
+  // nullopt (the field is absent) asks for the default class, "" for a volume without a class.
   std::optional<std::string> storage_class_name() const;
   std::string volume_name() const { return String({"spec", "volumeName"}); }
   // spec.selector; nullptr if there is none.
@@ -180,7 +180,8 @@ class PersistentVolumeClaim : public Object {
   std::string volume_attributes_class_name() const {
     return String({"spec", "volumeAttributesClassName"});
   }
-  // spec.dataSourceRef, or spec.dataSource: apiGroup, kind and name. Without a kind: none.
+  // spec.dataSourceRef, or else spec.dataSource: apiGroup, kind and name. Its kind is empty if the
+  // claim has neither.
   Part data_source() const;
   std::string volume_mode() const { return String({"spec", "volumeMode"}, "Filesystem"); }
   // A Kubernetes quantity, as api/quantity.h parses it.
@@ -188,7 +189,8 @@ class PersistentVolumeClaim : public Object {
     return String({"spec", "resources", "requests", "storage"});
   }
   std::string capacity() const { return String({"status", "capacity", "storage"}); }
-  // The target of a resize, and its state: "ControllerResizeInProgress", ...
+  // The size to which the volume is being resized (a quantity), and the state of the resize:
+  // "ControllerResizeInProgress", ...
   std::string allocated_storage() const {
     return String({"status", "allocatedResources", "storage"});
   }
@@ -245,12 +247,12 @@ class ServiceAccount : public Object {
   using Object::Object;
 };
 
-// Addresses of servers, by name; for example those that serve a GlusterFS volume.
+// The addresses of servers under one name; for example the servers of a GlusterFS volume.
 class Endpoints : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kEndpoints;
   using Object::Object;
-  // IP addresses of all subsets that are ready, each once, in their order.
+  // The ready IP addresses of all subsets, each once, in their order.
   std::vector<std::string> addresses() const;
 };
 
@@ -260,7 +262,7 @@ class Event : public Object {
   using Object::Object;
 };
 
-// events.k8s.io/v1: a core Event as its newer clients see it.
+// events.k8s.io/v1: the form in which newer clients read and write core Events.
 class EventsEvent : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kEventsEvent;
@@ -292,7 +294,8 @@ class VolumeAttachment : public Object {
   std::string attacher() const { return String({"spec", "attacher"}); }
   std::string node_name() const { return String({"spec", "nodeName"}); }
   std::string pv_name() const { return String({"spec", "source", "persistentVolumeName"}); }
-  // A volume without an object of its own, as a PersistentVolume's spec; nullptr if there is none.
+  // The volume's spec, as that of a PersistentVolume, if the volume has no object of its own; else
+  // nullptr.
   const Json* inline_volume() const {
     return base::json::Find(json(), {"spec", "source", "inlineVolumeSpec"});
   }
@@ -382,7 +385,7 @@ class DaemonSet : public Object {
   bool on_delete() const {
     return String({"spec", "updateStrategy", "type"}, "RollingUpdate") == "OnDelete";
   }
-  // A whole number or "10%"; nullptr where the default stands: no surge, one unavailable.
+  // A whole number or "10%"; nullptr stands for the default: no surge, one unavailable.
   const Json* max_surge() const {
     return base::json::Find(json(), {"spec", "updateStrategy", "rollingUpdate", "maxSurge"});
   }
@@ -391,7 +394,8 @@ class DaemonSet : public Object {
   }
   int64_t min_ready_seconds() const { return Int({"spec", "minReadySeconds"}); }
   int64_t revision_history_limit() const { return Int({"spec", "revisionHistoryLimit"}, 10); }
-  // A counter that goes into a revision's hash, so that a name that is taken is not chosen again.
+  // A counter that is a part of the hash in a revision's name. It grows if the name is taken, so
+  // that another name is chosen.
   int64_t collision_count() const { return Int({"status", "collisionCount"}); }
 };
 
@@ -421,8 +425,8 @@ class ApiService : public Object {
 };
 
 // storage.berth.dev/v1alpha1: a claim mounted on the host itself, at a path that a person chose.
-// The node agent named in spec.nodeName mounts it, and unmounts it before the object goes (a
-// finalizer).
+// The node agent of the node in spec.nodeName mounts it, and unmounts it before the object is
+// removed (a finalizer).
 class HostMount : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kHostMount;

@@ -1,4 +1,4 @@
-// The ids of API objects that must not be mixed up where several of them meet in one signature.
+// Types for the ids of API objects. They are different types, so that a call cannot mix them up.
 #pragma once
 
 #include "base/id.h"

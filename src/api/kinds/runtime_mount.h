@@ -1,6 +1,6 @@
-// What API objects say about volumes that a pod's runtime handler mounts in its sandbox (KEP-2857).
-// If an API does not store the field StorageClass.allowRuntimeAssistedMount or
-// RuntimeClass.fsMgmtSocket, an annotation says the same. Pure.
+// Reads the fields for volumes that a pod's runtime handler mounts in its sandbox (KEP-2857):
+// StorageClass.allowRuntimeAssistedMount and RuntimeClass.fsMgmtSocket. An annotation can take the
+// place of each, for API servers that do not store the field. Pure.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ inline constexpr std::string_view kAllowSecretsAnnotation =
 
 bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
 bool AllowsSecrets(const base::Json& storage_class);
-// Empty: the handler of that class mounts no volumes.
+// The path of the handler's UNIX socket. Empty: the handler of that class mounts no volumes.
 std::string HandlerSocket(const base::Json& runtime_class);
 
 }  // namespace berth::api

@@ -1,5 +1,5 @@
 // The kinds of snapshot.storage.k8s.io/v1, which a CustomResourceDefinition defines (deploy/crds).
-// They are written as those in kinds.h, but are not in the table of built-in kinds.
+// The classes are like those in kinds.h, but the kinds are not in the table of built-in kinds.
 #pragma once
 
 #include "api/kinds/kinds.h"
@@ -29,13 +29,15 @@ class VolumeSnapshotContent : public Object {
   std::string deletion_policy() const { return String({"spec", "deletionPolicy"}); }
   bool delete_with_snapshot() const { return deletion_policy() == "Delete"; }
   std::string class_name() const { return String({"spec", "volumeSnapshotClassName"}); }
-  // "Filesystem" or "Block"; empty: not known.
+  // "Filesystem" or "Block"; empty: unknown.
   std::string source_volume_mode() const { return String({"spec", "sourceVolumeMode"}); }
-  // The volume to take a snapshot of, or the snapshot that exists already: one of the two is empty.
+  // The volume of which the driver makes a snapshot, or a snapshot that exists already. One of the
+  // two is empty.
   std::string source_volume_handle() const { return String({"spec", "source", "volumeHandle"}); }
   std::string source_snapshot_handle() const {
     return String({"spec", "source", "snapshotHandle"});
   }
+  // Whether the driver makes the snapshot.
   bool dynamic() const { return !source_volume_handle().empty(); }
   std::string snapshot_namespace() const {
     return String({"spec", "volumeSnapshotRef", "namespace"});
@@ -52,10 +54,11 @@ class VolumeSnapshotContent : public Object {
     return base::json::Find(json(), {"status", "creationTime"}) != nullptr;
   }
   int64_t creation_nanoseconds() const { return Int({"status", "creationTime"}); }
-  // nullopt: not known yet; 0: the driver does not say.
+  // nullopt: not known yet. 0: the driver did not give it.
   std::optional<int64_t> restore_bytes() const;
   std::string error() const { return String({"status", "error", "message"}); }
-  // The group to which the snapshot belongs: it is deleted only with the group.
+  // The handle of the group to which the snapshot belongs, with which alone it is deleted; empty:
+  // it belongs to none.
   std::string group_handle() const { return String({"status", "volumeGroupSnapshotHandle"}); }
 };
 
@@ -81,8 +84,8 @@ class VolumeSnapshot : public Object {
   std::string error() const { return String({"status", "error", "message"}); }
 };
 
-// Whether the two name each other. A user of the snapshot must check this before relying on it. A
-// content made by a person has no uid until it is bound.
+// Whether the two refer to each other, by name and by uid. Check this before a snapshot is used. A
+// content that a person created has no uid until it is bound, so it is not bound for this function.
 bool AreBound(const VolumeSnapshot& snapshot, const VolumeSnapshotContent& content);
 
 }  // namespace berth::api

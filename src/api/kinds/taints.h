@@ -7,16 +7,16 @@
 
 namespace berth::api {
 
-// {key, value, effect}; "" for no value.
+// Returns {key, value, effect}, without `value` if it is "".
 base::Json MakeTaint(std::string_view key, std::string_view value, std::string_view effect);
 
-// Whether one toleration covers the taint: by effect, key and value.
+// Whether the toleration matches the taint by effect, key and value, as in Kubernetes.
 bool Tolerates(const base::Json& toleration, const base::Json& taint);
 
-// Whether one of the tolerations covers the taint.
+// Whether one of the tolerations matches the taint.
 bool AnyTolerates(const base::Json& tolerations, const base::Json& taint);
 
-// The first taint with one of the effects that no toleration covers; nullptr if there is none.
+// The first taint that has one of `effects` and is not tolerated; nullptr if there is none.
 const base::Json* FindUntolerated(const base::Json& taints, const base::Json& tolerations,
                                   std::initializer_list<std::string_view> effects);
 

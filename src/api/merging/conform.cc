@@ -21,7 +21,7 @@ using base::StatusCode;
 constexpr size_t kMaxErrors = 100;
 constexpr size_t kMaxQuoted = 256;
 
-// The path of a member during the walk, such as "spec.containers[0].name".
+// The path of the member that is being visited, such as "spec.containers[0].name".
 class Path {
  public:
   class Step {
@@ -89,7 +89,7 @@ std::string GoType(const Schema& type) {
   }
 }
 
-// The JSON value's name in messages of Go's JSON package.
+// The name of a JSON value's type in messages of Go's JSON package.
 std::string GoValue(const Json& value, const Schema& type) {
   switch (value.type()) {
     case Json::value_t::object:
@@ -167,7 +167,7 @@ class Conformer {
 
   // `parent` is the type of which `value` is a member.
   Status Visit(const Schema& type, const Schema& parent, Json& value) {
-    if (!Fits(type, value)) return typed_ ? Misfit(type, parent, value) : base::OkStatus();
+    if (!Fits(type, value)) return typed_ ? MisfitError(type, parent, value) : base::OkStatus();
     switch (type.type) {
       case FieldType::kObject:
         return VisitObject(type, value);
@@ -181,13 +181,14 @@ class Conformer {
         }
         return base::OkStatus();
       default:
-        // Kubernetes does not say where, but the author of a long manifest wants to know.
-        return typed_ ? base::Annotate(Canonical(type, value), path_.text()) : base::OkStatus();
+        // Kubernetes' message has no path. Here it has one, because the author of a long manifest
+        // needs it.
+        return typed_ ? base::Annotate(Canonicalize(type, value), path_.text()) : base::OkStatus();
     }
   }
 
  private:
-  Status Misfit(const Schema& type, const Schema& parent, const Json& value) const {
+  Status MisfitError(const Schema& type, const Schema& parent, const Json& value) const {
     return Error(StatusCode::kInvalidArgument,
                  "json: cannot unmarshal {} into Go struct field {}.{} of type {}",
                  GoValue(value, type), ShortName(parent), path_.WithoutIndexes(), GoType(type));
@@ -210,7 +211,8 @@ class Conformer {
     return base::OkStatus();
   }
 
-  // Metadata is the same for all kinds, and typed for custom ones as well.
+  // The types of metadata are checked for custom resources, too, because all kinds have the same
+  // metadata.
   Status VisitMember(const Schema& type, const Schema& parent, Json& value) {
     static const Schema* const metadata = NamedSchema("ObjectMeta");
     const bool was_typed = typed_;
@@ -238,7 +240,7 @@ class Conformer {
     return base::OkStatus();
   }
 
-  static Status Canonical(const Schema& type, Json& value) {
+  static Status Canonicalize(const Schema& type, Json& value) {
     switch (type.type) {
       case FieldType::kBytes:
         if (base::DecodeBase64(value.get_ref<const std::string&>())) return base::OkStatus();
@@ -265,7 +267,7 @@ class Conformer {
   static Status CanonicalizeQuantity(Json& value) {
     const std::string text =
         value.is_string() ? value.get_ref<const std::string&>() : base::json::Dump(value);
-    auto canonical = CanonicalQuantity(text);
+    auto canonical = ToCanonicalQuantity(text);
     if (canonical.ok()) {
       value = *std::move(canonical);
       return base::OkStatus();
@@ -288,7 +290,7 @@ size_t CountMembers(const Json& value) {
   return count;
 }
 
-// Each member of an object has one colon outside strings.
+// Counts the colons outside strings: one for each member of an object.
 size_t CountColons(std::string_view text) {
   size_t count = 0;
   bool in_string = false;
@@ -301,22 +303,25 @@ size_t CountColons(std::string_view text) {
   return count;
 }
 
-// Follows the parser, and knows at each place the path and the keys seen so far.
+// Gets the parser's events, and keeps the path of the present member and the keys of the open
+// objects.
 class DuplicateFinder : public nlohmann::json_sax<Json> {
  public:
   explicit DuplicateFinder(StrictErrors& strict) : strict_(strict) {}
 
-  bool null() override { return Value(); }
-  bool boolean(bool /*value*/) override { return Value(); }
-  bool number_integer(number_integer_t /*value*/) override { return Value(); }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return Value(); }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return Value(); }
-  bool string(string_t& /*value*/) override { return Value(); }
-  bool binary(binary_t& /*value*/) override { return Value(); }
-  bool start_object(size_t /*elements*/) override { return Start(false); }
-  bool start_array(size_t /*elements*/) override { return Start(true); }
-  bool end_object() override { return End(); }
-  bool end_array() override { return End(); }
+  bool null() override { return VisitScalar(); }
+  bool boolean(bool /*value*/) override { return VisitScalar(); }
+  bool number_integer(number_integer_t /*value*/) override { return VisitScalar(); }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return VisitScalar(); }
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override {
+    return VisitScalar();
+  }
+  bool string(string_t& /*value*/) override { return VisitScalar(); }
+  bool binary(binary_t& /*value*/) override { return VisitScalar(); }
+  bool start_object(size_t /*elements*/) override { return OpenLevel(false); }
+  bool start_array(size_t /*elements*/) override { return OpenLevel(true); }
+  bool end_object() override { return CloseLevel(); }
+  bool end_array() override { return CloseLevel(); }
   bool key(string_t& name) override {
     Level& level = levels_.back();
     path_.resize(level.path_size);
@@ -340,22 +345,22 @@ class DuplicateFinder : public nlohmann::json_sax<Json> {
     std::set<std::string, std::less<>> keys = {};
   };
 
-  bool Value() {
-    Item();
+  bool VisitScalar() {
+    AdvanceIndex();
     return true;
   }
-  // An item of an array advances the index in the path.
-  void Item() {
+  // Before a value: if it is an item of an array, sets the index at the end of the path.
+  void AdvanceIndex() {
     if (levels_.empty() || !levels_.back().array) return;
     path_.resize(levels_.back().path_size);
     path_ += fmt::format("[{}]", levels_.back().next++);
   }
-  bool Start(bool array) {
-    Item();
+  bool OpenLevel(bool array) {
+    AdvanceIndex();
     levels_.push_back({.array = array, .path_size = path_.size()});
     return true;
   }
-  bool End() {
+  bool CloseLevel() {
     path_.resize(levels_.back().path_size);
     levels_.pop_back();
     return true;

@@ -11,8 +11,8 @@
 
 namespace berth::api {
 
-// The complaints of a strict reader, in Kubernetes' words: `unknown field "spec.foo"`, `duplicate
-// field "spec.name"`. At most 100 are kept.
+// The errors of a strict decoder, in Kubernetes' words: `unknown field "spec.foo"`, `duplicate
+// field "spec.name"`. Only the first 100 are kept.
 class StrictErrors {
  public:
   void Add(std::string error);
@@ -33,13 +33,13 @@ struct ConformOptions {
 
 // Makes `object` conform to `schema`: members that the schema does not list are dropped and
 // reported; null members, which mean "absent", are dropped; quantities and times take their
-// canonical form. INVALID_ARGUMENT for a member of a wrong type: `json: cannot unmarshal string
+// canonical form. INVALID_ARGUMENT: a member has a wrong type: `json: cannot unmarshal string
 // into Go struct field PodSpec.spec.priority of type int32`.
 base::Status Conform(const Schema& schema, base::Json& object, const ConformOptions& options,
                      StrictErrors& strict);
 
-// Reports the keys that an object in `text` has twice; `parsed` is the result of parsing it. It
-// costs almost nothing if there are none.
+// Adds an error for each key that an object in `text` has twice. `parsed` is the result of parsing
+// `text`, unchanged. The call costs almost nothing if there are none.
 void FindDuplicates(std::string_view text, const base::Json& parsed, StrictErrors& strict);
 
 }  // namespace berth::api

@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
 
-// 1.0 is written as 1, so that equal values have equal text.
-Json Canonical(const Json& value) {
+// Converts 1.0 to 1, so that equal values have equal text.
+Json ToCanonical(const Json& value) {
   if (value.is_number_float()) {
     const double number = value.get<double>();
     if (std::trunc(number) == number && std::abs(number) < kExactIntegers) {
@@ -33,10 +33,10 @@ bool ComesBefore(const FieldSet::Node& node, std::string_view element) {
   return node.element < element;
 }
 
-// The text of an element in this set's notation; empty for an unknown kind of element.
+// Returns the element in the canonical notation of this set; empty for an unknown kind of element.
 StatusOr<std::string> ParseElement(const std::string& text) {
   if (text.size() < 2 || text[1] != ':') {
-    return Error(StatusCode::kInvalidArgument, "{} is no path element", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a path element", Quote(text));
   }
   const std::string_view rest = std::string_view(text).substr(2);
   switch (text[0]) {
@@ -44,14 +44,14 @@ StatusOr<std::string> ParseElement(const std::string& text) {
       return text;
     case 'i':
       if (rest.empty() || rest.size() > 9 || rest.find_first_not_of("0123456789") != rest.npos) {
-        return Error(StatusCode::kInvalidArgument, "{} names no place in a list", Quote(text));
+        return Error(StatusCode::kInvalidArgument, "{} is not an index of a list", Quote(text));
       }
       return text;
     case 'v':
     case 'k': {
       auto value = base::json::Parse(rest);
       if (!value.ok() || (text[0] == 'k' && !value->is_object())) {
-        return Error(StatusCode::kInvalidArgument, "{} is no path element", Quote(text));
+        return Error(StatusCode::kInvalidArgument, "{} is not a path element", Quote(text));
       }
       return text[0] == 'k' ? KeyElement(*value) : ValueElement(*value);
     }
@@ -84,11 +84,11 @@ std::string FieldElement(std::string_view name) {
 
 std::string KeyElement(const Json& keys) {
   Json canonical = Json::object();
-  for (const auto& [name, value] : keys.items()) canonical[name] = Canonical(value);
+  for (const auto& [name, value] : keys.items()) canonical[name] = ToCanonical(value);
   return "k:" + base::json::Dump(canonical);
 }
 
-std::string ValueElement(const Json& value) { return "v:" + base::json::Dump(Canonical(value)); }
+std::string ValueElement(const Json& value) { return "v:" + base::json::Dump(ToCanonical(value)); }
 
 FieldSet::FieldSet() = default;
 FieldSet::~FieldSet() = default;
@@ -103,7 +103,7 @@ StatusOr<FieldSet> FieldSet::FromJson(const Json& fields) {
   }
   FieldSet out;
   for (const auto& [text, below] : fields.items()) {
-    if (text == ".") continue;  // this concerns the parent
+    if (text == ".") continue;  // it was read with the parent
     ASSIGN_OR_RETURN(std::string element, ParseElement(text));
     if (element.empty()) continue;
     ASSIGN_OR_RETURN(FieldSet children, FromJson(below));
@@ -141,7 +141,7 @@ bool FieldSet::Contains(std::initializer_list<std::string_view> path) const {
 
 void FieldSet::Add(std::string element, bool member, FieldSet children) {
   if (!member && children.empty()) return;
-  // Members of JSON objects come sorted, so most go to the end.
+  // Most elements go to the end, because the members of JSON objects are sorted.
   auto it = nodes_.end();
   if (!nodes_.empty() && nodes_.back().element >= element) {
     it = std::lower_bound(nodes_.begin(), nodes_.end(), element, ComesBefore);
@@ -216,7 +216,7 @@ bool FieldSet::operator==(const FieldSet& other) const {
 }
 
 void FieldSet::AppendPaths(const std::string& prefix, std::vector<std::string>& out) const {
-  // As Kubernetes lists them: first the fields of one level, then what is below each.
+  // The order is that of Kubernetes: first the fields of one level, then the fields below each.
   for (const Node& node : nodes_) {
     if (node.member) out.push_back(prefix + PathPart(node.element));
   }

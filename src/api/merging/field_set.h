@@ -1,16 +1,17 @@
-// Sets of fields of an object: who manages what (metadata.managedFields, type FieldsV1).
+// Sets of fields of an object, such as the fields of one manager (metadata.managedFields, type
+// FieldsV1).
 //
 // A set is a tree of path elements, each in Kubernetes' own notation:
 //
 //   f:NAME           a member of an object or a map
 //   k:{"name":"a"}   the item of a map list with these keys
 //   v:"a"            the item of a set with this value
-//   i:0              an item by its place
+//   i:0              the item of a list with this index
 //
 //   {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:name": {}}}}}
 //
-// A node is in the set itself when it is a leaf or has the child "."; its children are in the set
-// independently of that. Values with ordinary value semantics; pure.
+// A node is itself in the set if it is a leaf or has the child ".". Its children are in the set in
+// any case. Sets are plain values. Pure.
 #pragma once
 
 #include <functional>
@@ -40,26 +41,29 @@ class FieldSet {
   FieldSet& operator=(const FieldSet&);
   FieldSet& operator=(FieldSet&&) noexcept;
 
-  // INVALID_ARGUMENT for what is no FieldsV1. Elements of a kind unknown here are left out.
+  // INVALID_ARGUMENT: `fields` is not a FieldsV1. Elements of an unknown kind are left out.
   static base::StatusOr<FieldSet> FromJson(const base::Json& fields);
   base::Json ToJson() const;
 
   bool empty() const { return nodes_.empty(); }
-  // In the order of their text, which is that of their kinds and, within one, of their names.
+  // The nodes, sorted by their element: by kind, and within a kind by name.
   const std::vector<Node>& nodes() const { return nodes_; }
+  // nullptr: there is no such node.
   const Node* Find(std::string_view element) const;
+  // Whether the field at `path` is itself in the set.
   bool Contains(std::initializer_list<std::string_view> path) const;
 
-  // Adds `element`: itself if `member` is set, and what `children` hold below it. Without either it
-  // adds nothing.
+  // Adds `element` itself if `member` is true, and `children` below it. Adds nothing if `member` is
+  // false and `children` is empty.
   void Add(std::string element, bool member, FieldSet children);
+  // Adds `element` itself.
   void Add(std::string element);
 
   FieldSet Union(const FieldSet& other) const;
   FieldSet Intersection(const FieldSet& other) const;
-  // Without the fields of `other`; the children of a removed field stay.
+  // This set without the fields of `other`. The children of a removed field stay.
   FieldSet Difference(const FieldSet& other) const;
-  // Without the fields of `other` and all below them.
+  // This set without the fields of `other` and all fields below them.
   FieldSet RecursiveDifference(const FieldSet& other) const;
   bool operator==(const FieldSet& other) const;
 
@@ -70,7 +74,7 @@ class FieldSet {
   FieldSet Without(const FieldSet& other, bool with_children) const;
   void AppendPaths(const std::string& prefix, std::vector<std::string>& out) const;
 
-  std::vector<Node> nodes_;  // sorted; each a member or with children
+  std::vector<Node> nodes_;  // sorted; each one is a member or has children
 };
 
 struct FieldSet::Node {

@@ -27,7 +27,7 @@ constexpr std::string_view kBeforeFirstApply = "before-first-apply";
 constexpr std::string_view kKubectl = "kubectl";
 constexpr std::string_view kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
-// Fields that nobody manages: the server sets them, or they identify the object.
+// Fields without a manager, because the server sets them or they identify the object.
 const FieldSet& SystemFields() {
   static const FieldSet fields = [] {
     FieldSet metadata;
@@ -44,19 +44,16 @@ const FieldSet& SystemFields() {
   return fields;
 }
 
-std::string_view GroupOf(std::string_view api_version) {
-  const size_t slash = api_version.find('/');
-  return slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
-}
-
-// Versions of one group differ only in their name here (custom resources are not converted), but
-// the same object in another group (events) has other fields.
-bool SameFields(const ManagedEntry& entry, const FieldWriter& writer) {
+// Whether the entry's fields are fields of the writer's version of the object. Versions of one
+// group have the same fields here, because custom resources are not converted. The same object in
+// another group (events) has other fields.
+bool HasSameFields(const ManagedEntry& entry, const FieldWriter& writer) {
   return GroupOf(entry.api_version) == GroupOf(writer.api_version);
 }
 
-// A writer's own entry; one serves all versions that it applies.
-ManagedEntry* FindOwn(ManagedFields& managed, const FieldWriter& writer, bool applied) {
+// Finds the writer's own entry; nullptr if there is none. A writer has one entry for all versions
+// that it applies, and one for each version that it updates.
+ManagedEntry* FindOwnEntry(ManagedFields& managed, const FieldWriter& writer, bool applied) {
   for (ManagedEntry& entry : managed) {
     if (entry.manager == writer.manager && entry.applied == applied &&
         entry.subresource == writer.subresource &&
@@ -67,7 +64,7 @@ ManagedEntry* FindOwn(ManagedFields& managed, const FieldWriter& writer, bool ap
   return nullptr;
 }
 
-ManagedEntry NewEntry(const FieldWriter& writer, bool applied, FieldSet fields) {
+ManagedEntry MakeEntry(const FieldWriter& writer, bool applied, FieldSet fields) {
   return {.manager = writer.manager,
           .applied = applied,
           .api_version = writer.api_version,
@@ -76,22 +73,23 @@ ManagedEntry NewEntry(const FieldWriter& writer, bool applied, FieldSet fields) 
           .fields = std::move(fields)};
 }
 
-void FollowSchemaAll(const Schema* schema, const Json& object, const FieldWriter& writer,
-                     ManagedFields& managed) {
+// FollowSchema for the entries of the writer's group.
+void FollowSchemaInGroup(const Schema* schema, const Json& object, const FieldWriter& writer,
+                         ManagedFields& managed) {
   std::vector<FieldSet*> sets;
   for (ManagedEntry& entry : managed) {
-    if (SameFields(entry, writer)) sets.push_back(&entry.fields);
+    if (HasSameFields(entry, writer)) sets.push_back(&entry.fields);
   }
   FollowSchema(schema, object, sets);
 }
 
-void DropEmpty(ManagedFields& managed) {
+void DropEmptyEntries(ManagedFields& managed) {
   std::erase_if(managed, [](const ManagedEntry& entry) { return entry.fields.empty(); });
 }
 
-// The object as it counts before the first write: it has its metadata, spec and status, and the
-// lists that must exist. `after` shows which of them matter.
-Json BlankOf(const Schema* schema, const Json& after, bool root) {
+// The object before its first write, for the comparison with `after`: it has empty metadata, spec
+// and status and empty required objects and lists, if `after` has them.
+Json MakeBlank(const Schema* schema, const Json& after, bool root) {
   Json out = after.is_array() ? Json::array() : Json::object();
   if (schema == nullptr || !after.is_object()) return out;
   for (const auto& [name, value] : after.items()) {
@@ -100,14 +98,14 @@ Json BlankOf(const Schema* schema, const Json& after, bool root) {
     const bool always = root && (name == "metadata" || name == "spec" || name == "status");
     if (field == nullptr || (!field->required && !always)) continue;
     if (ShapeOf(field->type, value) == ValueShape::kLeaf) continue;
-    out[name] = BlankOf(field->type, value, false);
+    out[name] = MakeBlank(field->type, value, false);
   }
   return out;
 }
 
-// The entry that collects old changes of `version`: the existing one, or `oldest`, which becomes
-// it.
-size_t AncientChanges(ManagedFields& managed, const std::string& version, size_t oldest) {
+// Returns the index of the entry that collects the old changes of `version`. If there is none, the
+// entry `oldest` becomes it.
+size_t FindAncientEntry(ManagedFields& managed, const std::string& version, size_t oldest) {
   for (size_t i = 0; i < managed.size(); ++i) {
     if (managed[i].manager == kAncientChanges && !managed[i].applied &&
         managed[i].api_version == version && managed[i].subresource.empty()) {
@@ -119,7 +117,7 @@ size_t AncientChanges(ManagedFields& managed, const std::string& version, size_t
   return oldest;
 }
 
-// Merges the oldest of too many writers, version by version, into one entry for old changes.
+// If there are too many entries of updates, merges the oldest ones of each version into one entry.
 void CapUpdateManagers(ManagedFields& managed) {
   std::vector<size_t> updates;
   for (size_t i = 0; i < managed.size(); ++i) {
@@ -137,18 +135,18 @@ void CapUpdateManagers(ManagedFields& managed) {
     ManagedEntry& entry = managed[i];
     const auto [it, is_oldest] = oldest_of_version.emplace(entry.api_version, i);
     if (is_oldest) continue;
-    const size_t into = AncientChanges(managed, entry.api_version, it->second);
+    const size_t into = FindAncientEntry(managed, entry.api_version, it->second);
     if (into == i) continue;
     managed[into].fields = managed[into].fields.Union(entry.fields);
     managed[into].time = entry.time;  // the later one
     entry.fields = {};
     --count;
   }
-  DropEmpty(managed);
+  DropEmptyEntries(managed);
 }
 
-// The form in which conflicts name a manager.
-std::string PrintManager(const ManagedEntry& entry) {
+// The name of a manager in the message of a conflict.
+std::string DescribeManager(const ManagedEntry& entry) {
   std::string out = base::json::Dump(entry.manager);
   if (!entry.subresource.empty()) {
     out += fmt::format(" with subresource {}", base::json::Dump(entry.subresource));
@@ -157,9 +155,9 @@ std::string PrintManager(const ManagedEntry& entry) {
   return out;
 }
 
-// `merged` without the fields of `last` that nobody in `managed` manages.
-Json Prune(const Schema* schema, const Json& merged, const FieldSet& last,
-           const FieldSet& managed) {
+// Returns `merged` without the fields of `last` that are not in `managed`.
+Json PruneFields(const Schema* schema, const Json& merged, const FieldSet& last,
+                 const FieldSet& managed) {
   const auto fields = [schema](const Json& object) {
     return WithNamedParents(schema, FieldsOf(schema, object));
   };
@@ -167,19 +165,19 @@ Json Prune(const Schema* schema, const Json& merged, const FieldSet& last,
   const FieldSet all = fields(merged);
   const FieldSet kept =
       fields(RemoveFields(schema, merged, last_named)).Union(WithNamedParents(schema, managed));
-  // Fields that were removed with a parent, but were not in `last`, come back in the third step.
+  // The last step keeps fields that are not in `last`, but were removed with a parent.
   const Json without = RemoveFields(schema, merged, all.Difference(kept));
   return RemoveFields(schema, merged, all.Difference(fields(without)).Intersection(last_named));
 }
 
-// Makes the writer the manager of exactly what `config` states. Returns the fields that it stated
-// before.
-FieldSet TakeOver(const Schema* schema, const Json& config, const FieldWriter& writer,
-                  ManagedFields& managed) {
+// Makes the writer the manager of exactly the fields of `config`. Returns the fields that it
+// managed before.
+FieldSet ReplaceOwnFields(const Schema* schema, const Json& config, const FieldWriter& writer,
+                          ManagedFields& managed) {
   FieldSet stated = FieldsOf(schema, config, SystemFields());
-  ManagedEntry* own = FindOwn(managed, writer, /*applied=*/true);
+  ManagedEntry* own = FindOwnEntry(managed, writer, /*applied=*/true);
   if (own == nullptr) {
-    managed.push_back(NewEntry(writer, /*applied=*/true, std::move(stated)));
+    managed.push_back(MakeEntry(writer, /*applied=*/true, std::move(stated)));
     return {};
   }
   own->api_version = writer.api_version;
@@ -187,7 +185,7 @@ FieldSet TakeOver(const Schema* schema, const Json& config, const FieldWriter& w
   return std::exchange(own->fields, std::move(stated));
 }
 
-// The fields that the last client-side apply stated and that still have its values.
+// The fields of the last client-side apply that still have its values.
 FieldSet LastAppliedFields(const Schema* schema, const Json& live, const FieldWriter& writer) {
   const std::string text = String(live, {"metadata", "annotations", kLastApplied});
   const auto config = base::json::Parse(text);
@@ -200,8 +198,8 @@ FieldSet LastAppliedFields(const Schema* schema, const Json& live, const FieldWr
       .Difference(comparison.removed);
 }
 
-// Removes conflicts over fields that `kubectl apply` itself has set.
-void Forgive(std::vector<ApplyConflict>& conflicts, const FieldSet& allowed) {
+// Removes the conflicts over the fields in `allowed`, which `kubectl apply` itself has set.
+void DropConflicts(std::vector<ApplyConflict>& conflicts, const FieldSet& allowed) {
   for (ApplyConflict& conflict : conflicts) {
     conflict.fields = conflict.fields.Difference(allowed);
   }
@@ -220,7 +218,7 @@ StatusOr<ManagedEntry> ParseEntry(const Json& json) {
   const auto bad = [](std::string_view what) {
     return Error(StatusCode::kInvalidArgument, "managedFields: {}", what);
   };
-  if (!json.is_object()) return bad("an entry is no object");
+  if (!json.is_object()) return bad("an entry is not an object");
   ManagedEntry entry{.manager = String(json, {"manager"}),
                      .api_version = String(json, {"apiVersion"}),
                      .subresource = String(json, {"subresource"})};
@@ -244,7 +242,7 @@ StatusOr<ManagedEntry> ParseEntry(const Json& json) {
 }  // namespace
 
 StatusOr<ManagedFields> ParseManagedFields(const Json& list) {
-  if (!list.is_array()) return Error(StatusCode::kInvalidArgument, "managedFields is no list");
+  if (!list.is_array()) return Error(StatusCode::kInvalidArgument, "managedFields is not a list");
   ManagedFields out;
   out.reserve(list.size());
   for (const Json& json : list) {
@@ -283,7 +281,7 @@ bool IsManagedFieldsReset(const Json& list) {
   return list.is_array() && (list.empty() || (list.size() == 1 && list[0] == Json::object()));
 }
 
-bool SameButTimes(const Json& a, const Json& b) {
+bool EqualExceptTimes(const Json& a, const Json& b) {
   if (!a.is_array() || !b.is_array() || a.size() != b.size()) return a == b;
   const auto covers = [](const Json& entry, const Json& other) {
     return std::all_of(entry.items().begin(), entry.items().end(), [&other](const auto& member) {
@@ -299,25 +297,25 @@ bool SameButTimes(const Json& a, const Json& b) {
 ManagedFields TrackWrite(const Schema* schema, const Json& before, const Json& after,
                          ManagedFields managed, const FieldWriter& writer) {
   if (!before.is_null() && managed.empty()) return managed;
-  if (!before.is_null()) FollowSchemaAll(schema, before, writer, managed);
-  const Json blank = before.is_null() ? BlankOf(schema, after, true) : Json();
+  if (!before.is_null()) FollowSchemaInGroup(schema, before, writer, managed);
+  const Json blank = before.is_null() ? MakeBlank(schema, after, true) : Json();
   const Comparison changes =
       CompareFields(schema, before.is_null() ? blank : before, after, SystemFields());
   if (changes.same()) return managed;
   FieldSet taken = changes.modified.Union(changes.added);
   const FieldSet lost = taken.Union(changes.removed);
   for (ManagedEntry& entry : managed) {
-    if (SameFields(entry, writer)) entry.fields = entry.fields.Difference(lost);
+    if (HasSameFields(entry, writer)) entry.fields = entry.fields.Difference(lost);
   }
   if (!taken.empty()) {
-    if (ManagedEntry* own = FindOwn(managed, writer, /*applied=*/false)) {
+    if (ManagedEntry* own = FindOwnEntry(managed, writer, /*applied=*/false)) {
       own->fields = own->fields.Union(taken);
       own->time = writer.time;
     } else {
-      managed.push_back(NewEntry(writer, /*applied=*/false, std::move(taken)));
+      managed.push_back(MakeEntry(writer, /*applied=*/false, std::move(taken)));
     }
   }
-  DropEmpty(managed);
+  DropEmptyEntries(managed);
   CapUpdateManagers(managed);
   return managed;
 }
@@ -328,36 +326,37 @@ StatusOr<ApplyResult> ApplyConfiguration(const Schema* schema, const Json& live,
   RETURN_IF_ERROR(CheckApplied(schema, config));
   static const Json nothing = Json::object();
   const Json& before = live.is_null() ? nothing : live;
-  FollowSchemaAll(schema, before, writer, managed);
+  FollowSchemaInGroup(schema, before, writer, managed);
   if (managed.empty() && !live.is_null()) {
     FieldWriter past = writer;
     past.manager = kBeforeFirstApply;
     managed = TrackWrite(schema, nullptr, live, {}, past);
   }
-  const FieldSet last = TakeOver(schema, config, writer, managed);
+  const FieldSet last = ReplaceOwnFields(schema, config, writer, managed);
   ApplyResult result{.object = MergeApplied(schema, before, config)};
   if (!last.empty()) {
     FieldSet all = SystemFields();
     for (const ManagedEntry& entry : managed) {
-      if (SameFields(entry, writer)) all = all.Union(entry.fields);
+      if (HasSameFields(entry, writer)) all = all.Union(entry.fields);
     }
-    result.object = Prune(schema, result.object, last, all);
+    result.object = PruneFields(schema, result.object, last, all);
   }
   const Comparison changes = CompareFields(schema, before, result.object, SystemFields());
   const FieldSet taken = changes.modified.Union(changes.added);
   const FieldSet lost = taken.Union(changes.removed);
-  const ManagedEntry* own = FindOwn(managed, writer, /*applied=*/true);
+  const ManagedEntry* own = FindOwnEntry(managed, writer, /*applied=*/true);
   for (ManagedEntry& entry : managed) {
-    if (&entry == own || !SameFields(entry, writer)) continue;
+    if (&entry == own || !HasSameFields(entry, writer)) continue;
     FieldSet contested = entry.fields.Intersection(taken);
-    if (!contested.empty()) result.conflicts.push_back({PrintManager(entry), std::move(contested)});
+    if (!contested.empty())
+      result.conflicts.push_back({DescribeManager(entry), std::move(contested)});
     entry.fields = entry.fields.Difference(lost);
   }
   if (writer.manager == kKubectl && !result.conflicts.empty()) {
-    Forgive(result.conflicts, LastAppliedFields(schema, before, writer));
+    DropConflicts(result.conflicts, LastAppliedFields(schema, before, writer));
   }
   if (force) result.conflicts.clear();
-  DropEmpty(managed);
+  DropEmptyEntries(managed);
   if (writer.manager == kKubectl) RefreshLastApplied(config, result.object);
   result.managed = std::move(managed);
   return result;

@@ -1,11 +1,11 @@
-// Who manages which fields of an object: metadata.managedFields, maintained as Kubernetes does it.
+// The managers of an object's fields: metadata.managedFields, maintained as in Kubernetes.
 //
 // A plain write (create, update, patch) makes its writer the manager of the fields that it sets or
 // changes, and removes them from all others. An applied configuration (server-side apply) is merged
-// into the object, and its writer manages exactly the fields that it states. A field that it stated
-// before and no longer states is removed, unless somebody else manages it. To change a field that
-// another manages is a conflict, unless the writer forces it. Fields that only the server sets
-// (metadata.uid and the like) have no manager. Pure.
+// into the object, and its writer manages exactly the fields in it. A field that was in the
+// writer's last configuration and is not in this one is removed, unless it has another manager. It
+// is a conflict to change a field of another manager, unless the writer forces the change. Fields
+// that only the server sets (metadata.uid and the like) have no manager. Pure.
 #pragma once
 
 #include <string>
@@ -30,18 +30,19 @@ struct ManagedEntry {
 };
 using ManagedFields = std::vector<ManagedEntry>;
 
-// INVALID_ARGUMENT for what is no list of well-formed entries.
+// INVALID_ARGUMENT: `list` is not a list of well-formed entries.
 base::StatusOr<ManagedFields> ParseManagedFields(const base::Json& list);
-// The list, in Kubernetes' order.
+// Returns the list, in Kubernetes' order.
 base::Json ManagedFieldsJson(const ManagedFields& managed);
 
-// Whether a client asks to forget all managers: `list` is empty, or holds one empty entry.
+// Whether `list`, written by a client, asks the server to remove all managers: it is empty, or has
+// one empty entry.
 bool IsManagedFieldsReset(const base::Json& list);
 
-// Whether two lists differ in nothing but their times.
-bool SameButTimes(const base::Json& a, const base::Json& b);
+// Whether two lists are equal except for their times.
+bool EqualExceptTimes(const base::Json& a, const base::Json& b);
 
-// Who writes.
+// The writer of a change.
 struct FieldWriter {
   std::string manager;
   std::string api_version;
@@ -61,19 +62,18 @@ struct ApplyConflict {
 };
 
 struct ApplyResult {
-  // Empty if the configuration can be applied. Otherwise the other members hold what force would
-  // give.
+  // Empty: the configuration can be applied. Otherwise the other members are the result that
+  // `force` would have.
   std::vector<ApplyConflict> conflicts;
   base::Json object;
   ManagedFields managed;
 };
 
 // Applies `config` to `live` (null: there is no object yet). Neither has managedFields.
-// INVALID_ARGUMENT as CheckApplied. Members of the result may be null where `config` says so.
+// INVALID_ARGUMENT as CheckApplied. A member of the result is null if it is null in `config`.
 //
-// kubectl's own configuration is applied without a conflict over what `kubectl apply` without
-// --server-side has set (the annotation last-applied-configuration); that annotation is updated,
-// too.
+// If the writer is kubectl, fields that `kubectl apply` without --server-side has set (they are in
+// the annotation last-applied-configuration) are no conflict, and that annotation is updated.
 base::StatusOr<ApplyResult> ApplyConfiguration(const Schema* schema, const base::Json& live,
                                                const base::Json& config, ManagedFields managed,
                                                const FieldWriter& writer, bool force);

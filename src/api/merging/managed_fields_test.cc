@@ -487,9 +487,9 @@ TEST(ManagedFieldsTest, RoundTripsInOrder) {
   EXPECT_EQ(ManagedFieldsJson(parsed), json);
   Json later = json;
   later[1]["time"] = "2026-01-03T00:00:00Z";
-  EXPECT_TRUE(SameButTimes(json, later));
+  EXPECT_TRUE(EqualExceptTimes(json, later));
   later[1]["manager"] = "c";
-  EXPECT_FALSE(SameButTimes(json, later));
+  EXPECT_FALSE(EqualExceptTimes(json, later));
 }
 
 TEST(ManagedFieldsTest, RefusesMalformedEntries) {

@@ -17,7 +17,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr size_t kMaxOperations = 10000;
-// "copy" can double a document with each operation, so the sum of copied bytes is bounded.
+// The sum of copied bytes is bounded, because each "copy" can double the document.
 constexpr size_t kMaxCopiedBytes = 3 * 1024 * 1024;
 
 using Pointer = std::vector<std::string>;
@@ -45,9 +45,9 @@ StatusOr<Pointer> ParsePointer(std::string_view text) {
   return pointer;
 }
 
-// The place in an array that `token` names: below `end`, or `end` itself as "-" or by number if
-// `allow_end`. npos if it names none.
-size_t ArrayIndex(std::string_view token, size_t end, bool allow_end) {
+// Parses the index of an array in a pointer. It must be below `end`, or with `allow_end` it may
+// also be `end`, as a number or as "-". npos: it is not such an index.
+size_t ParseIndex(std::string_view token, size_t end, bool allow_end) {
   if (token == "-") return allow_end ? end : std::string_view::npos;
   if (token.empty() || token.size() > 9 || (token.size() > 1 && token.front() == '0')) {
     return std::string_view::npos;
@@ -61,7 +61,7 @@ size_t ArrayIndex(std::string_view token, size_t end, bool allow_end) {
 }
 
 // The value at the first `length` tokens of `pointer`; nullptr if there is none.
-Json* Resolve(Json& document, const Pointer& pointer, size_t length) {
+Json* FindValue(Json& document, const Pointer& pointer, size_t length) {
   Json* at = &document;
   for (size_t i = 0; i < length; ++i) {
     if (at->is_object()) {
@@ -69,7 +69,7 @@ Json* Resolve(Json& document, const Pointer& pointer, size_t length) {
       if (it == at->end()) return nullptr;
       at = &*it;
     } else if (at->is_array()) {
-      const size_t index = ArrayIndex(pointer[i], at->size(), /*allow_end=*/false);
+      const size_t index = ParseIndex(pointer[i], at->size(), /*allow_end=*/false);
       if (index == std::string_view::npos) return nullptr;
       at = &(*at)[index];
     } else {
@@ -84,13 +84,13 @@ class JsonPatcher {
   explicit JsonPatcher(Json document) : document_(std::move(document)) {}
 
   Status Apply(const Json& operation) {
-    if (!operation.is_object()) return Malformed("an operation is no object");
+    if (!operation.is_object()) return Malformed("an operation is not an object");
     const std::string op = base::json::String(operation, {"op"});
-    ASSIGN_OR_RETURN(const Pointer path, Member(operation, "path"));
+    ASSIGN_OR_RETURN(const Pointer path, ReadPointer(operation, "path"));
     const auto value = operation.find("value");
     if (op == "remove") return Remove(path);
     if (op == "move" || op == "copy") {
-      ASSIGN_OR_RETURN(const Pointer from, Member(operation, "from"));
+      ASSIGN_OR_RETURN(const Pointer from, ReadPointer(operation, "from"));
       return op == "move" ? MoveMember(from, path) : Copy(from, path);
     }
     if (op != "add" && op != "replace" && op != "test") {
@@ -111,7 +111,7 @@ class JsonPatcher {
     return Error(StatusCode::kInvalidArgument, "JSON patch: {}", what);
   }
 
-  static StatusOr<Pointer> Member(const Json& operation, std::string_view name) {
+  static StatusOr<Pointer> ReadPointer(const Json& operation, std::string_view name) {
     const Json* text = base::json::Find(operation, {name});
     if (text == nullptr || !text->is_string()) {
       return Error(StatusCode::kInvalidArgument, "JSON patch: an operation has no \"{}\"", name);
@@ -131,14 +131,14 @@ class JsonPatcher {
       document_ = std::move(value);
       return base::OkStatus();
     }
-    Json* parent = Resolve(document_, path, path.size() - 1);
+    Json* parent = FindValue(document_, path, path.size() - 1);
     if (parent == nullptr) return Missing("add", path);
     if (parent->is_object()) {
       (*parent)[path.back()] = std::move(value);
       return base::OkStatus();
     }
     if (!parent->is_array()) return Missing("add", path);
-    const size_t index = ArrayIndex(path.back(), parent->size(), /*allow_end=*/true);
+    const size_t index = ParseIndex(path.back(), parent->size(), /*allow_end=*/true);
     if (index == std::string_view::npos) return Missing("add", path);
     parent->insert(parent->begin() + static_cast<std::ptrdiff_t>(index), std::move(value));
     return base::OkStatus();
@@ -149,12 +149,12 @@ class JsonPatcher {
       document_ = std::move(value);
       return base::OkStatus();
     }
-    Json* parent = Resolve(document_, path, path.size() - 1);
+    Json* parent = FindValue(document_, path, path.size() - 1);
     if (parent != nullptr && parent->is_object()) {
       (*parent)[path.back()] = std::move(value);
       return base::OkStatus();
     }
-    Json* target = Resolve(document_, path, path.size());
+    Json* target = FindValue(document_, path, path.size());
     if (target == nullptr) return Missing("replace", path);
     *target = std::move(value);
     return base::OkStatus();
@@ -162,18 +162,18 @@ class JsonPatcher {
 
   Status Remove(const Pointer& path) {
     if (path.empty()) return Malformed("the whole document cannot be removed");
-    if (Resolve(document_, path, path.size()) == nullptr) return Missing("remove", path);
-    Json* parent = Resolve(document_, path, path.size() - 1);
+    if (FindValue(document_, path, path.size()) == nullptr) return Missing("remove", path);
+    Json* parent = FindValue(document_, path, path.size() - 1);
     if (parent->is_object()) {
       parent->erase(path.back());
     } else {
-      parent->erase(ArrayIndex(path.back(), parent->size(), /*allow_end=*/false));
+      parent->erase(ParseIndex(path.back(), parent->size(), /*allow_end=*/false));
     }
     return base::OkStatus();
   }
 
   Status MoveMember(const Pointer& from, const Pointer& path) {
-    const Json* source = Resolve(document_, from, from.size());
+    const Json* source = FindValue(document_, from, from.size());
     if (source == nullptr) return Missing("move", from);
     if (from == path) return base::OkStatus();
     if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin())) {
@@ -185,7 +185,7 @@ class JsonPatcher {
   }
 
   Status Copy(const Pointer& from, const Pointer& path) {
-    const Json* source = Resolve(document_, from, from.size());
+    const Json* source = FindValue(document_, from, from.size());
     if (source == nullptr) return Missing("copy", from);
     copied_bytes_ += base::json::Dump(*source).size();
     if (copied_bytes_ > kMaxCopiedBytes) {
@@ -196,7 +196,7 @@ class JsonPatcher {
   }
 
   Status Test(const Pointer& path, const Json& value) {
-    const Json* target = Resolve(document_, path, path.size());
+    const Json* target = FindValue(document_, path, path.size());
     if (target == nullptr ? value.is_null() : *target == value) return base::OkStatus();
     std::string text;
     for (const std::string& token : path) text += "/" + token;
@@ -207,7 +207,7 @@ class JsonPatcher {
   size_t copied_bytes_ = 0;
 };
 
-void Merge(Json& target, const Json& patch) {
+void MergeValue(Json& target, const Json& patch) {
   if (!patch.is_object()) {
     target = patch;
     return;
@@ -217,7 +217,7 @@ void Merge(Json& target, const Json& patch) {
     if (value.is_null()) {
       target.erase(key);
     } else {
-      Merge(target[key], value);
+      MergeValue(target[key], value);
     }
   }
 }
@@ -225,7 +225,8 @@ void Merge(Json& target, const Json& patch) {
 }  // namespace
 
 StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
-  if (!patch.is_array()) return Error(StatusCode::kInvalidArgument, "a JSON patch is an array");
+  if (!patch.is_array())
+    return Error(StatusCode::kInvalidArgument, "a JSON patch must be an array");
   if (patch.size() > kMaxOperations) {
     return Error(StatusCode::kResourceExhausted,
                  "The allowed maximum operations in a JSON patch is {}, got {}", kMaxOperations,
@@ -237,8 +238,9 @@ StatusOr<Json> ApplyJsonPatch(Json document, const Json& patch) {
 }
 
 StatusOr<Json> ApplyMergePatch(Json document, const Json& patch) {
-  if (!patch.is_object()) return Error(StatusCode::kInvalidArgument, "a merge patch is an object");
-  Merge(document, patch);
+  if (!patch.is_object())
+    return Error(StatusCode::kInvalidArgument, "a merge patch must be an object");
+  MergeValue(document, patch);
   return document;
 }
 

@@ -1,7 +1,8 @@
 // The three kinds of PATCH bodies of the Kubernetes API, applied to a document. Pure.
 //
-// Errors: INVALID_ARGUMENT for a malformed patch (HTTP 400); FAILED_PRECONDITION for one that is
-// well formed but does not fit the document, such as a failed "test" or a missing path (HTTP 422).
+// INVALID_ARGUMENT: the patch is malformed (HTTP 400). FAILED_PRECONDITION: the patch is well
+// formed, but cannot be applied to the document, because of a failed "test" or a missing path (HTTP
+// 422).
 #pragma once
 
 #include "api/kind_info.h"
@@ -10,19 +11,20 @@
 
 namespace berth::api {
 
-// RFC 6902, as lenient as Kubernetes: "replace" of a missing member adds it, and "test" for null
-// passes if the member is missing. At most 10,000 operations.
+// RFC 6902, with the exceptions of Kubernetes: "replace" adds a missing member, and "test" for null
+// passes if the member is missing. RESOURCE_EXHAUSTED: there are more than 10,000 operations.
+// INVALID_ARGUMENT also if the operations copy more than 3 MiB.
 base::StatusOr<base::Json> ApplyJsonPatch(base::Json document, const base::Json& patch);
 
-// RFC 7396: null removes, objects are merged, all else is replaced.
+// RFC 7396: null removes a member, objects are merged, and all other values are replaced.
 base::StatusOr<base::Json> ApplyMergePatch(base::Json document, const base::Json& patch);
 
-// Whether objects of `kind` take strategic merge patches: Kubernetes' own kinds do, custom ones do
-// not (HTTP 415).
+// Whether strategic merge patches can be applied to objects of `kind`. They can for Kubernetes' own
+// kinds, but not for custom ones (HTTP 415).
 bool SupportsStrategicMerge(const KindInfo& kind);
 
-// Kubernetes' strategic merge: as a merge patch, except that some lists (containers, conditions,
-// ...) are merged by a key, with the directives $patch (replace, delete, merge),
+// Kubernetes' strategic merge: as a merge patch, but some lists (containers, conditions, ...) are
+// merged by a key, and there are the directives $patch (replace, delete, merge),
 // $setElementOrder/FIELD, $deleteFromPrimitiveList/FIELD and $retainKeys.
 base::StatusOr<base::Json> ApplyStrategicMergePatch(const KindInfo& kind, base::Json document,
                                                     const base::Json& patch);

@@ -1,5 +1,5 @@
-// Strategic merge patches. The schema of the kind tells which lists are merged, and by which key;
-// the directives are those of Kubernetes' own client and command line.
+// Strategic merge patches. The schema of the kind has the lists that are merged, and their keys.
+// The directives are those of Kubernetes' own client and command line.
 
 #include <algorithm>
 #include <map>
@@ -37,8 +37,8 @@ bool Contains(const Json& list, const Json& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-// The data in a patch's value: without directives, and without nulls, which mean "absent". It is
-// used if the document has nothing to merge with.
+// Returns a patch's value without directives and nulls (null means "absent"). It becomes the value
+// of the document if the document has none to merge with.
 Json WithoutDirectives(const Json& value) {
   if (value.is_object()) {
     Json out = Json::object();
@@ -55,7 +55,7 @@ Json WithoutDirectives(const Json& value) {
     Json out = Json::array();
     for (const Json& item : value) {
       const std::string directive = DirectiveOf(item);
-      // There is nothing to delete, and an item that is only "replace" or "merge" adds nothing.
+      // The document has nothing to delete, and an item with only a directive adds nothing.
       if (directive == "delete" || (!directive.empty() && item.size() == 1)) continue;
       out.push_back(WithoutDirectives(item));
     }
@@ -65,7 +65,7 @@ Json WithoutDirectives(const Json& value) {
 }
 
 // The type of a member; nullptr if it is unknown.
-const Schema* MemberOf(const Schema* schema, std::string_view name) {
+const Schema* TypeOfMember(const Schema* schema, std::string_view name) {
   if (schema == nullptr) return nullptr;
   if (schema->type == FieldType::kMap) return schema->element;
   const Field* field = schema->Find(name);
@@ -79,11 +79,11 @@ bool MergesList(const Schema* type) {
 // Merges `patch` into `target`, an object of the type `schema` (nullptr: not known).
 Status MergeObject(Json& target, const Json& patch, const Schema* schema);
 
-// Items with the same key are merged, new ones are appended, "$patch: delete" items are removed.
+// Merges items with the same key, appends new ones, and removes those with "$patch: delete".
 Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
   const std::string_view key = type.patch_merge_key;
   for (const Json& item : patch) {
-    if (!item.is_object()) return Bad(fmt::format("an item of {} is no object", name));
+    if (!item.is_object()) return Bad(fmt::format("an item of {} is not an object", name));
     if (DirectiveOf(item) == "replace" && item.size() == 1) {
       target = WithoutDirectives(patch);
       return base::OkStatus();
@@ -160,7 +160,7 @@ Status MergeMember(Json& target, const std::string& key, const Json& value, cons
 Status RetainKeys(Json& target, const Json& patch) {
   const auto keys = patch.find(kRetainKeys);
   if (keys == patch.end()) return base::OkStatus();
-  if (!keys->is_array()) return Bad("$retainKeys is no list");
+  if (!keys->is_array()) return Bad("$retainKeys is not a list");
   for (const auto& [key, value] : patch.items()) {
     if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
       return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
@@ -175,7 +175,7 @@ Status RetainKeys(Json& target, const Json& patch) {
 Status DeletePrimitives(Json& target, const Json& patch) {
   for (const auto& [key, values] : patch.items()) {
     if (!key.starts_with(kDeletePrimitives)) continue;
-    if (!values.is_array()) return Bad(fmt::format("{} is no list", key));
+    if (!values.is_array()) return Bad(fmt::format("{} is not a list", key));
     const auto list = target.find(key.substr(kDeletePrimitives.size()));
     if (list == target.end() || !list->is_array()) continue;
     list->erase(std::remove_if(list->begin(), list->end(),
@@ -185,9 +185,9 @@ Status DeletePrimitives(Json& target, const Json& patch) {
   return base::OkStatus();
 }
 
-// Items that `order` names come in its order. Other items, which the author of the patch did not
-// know, stay before the named item that they preceded.
-void Order(Json& list, const Json& order, std::string_view key) {
+// Sorts the items that `order` names into its order. Each other item, which the author of the patch
+// did not know, stays before the named item that it preceded.
+void OrderItems(Json& list, const Json& order, std::string_view key) {
   const auto id_of = [&](const Json& item) {
     if (key.empty()) return item;
     const Json* id = base::json::Find(item, {key});
@@ -204,30 +204,30 @@ void Order(Json& list, const Json& order, std::string_view key) {
     named.push_back(place->second);
   }
   Json out = Json::array();
-  size_t next = 0;  // of the others
-  const auto take_others_before = [&](size_t end) {
+  size_t next = 0;  // the first item that may be an unnamed one and is not appended yet
+  const auto append_others_before = [&](size_t end) {
     for (; next < end; ++next) {
       if (!is_named[next]) out.push_back(list[next]);
     }
   };
   for (const size_t place : named) {
-    take_others_before(place);
+    append_others_before(place);
     out.push_back(list[place]);
   }
-  take_others_before(list.size());
+  append_others_before(list.size());
   list = std::move(out);
 }
 
-Status SetOrders(Json& target, const Json& patch, const Schema* schema) {
+Status OrderLists(Json& target, const Json& patch, const Schema* schema) {
   for (const auto& [key, order] : patch.items()) {
     if (!key.starts_with(kSetOrder)) continue;
-    if (!order.is_array()) return Bad(fmt::format("{} is no list", key));
+    if (!order.is_array()) return Bad(fmt::format("{} is not a list", key));
     const std::string field = key.substr(kSetOrder.size());
     const auto list = target.find(field);
     if (list == target.end() || !list->is_array()) continue;
-    const Schema* type = MemberOf(schema, field);
-    if (!MergesList(type)) continue;  // replaced whole: it has the patch's order already
-    Order(*list, order, type->patch_merge_key);
+    const Schema* type = TypeOfMember(schema, field);
+    if (!MergesList(type)) continue;  // it was replaced as a whole, so it has the patch's order
+    OrderItems(*list, order, type->patch_merge_key);
   }
   return base::OkStatus();
 }
@@ -249,9 +249,9 @@ Status MergeObject(Json& target, const Json& patch, const Schema* schema) {
   RETURN_IF_ERROR(DeletePrimitives(target, patch));
   for (const auto& [key, value] : patch.items()) {
     if (key.starts_with('$')) continue;
-    RETURN_IF_ERROR(MergeMember(target, key, value, MemberOf(schema, key)));
+    RETURN_IF_ERROR(MergeMember(target, key, value, TypeOfMember(schema, key)));
   }
-  return SetOrders(target, patch, schema);
+  return OrderLists(target, patch, schema);
 }
 
 }  // namespace
@@ -259,8 +259,8 @@ Status MergeObject(Json& target, const Json& patch, const Schema* schema) {
 bool SupportsStrategicMerge(const KindInfo& kind) { return HasProtobuf(SchemaOf(kind)); }
 
 StatusOr<Json> ApplyStrategicMergePatch(const KindInfo& kind, Json document, const Json& patch) {
-  if (!patch.is_object()) return Bad("a patch is an object");
-  if (!document.is_object()) return Bad("the document is no object");
+  if (!patch.is_object()) return Bad("the patch must be an object");
+  if (!document.is_object()) return Bad("the document is not an object");
   if (!SupportsStrategicMerge(kind)) {
     return Error(StatusCode::kInvalidArgument, "{} does not support strategic merge patches",
                  kind.group_resource());

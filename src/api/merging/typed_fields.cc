@@ -15,22 +15,22 @@ using base::Json;
 
 namespace {
 
-// The node of a member in `ignored`; null if the member is not there.
-const FieldSet::Node* IgnoredAt(const FieldSet* ignored, std::string_view name) {
+// Finds the node of the member `name` in `ignored`; nullptr if there is none.
+const FieldSet::Node* FindIgnored(const FieldSet* ignored, std::string_view name) {
   return ignored == nullptr || ignored->empty() ? nullptr : ignored->Find(FieldElement(name));
 }
 
-// Whether the field is ignored with everything below it.
-bool IgnoredWhole(const FieldSet::Node* node) {
+// Whether the field is ignored with all fields below it.
+bool IsIgnoredWhole(const FieldSet::Node* node) {
   return node != nullptr && node->member && node->children.empty();
 }
 
-const FieldSet* Below(const FieldSet::Node* node) {
+const FieldSet* ChildrenOf(const FieldSet::Node* node) {
   return node == nullptr ? nullptr : &node->children;
 }
 
-// The fields below `value`.
-FieldSet Collect(const Schema* schema, const Json& value, const FieldSet* ignored);
+// Collects the fields below `value`.
+FieldSet CollectFields(const Schema* schema, const Json& value, const FieldSet* ignored);
 
 FieldSet CollectItems(const Schema& list, const Json& value) {
   std::vector<std::pair<std::string, size_t>> items;
@@ -41,48 +41,48 @@ FieldSet CollectItems(const Schema& list, const Json& value) {
   for (size_t i = 0; i < items.size();) {
     size_t end = i + 1;
     while (end < items.size() && items[end].first == items[i].first) ++end;
-    // Items with the same key are one field, because nothing tells which member belongs to which
-    // item.
+    // Items with the same key are one field, because a path cannot tell them apart.
     FieldSet below =
-        end - i > 1 ? FieldSet() : Collect(list.element, value[items[i].second], nullptr);
+        end - i > 1 ? FieldSet() : CollectFields(list.element, value[items[i].second], nullptr);
     out.Add(std::move(items[i].first), true, std::move(below));
     i = end;
   }
   return out;
 }
 
-FieldSet Collect(const Schema* schema, const Json& value, const FieldSet* ignored) {
+FieldSet CollectFields(const Schema* schema, const Json& value, const FieldSet* ignored) {
   const ValueShape shape = ShapeOf(schema, value);
   if (shape == ValueShape::kLeaf) return {};
   if (shape == ValueShape::kItems) return CollectItems(*schema, value);
   FieldSet out;
   for (const auto& [name, item] : value.items()) {
-    const FieldSet::Node* skip = IgnoredAt(ignored, name);
-    if (IgnoredWhole(skip)) continue;
+    const FieldSet::Node* skip = FindIgnored(ignored, name);
+    if (IsIgnoredWhole(skip)) continue;
     const MemberType type = MemberTypeOf(schema, name);
     const ValueShape below = ShapeOf(type.schema, item);
     const bool empty_object = below == ValueShape::kMembers && item.empty();
     const bool member = below == ValueShape::kLeaf || empty_object || !type.named;
     out.Add(FieldElement(name), member && (skip == nullptr || !skip->member),
-            Collect(type.schema, item, Below(skip)));
+            CollectFields(type.schema, item, ChildrenOf(skip)));
   }
   return out;
 }
 
 enum class Change { kNone, kAdded, kModified, kRemoved };
 
-// How a value changed itself, and which fields changed below it.
+// The change of a value itself, and the changes of the fields below it.
 struct Difference {
   Change self = Change::kNone;
   Comparison below;
 };
 
-Difference Compare(const Schema* schema, const Json* before, const Json* after,
-                   const FieldSet* ignored);
+Difference CompareValues(const Schema* schema, const Json* before, const Json* after,
+                         const FieldSet* ignored);
 
-// Adds the changes at `element` to its parent's comparison. The text is made only if it is needed.
+// Adds the changes at an element to the comparison of its parent. `make_element` is called only if
+// there are changes.
 template <typename MakeElement>
-void Put(Comparison& out, Difference change, const MakeElement& make_element) {
+void AddChange(Comparison& out, Difference change, const MakeElement& make_element) {
   if (change.self == Change::kNone && change.below.same()) return;
   const std::string element = make_element();
   out.added.Add(element, change.self == Change::kAdded, std::move(change.below.added));
@@ -97,32 +97,33 @@ void CompareMembers(const Schema* schema, const Json& before, const Json& after,
   while (a != before.end() || b != after.end()) {
     const int order = a == before.end() ? 1 : b == after.end() ? -1 : a.key().compare(b.key());
     const std::string& name = order <= 0 ? a.key() : b.key();
-    const FieldSet::Node* skip = IgnoredAt(ignored, name);
-    if (!IgnoredWhole(skip)) {
-      Difference change = Compare(MemberTypeOf(schema, name).schema, order <= 0 ? &*a : nullptr,
-                                  order >= 0 ? &*b : nullptr, Below(skip));
+    const FieldSet::Node* skip = FindIgnored(ignored, name);
+    if (!IsIgnoredWhole(skip)) {
+      Difference change =
+          CompareValues(MemberTypeOf(schema, name).schema, order <= 0 ? &*a : nullptr,
+                        order >= 0 ? &*b : nullptr, ChildrenOf(skip));
       if (skip != nullptr && skip->member) change.self = Change::kNone;
-      Put(out, std::move(change), [&name] { return FieldElement(name); });
+      AddChange(out, std::move(change), [&name] { return FieldElement(name); });
     }
     if (order <= 0) ++a;
     if (order >= 0) ++b;
   }
 }
 
-// The items of a list by element, those of the same element in their order.
+// The items of a list, sorted by element, and items with the same element in the order of the list.
 using Items = std::vector<std::pair<std::string, const Json*>>;
 
 Items ItemsOf(const Schema& list, const Json& value) {
   Items out;
   out.reserve(value.size());
   for (const Json& item : value) out.emplace_back(ItemElement(list, item), &item);
-  std::sort(out.begin(), out.end());  // those of one element by their place in the list
+  std::sort(out.begin(), out.end());  // pointers into the list are in its order
   return out;
 }
 
 using ItemRange = std::span<const std::pair<std::string, const Json*>>;
 
-// Takes the items of `element` from the front of `items`.
+// Removes the items of `element` from the front of `items`, and returns them.
 ItemRange TakeItems(ItemRange& items, const std::string& element) {
   size_t count = 0;
   while (count < items.size() && items[count].first == element) ++count;
@@ -131,11 +132,12 @@ ItemRange TakeItems(ItemRange& items, const std::string& element) {
   return taken;
 }
 
-// Several items of one key count as one value, which comes and goes as a whole.
+// Compares the items with one key. Several items with one key count as one value, which is added,
+// changed or removed as a whole.
 Difference CompareSameKey(const Schema* element, ItemRange before, ItemRange after) {
   const auto only = [](ItemRange items) { return items.size() == 1 ? items[0].second : nullptr; };
   if (before.size() <= 1 && after.size() <= 1) {
-    return Compare(element, only(before), only(after), nullptr);
+    return CompareValues(element, only(before), only(after), nullptr);
   }
   if (before.size() > 1 && after.size() > 1) {
     const bool same =
@@ -143,11 +145,11 @@ Difference CompareSameKey(const Schema* element, ItemRange before, ItemRange aft
                    [](const auto& a, const auto& b) { return *a.second == *b.second; });
     return {.self = same ? Change::kNone : Change::kModified, .below = {}};
   }
-  // If one side is a single item, its own members come or go.
+  // If one of the sides is a single item, its own fields are added or removed.
   Difference out = before.size() > 1 && after.empty() ? Difference{}
                    : after.size() > 1 && before.empty()
                        ? Difference{}
-                       : Compare(element, only(before), only(after), nullptr);
+                       : CompareValues(element, only(before), only(after), nullptr);
   out.self = before.size() > 1 && after.empty()   ? Change::kRemoved
              : after.size() > 1 && before.empty() ? Change::kAdded
                                                   : Change::kModified;
@@ -164,11 +166,11 @@ void CompareItems(const Schema& list, const Json& before, const Json& after, Com
         b.empty() || (!a.empty() && a[0].first < b[0].first) ? a[0].first : b[0].first;
     const ItemRange left = TakeItems(a, element);
     const ItemRange right = TakeItems(b, element);
-    Put(out, CompareSameKey(list.element, left, right), [&element] { return element; });
+    AddChange(out, CompareSameKey(list.element, left, right), [&element] { return element; });
   }
 }
 
-// The fields below `value`, as if all of it had been added (or removed, if the caller swaps).
+// Compares the fields below two values of the same shape.
 Comparison CompareBelow(const Schema* schema, ValueShape shape, const Json& before,
                         const Json& after, const FieldSet* ignored) {
   Comparison out;
@@ -177,8 +179,8 @@ Comparison CompareBelow(const Schema* schema, ValueShape shape, const Json& befo
   return out;
 }
 
-Difference Compare(const Schema* schema, const Json* before, const Json* after,
-                   const FieldSet* ignored) {
+Difference CompareValues(const Schema* schema, const Json* before, const Json* after,
+                         const FieldSet* ignored) {
   static const Json no_members = Json::object();
   static const Json no_items = Json::array();
   const auto nothing = [](ValueShape shape) -> const Json& {
@@ -200,7 +202,7 @@ Difference Compare(const Schema* schema, const Json* before, const Json* after,
     }
     return {Change::kNone, CompareBelow(schema, was, *before, *after, ignored)};
   }
-  // A value without members became one with members, or the other way round.
+  // A leaf became a value with members or items, or the other way round.
   Difference out{Change::kModified, {}};
   out.below.removed = CompareBelow(schema, was, *before, nothing(was), ignored).removed;
   out.below.added = CompareBelow(schema, is, nothing(is), *after, ignored).added;
@@ -216,19 +218,20 @@ const Schema* TypeBelow(const Schema* schema, const std::string& element, bool* 
   return type.schema;
 }
 
-// Whether a type is an object, map or list, and whether it is replaced whole.
+// Whether a type is an object, map or list.
 bool HasParts(const Schema* schema) {
   return schema != nullptr && (schema->type == FieldType::kObject ||
                                schema->type == FieldType::kMap || schema->type == FieldType::kList);
 }
+// Whether a value of such a type is replaced as a whole.
 bool IsAtomic(const Schema& schema) {
   return schema.type == FieldType::kList ? schema.list_type == ListType::kAtomic : schema.atomic;
 }
 
 using FieldPath = std::vector<std::string>;
 
-// The part of `set` below `path`, or nullptr.
-const FieldSet* BelowPath(const FieldSet& set, const FieldPath& path) {
+// Finds the part of `set` below `path`; nullptr if there is none.
+const FieldSet* FindBelow(const FieldSet& set, const FieldPath& path) {
   const FieldSet* at = &set;
   for (const std::string& element : path) {
     const FieldSet::Node* node = at->Find(element);
@@ -243,14 +246,14 @@ class SchemaFollower {
   SchemaFollower(const Schema* schema, const Json& object, std::span<FieldSet* const> sets)
       : schema_(schema), object_(object), sets_(sets) {}
 
-  void Run() {
+  void ConvertSets() {
     std::vector<FieldSet> followed;
-    for (const FieldSet* set : sets_) followed.push_back(Follow(schema_, *set));
+    for (const FieldSet* set : sets_) followed.push_back(Convert(schema_, *set));
     for (size_t i = 0; i < sets_.size(); ++i) *sets_[i] = std::move(followed[i]);
   }
 
  private:
-  FieldSet Follow(const Schema* schema, const FieldSet& set) {
+  FieldSet Convert(const Schema* schema, const FieldSet& set) {
     FieldSet out;
     for (const FieldSet::Node& node : set.nodes()) {
       bool named = false;
@@ -262,22 +265,23 @@ class SchemaFollower {
       } else {
         path_.push_back(node.element);
         const bool whole = node.member && node.children.empty();
-        out.Add(node.element, node.member, whole ? PartsOfWhole() : Follow(type, node.children));
+        out.Add(node.element, node.member, whole ? PartsOfWhole() : Convert(type, node.children));
         path_.pop_back();
       }
     }
     return out;
   }
 
-  // The parts of what a manager holds as one value. If another manager holds parts of it already,
-  // the value was granular all the time, and this manager's part was empty.
+  // The fields below path_, for a manager that has the value there as one field. If another manager
+  // has fields below it already, the value was granular before, and this manager had an empty
+  // value.
   FieldSet PartsOfWhole() {
     for (const FieldSet* set : sets_) {
-      const FieldSet* below = BelowPath(*set, path_);
+      const FieldSet* below = FindBelow(*set, path_);
       if (below != nullptr && !below->empty()) return {};
     }
-    if (!live_) live_ = Collect(schema_, object_, nullptr);
-    const FieldSet* below = BelowPath(*live_, path_);
+    if (!live_) live_ = CollectFields(schema_, object_, nullptr);
+    const FieldSet* below = FindBelow(*live_, path_);
     return below == nullptr ? FieldSet() : *below;
   }
 
@@ -285,18 +289,18 @@ class SchemaFollower {
   const Json& object_;
   const std::span<FieldSet* const> sets_;
   FieldPath path_;
-  std::optional<FieldSet> live_;  // computed when it is first needed, which is seldom
+  std::optional<FieldSet> live_;  // the fields of object_; computed when they are first needed
 };
 
 }  // namespace
 
 FieldSet FieldsOf(const Schema* schema, const Json& object, const FieldSet& ignored) {
-  return Collect(schema, object, &ignored);
+  return CollectFields(schema, object, &ignored);
 }
 
 Comparison CompareFields(const Schema* schema, const Json& before, const Json& after,
                          const FieldSet& ignored) {
-  return Compare(schema, &before, &after, &ignored).below;
+  return CompareValues(schema, &before, &after, &ignored).below;
 }
 
 FieldSet WithNamedParents(const Schema* schema, const FieldSet& set) {
@@ -311,7 +315,7 @@ FieldSet WithNamedParents(const Schema* schema, const FieldSet& set) {
 }
 
 void FollowSchema(const Schema* schema, const Json& object, std::span<FieldSet* const> sets) {
-  if (schema != nullptr) SchemaFollower(schema, object, sets).Run();
+  if (schema != nullptr) SchemaFollower(schema, object, sets).ConvertSets();
 }
 
 }  // namespace berth::api

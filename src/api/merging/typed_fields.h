@@ -1,6 +1,6 @@
-// Finds the fields that an object has, and the fields in which two objects differ, by Schema (null:
-// the type is unknown, see typed_value.h). Fields are leaves, items of set and map lists, keys of
-// maps, and everything that is empty. Pure.
+// Finds the fields of an object, and the fields in which two objects differ. The schema may be
+// null: the type is unknown (typed_value.h). Fields are leaves, items of set and map lists, keys of
+// maps, and empty objects. Pure.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace berth::api {
 
-// The fields that `object` states, without those in `ignored` and everything below them. If a field
-// has children in `ignored`, only the field itself is left out.
+// The fields of `object`, without those in `ignored` and all fields below them. If a field has
+// children in `ignored`, only the field itself and those children are left out.
 FieldSet FieldsOf(const Schema* schema, const base::Json& object, const FieldSet& ignored = {});
 
 struct Comparison {
@@ -23,17 +23,18 @@ struct Comparison {
   bool same() const { return added.empty() && modified.empty() && removed.empty(); }
 };
 
-// What `after` has and `before` does not, and so on. `added` and `removed` also hold the objects
-// and lists around fields that come or go with them.
+// Compares two objects: `added` has the fields that only `after` has, `removed` those that only
+// `before` has, `modified` those whose values differ. `added` and `removed` also have the objects
+// and lists that come or go as a whole.
 Comparison CompareFields(const Schema* schema, const base::Json& before, const base::Json& after,
                          const FieldSet& ignored = {});
 
-// Adds to `set` the named fields around its members: the field "spec" of "spec.nodeName", but not
-// the key of a map around a field of its value.
+// Returns `set` with the named fields above its members: "spec" for "spec.nodeName". Keys of maps
+// above a member are not added.
 FieldSet WithNamedParents(const Schema* schema, const FieldSet& set);
 
-// Converts `sets`, those of the managers of `object`, to the present schema, if they were written
-// under a schema in which other lists, maps or objects were atomic.
+// Converts `sets`, which are those of the managers of `object`, to the present schema. They may
+// have been written with a schema in which other lists, maps or objects were atomic.
 void FollowSchema(const Schema* schema, const base::Json& object, std::span<FieldSet* const> sets);
 
 }  // namespace berth::api

@@ -16,7 +16,7 @@ using base::StatusCode;
 
 namespace {
 
-// The path of a lone element, as error messages name it.
+// The path of one element, as error messages name it.
 std::string PathOf(const std::string& element) {
   FieldSet set;
   set.Add(element);
@@ -25,7 +25,7 @@ std::string PathOf(const std::string& element) {
 
 Status CheckItems(const Schema& list, const Json& items, const std::string& path);
 
-Status Check(const Schema* schema, const Json& value, const std::string& path) {
+Status CheckValue(const Schema* schema, const Json& value, const std::string& path) {
   switch (ShapeOf(schema, value)) {
     case ValueShape::kLeaf:
       return base::OkStatus();
@@ -40,7 +40,7 @@ Status Check(const Schema* schema, const Json& value, const std::string& path) {
                        name);
         }
         if (item.is_structured()) {
-          RETURN_IF_ERROR(Check(type.schema, item, fmt::format("{}.{}", path, name)));
+          RETURN_IF_ERROR(CheckValue(type.schema, item, fmt::format("{}.{}", path, name)));
         }
       }
   }
@@ -55,7 +55,7 @@ Status CheckItems(const Schema& list, const Json& items, const std::string& path
       return Error(StatusCode::kInvalidArgument, "{}: element {}: a set holds plain values only",
                    path, i);
     }
-    if (const std::string key = MissingKey(list, item); !key.empty()) {
+    if (const std::string key = FindMissingKey(list, item); !key.empty()) {
       return Error(StatusCode::kInvalidArgument,
                    "{}: element {}: associative list with keys has an element that omits key "
                    "field {} (and doesn't have default value)",
@@ -66,7 +66,7 @@ Status CheckItems(const Schema& list, const Json& items, const std::string& path
       return Error(StatusCode::kInvalidArgument, "{}: duplicate entries for key {}", path,
                    PathOf(element));
     }
-    RETURN_IF_ERROR(Check(list.element, item, path + PathOf(element)));
+    RETURN_IF_ERROR(CheckValue(list.element, item, path + PathOf(element)));
   }
   return base::OkStatus();
 }
@@ -85,13 +85,13 @@ Json MergeItems(const Schema& list, const Json& live, const Json& config) {
   }
   std::vector<Item> right;
   std::set<std::string> applied;
-  std::vector<std::string> shared;  // in the configuration's order
+  std::vector<std::string> shared;  // elements that both have, in the configuration's order
   for (const Json& item : config) {
     right.push_back({ItemElement(list, item), &item});
     applied.insert(right.back().element);
     if (live_items.contains(right.back().element)) shared.push_back(right.back().element);
   }
-  // Items that only the live list has keep their places between those that both have.
+  // Items that only the live list has keep their places between the items that both have.
   Json out = Json::array();
   auto at = left.begin();
   auto next_shared = shared.begin();
@@ -116,11 +116,13 @@ Json MergeItems(const Schema& list, const Json& live, const Json& config) {
 
 }  // namespace
 
-Status CheckApplied(const Schema* schema, const Json& config) { return Check(schema, config, ""); }
+Status CheckApplied(const Schema* schema, const Json& config) {
+  return CheckValue(schema, config, "");
+}
 
 Json MergeApplied(const Schema* schema, const Json& live, const Json& config) {
   const ValueShape shape = ShapeOf(schema, live);
-  // An absent or empty configuration says nothing about a value with members.
+  // An empty configuration has no fields, so it does not change a value with members.
   if (shape != ValueShape::kLeaf && !live.empty() && config.empty()) return live;
   if (shape == ValueShape::kLeaf || shape != ShapeOf(schema, config)) return config;
   if (shape == ValueShape::kItems) return MergeItems(*schema, live, config);

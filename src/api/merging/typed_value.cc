@@ -49,7 +49,7 @@ std::string ItemElement(const Schema& list, const Json& item) {
   return KeyElement(keys);
 }
 
-std::string MissingKey(const Schema& list, const Json& item) {
+std::string FindMissingKey(const Schema& list, const Json& item) {
   if (list.list_type != ListType::kMap) return "";
   for (const std::string& key : list.list_keys) {
     if (!item.is_object() || FindKeyValue(list, item, key) == nullptr) return key;

@@ -33,15 +33,16 @@ std::string KindKey(std::string_view api_version, std::string_view kind) {
   return fmt::format("{}/{}", api_version, kind);
 }
 
-// Package names cannot contain the hyphens of Kubernetes' names.
-std::string SchemaName(std::string name) {
+// Returns the Kubernetes name of a message: package names have '_' for the '-' of Kubernetes'
+// names.
+std::string ToSchemaName(std::string name) {
   const size_t last = name.rfind('.');
   std::replace(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(last), '_', '-');
   return name;
 }
 
-// A comment as one paragraph.
-std::string Paragraph(std::string_view comment) {
+// Joins the lines of a comment into one paragraph.
+std::string JoinLines(std::string_view comment) {
   std::string out;
   bool blank = false;
   for (const char c : comment) {
@@ -59,18 +60,18 @@ std::string Paragraph(std::string_view comment) {
 class Builder {
  public:
   explicit Builder(Registry& registry) : registry_(registry) {
-    string_ = Scalar(FieldType::kString, "");
-    int32_ = Scalar(FieldType::kInteger, "int32");
-    int64_ = Scalar(FieldType::kInteger, "int64");
-    boolean_ = Scalar(FieldType::kBoolean, "");
-    number_ = Scalar(FieldType::kNumber, "double");
-    bytes_ = Scalar(FieldType::kBytes, "byte");
+    string_ = AddScalar(FieldType::kString, "");
+    int32_ = AddScalar(FieldType::kInteger, "int32");
+    int64_ = AddScalar(FieldType::kInteger, "int64");
+    boolean_ = AddScalar(FieldType::kBoolean, "");
+    number_ = AddScalar(FieldType::kNumber, "double");
+    bytes_ = AddScalar(FieldType::kBytes, "byte");
   }
 
   void Build(const FileDescriptorSet& set) {
-    for (const FileDescriptorProto& file : set.file()) Declare(file);
-    for (const FileDescriptorProto& file : set.file()) Define(file);
-    // Objects are complete now, so those that are atomic in one place only are copied.
+    for (const FileDescriptorProto& file : set.file()) DeclareMessages(file);
+    for (const FileDescriptorProto& file : set.file()) DefineMessages(file);
+    // Types that are atomic in one field only are copied now, because all objects are complete.
     for (const auto& [copy, original] : copies_) {
       const bool atomic = copy->atomic;
       *copy = *original;
@@ -86,7 +87,7 @@ class Builder {
     const DescriptorProto* descriptor;
   };
 
-  const Schema* Scalar(FieldType type, std::string_view format) {
+  const Schema* AddScalar(FieldType type, std::string_view format) {
     Schema* schema = registry_.arena.New();
     schema->type = type;
     schema->format = format;
@@ -125,12 +126,14 @@ class Builder {
     }
   }
 
-  void Declare(const FileDescriptorProto& file) {
+  // Creates the schemas of the file's messages, without fields, because a field may have a message
+  // of a later file as its type.
+  void DeclareMessages(const FileDescriptorProto& file) {
     for (const DescriptorProto& message : file.message_type()) {
       const std::string full_name = file.package() + "." + message.name();
       Schema* schema = registry_.arena.New();
       schema->type = FormOf(message);
-      schema->name = SchemaName(full_name);
+      schema->name = ToSchemaName(full_name);
       schema->format = FormatOf(schema->type);
       schema->atomic = message.options().GetExtension(io::k8s::atomic_type);
       messages_.emplace("." + full_name, Message{schema, &message});
@@ -138,18 +141,19 @@ class Builder {
     }
   }
 
-  void Define(const FileDescriptorProto& file) {
+  void DefineMessages(const FileDescriptorProto& file) {
     const bool json_only = file.options().GetExtension(io::k8s::json_only_kinds);
     std::map<std::vector<int>, std::string> comments;
     for (const auto& location : file.source_code_info().location()) {
       if (!location.has_leading_comments()) continue;
       comments.emplace(std::vector<int>(location.path().begin(), location.path().end()),
-                       Paragraph(location.leading_comments()));
+                       JoinLines(location.leading_comments()));
     }
     for (int i = 0; i < file.message_type_size(); ++i) {
       const DescriptorProto& message = file.message_type(i);
       Schema* schema = messages_.at("." + file.package() + "." + message.name()).schema;
-      // A path is made of field numbers of the descriptors and indexes: message i, its field j.
+      // The path of a comment consists of field numbers of the descriptors and of indexes: message
+      // i, and its field j.
       schema->description = comments[{FileDescriptorProto::kMessageTypeFieldNumber, i}];
       if (message.options().HasExtension(io::k8s::api_version)) AddKind(message, schema);
       if (schema->type != FieldType::kObject && schema->type != FieldType::kUnion) continue;
@@ -180,7 +184,7 @@ class Builder {
     }
   }
 
-  // "PodList" for "Pod", for each kind that can be listed.
+  // Adds "PodList" for "Pod", for each kind that can be listed.
   void AddLists() {
     const Schema* list_meta = registry_.named.at(fmt::format("{}.ListMeta", kMetaPackage));
     std::vector<std::pair<std::string, const Schema*>> listed;
@@ -224,7 +228,7 @@ class Builder {
 
   const Schema* TypeOf(const DescriptorProto& message, const FieldDescriptorProto& field) {
     const auto& options = field.options();
-    if (const DescriptorProto* entry = MapEntry(message, field)) {
+    if (const DescriptorProto* entry = FindMapEntry(message, field)) {
       Schema* map = registry_.arena.New();
       map->type = FieldType::kMap;
       map->element = SingleType(entry->field(1));
@@ -260,8 +264,9 @@ class Builder {
     return list;
   }
 
-  static const DescriptorProto* MapEntry(const DescriptorProto& message,
-                                         const FieldDescriptorProto& field) {
+  // Finds the message of a map field's entries; nullptr if the field is not a map.
+  static const DescriptorProto* FindMapEntry(const DescriptorProto& message,
+                                             const FieldDescriptorProto& field) {
     if (field.type() != FieldDescriptorProto::TYPE_MESSAGE) return nullptr;
     const std::string_view name(field.type_name());
     for (const DescriptorProto& nested : message.nested_type()) {
@@ -302,11 +307,12 @@ class Builder {
   const Schema* bytes_;
 };
 
-const Registry& Kinds() {
+// The first call builds it.
+const Registry& GetRegistry() {
   static const Registry* const registry = [] {
     FileDescriptorSet set;
     const auto size = berth_k8s_descriptors_end - berth_k8s_descriptors;
-    // The build made them, so they cannot be wrong.
+    // They cannot be malformed, because they come from the build.
     if (!set.ParseFromArray(berth_k8s_descriptors, static_cast<int>(size))) std::abort();
     auto* built = new Registry;
     Builder(*built).Build(set);
@@ -315,8 +321,8 @@ const Registry& Kinds() {
   return *registry;
 }
 
-const Schema* Lookup(const std::map<std::string, const Schema*, std::less<>>& schemas,
-                     std::string_view key) {
+const Schema* FindSchema(const std::map<std::string, const Schema*, std::less<>>& schemas,
+                         std::string_view key) {
   const auto it = schemas.find(key);
   return it == schemas.end() ? nullptr : it->second;
 }
@@ -337,14 +343,14 @@ const Field* Schema::Find(std::string_view json_name) const {
 const Schema* SchemaOf(const KindInfo& info) { return SchemaOf(info.api_version(), info.kind); }
 
 const Schema* SchemaOf(std::string_view api_version, std::string_view kind) {
-  return Lookup(Kinds().kinds, KindKey(api_version, kind));
+  return FindSchema(GetRegistry().kinds, KindKey(api_version, kind));
 }
 
 const Schema* NamedSchema(std::string_view name) {
-  const Schema* shared = Lookup(Kinds().named, fmt::format("{}.{}", kMetaPackage, name));
-  return shared != nullptr ? shared : Lookup(Kinds().named, name);
+  const Schema* shared = FindSchema(GetRegistry().named, fmt::format("{}.{}", kMetaPackage, name));
+  return shared != nullptr ? shared : FindSchema(GetRegistry().named, name);
 }
 
-const std::vector<const Schema*>& NamedSchemas() { return Kinds().sorted; }
+const std::vector<const Schema*>& NamedSchemas() { return GetRegistry().sorted; }
 
 }  // namespace berth::api

@@ -35,7 +35,7 @@ enum class FieldType {
 
 // How server-side apply and strategic merge treat a list.
 enum class ListType {
-  kAtomic,  // replaced whole
+  kAtomic,  // replaced as a whole
   kSet,     // of scalars, merged by value
   kMap,     // of objects, merged by `list_keys`
 };
@@ -49,8 +49,8 @@ struct Field {
   // PersistentVolume's source). Then `name` is the protobuf name, and `type` an object.
   bool inlined = false;
   bool required = false;
-  // A scalar whose zero differs from its absence, so that "", 0 and false are kept. Of other
-  // scalars, protobuf writes the zero, and JSON leaves it out unless it is required.
+  // The zero of this scalar ("", 0 or false) differs from its absence, so it is kept. For other
+  // scalars, protobuf has the zero, and JSON leaves it out unless the field is required.
   bool has_presence = false;
   const Schema* type = nullptr;
   std::string description;
@@ -68,10 +68,10 @@ struct Schema {
   const Schema* element = nullptr;  // kMap, kList
   ListType list_type = ListType::kAtomic;
   std::vector<std::string> list_keys;  // list_type kMap
-  // A map or object that apply treats as one value (structType/mapType atomic).
+  // A map or object that apply replaces as a whole (structType or mapType atomic).
   bool atomic = false;
-  // Strategic merge: merges by `patch_merge_key` (empty for a list of scalars) instead of
-  // replacing.
+  // Strategic merge merges the list by `patch_merge_key` (empty for a list of scalars) and does not
+  // replace it.
   bool patch_merge = false;
   bool patch_retain_keys = false;
   std::string patch_merge_key;
@@ -83,24 +83,26 @@ struct Schema {
   const Field* Find(std::string_view json_name) const;
 };
 
-// Owns the nodes of one or several schemas; their addresses are stable.
+// Owns the nodes of one or several schemas. The nodes do not move, and live as long as the arena.
 class SchemaArena {
  public:
+  // Returns a new, empty node.
   Schema* New() { return &nodes_.emplace_back(); }
 
  private:
   std::deque<Schema> nodes_;
 };
 
-// The schema of a built-in kind, with apiVersion, kind and metadata; nullptr for a kind that has
-// none (a custom resource). Built at the first call, for all kinds at once.
+// The schema of a built-in kind, with apiVersion, kind and metadata; nullptr if the kind has none,
+// such as a custom resource. The first call builds the schemas of all kinds; they live as long as
+// the process.
 const Schema* SchemaOf(const KindInfo& info);
 
 // The same by apiVersion and kind, also for kinds that are not stored (a TokenRequest, a Status).
 const Schema* SchemaOf(std::string_view api_version, std::string_view kind);
 
-// A schema by its full name, or by the short name of a type that all kinds share: "DeleteOptions",
-// "ObjectMeta", "ListMeta". nullptr if there is none.
+// Finds a schema by its full name, or by the short name of a type that all kinds share:
+// "DeleteOptions", "ObjectMeta", "ListMeta". nullptr if there is none.
 const Schema* NamedSchema(std::string_view name);
 
 // All named schemas of the built-in kinds and their lists, sorted by name: for OpenAPI.

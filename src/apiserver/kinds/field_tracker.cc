@@ -130,7 +130,7 @@ void FieldTracker::KeepTimes(Json& object, const Json& old) {
   const Json* now = Find(object, {"metadata", "managedFields"});
   const Json* before = Find(old, {"metadata", "managedFields"});
   if (now == nullptr || before == nullptr || *now == *before) return;
-  if (!api::SameButTimes(*now, *before)) return;
+  if (!api::EqualExceptTimes(*now, *before)) return;
   Json changed = std::exchange(object["metadata"]["managedFields"], *before);
   if (object != old) object["metadata"]["managedFields"] = std::move(changed);
 }

@@ -1,5 +1,5 @@
-// Reads the facts by which a record recognises a process and a boot: /proc/PID/stat and the
-// kernel's boot id. Thread-safe.
+// Reads /proc/PID/stat and the kernel's boot id. With them, a record identifies a process and a
+// boot. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -20,10 +20,12 @@ struct ProcessStat {
   std::optional<int> exit_code;  // a wait status, once the process has ended (state Z or X)
 };
 
-// nullopt: `line` is not such a line. The name in it may hold any character, even ')'.
+// Parses the one line of such a file. nullopt: `line` is malformed. The name in it may hold any
+// character, even ')'.
 std::optional<ProcessStat> ParseProcessStat(std::string_view line);
 
-// nullopt: there is no such process. `pid` may also be the id of a thread.
+// nullopt: there is no such process, or its file cannot be read. `pid` may also be the id of a
+// thread.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Returns the process's start in clock ticks since the boot. A pid alone does not identify a

@@ -1,13 +1,13 @@
-// What berth-flex, the Flexvolume driver, and the block agent of its node say to each other.
+// The protocol between berth-flex, the Flexvolume driver, and the block agent of its node.
 //
 //   init     the handshake: `version` of each side (kProtocol), which must be the same; before the
 //            first one the agent serves no other request
 //   mount    mountDir, options (the JSON object that the kubelet gave)
 //   unmount  mountDir
 //
-// Requests and replies always have `version`. A reply has nothing else, but for an `error` that
-// says what failed and why. If a driver is killed, the agent still finishes what the driver asked
-// for, and a repeated request finds it done.
+// Requests and replies always have `version`. A reply has nothing else, except an `error` if the
+// request failed, with what failed and why. If a driver is killed, the agent still finishes what
+// the driver asked for, and a repeated request finds it done.
 //
 // The driver reads the path of the agent's socket from its own executable: the installer appends a
 // trailer to the executable, because a copy of it may be run from any folder and with any
@@ -32,7 +32,7 @@ inline constexpr int64_t kProtocol = 1;
 inline constexpr std::string_view kMountDir = "mountDir";
 inline constexpr std::string_view kOptions = "options";
 
-// The trailer's members; all but the socket may be absent, and are then as if "true".
+// The trailer's members. An absent kTrailerFsGroup or kTrailerRelabel means "true".
 inline constexpr std::string_view kTrailerSocket = "socket";
 inline constexpr std::string_view kTrailerFsGroup = "fsGroup";
 inline constexpr std::string_view kTrailerRelabel = "selinuxRelabel";
@@ -41,8 +41,9 @@ inline constexpr const char* kSocket = "/run/berth/block-agent.sock";
 inline constexpr std::string_view kTrailerMagic = "BERTHFLX";
 inline constexpr size_t kLargestTrailer = 4096;
 
-// How long a driver waits, both for an agent that is away and for its answer. It is less than the
-// two minutes that Berth gives a call, so that people read the driver's own message.
+// How long a driver waits for an agent that is not running and for the agent's answer together. It
+// is less than the two minutes after which Berth ends a driver's call, so that people read the
+// driver's own message.
 inline constexpr std::chrono::seconds kInitTime{10};
 inline constexpr std::chrono::seconds kCallTime{110};
 

@@ -27,20 +27,20 @@ std::chrono::milliseconds Remaining(Deadline deadline) {
   return std::max(rest, std::chrono::milliseconds(0));
 }
 
-Failure TimedOut() { return {Problem::kTimeout, "the peer did not go on in time"}; }
+Failure TimedOut() { return {Problem::kTimeout, "the peer did not send or receive in time"}; }
 Failure Closed() { return {Problem::kClosed, "the peer closed the connection"}; }
 Failure Broken(std::string text) { return {Problem::kBroken, std::move(text)}; }
 
 Failure TooLarge(size_t size, size_t largest) {
-  return {Problem::kTooLarge, "a message of " + std::to_string(size) + " bytes, of " +
-                                  std::to_string(largest) + " that are allowed"};
+  return {Problem::kTooLarge, "the message has " + std::to_string(size) + " bytes, and " +
+                                  std::to_string(largest) + " are allowed"};
 }
 
-// What a failed system call on the socket means; kNone where it is to be tried again.
-Failure SocketFailure(const char* what, int error) {
+// The failure for `error` of a system call on the socket; kNone: the call is to be repeated.
+Failure SocketFailure(const char* operation, int error) {
   if (error == EAGAIN || error == EINTR) return Ok();
   if (error == EPIPE || error == ECONNRESET) return Closed();
-  return SystemFailure(what, error);
+  return SystemFailure(operation, error);
 }
 
 Failure CheckPeer(int socket, uid_t uid) {
@@ -56,7 +56,7 @@ Failure CheckPeer(int socket, uid_t uid) {
 
 Failure CheckHeader(const Header& header, size_t largest) {
   if (memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    return Broken("what came is not of this protocol");
+    return Broken("the message is not of this protocol");
   }
   if (header.version != kVersion) {
     return {Problem::kVersion, "the peer speaks version " + std::to_string(header.version) +
@@ -64,17 +64,17 @@ Failure CheckHeader(const Header& header, size_t largest) {
                                    std::to_string(kVersion) + ": update the older of the two"};
   }
   if (header.zero != 0 || header.descriptors > kMostDescriptors) {
-    return Broken("the head of the message makes no sense");
+    return Broken("the header of the message is malformed");
   }
   if (header.length > largest) return TooLarge(header.length, largest);
   return Ok();
 }
 
-// The control message of a frame's descriptors, and room for it.
+// The control message that carries a frame's descriptors (SCM_RIGHTS), and the memory for it.
 struct Control {
   alignas(cmsghdr) char room[CMSG_SPACE(kMostDescriptors * sizeof(int))];
 
-  void Put(msghdr& message, std::span<const int> descriptors) {
+  void AttachDescriptors(msghdr& message, std::span<const int> descriptors) {
     memset(room, 0, sizeof(room));
     message.msg_control = room;
     message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
@@ -105,7 +105,7 @@ Failure SystemFailure(std::string_view context, int error) {
   return {Problem::kSystem, std::string(context) + ": " + strerror(error)};
 }
 
-Result<Connection> Connection::To(const std::string& path, Deadline deadline, uid_t uid) {
+Result<Connection> Connection::Connect(const std::string& path, Deadline deadline, uid_t uid) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -114,7 +114,7 @@ Result<Connection> Connection::To(const std::string& path, Deadline deadline, ui
   memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return SystemFailure("make a socket", errno);
-  // If the listener's queue is full, connect() waits as long as the time-out for sending says.
+  // If the listener's queue is full, connect() waits for the time-out for sending (SO_SNDTIMEO).
   const int64_t wait = std::max<int64_t>(Remaining(deadline).count(), 1);
   const timeval limit{.tv_sec = wait / 1000, .tv_usec = wait % 1000 * 1000};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -127,10 +127,10 @@ Result<Connection> Connection::To(const std::string& path, Deadline deadline, ui
     }
     return failure;
   }
-  return Of(std::move(fd), uid);
+  return Wrap(std::move(fd), uid);
 }
 
-Result<Connection> Connection::Of(UniqueFd socket, uid_t uid) {
+Result<Connection> Connection::Wrap(UniqueFd socket, uid_t uid) {
   if (Failure failure = CheckPeer(socket.get(), uid); !failure.ok()) return failure;
   const int flags = fcntl(socket.get(), F_GETFL);
   if (flags < 0 || fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
@@ -139,7 +139,7 @@ Result<Connection> Connection::Of(UniqueFd socket, uid_t uid) {
   return Connection(std::move(socket));
 }
 
-Failure Connection::Wait(short events, Deadline deadline) {
+Failure Connection::WaitFor(short events, Deadline deadline) {
   pollfd entry{.fd = socket_.get(), .events = events, .revents = 0};
   while (true) {
     const int64_t rest = Remaining(deadline).count();
@@ -165,14 +165,14 @@ Failure Connection::Send(const Message& message, size_t largest, Deadline deadli
     iovec part{.iov_base = frame.data() + sent, .iov_len = frame.size() - sent};
     msghdr parts{.msg_iov = &part, .msg_iovlen = 1};
     Control control;
-    if (sent == 0 && !descriptors.empty()) control.Put(parts, descriptors);
+    if (sent == 0 && !descriptors.empty()) control.AttachDescriptors(parts, descriptors);
     const ssize_t count = sendmsg(socket_.get(), &parts, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<size_t>(count);
       continue;
     }
     if (Failure failure = SocketFailure("send", errno); !failure.ok()) return failure;
-    if (Failure failure = Wait(POLLOUT, deadline); !failure.ok()) return failure;
+    if (Failure failure = WaitFor(POLLOUT, deadline); !failure.ok()) return failure;
   }
   return Ok();
 }
@@ -182,7 +182,7 @@ Result<Message> Connection::Receive(size_t largest, Deadline deadline,
   Header header{};
   std::string body;
   std::vector<UniqueFd> received;
-  size_t have = 0;  // of header and body
+  size_t have = 0;  // bytes of header and body
   while (have < sizeof(header) + header.length) {
     const bool head = have < sizeof(header);
     char* place =
@@ -198,40 +198,42 @@ Result<Message> Connection::Receive(size_t largest, Deadline deadline,
     const ssize_t count = recvmsg(socket_.get(), &parts, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0) {
       if (Failure failure = SocketFailure("receive", errno); !failure.ok()) return failure;
-      if (Failure failure = Wait(POLLIN, deadline); !failure.ok()) return failure;
+      if (Failure failure = WaitFor(POLLIN, deadline); !failure.ok()) return failure;
       continue;
     }
     if (head) Control::TakeDescriptors(parts, received);
     if (count == 0) return Closed();
-    if ((parts.msg_flags & MSG_CTRUNC) != 0) return Broken("more descriptors than it says");
+    if ((parts.msg_flags & MSG_CTRUNC) != 0)
+      return Broken("the message carries too many descriptors");
     have += static_cast<size_t>(count);
     if (!head || have < sizeof(header)) continue;
     if (Failure failure = CheckHeader(header, largest); !failure.ok()) return failure;
     body.resize(header.length);
   }
-  if (received.size() != header.descriptors) return Broken("not the descriptors that it says");
-  if (!received.empty() && descriptors == nullptr) return Broken("descriptors that nobody takes");
+  if (received.size() != header.descriptors)
+    return Broken("the number of descriptors is not that of the header");
+  if (!received.empty() && descriptors == nullptr)
+    return Broken("the message carries descriptors, and none are expected");
   if (descriptors != nullptr) *descriptors = std::move(received);
   return ReadJson(body);
 }
 
-bool Connection::PeerLeft() const {
+bool Connection::HasPeerLeft() const {
   pollfd entry{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
   return poll(&entry, 1, 0) > 0;
 }
 
 void Connection::SendError(std::string text, Deadline deadline) {
-  // The peer finds out by the closed connection, if it cannot be told.
   (void)Send(Message().Set(kError, std::move(text)), kLargestReply, deadline);
 }
 
 Result<Message> Call(const std::string& path, const Message& request, Deadline deadline,
                      uid_t uid) {
-  Result<Connection> connection = Connection::To(path, deadline, uid);
+  Result<Connection> connection = Connection::Connect(path, deadline, uid);
   if (!connection.ok()) return connection.failure();
   const Failure sent = connection->Send(request, kLargestRequest, deadline);
-  // A peer that closed the connection may have sent the reason before: the reply is read in that
-  // case, too.
+  // The reply is read also if the peer has closed the connection, because the peer may have sent
+  // the reason before.
   if (!sent.ok() && sent.problem != Problem::kClosed) return sent;
   Result<Message> reply = connection->Receive(kLargestReply, deadline);
   if (!reply.ok()) return sent.ok() ? reply.failure() : sent;

@@ -35,42 +35,49 @@ inline constexpr size_t kLargestRequest = 1024 * 1024;
 inline constexpr size_t kLargestReply = 8 * 1024 * 1024;
 
 using Deadline = std::chrono::steady_clock::time_point;
-inline Deadline In(std::chrono::milliseconds time) {
+// The deadline that is `time` from now.
+inline Deadline DeadlineIn(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
 class Connection {
  public:
-  Connection() = default;  // connected to nobody
+  Connection() = default;  // not connected
   // Connects to the socket at `path`, whose listener must run as `uid`. kNobody, kNotAllowed,
-  // kTimeout.
-  static Result<Connection> To(const std::string& path, Deadline deadline, uid_t uid = 0);
-  // Wraps a socket that was accepted, whose peer must run as `uid`. kNotAllowed.
-  static Result<Connection> Of(UniqueFd socket, uid_t uid = 0);
+  // kTimeout, kSystem.
+  static Result<Connection> Connect(const std::string& path, Deadline deadline, uid_t uid = 0);
+  // Wraps a socket that was accepted or made by socketpair, whose peer must run as `uid`.
+  // kNotAllowed, kSystem.
+  static Result<Connection> Wrap(UniqueFd socket, uid_t uid = 0);
 
-  // The caller keeps `descriptors`. A message that is too large is kTooLarge before anything is
-  // sent.
+  // Sends one frame. The caller keeps `descriptors`. kTooLarge: the message is longer than
+  // `largest` bytes; kBroken: there are more than kMostDescriptors descriptors; nothing was sent in
+  // these two cases. kTimeout, kClosed, kSystem: a part may have been sent.
   Failure Send(const Message& message, size_t largest, Deadline deadline,
                std::span<const int> descriptors = {});
-  // If `descriptors` is null, a message that carries descriptors is kBroken.
+  // Receives one frame. If `descriptors` is null, a message that carries descriptors is kBroken.
+  // kTimeout, kClosed, kBroken, kVersion, kTooLarge, kSystem.
   Result<Message> Receive(size_t largest, Deadline deadline,
                           std::vector<UniqueFd>* descriptors = nullptr);
-  // Sends an error that ends the connection. It ignores a failure to send.
+  // Sends a reply with the error `text`. Failures are ignored, because the peer then sees that the
+  // connection is closed.
   void SendError(std::string text, Deadline deadline);
 
-  // Whether the peer has left, so that nobody waits for a reply.
-  bool PeerLeft() const;
+  // Whether the peer has closed the connection, so that it does not wait for a reply.
+  bool HasPeerLeft() const;
 
   int fd() const { return socket_.get(); }
 
  private:
   explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
-  Failure Wait(short events, Deadline deadline);
+  // Waits until poll(2) reports `events`.
+  Failure WaitFor(short events, Deadline deadline);
 
   UniqueFd socket_;
 };
 
-// One request and its reply. kRefused: the reply is an error, and this is its text.
+// Connects, sends one request and returns its reply. kRefused: the reply is an error, and the
+// failure has its text. Other failures are those of Connect, Send and Receive.
 Result<Message> Call(const std::string& path, const Message& request, Deadline deadline,
                      uid_t uid = 0);
 

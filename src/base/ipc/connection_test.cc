@@ -15,9 +15,9 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 // A deadline that is reached only if a peer does not come.
-Deadline Late() { return In(seconds(60)); }
+Deadline Late() { return DeadlineIn(seconds(60)); }
 // A deadline for what never comes.
-Deadline Soon() { return In(milliseconds(50)); }
+Deadline Soon() { return DeadlineIn(milliseconds(50)); }
 
 // A connection, and its bare other end.
 struct Pair {
@@ -28,7 +28,7 @@ struct Pair {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     peer.Reset(ends[1]);
-    auto made = Connection::Of(UniqueFd(ends[0]), geteuid());
+    auto made = Connection::Wrap(UniqueFd(ends[0]), geteuid());
     EXPECT_TRUE(made.ok()) << made.failure().text;
     connection = std::move(*made);
   }
@@ -37,7 +37,7 @@ struct Pair {
               static_cast<ssize_t>(bytes.size()));
   }
   Connection Other() {
-    auto made = Connection::Of(std::move(peer), geteuid());
+    auto made = Connection::Wrap(std::move(peer), geteuid());
     EXPECT_TRUE(made.ok());
     return std::move(*made);
   }
@@ -167,15 +167,15 @@ TEST(ConnectionTest, RefusesAPeerOfAnotherUser) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd other(ends[1]);
-  const auto connection = Connection::Of(UniqueFd(ends[0]), geteuid() + 1);
+  const auto connection = Connection::Wrap(UniqueFd(ends[0]), geteuid() + 1);
   EXPECT_EQ(connection.failure().problem, Problem::kNotAllowed);
 }
 
 TEST(ConnectionTest, SaysThatNobodyListens) {
-  const auto connection = Connection::To("/nowhere/berth.sock", Late());
+  const auto connection = Connection::Connect("/nowhere/berth.sock", Late());
   EXPECT_EQ(connection.failure().problem, Problem::kNobody);
   EXPECT_THAT(connection.failure().text, HasSubstr("'/nowhere/berth.sock'"));
-  EXPECT_EQ(Connection::To(std::string(200, 'x'), Late()).failure().problem, Problem::kSystem);
+  EXPECT_EQ(Connection::Connect(std::string(200, 'x'), Late()).failure().problem, Problem::kSystem);
 }
 
 }  // namespace

@@ -1,23 +1,25 @@
-// What berth-oci, the node agent and the CRUST handler of a node say to each other, and where.
+// The protocol between berth-oci, the node agent and the CRUST handler of a node, and the files
+// that they share. berth-oci sends requests to the handler:
 //
 //   /run/berth/crust/
-//     plans/<pod uid>.json    the node agent, before RunPodSandbox: which of the pod's volumes are
-//                             deferred, by their target paths; {"targets": [...]}. It goes when
-//                             the pod has left the node.
-//     sandboxes/<sandbox id>  the handler: it knows this sandbox and wants to hear of its end
+//     plans/<pod uid>.json    the node agent writes it before RunPodSandbox: the target paths of
+//                             the pod's volumes that are deferred; {"targets": [...]}. It removes
+//                             the file when the pod has left the node
+//     sandboxes/<sandbox id>  the handler creates it: it manages this sandbox's volumes, so
+//                             berth-oci sends crust.end when the sandbox ends
 //     graft/                  a private mount, on which berth-oci mounts a tmpfs in a mount
 //                             namespace of its own, with a container's volumes at m0, m1, ...
 //
 //   crust.create  sandbox, uid, kind ("sandbox" or "container"), bundle, from; and two
-//                 descriptors: the bundle's config.json to read, and a file to write it anew to
-//                 reply: count, of the container's mounts of deferred volumes; kinds ("d" for a
-//                 folder, "f" for a file) and as many descriptors, of the mounts from number
-//                 `from` on. The new config has them at their places in graft/. It is written if
-//                 `from` is 0 and `count` is not
-//   crust.end     sandbox: its container is deleted; the reply comes when its volumes are free
+//                 descriptors: the bundle's config.json to read, and a file for the new config
+//                 reply: count, the number of the container's mounts of deferred volumes; kinds
+//                 ("d" for a folder, "f" for a file) and as many descriptors, of the mounts from
+//                 number `from` on. The new config has these mounts at their places in graft/. It
+//                 is written if `from` is 0 and `count` is not
+//   crust.end     sandbox: its container is deleted; the reply comes when its volumes are unmounted
 //
-// For a pod without a plan, berth-oci only looks for one file that is not there. For a pod with a
-// plan, it starts no container without the handler.
+// For a pod without a plan, berth-oci does nothing but look for the plan. For a pod with a plan, it
+// starts no container without the handler.
 #pragma once
 
 #include <chrono>
@@ -43,13 +45,13 @@ inline constexpr const char* kRunFolder = "/run/berth/crust";
 inline constexpr const char* kHandlerSocket = "/run/berth/crust.sock";
 inline constexpr const char* kOciSocket = "/run/berth/crust-oci.sock";
 
-// As containerd's CRI plug-in annotates the containers of a pod.
+// Annotations that containerd's CRI plug-in sets on the containers of a pod.
 inline constexpr std::string_view kKindAnnotation = "io.kubernetes.cri.container-type";
 inline constexpr std::string_view kSandboxAnnotation = "io.kubernetes.cri.sandbox-id";
 inline constexpr std::string_view kPodUidAnnotation = "io.kubernetes.cri.sandbox-uid";
 
-// What may become the name of a file that berth-oci looks for: a CRI id or a pod's UID, as one part
-// of a path.
+// Whether `id`, a CRI id or a pod's UID, may be the name of a file: it is not empty, not too long,
+// and cannot lead to another folder. berth-oci looks for files of these names.
 inline constexpr size_t kLongestId = 128;
 inline bool IsId(std::string_view id) {
   if (id.empty() || id.size() > kLongestId || id.front() == '.') return false;
@@ -61,6 +63,7 @@ inline bool IsId(std::string_view id) {
   return true;
 }
 
+// The paths of the files above.
 inline std::string PlanPath(std::string_view run_folder, std::string_view pod_uid) {
   return std::string(run_folder) + "/plans/" + std::string(pod_uid) + ".json";
 }
@@ -70,12 +73,12 @@ inline std::string MarkPath(std::string_view run_folder, std::string_view sandbo
 inline std::string GraftFolder(std::string_view run_folder) {
   return std::string(run_folder) + "/graft";
 }
-// Where the mount number `index` of a container is put.
+// The path at which berth-oci mounts mount number `index` of a container.
 inline std::string GraftPoint(std::string_view run_folder, size_t index) {
   return GraftFolder(run_folder) + "/m" + std::to_string(index);
 }
 
-// The text of a plan.
+// The text of a plan for volumes at these target paths.
 inline std::string WritePlan(Strings targets) {
   return WriteJson(Message().Set(kTargets, std::move(targets))) + "\n";
 }
@@ -84,10 +87,11 @@ inline constexpr size_t kLargestConfig = 8 * 1024 * 1024;
 inline constexpr size_t kLargestPlan = 256 * 1024;
 inline constexpr size_t kMostMounts = 1024;
 
-// How long berth-oci waits. For a create it is less than the two minutes that the kubelet gives
-// one, so that people read berth-oci's own message. For an end it is less than the five seconds
-// that containerd gives the clean-up after a shim that died; the handler then finishes the end
-// alone. A handler that is away when a container is created has kHandlerAway to come back.
+// How long berth-oci waits for an answer. kCreateTime is less than the kubelet's time-out of two
+// minutes for a create, so that people read berth-oci's own message. kEndTime is less than the five
+// seconds that containerd allows for the clean-up after a shim that died; after kEndTime the
+// handler finishes alone. If no handler is running when a container is created, berth-oci waits
+// kHandlerAway for one to start.
 inline constexpr std::chrono::seconds kCreateTime{100};
 inline constexpr std::chrono::seconds kHandlerAway{10};
 inline constexpr std::chrono::seconds kEndTime{4};

@@ -47,7 +47,8 @@ void WriteList(std::string& out, const Strings& list) {
   out += ']';
 }
 
-// Reads from the front of the text. Each function is false at what it cannot read, and says why.
+// Parses the text from its front. Each function returns false if it cannot read on; then failure()
+// has the reason.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text), rest_(text) {}
@@ -61,7 +62,7 @@ class Reader {
       if (!Expect('}')) return false;
     }
     SkipSpace();
-    return rest_.empty() || Fail("more text behind the end");
+    return rest_.empty() || Fail("there is text after the end");
   }
 
   Failure failure() const {
@@ -74,7 +75,7 @@ class Reader {
     std::string name;
     if (!ReadString(name) || !Expect(':')) return false;
     for (const auto& [other, value] : message.fields()) {
-      if (other == name) return Fail("a field that is named twice");
+      if (other == name) return Fail("a field is there twice");
     }
     if (message.fields().size() == kMostFields) return Fail("too many fields");
     SkipSpace();
@@ -112,7 +113,7 @@ class Reader {
     const bool leading_zero = unsigned_digits.size() > 1 && unsigned_digits.front() == '0';
     if (error != std::errc() || leading_zero ||
         (stop != end && strchr(".eE", *stop) != nullptr && *stop != '\0')) {
-      return Fail("a value that is no string, whole number or list of strings");
+      return Fail("a value is not a string, whole number or list of strings");
     }
     rest_.remove_prefix(digits.size());
     return true;
@@ -126,17 +127,17 @@ class Reader {
         rest_.remove_prefix(1);
         return true;
       }
-      if (byte < 0x20) return Fail("a control character within a string");
+      if (byte < 0x20) return Fail("a string has a control character");
       if (byte == '\\') {
         if (!ReadEscape(out)) return false;
         continue;
       }
       const size_t length = Utf8Length(rest_);
-      if (length == 0) return Fail("bytes that are not UTF-8");
+      if (length == 0) return Fail("bytes are not UTF-8");
       out += rest_.substr(0, length);
       rest_.remove_prefix(length);
     }
-    return Fail("a string without an end");
+    return Fail("a string does not end");
   }
 
   bool ReadEscape(std::string& out) {
@@ -152,7 +153,7 @@ class Reader {
     return true;
   }
 
-  // \uXXXX, or two of them that are one character.
+  // Reads \uXXXX, or two of them that are one character (a surrogate pair).
   bool ReadUnits(std::string& out) {
     unsigned unit = 0;
     if (!ReadUnit(unit)) return false;
@@ -174,7 +175,7 @@ class Reader {
     return true;
   }
 
-  // From the 'u' on.
+  // Reads "uXXXX".
   bool ReadUnit(unsigned& unit) {
     const std::string_view digits = rest_.substr(1, 4);
     const auto [stop, error] =

@@ -1,11 +1,12 @@
-// What goes over the socket: a flat JSON object, whose values are strings, whole numbers and lists
-// of strings. Written here without a JSON library, for programs that are to stay small.
+// A message on the socket: a flat JSON object, whose values are strings, whole numbers and lists of
+// strings. This code uses no JSON library, so that the static programs stay small.
 //
 // A string may hold any bytes, because arguments and output may. UTF-8 is written as it is; each
 // other byte is written as the lone surrogate \udc00 + byte, so that every JSON parser can read the
 // result.
 //
-// A request names its `method`; a reply either has what the method gives, or an `error`.
+// A request has the field `method`. A reply has either the fields that the method defines, or the
+// field `error`.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,12 @@ class Message {
  public:
   using Value = std::variant<std::string, int64_t, Strings>;
 
+  // Sets a field, or replaces it. Returns this message.
   Message& Set(std::string_view name, std::string value) { return Put(name, std::move(value)); }
   Message& Set(std::string_view name, int64_t value) { return Put(name, value); }
   Message& Set(std::string_view name, Strings value) { return Put(name, std::move(value)); }
 
-  // Null (none) for a field that is not there or is of another type.
+  // nullptr or nullopt: there is no such field, or it has another type.
   const std::string* FindText(std::string_view name) const { return As<std::string>(name); }
   const Strings* FindList(std::string_view name) const { return As<Strings>(name); }
   std::optional<int64_t> FindNumber(std::string_view name) const {
@@ -38,7 +40,7 @@ class Message {
     return number == nullptr ? std::nullopt : std::optional(*number);
   }
 
-  // In the order in which they were set.
+  // The fields, in the order in which they were set.
   const std::vector<std::pair<std::string, Value>>& fields() const { return fields_; }
   bool operator==(const Message&) const = default;
 
@@ -60,8 +62,9 @@ inline constexpr size_t kMostFields = 64;
 
 std::string WriteJson(const Message& message);
 
-// Everything that is not such an object is kBroken, with the place of the fault: a field named
-// twice, a fraction, a nested object, bytes after the end.
+// Parses the text of a message. kBroken, with the place of the fault: `json` is not such an object,
+// for example because it has a field twice, a fraction, a nested object, or bytes after the end; or
+// it has more than kMostFields fields.
 Result<Message> ReadJson(std::string_view json);
 
 }  // namespace berth::base::ipc

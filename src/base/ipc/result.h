@@ -1,4 +1,4 @@
-// How the static programs report failures: they do not link absl (DESIGN, "Programs").
+// Failure and Result: Status and StatusOr for the static programs, which do not link absl.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@ namespace berth::base::ipc {
 
 enum class Problem {
   kNone,
-  kNobody,      // nobody listens at the socket
-  kNotAllowed,  // the peer is not who it has to be
+  kNobody,      // no process listens at the socket
+  kNotAllowed,  // the peer runs as another user than expected
   kTimeout,
   kClosed,    // the peer left before the message was whole
-  kBroken,    // what came is no message
-  kVersion,   // the peer speaks another version of the protocol
-  kTooLarge,  // a message beyond the bound
-  kRefused,   // the peer answered with an error; the text is its own
-  kSystem,    // the kernel refused; the text says what
+  kBroken,    // the peer sent something that is not a message
+  kVersion,   // the peer uses another version of the protocol
+  kTooLarge,  // a message is longer than allowed
+  kRefused,   // the peer answered with an error, which is the text
+  kSystem,    // a system call failed; the text has the call and its errno
 };
 
 struct [[nodiscard]] Failure {
@@ -32,7 +32,7 @@ inline Failure Ok() { return {}; }
 // "CONTEXT: No such file or directory"; `error` is an errno value.
 Failure SystemFailure(std::string_view context, int error);
 
-// A value, or why there is none.
+// A value, or the failure because of which there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -41,7 +41,7 @@ class [[nodiscard]] Result {
 
   bool ok() const { return failure_.ok(); }
   const Failure& failure() const { return failure_; }
-  // Only of a result that is ok.
+  // Use these only if ok().
   T& operator*() { return value_; }
   const T& operator*() const { return value_; }
   T* operator->() { return &value_; }

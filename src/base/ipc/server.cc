@@ -9,7 +9,7 @@
 namespace berth::base::ipc {
 namespace {
 
-// How long accepting waits where there is no descriptor left.
+// How long the server waits until it accepts again, if it has no descriptor or memory left.
 constexpr int kPauseMs = 100;
 
 }  // namespace
@@ -20,7 +20,7 @@ Server::Server(Options options)
       pool_({.name = options_.name,
              .max_threads = options_.max_calls,
              .max_queued = options_.max_waiting}),
-      accepting_([this] { Accept(); }) {}
+      accepting_([this] { AcceptConnections(); }) {}
 
 Server::~Server() {
   const uint64_t one = 1;
@@ -31,7 +31,7 @@ Server::~Server() {
   pool_.Stop();
 }
 
-void Server::Accept() {
+void Server::AcceptConnections() {
   while (true) {
     pollfd entries[] = {{.fd = stop_.get(), .events = POLLIN},
                         {.fd = options_.listener.get(), .events = POLLIN}};
@@ -48,50 +48,51 @@ void Server::Accept() {
     // The task must be copyable and a descriptor is not, so the task shares it.
     const auto shared = std::make_shared<UniqueFd>(std::move(socket));
     if (pool_.Post([this, shared] { AnswerCall(std::move(*shared)); })) continue;
-    if (auto connection = Connection::Of(std::move(*shared), options_.peer); connection.ok()) {
-      // The empty buffer of a new socket takes this at once.
+    if (auto connection = Connection::Wrap(std::move(*shared), options_.peer); connection.ok()) {
+      // This does not block, because the socket is new and its buffer empty.
       connection->SendError("too many requests wait already: try again later", Deadline());
     }
   }
 }
 
 void Server::AnswerCall(UniqueFd socket) {
-  Result<Connection> connection = Connection::Of(std::move(socket), options_.peer);
+  Result<Connection> connection = Connection::Wrap(std::move(socket), options_.peer);
   if (!connection.ok()) {
     LOG_WARNING("ipc: refused a connection: {}", Quote(connection.failure().text));
     return;
   }
   Request request;
   Result<Message> message =
-      connection->Receive(kLargestRequest, In(options_.io_timeout), &request.descriptors);
+      connection->Receive(kLargestRequest, DeadlineIn(options_.io_timeout), &request.descriptors);
   if (!message.ok()) {
     LOG_WARNING("ipc: refused a request: {}", Quote(message.failure().text));
-    connection->SendError(message.failure().text, In(options_.io_timeout));
+    connection->SendError(message.failure().text, DeadlineIn(options_.io_timeout));
     return;
   }
   request.message = *std::move(message);
-  // A peer that gave up waiting counts its request as failed, so it must not be done later.
-  if (connection->PeerLeft()) {
-    LOG_INFO("ipc: a peer left before its request's turn came");
+  // A peer that has left takes its request for failed, so the request must not be done now.
+  if (connection->HasPeerLeft()) {
+    LOG_INFO("ipc: dropped a request, because its peer has left");
     return;
   }
-  const StatusOr<Reply> reply = ReplyTo(request);
+  const StatusOr<Reply> reply = RunMethod(request);
   if (!reply.ok()) {
-    connection->SendError(std::string(base::Message(reply.status())), In(options_.io_timeout));
+    connection->SendError(std::string(base::Message(reply.status())),
+                          DeadlineIn(options_.io_timeout));
     return;
   }
   std::vector<int> descriptors;
   for (const UniqueFd& fd : reply->descriptors) descriptors.push_back(fd.get());
   const Failure sent =
-      connection->Send(reply->message, kLargestReply, In(options_.io_timeout), descriptors);
+      connection->Send(reply->message, kLargestReply, DeadlineIn(options_.io_timeout), descriptors);
   if (sent.ok()) return;
-  LOG_WARNING("ipc: a reply did not reach its peer: {}", Quote(sent.text));
+  LOG_WARNING("ipc: cannot send a reply: {}", Quote(sent.text));
   if (sent.problem == Problem::kTooLarge) {
-    connection->SendError("the reply is too large: " + sent.text, In(options_.io_timeout));
+    connection->SendError("the reply is too large: " + sent.text, DeadlineIn(options_.io_timeout));
   }
 }
 
-StatusOr<Reply> Server::ReplyTo(const Request& request) {
+StatusOr<Reply> Server::RunMethod(const Request& request) {
   const std::string* method = request.message.FindText(kMethod);
   if (method == nullptr) {
     return Error(StatusCode::kInvalidArgument, "the request names no method");

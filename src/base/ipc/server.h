@@ -1,9 +1,8 @@
-// The server's side: answers requests by their method, several at a time.
+// The server's side of the protocol: answers requests by their method, several at a time.
 //
 // A method that takes long (a utility that runs) occupies one thread. When all threads are busy, up
-// to `max_waiting` requests wait, and further ones are refused with an error. A peer that sends
-// nothing, half a frame or garbage is dropped at `io_timeout`, with a reply that says why where
-// that is possible.
+// to `max_waiting` requests wait, and further ones are refused with an error. A peer that has not
+// sent a whole request within `io_timeout`, or sends something else, gets an error and is dropped.
 #pragma once
 
 #include <chrono>
@@ -25,14 +24,15 @@ struct Request {
   std::vector<UniqueFd> descriptors;
 };
 
-// What a method returns: a message, and the descriptors that are sent with it.
+// The result of a method: a message, and the descriptors that are sent with it.
 struct Reply {
   Reply(Message text) : message(std::move(text)) {}  // NOLINT(google-explicit-constructor)
   Message message;
   std::vector<UniqueFd> descriptors;
 };
 
-// Called on several threads at once. Its failure becomes the reply's `error`.
+// A method is called on several threads at once. If it fails, the message of its Status is the
+// reply's `error`.
 using Method = std::function<StatusOr<Reply>(const Request&)>;
 
 class Server {
@@ -48,13 +48,13 @@ class Server {
   };
 
   explicit Server(Options options);
-  // Accepts no more requests, and waits for those that run.
+  // Accepts no more requests, drops those that wait, and waits for those that run.
   ~Server();
 
  private:
-  void Accept();
+  void AcceptConnections();
   void AnswerCall(UniqueFd socket);
-  StatusOr<Reply> ReplyTo(const Request& request);
+  StatusOr<Reply> RunMethod(const Request& request);
 
   const Options options_;
   UniqueFd stop_;  // an eventfd that tells the accepting thread to end

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-Deadline LateForServer() { return In(seconds(60)); }
+Deadline LateForServer() { return DeadlineIn(seconds(60)); }
 
 class ServerTest : public ::testing::Test {
  protected:
@@ -47,7 +47,7 @@ class ServerTest : public ::testing::Test {
     return Call(path_, request, LateForServer(), geteuid());
   }
   Connection Connect() {
-    auto connection = Connection::To(path_, LateForServer(), geteuid());
+    auto connection = Connection::Connect(path_, LateForServer(), geteuid());
     EXPECT_TRUE(connection.ok()) << connection.failure().text;
     return std::move(*connection);
   }

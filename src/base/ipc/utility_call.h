@@ -1,8 +1,8 @@
-// What berth-shim and the node agent say to each other: a utility of the host is to run in the pod
-// that is registered for its plugin.
+// The protocol between berth-shim and the node agent: berth-shim asks the agent to run a utility in
+// the pod that is registered for the utility's plugin.
 //
 //   request  method "utility.run", plugin, argv (the utility's name first), env, cwd
-//   reply    exit, out, err; or an error: the utility was not run, or what it did is unknown
+//   reply    exit, out, err; or an error: the utility was not run, or its outcome is unknown
 #pragma once
 
 #include <chrono>
@@ -22,20 +22,20 @@ inline constexpr std::string_view kErr = "err";
 inline constexpr const char* kSocket = "/run/berth/utilities.sock";
 
 // One file for each shim, <folder>/<utility>.json, which `berth install-shims` writes:
-//   plugin, socket: whom to ask, and for whose pod; path: of the shim itself; sha256: what it may
-//   hold (cli/plugins/shims.h)
+//   plugin: in whose pod the utility runs; socket: that of the node agent; path: that of the shim;
+//   sha256: the hashes of what the shim's file may hold (cli/plugins/shims.h)
 inline constexpr const char* kShimFolder = "/etc/berth/shims";
 inline constexpr std::string_view kShimSocket = "socket";
 inline constexpr std::string_view kShimPath = "path";
 inline constexpr std::string_view kShimContent = "sha256";
 
-// How long a utility may run: a mount waits for servers, fsck for disks.
+// How long a utility may run. A mount waits only for servers, but fsck may read a whole disk.
 inline constexpr std::chrono::minutes kMountTime{2};
 inline constexpr std::chrono::minutes kOtherTime{60};
 
-inline bool Mounts(std::string_view utility) { return utility.starts_with("mount."); }
-inline std::chrono::milliseconds TimeOf(std::string_view utility) {
-  return Mounts(utility) ? kMountTime : kOtherTime;
+inline bool IsMountUtility(std::string_view utility) { return utility.starts_with("mount."); }
+inline std::chrono::milliseconds TimeLimitOf(std::string_view utility) {
+  return IsMountUtility(utility) ? kMountTime : kOtherTime;
 }
 
 }  // namespace berth::base::ipc::utility

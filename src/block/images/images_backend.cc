@@ -77,7 +77,7 @@ class LoopImages : public Images {
                parts.mounter) {}
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
     ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(image));
     if (found.mine.has_value()) return Again(*found.mine, located, options);
@@ -104,11 +104,11 @@ class LoopImages : public Images {
   base::StatusOr<std::vector<Mapping>> Mappings() override { return loops_.All(); }
   base::Status Check(const Mapping& mapping) override { return loops_.Check(mapping); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     return loops_.Refresh(mapping);
   }
   base::Status Unmap(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     return loops_.Detach(mapping);
   }
   // It takes no lock, because another call for the image may hold it while it waits for something
@@ -154,7 +154,7 @@ class ProxiedImages : public Images {
       : Images(options.folder), node_(parts.node), mappings_("images:" + options.folder, parts) {}
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
     ASSIGN_OR_RETURN(Mapping mapping, mappings_.Map({.image = image,
                                                      .path = located.path,
@@ -172,7 +172,7 @@ class ProxiedImages : public Images {
   }
   base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     // The lock keeps others from growing the image meanwhile, because the daemon gives the file
     // exactly the size that this call sends.
     ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
@@ -181,7 +181,7 @@ class ProxiedImages : public Images {
   }
   base::Status Check(const Mapping& mapping) override { return mappings_.Check(mapping); }
   base::Status Unmap(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     return mappings_.Unmap(mapping);
   }
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {

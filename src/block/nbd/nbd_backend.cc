@@ -97,7 +97,7 @@ class NbdBackend : public Backend {
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     RETURN_IF_ERROR(CheckImageName(image));
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
     const bool proxied = found.has_value() ? !IsKernels(*found) : UsesProxy();
     if (proxied) {
@@ -134,7 +134,7 @@ class NbdBackend : public Backend {
     return IsKernels(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
   }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     if (!IsKernels(mapping)) {
       return Error(StatusCode::kUnimplemented,
                    "the I/O proxy shows image {} in the size that it had when it was mapped: its "
@@ -159,7 +159,7 @@ class NbdBackend : public Backend {
   }
 
   base::Status Unmap(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     if (!IsKernels(mapping)) return proxied_.Unmap(mapping);
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
     if (!device.has_value()) return base::OkStatus();

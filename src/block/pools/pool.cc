@@ -106,12 +106,12 @@ base::Status Pool::CheckImage(const Record& record) const {
 }
 
 base::StatusOr<base::KeyLocks::Hold> Pool::Lock(const std::string& volume_id) {
-  return locks_.Exclusive(LockKey(Kind::kVolume, volume_id));
+  return locks_.LockExclusive(LockKey(Kind::kVolume, volume_id));
 }
 
 base::StatusOr<base::KeyLocks::Hold> Pool::LockSource(const Source& source) {
   const std::string key = LockKey(source.kind, source.id);
-  return source.kind == Kind::kSnapshot ? locks_.Shared(key) : locks_.Exclusive(key);
+  return source.kind == Kind::kSnapshot ? locks_.LockShared(key) : locks_.LockExclusive(key);
 }
 
 int64_t Pool::CommittedBytes() const {
@@ -216,7 +216,7 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
 }
 
 base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
-  ASSIGN_OR_RETURN(const auto name_hold, locks_.Exclusive(NameKey(Kind::kVolume, wanted.name)));
+  ASSIGN_OR_RETURN(const auto name_hold, locks_.LockExclusive(NameKey(Kind::kVolume, wanted.name)));
   if (const auto existing = FindByName(Kind::kVolume, wanted.name)) {
     if (existing->state == State::kReady) {
       RETURN_IF_ERROR(CheckExisting(*existing, wanted));
@@ -235,7 +235,7 @@ base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
 }
 
 base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const std::string& name) {
-  ASSIGN_OR_RETURN(const auto name_hold, locks_.Exclusive(NameKey(Kind::kSnapshot, name)));
+  ASSIGN_OR_RETURN(const auto name_hold, locks_.LockExclusive(NameKey(Kind::kSnapshot, name)));
   if (const auto existing = FindByName(Kind::kSnapshot, name)) {
     if (existing->state == State::kReady) {
       if (existing->source.id == volume_id) return *existing;
@@ -321,7 +321,7 @@ base::Status Pool::Remove(Record record) {
 }
 
 base::Status Pool::Delete(Kind kind, const std::string& id) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.Exclusive(LockKey(kind, id)));
+  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(LockKey(kind, id)));
   Record record;
   {
     base::MutexLock lock(mutex_);

@@ -48,7 +48,7 @@ base::StatusOr<Message> Client::Call(const Message& request,
                  "access by proxy needs `berth io-proxy` on this node, and the agent was not told "
                  "of one (--io-proxy-socket)");
   }
-  auto reply = base::ipc::Call(socket_, request, base::ipc::In(within));
+  auto reply = base::ipc::Call(socket_, request, base::ipc::DeadlineIn(within));
   if (reply.ok()) return *std::move(reply);
   return Error(CodeOf(reply.failure().problem), "ask the I/O proxy at {}: {}", base::Quote(socket_),
                reply.failure().text);

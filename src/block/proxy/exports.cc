@@ -173,7 +173,7 @@ base::Status Exports::Recover() {
 base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
   RETURN_IF_ERROR(CheckImageName(volume.image));
   const std::string id = IdOf(volume.store, volume.image);
-  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(id));
   const std::optional<Export> before = FindExport(id);
   if (before.has_value()) {
     const Volume& shown = before->volume;
@@ -266,7 +266,7 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
 base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::string& image,
                                       int64_t size) {
   const std::string id = IdOf(store, image);
-  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(id));
   const std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing) {
     return Error(StatusCode::kNotFound, "volume {} is not shown", Quote(image));
@@ -321,7 +321,7 @@ base::Status Exports::StopExport(const Export& record, bool at_once) {
 
 base::Status Exports::Close(const std::string& store, const std::string& image) {
   const std::string id = IdOf(store, image);
-  ASSIGN_OR_RETURN(const auto hold, keys_.Exclusive(id));
+  ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(id));
   std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool used, IsUsed(*record));
@@ -337,7 +337,7 @@ base::Status Exports::Close(const std::string& store, const std::string& image) 
 
 base::Status Exports::Kill(const std::string& store, const std::string& image) {
   const std::string id = IdOf(store, image);
-  auto hold = keys_.Exclusive(id);
+  auto hold = keys_.LockExclusive(id);
   const auto deadline = steady_clock::now() + kEndTime;
   while (!hold.ok() && steady_clock::now() < deadline) {
     // Another call waits for the daemon; it ends when the daemon is killed.
@@ -347,7 +347,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
       if (!killed.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(killed));
     }
     std::this_thread::sleep_for(kConnectPause);
-    hold = keys_.Exclusive(id);
+    hold = keys_.LockExclusive(id);
   }
   RETURN_IF_ERROR(hold);
   std::optional<Export> record = FindExport(id);
@@ -359,7 +359,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
 }
 
 void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
-  const auto hold = keys_.Exclusive(id);
+  const auto hold = keys_.LockExclusive(id);
   if (!hold.ok()) return;  // the holder or the next round handles it
   std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||

@@ -74,7 +74,7 @@ bool IsAway(ipc::Problem problem) {
 
 ipc::Result<ipc::Message> CallAgent(const std::string& socket, const ipc::Message& request,
                                     milliseconds patience) {
-  const ipc::Deadline deadline = ipc::In(patience);
+  const ipc::Deadline deadline = ipc::DeadlineIn(patience);
   ipc::Result<ipc::Message> reply = ipc::Call(socket, request, deadline);
   if (reply.ok() || !IsAway(reply.failure().problem)) return reply;
   SocketWatch watch(socket);

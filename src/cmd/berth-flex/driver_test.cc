@@ -63,12 +63,13 @@ class FlexDriverTest : public testing::Test {
   }
   // Takes one call; gives the request.
   static ipc::Message AnswerCall(const base::UniqueFd& listener, const ipc::Message& reply) {
-    auto connection = ipc::Connection::Of(
+    auto connection = ipc::Connection::Wrap(
         base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)), getuid());
     EXPECT_TRUE(connection.ok()) << connection.failure().text;
-    auto request = connection->Receive(ipc::kLargestRequest, ipc::In(milliseconds(5000)));
+    auto request = connection->Receive(ipc::kLargestRequest, ipc::DeadlineIn(milliseconds(5000)));
     EXPECT_TRUE(request.ok()) << request.failure().text;
-    EXPECT_TRUE(connection->Send(reply, ipc::kLargestReply, ipc::In(milliseconds(5000))).ok());
+    EXPECT_TRUE(
+        connection->Send(reply, ipc::kLargestReply, ipc::DeadlineIn(milliseconds(5000))).ok());
     return *request;
   }
   static ipc::Message Same() { return ipc::Message().Set(block::kVersion, block::kProtocol); }

@@ -65,7 +65,7 @@ Failure Explain(Failure failure, const Config& config) {
 Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
                              std::span<const int> descriptors, ipc::Deadline deadline,
                              std::vector<UniqueFd>* received) {
-  Result<ipc::Connection> connection = ipc::Connection::To(config.socket, deadline);
+  Result<ipc::Connection> connection = ipc::Connection::Connect(config.socket, deadline);
   if (!connection.ok()) return connection.failure();
   if (Failure sent = connection->Send(request, ipc::kLargestRequest, deadline, descriptors);
       !sent.ok() && sent.problem != Problem::kClosed) {
@@ -84,7 +84,7 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
 Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& request,
                                  std::span<const int> descriptors,
                                  std::vector<UniqueFd>* received) {
-  const ipc::Deadline deadline = ipc::In(crust::kCreateTime);
+  const ipc::Deadline deadline = ipc::DeadlineIn(crust::kCreateTime);
   std::optional<ipc::Deadline> patience;
   while (true) {
     if (received != nullptr) received->clear();
@@ -92,7 +92,8 @@ Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& reque
     if (reply.ok()) return reply;
     const Problem problem = reply.failure().problem;
     const bool away = problem == Problem::kNobody || problem == Problem::kClosed;
-    if (!patience) patience = ipc::In(crust::kHandlerAway);  // from when it was first missed
+    if (!patience)
+      patience = ipc::DeadlineIn(crust::kHandlerAway);  // from when it was first missed
     if (!away || std::chrono::steady_clock::now() >= std::min(*patience, deadline)) {
       return Explain(reply.failure(), config);
     }

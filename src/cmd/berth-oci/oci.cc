@@ -42,7 +42,7 @@ void TellEnd(const Config& config, const std::string& id) {
   const auto reply =
       ipc::Call(config.socket,
                 ipc::Message().Set(ipc::kMethod, std::string(crust::kEnd)).Set(crust::kSandbox, id),
-                ipc::In(crust::kEndTime));
+                ipc::DeadlineIn(crust::kEndTime));
   if (!reply.ok()) Write(STDERR_FILENO, "berth-oci: " + reply.failure().text + "\n");
 }
 

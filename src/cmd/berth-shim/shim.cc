@@ -131,7 +131,7 @@ int Run(const std::vector<std::string>& argv, const std::vector<std::string>& en
                                    .Set(utility::kArguments, arguments)
                                    .Set(utility::kEnvironment, environment)
                                    .Set(utility::kFolder, WorkingFolder()),
-                               ipc::In(utility::TimeOf(name) + kAround));
+                               ipc::DeadlineIn(utility::TimeLimitOf(name) + kAround));
   if (!reply.ok()) return Fail(name, Explain(reply.failure(), *config));
   const auto code = reply->FindNumber(utility::kExit);
   if (!code) return Fail(name, "Berth's node agent answered without an exit code");

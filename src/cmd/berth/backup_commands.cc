@@ -18,7 +18,7 @@ struct Arguments {
 };
 
 base::Status BackUp(const Arguments& arguments) {
-  RETURN_IF_ERROR(store::BackUp(arguments.database(), arguments.file));
+  RETURN_IF_ERROR(store::BackUpDatabase(arguments.database(), arguments.file));
   cli::Print(fmt::format("backed up to {}; it holds every object, Secrets too\n", arguments.file));
   return base::OkStatus();
 }
@@ -26,7 +26,7 @@ base::Status BackUp(const Arguments& arguments) {
 base::Status Restore(const Arguments& arguments) {
   RETURN_IF_ERROR(platform::MakeFolders(
       std::filesystem::path(arguments.database()).parent_path().string(), 0755));
-  const auto aside = store::Restore(arguments.file, arguments.database());
+  const auto aside = store::RestoreDatabase(arguments.file, arguments.database());
   if (aside.status().code() == base::StatusCode::kFailedPrecondition) {
     return base::Annotate(aside.status(), "stop 'berth up' first");
   }

@@ -17,7 +17,7 @@ void AddFaultCommands(CLI::App& app) {
       "        the request is done and its answer is lost\n"
       "WHEN    N: at the N-th passage alone; P%SEED: at P of 100 passages, by the seed");
   list->callback([] {
-    for (const std::string& name : base::FaultPointNames()) cli::Print(name + "\n");
+    for (const std::string& name : base::ListFaultPoints()) cli::Print(name + "\n");
   });
 }
 

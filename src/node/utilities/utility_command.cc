@@ -67,7 +67,7 @@ bool IsBelow(std::string_view path, std::string_view folder) {
 
 // Whether the program is a FUSE file system, which mounts by itself.
 bool IsFuse(std::string_view name) {
-  return !utility::Mounts(name) && name.find("fuse") != std::string_view::npos;
+  return !utility::IsMountUtility(name) && name.find("fuse") != std::string_view::npos;
 }
 
 // The second argument that is not an option; empty if the call mounts nothing.
@@ -134,9 +134,9 @@ platform::Command CommandOf(const UtilityCall& call, std::string_view kubelet_fo
                            kNoUtility),
                fmt::format("{{{}}}", kFile)},
       .secrets = {{.name = kFile, .content = std::move(script)}},
-      .timeout = utility::TimeOf(name),
+      .timeout = utility::TimeLimitOf(name),
       .max_output = kMaxOutput,
-      .leaves_daemon = utility::Mounts(name) || IsFuse(name)};
+      .leaves_daemon = utility::IsMountUtility(name) || IsFuse(name)};
   command.argv.insert(command.argv.end(), call.argv.begin(), call.argv.end());
   return command;
 }
@@ -145,7 +145,7 @@ StatusOr<std::vector<std::string>> FindMountTargets(const UtilityCall& call,
                                                     std::string_view kubelet_folder) {
   const std::string& name = call.argv.front();
   std::vector<std::string> places;
-  if (utility::Mounts(name)) {
+  if (utility::IsMountUtility(name)) {
     if (std::string target = TargetOfMount(call.argv); !target.empty()) {
       places.push_back(std::move(target));
     }

@@ -46,8 +46,8 @@ class UtilityServiceTest : public ::testing::Test {
     service_ = *std::move(service);
   }
   ipc::Result<ipc::Message> CallService(const ipc::Message& request) {
-    return ipc::Call(folder_ / "run/utilities.sock", request, ipc::In(std::chrono::seconds(60)),
-                     geteuid());
+    return ipc::Call(folder_ / "run/utilities.sock", request,
+                     ipc::DeadlineIn(std::chrono::seconds(60)), geteuid());
   }
   // What the pod was asked to run, without what goes around it.
   static Words Ran(const platform::Command& command) {

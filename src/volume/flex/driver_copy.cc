@@ -79,7 +79,7 @@ StatusOr<std::string> CopyContent(int from, int to) {
     const ssize_t n = read(from, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoError(errno, "read");
-    if (n == 0) return digest.Hex();
+    if (n == 0) return digest.FinishHex();
     digest.Add({buffer.data(), static_cast<size_t>(n)});
     const int error = base::WriteAll(to, {buffer.data(), static_cast<size_t>(n)});
     if (error != 0) return ErrnoError(error, "write the copy");
