@@ -13,7 +13,8 @@ using base::StatusCode;
 
 namespace {
 
-// The container of the request: the one that it names, or the pod's only one.
+// The container that the request is for: the container that it names, or else the pod's only one.
+// 400 if the pod has no such container, or if it has several and the request names none.
 base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
   std::string names;
   std::string inits;
@@ -39,18 +40,18 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
                   pod.name(), names, also));
 }
 
-// The path of the request at the node agent.
+// The path of the request at the node agent, as in pod_streams.h.
 base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest& request) {
-  const std::string& what = request.subresource;
-  if (what == "portforward") {
+  const std::string& subresource = request.subresource;
+  if (subresource == "portforward") {
     return fmt::format("/portForward/{}/{}/{}", pod.ns(), pod.name(), pod.uid());
   }
   ASSIGN_OR_RETURN(const std::string container, ContainerOf(pod, request.query.Get("container")));
-  return fmt::format("/{}/{}/{}/{}/{}", what == "log" ? "containerLogs" : what, pod.ns(),
-                     pod.name(), pod.uid(), container);
+  return fmt::format("/{}/{}/{}/{}/{}", subresource == "log" ? "containerLogs" : subresource,
+                     pod.ns(), pod.name(), pod.uid(), container);
 }
 
-// Header lines are built from such texts, so that a text with a line break must be refused.
+// Whether a line of a header can be built from `text`: a line break in it would start another line.
 bool IsHeaderText(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
@@ -88,7 +89,7 @@ bool PodStreams::Serves(std::string_view subresource) {
          subresource == "portforward";
 }
 
-void PodStreams::Start(const ResourceRequest& request) {
+void PodStreams::StartStream(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
     const auto record =
         context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));

@@ -50,7 +50,7 @@ std::optional<http::Response> Documents::Find(std::string_view path, const http:
   if (!query.ok()) {
     return ToResponse(KubeError(Reason::kBadRequest, base::Message(query.status())));
   }
-  if (auto health = HealthDocument(ChecksOf(context_.store), path, *query)) return health;
+  if (auto health = AnswerHealthPath(ChecksOf(context_.store), path, *query)) return health;
   const auto kinds = context_.kinds.Current();
   if (auto document = open_api_.Find(*kinds, path, request)) return document;
   return DiscoveryDocument(kinds->infos(), path, request, address());
