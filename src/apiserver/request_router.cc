@@ -134,7 +134,7 @@ std::optional<base::StatusOr<http::Response>> TokenDocument(std::string_view pat
                                                             std::string_view host,
                                                             const TokenSigner& signer) {
   if (path == "/openid/v1/jwks") {
-    auto keys = signer.PublicKeys();
+    auto keys = signer.PublicKeysJson();
     if (!keys.ok()) return keys.status();
     return http::Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
   }
@@ -285,7 +285,7 @@ void RequestRouter::HandleSubresource(const ResourceRequest& request) {
         KubeError(Reason::kMethodNotAllowed, "pods/proxy is not served here; use port-forward"));
   }
   if (info == &api::kinds::kServiceAccount && sub == "token") {
-    return verb == "create" ? tokens_.Issue(request)
+    return verb == "create" ? tokens_.IssueToken(request)
                             : ReplyError(*request.exchange, WrongMethodError());
   }
   if (sub == "scale" && request.rules->has_scale) {
