@@ -187,7 +187,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
-    const std::string chunk = http::EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
+    const std::string chunk =
+        http::EncodeChunk(encoder_->EncodePiece(std::exchange(out_, std::string())));
     if (chunk.empty()) return ContinueLater();  // the compressor has no output yet
     if (!exchange.PushPage(http::MakeFrame(chunk))) {
       ended_ = true;
@@ -202,7 +203,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     if (!encoder_) {
       return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
     }
-    std::string rest = encoder_->Next(std::move(out_));
+    std::string rest = encoder_->EncodePiece(std::move(out_));
     rest += encoder_->Finish();
     exchange.PushPage(http::MakeFrame(http::EncodeChunk(rest)));
     exchange.EndStream();

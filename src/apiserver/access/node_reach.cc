@@ -27,7 +27,7 @@ bool MayBeBound(std::string_view text) {
 }
 
 std::vector<std::string> ReferencesOf(const api::KindInfo& kind, const Json& object) {
-  if (&kind == &api::kinds::kPod) return PodReferences(object);
+  if (&kind == &api::kinds::kPod) return FindPodReferences(object);
   const std::string claim = String(object, {"spec", "claimName"});
   if (claim.empty()) return {};
   return {ReferenceTo("persistentvolumeclaims", String(object, {"metadata", "namespace"}), claim)};

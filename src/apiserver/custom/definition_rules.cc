@@ -33,10 +33,10 @@ bool HasStatus(const Json& version) { return Find(version, {"subresources", "sta
 void DefaultDefinition(Json& object) {
   const std::string kind = String(object, {"spec", "names", "kind"});
   if (!kind.empty()) {
-    Default(object, {"spec", "names", "singular"}, api::LowerCase(kind));
-    Default(object, {"spec", "names", "listKind"}, kind + "List");
+    SetDefault(object, {"spec", "names", "singular"}, api::LowerCase(kind));
+    SetDefault(object, {"spec", "names", "listKind"}, kind + "List");
   }
-  Default(object, {"spec", "conversion"}, {{"strategy", "None"}});
+  SetDefault(object, {"spec", "conversion"}, {{"strategy", "None"}});
 }
 
 // Objects may be stored in the storage version from now on.

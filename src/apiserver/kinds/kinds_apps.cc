@@ -20,14 +20,14 @@ constexpr std::string_view kTemplateGeneration = "deprecated.daemonset.template.
 // ---- DaemonSet
 
 void DefaultDaemonSet(Json& object) {
-  Default(object, {"spec", "updateStrategy", "type"}, "RollingUpdate");
+  SetDefault(object, {"spec", "updateStrategy", "type"}, "RollingUpdate");
   if (String(object, {"spec", "updateStrategy", "type"}) == "RollingUpdate") {
-    Default(object, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"}, 1);
-    Default(object, {"spec", "updateStrategy", "rollingUpdate", "maxSurge"}, 0);
+    SetDefault(object, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"}, 1);
+    SetDefault(object, {"spec", "updateStrategy", "rollingUpdate", "maxSurge"}, 0);
   }
-  Default(object, {"spec", "revisionHistoryLimit"}, 10);
-  Default(object, {"spec", "template", "metadata"}, Json::object());
-  Default(object, {"spec", "template", "spec"}, Json::object());
+  SetDefault(object, {"spec", "revisionHistoryLimit"}, 10);
+  SetDefault(object, {"spec", "template", "metadata"}, Json::object());
+  SetDefault(object, {"spec", "template", "spec"}, Json::object());
   DefaultPodSpec(object["spec"]["template"]["spec"], PodSpecOf::kTemplate);
 }
 

@@ -81,7 +81,7 @@ void ValidateNamespaceStatus(const Json& json, const Json& old, FieldErrors& err
 
 // Moves stringData into data, because stringData is for writing only.
 void DefaultSecret(Json& object) {
-  Default(object, {"type"}, "Opaque");
+  SetDefault(object, {"type"}, "Opaque");
   const Json text = Map(object, {"stringData"});
   object.erase("stringData");
   for (const auto& [key, value] : text.items()) {
@@ -185,12 +185,12 @@ void UpdateSecret(const Json& json, const Json& old, FieldErrors& errors) {
 // ---- Endpoints
 
 void DefaultEndpoints(Json& object) {
-  Json* subsets = Mutable(object, {"subsets"});
+  Json* subsets = FindMutable(object, {"subsets"});
   if (subsets == nullptr || !subsets->is_array()) return;
   for (Json& subset : *subsets) {
-    Json* ports = Mutable(subset, {"ports"});
+    Json* ports = FindMutable(subset, {"ports"});
     if (ports == nullptr || !ports->is_array()) continue;
-    for (Json& port : *ports) Default(port, {"protocol"}, "TCP");
+    for (Json& port : *ports) SetDefault(port, {"protocol"}, "TCP");
   }
 }
 

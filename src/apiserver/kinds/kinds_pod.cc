@@ -65,7 +65,7 @@ base::Status SetPriority(Json& pod) {
                                    base::json::Dump(*asked), priority));
   }
   base::json::Set(pod, {"spec", "priority"}, priority);
-  Default(pod, {"spec", "preemptionPolicy"}, "PreemptLowerPriority");
+  SetDefault(pod, {"spec", "preemptionPolicy"}, "PreemptLowerPriority");
   return base::OkStatus();
 }
 
@@ -120,10 +120,10 @@ base::Status CheckAccount(const Json& pod, Lookup& lookup) {
 }
 
 base::Status AdmitPod(Json& object, Lookup& lookup) {
-  Default(object, {"spec", "serviceAccountName"}, "default");
+  SetDefault(object, {"spec", "serviceAccountName"}, "default");
   RETURN_IF_ERROR(CheckAccount(object, lookup));
-  Default(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
-  Default(object, {"spec", "enableServiceLinks"}, true);
+  SetDefault(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
+  SetDefault(object, {"spec", "enableServiceLinks"}, true);
   RETURN_IF_ERROR(SetPriority(object));
   RETURN_IF_ERROR(ApplyRuntimeClass(object, lookup));
   AddTolerations(object);
@@ -143,7 +143,7 @@ base::Status AdmitPod(Json& object, Lookup& lookup) {
 // An update need not repeat the fields that admission added on creation.
 base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"priority", "preemptionPolicy"}) {
-    if (const Json* was = Find(old, {"spec", field})) Default(object, {"spec", field}, *was);
+    if (const Json* was = Find(old, {"spec", field})) SetDefault(object, {"spec", field}, *was);
   }
   AddTolerations(object);
   return base::OkStatus();
@@ -152,7 +152,7 @@ base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
 // Keeps the QoS class, because a writer of the status need not know it.
 void KeepQosClass(Json& object, const Json& old, base::WallTime) {
   if (const std::string was = String(old, {"status", "qosClass"}); !was.empty()) {
-    Default(object, {"status", "qosClass"}, was);
+    SetDefault(object, {"status", "qosClass"}, was);
   }
 }
 
@@ -215,7 +215,7 @@ void CheckRemovedGates(const Checked& gates) {
 Json FixedPart(const Json& spec, bool gated) {
   Json fixed = spec;
   for (const char* list : {"containers", "initContainers"}) {
-    Json* containers = Mutable(fixed, {list});
+    Json* containers = FindMutable(fixed, {list});
     if (containers == nullptr || !containers->is_array()) continue;
     for (Json& container : *containers) container.erase("image");
   }

@@ -20,8 +20,8 @@ constexpr int64_t kShortestAllocatableUpdate = 10;
 // ---- StorageClass
 
 void DefaultClass(Json& object) {
-  Default(object, {"reclaimPolicy"}, "Delete");
-  Default(object, {"volumeBindingMode"}, "Immediate");
+  SetDefault(object, {"reclaimPolicy"}, "Delete");
+  SetDefault(object, {"volumeBindingMode"}, "Immediate");
 }
 
 void CheckTopologies(const Checked& topologies) {
@@ -165,13 +165,13 @@ void UpdateCsiNode(const Json& json, const Json& old, FieldErrors& errors) {
 // ---- CSIDriver
 
 void DefaultDriver(Json& object) {
-  Default(object, {"spec", "attachRequired"}, true);
+  SetDefault(object, {"spec", "attachRequired"}, true);
   for (const std::string_view off :
        {"podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"}) {
-    Default(object, {"spec", off}, false);
+    SetDefault(object, {"spec", off}, false);
   }
-  Default(object, {"spec", "fsGroupPolicy"}, "ReadWriteOnceWithFSType");
-  Default(object, {"spec", "volumeLifecycleModes"}, Json::array({"Persistent"}));
+  SetDefault(object, {"spec", "fsGroupPolicy"}, "ReadWriteOnceWithFSType");
+  SetDefault(object, {"spec", "volumeLifecycleModes"}, Json::array({"Persistent"}));
 }
 
 void ValidateDriver(const Json& json, FieldErrors& errors) {

@@ -173,8 +173,8 @@ void ValidateClaimStatus(const Json& json, const Json& old, FieldErrors& errors)
 // ---- PersistentVolume
 
 void DefaultPersistentVolume(Json& object) {
-  Default(object, {"spec", "volumeMode"}, "Filesystem");
-  Default(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+  SetDefault(object, {"spec", "volumeMode"}, "Filesystem");
+  SetDefault(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
   DefaultSource(object["spec"]);
 }
 

@@ -27,19 +27,19 @@ std::string_view PullPolicyFor(std::string_view image) {
 }
 
 void DefaultHandler(Json& handler) {
-  if (Mutable(handler, {"httpGet"}) != nullptr) {
-    Default(handler, {"httpGet", "path"}, "/");
-    Default(handler, {"httpGet", "scheme"}, "HTTP");
+  if (FindMutable(handler, {"httpGet"}) != nullptr) {
+    SetDefault(handler, {"httpGet", "path"}, "/");
+    SetDefault(handler, {"httpGet", "scheme"}, "HTTP");
   }
-  if (Mutable(handler, {"grpc"}) != nullptr) Default(handler, {"grpc", "service"}, "");
+  if (FindMutable(handler, {"grpc"}) != nullptr) SetDefault(handler, {"grpc", "service"}, "");
 }
 
 void DefaultProbe(Json& probe) {
   DefaultHandler(probe);
-  Default(probe, {"timeoutSeconds"}, 1);
-  Default(probe, {"periodSeconds"}, 10);
-  Default(probe, {"successThreshold"}, 1);
-  Default(probe, {"failureThreshold"}, 3);
+  SetDefault(probe, {"timeoutSeconds"}, 1);
+  SetDefault(probe, {"periodSeconds"}, 10);
+  SetDefault(probe, {"successThreshold"}, 1);
+  SetDefault(probe, {"failureThreshold"}, 3);
 }
 
 // ---- validation
@@ -371,25 +371,26 @@ void CheckEphemeralContainer(const Checked& container, const std::set<std::strin
 }  // namespace
 
 void DefaultContainer(Json& container) {
-  Default(container, {"imagePullPolicy"}, std::string(PullPolicyFor(String(container, {"image"}))));
-  Default(container, {"terminationMessagePath"}, "/dev/termination-log");
-  Default(container, {"terminationMessagePolicy"}, "File");
-  Default(container, {"resources"}, Json::object());
-  if (Json* ports = Mutable(container, {"ports"}); ports != nullptr && ports->is_array()) {
-    for (Json& port : *ports) Default(port, {"protocol"}, "TCP");
+  SetDefault(container, {"imagePullPolicy"},
+             std::string(PullPolicyFor(String(container, {"image"}))));
+  SetDefault(container, {"terminationMessagePath"}, "/dev/termination-log");
+  SetDefault(container, {"terminationMessagePolicy"}, "File");
+  SetDefault(container, {"resources"}, Json::object());
+  if (Json* ports = FindMutable(container, {"ports"}); ports != nullptr && ports->is_array()) {
+    for (Json& port : *ports) SetDefault(port, {"protocol"}, "TCP");
   }
-  if (Json* env = Mutable(container, {"env"}); env != nullptr && env->is_array()) {
+  if (Json* env = FindMutable(container, {"env"}); env != nullptr && env->is_array()) {
     for (Json& variable : *env) {
       if (Find(variable, {"valueFrom", "fieldRef"}) != nullptr) {
-        Default(variable, {"valueFrom", "fieldRef", "apiVersion"}, "v1");
+        SetDefault(variable, {"valueFrom", "fieldRef", "apiVersion"}, "v1");
       }
     }
   }
   for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
-    if (Json* found = Mutable(container, {probe})) DefaultProbe(*found);
+    if (Json* found = FindMutable(container, {probe})) DefaultProbe(*found);
   }
   for (const char* hook : {"postStart", "preStop"}) {
-    if (Json* handler = Mutable(container, {"lifecycle", hook})) DefaultHandler(*handler);
+    if (Json* handler = FindMutable(container, {"lifecycle", hook})) DefaultHandler(*handler);
   }
 }
 

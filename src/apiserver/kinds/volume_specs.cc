@@ -62,7 +62,7 @@ void CheckCapacity(const Checked& capacity) {
 
 }  // namespace
 
-void DefaultClaimSpec(Json& spec) { Default(spec, {"volumeMode"}, "Filesystem"); }
+void DefaultClaimSpec(Json& spec) { SetDefault(spec, {"volumeMode"}, "Filesystem"); }
 
 void ValidateClaimSpec(const Checked& spec) {
   spec["accessModes"].Needed("at least 1 access mode is required");
