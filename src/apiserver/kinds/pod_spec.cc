@@ -182,7 +182,8 @@ void CheckGates(const Checked& gates) {
   }
 }
 
-bool Asks(const Json& container, const char* list, const char* resource) {
+// Whether resources.LIST of the container has an amount of `resource` above zero.
+bool HasAmount(const Json& container, const char* list, const char* resource) {
   const Json* amount = Find(container, {"resources", list, resource});
   if (amount == nullptr) return false;
   const auto quantity = api::Quantity::Parse(amount->is_string() ? amount->get<std::string>()
@@ -212,7 +213,7 @@ void DefaultPodSpec(Json& spec, PodSpecOf of) {
   if (Json* volumes = FindMutable(spec, {"volumes"}); volumes != nullptr && volumes->is_array()) {
     for (Json& volume : *volumes) DefaultPodVolume(volume);
   }
-  // One field has two names; serviceAccount is the deprecated one.
+  // The field has two names, of which serviceAccount is deprecated. Both get the same value.
   const std::string account =
       String(spec, {"serviceAccountName"}, String(spec, {"serviceAccount"}));
   if (!account.empty()) spec["serviceAccountName"] = spec["serviceAccount"] = account;
@@ -262,8 +263,8 @@ std::string QosClassOf(const Json& spec) {
   for (const char* list : {"containers", "initContainers"}) {
     for (const Json& container : Array(spec, {list})) {
       for (const char* resource : {"cpu", "memory"}) {
-        const bool limited = Asks(container, "limits", resource);
-        any |= limited || Asks(container, "requests", resource);
+        const bool limited = HasAmount(container, "limits", resource);
+        any |= limited || HasAmount(container, "requests", resource);
         all &= limited && Map(container, {"resources", "limits"})[resource] ==
                               Map(container, {"resources", "requests"}).value(resource, Json());
       }

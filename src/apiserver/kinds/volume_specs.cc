@@ -111,7 +111,7 @@ void ValidateVolumeSpec(const Checked& spec) {
   }
 }
 
-// An inline spec describes an existing volume, so that fields which request something are refused.
+// An inline spec describes an existing volume, so fields that request something are refused.
 void ValidateInlineVolumeSpec(const Checked& spec) {
   constexpr std::string_view kContext = "in the context of inline volumes";
   for (const std::string_view member :
