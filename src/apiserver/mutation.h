@@ -4,8 +4,8 @@
 //         ▲                        │ the key changed meanwhile (or a generated name is taken)
 //         └────────────────────────┘ at most `attempts` times
 //
-// The planner runs on a worker. `done` must not block, because it may run on the store's writer
-// thread.
+// The planner runs on the thread that calls Run(), and on workers in later attempts. `done` must
+// not block, because it may run on the store's writer thread.
 #pragma once
 
 #include <atomic>
@@ -73,8 +73,9 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
            Planner planner, Done done);
   ~Mutation();
 
-  // Call it once, on a worker. It calls `done` once: with the result, with the planner's error, or
-  // with the store's (ALREADY_EXISTS, NOT_FOUND and ABORTED after the last attempt).
+  // Call it once, on a thread that may read the store. It calls `done` once: with the result, with
+  // the planner's error, or with the store's error (ALREADY_EXISTS, NOT_FOUND and ABORTED only
+  // after the last attempt).
   void Run();
 
  private:
