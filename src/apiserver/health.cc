@@ -70,7 +70,7 @@ std::optional<http::Response> AnswerHealthPath(const std::vector<HealthCheck>& c
   return std::nullopt;
 }
 
-std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks) {
+std::vector<std::string> ListHealthPaths(const std::vector<HealthCheck>& checks) {
   std::vector<std::string> paths;
   for (const std::string_view root : kRoots) {
     paths.emplace_back(root);

@@ -28,6 +28,6 @@ std::optional<http::Response> AnswerHealthPath(const std::vector<HealthCheck>& c
                                                std::string_view path, const http::Query& query);
 
 // The paths of the health documents, for the index at "/".
-std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks);
+std::vector<std::string> ListHealthPaths(const std::vector<HealthCheck>& checks);
 
 }  // namespace berth::apiserver

@@ -65,7 +65,7 @@ class ServerImpl : public Server {
                                                   .port = options_.port,
                                                   .on_tick = [this] { Tick(); }},
                                                  std::move(context), front_));
-    router_.documents().UseAddress(address());
+    router_.documents().SetAddress(address());
     return WriteConfigs(certificates);
   }
 
