@@ -161,7 +161,7 @@ StatusOr<Json> DecodeBody(const ResourceRequest& request, const api::Schema* sch
   auto object = ReadBody(request, schema, kind, ignored);
   Status status = object.status();
   if (status.ok() && !object->is_object()) {
-    status = base::Error(base::StatusCode::kInvalidArgument, "it is no JSON object");
+    status = base::Error(base::StatusCode::kInvalidArgument, "the body is not a JSON object");
   }
   const std::string named = status.ok() ? base::json::String(*object, {"kind"}) : "";
   if (!named.empty() && named != kind) {

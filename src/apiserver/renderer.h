@@ -73,7 +73,7 @@ class Renderer {
   const base::Clock* clock_;
   Form form_ = Form::kObject;
   Format format_ = Format::kJson;
-  const api::Schema* schema_ = nullptr;  // of what the form shows; null for tables
+  const api::Schema* schema_ = nullptr;  // of the objects in the renderer's form; null for tables
   std::string meta_version_ = "v1";      // of meta.k8s.io, as the client asked
   Include include_ = Include::kMetadata;
 };

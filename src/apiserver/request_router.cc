@@ -48,8 +48,8 @@ void RunGuarded(http::Exchange& exchange, const std::function<void()>& handler) 
     const http::Request& request = exchange.request();
     LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
               error.what());
-    ReplyError(exchange,
-               KubeError(Reason::kInternalError, "an error of the server's own occurred"));
+    ReplyError(exchange, KubeError(Reason::kInternalError,
+                                   "the request failed because of an error in the server"));
   }
 }
 
@@ -183,7 +183,7 @@ base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
   ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
                    authenticator_.Identify(exchange.request()));
   Role role = authorizer_.RoleOf(*user);
-  ASSIGN_OR_RETURN(const auto impersonated, ImpersonatedUser(exchange.request(), *user, role));
+  ASSIGN_OR_RETURN(const auto impersonated, FindImpersonatedUser(exchange.request(), *user, role));
   if (impersonated != nullptr) {
     LOG_DEBUG("api: {} acts as {}", base::Quote(user->name), base::Quote(impersonated->name));
     user = impersonated;

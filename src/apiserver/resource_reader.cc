@@ -45,8 +45,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     if (encoder_ && !ended_) request_.exchange->BreakStream();
   }
 
-  // Runs on a worker. Reads and sends until a chunk waits for the client, or until other requests
-  // need the worker.
+  // Runs on a worker. Reads and sends until a chunk waits for the client, or until it has read
+  // kListTurn records, because other requests need the worker.
   void Run() {
     if (!begun_) StartList();
     size_t looked_at = 0;

@@ -31,9 +31,9 @@ Status TranslateStoreError(const Status& status, const api::KindInfo& info, std:
     case StatusCode::kNotFound:
       return NotFoundError(info, name);
     case StatusCode::kResourceExhausted:
-      return KubeError(
-          Reason::kInternalError,
-          fmt::format("the object was not stored, the disk is full: {}", base::Message(status)));
+      return KubeError(Reason::kInternalError,
+                       fmt::format("the object was not stored, because the disk is full: {}",
+                                   base::Message(status)));
     default:
       return status;
   }

@@ -41,7 +41,7 @@ class ServerImpl : public Server {
         router_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
-  // Stops the parts in an order in which no part calls one that is already gone.
+  // Stops the parts in an order in which no part calls another part that has already stopped.
   ~ServerImpl() override {
     definitions_.Stop();
     router_.watches().EndAll();

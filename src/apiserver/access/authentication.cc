@@ -169,9 +169,9 @@ Status Authenticator::CheckAlive(const api::KindInfo& kind, std::string_view ns,
   return InvalidTokenError(fmt::format("{} has been deleted", object_text));
 }
 
-base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
-                                                                   const http::User& user,
-                                                                   const Role& role) {
+base::StatusOr<std::shared_ptr<const http::User>> FindImpersonatedUser(const http::Request& request,
+                                                                       const http::User& user,
+                                                                       const Role& role) {
   constexpr std::string_view kExtra = "Impersonate-Extra-";
   auto wanted = std::make_shared<http::User>();
   bool asked = false;

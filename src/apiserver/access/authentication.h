@@ -64,10 +64,10 @@ class Authenticator {
   StaticTokens& static_tokens_;
 };
 
-// The user that the request asks to impersonate; null if it asks for none. 403 if the sender is not
-// an administrator, 400 if the headers name no user.
-base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
-                                                                   const http::User& user,
-                                                                   const Role& role);
+// Finds the user that the request asks to impersonate; null if it asks for none. 403 if the sender
+// is not an administrator, 400 if the headers name no user.
+base::StatusOr<std::shared_ptr<const http::User>> FindImpersonatedUser(const http::Request& request,
+                                                                       const http::User& user,
+                                                                       const Role& role);
 
 }  // namespace berth::apiserver

@@ -70,7 +70,7 @@ std::span<const NodeRule> NodeRules() {
        Limit::kOwnName,
        "",
        kOnlyOwnCsiNode},
-      // Its pods, and what they refer to.
+      // The node's pods, and the objects that they refer to.
       {"", "pods", "", {"get"}, Limit::kReached},
       {"", "pods", "", {"list", "watch"}, Limit::kReached, "", kOnlyOwnPods},
       {"", "pods", "", {"list", "watch"}, Limit::kNodeField, "", kOnlyOwnPods},

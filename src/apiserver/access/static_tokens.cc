@@ -83,7 +83,7 @@ base::StatusOr<std::vector<StaticToken>> ReadStaticTokens(const std::string& pat
   const std::string damaged = fmt::format("the token file '{}' is damaged", path);
   const auto parsed = base::json::Parse(*text);
   if (!parsed.ok() || !parsed->is_object()) {
-    return Error(StatusCode::kDataLoss, "{}: it is no JSON object", damaged);
+    return Error(StatusCode::kDataLoss, "{}: it is not a JSON object", damaged);
   }
   for (const Json& entry : Array(*parsed, {"tokens"})) {
     auto token = DecodeToken(entry);

@@ -113,8 +113,8 @@ Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& refere
                                                  : nullptr;
   if (info == nullptr || String(reference, {"apiVersion"}, "v1") != "v1") {
     return KubeError(Reason::kBadRequest,
-                     fmt::format("cannot bind token to object of kind \"{}\": only to a Pod, "
-                                 "Secret or Node of v1",
+                     fmt::format("cannot bind token to object of kind \"{}\": a token can be bound "
+                                 "only to a Pod, Secret or Node of v1",
                                  kind));
   }
   auto object = lookup.Get(*info, info->namespaced ? request.ns : "", name);

@@ -144,18 +144,18 @@ void AcceptNamesOf(Json& definition, const UsedNames& used, const std::string& n
   Acceptance acceptance(definition, used);
   acceptance.AcceptAll();
   base::json::Set(definition, {"status", "acceptedNames"}, acceptance.accepted());
-  const bool good = acceptance.reason().empty();
+  const bool accepted = acceptance.reason().empty();
   SetCondition(definition, {.type = "NamesAccepted",
-                            .status = good ? "True" : "False",
-                            .reason = good ? "NoConflicts" : acceptance.reason(),
-                            .message = good ? "no conflicts found" : acceptance.message(),
+                            .status = accepted ? "True" : "False",
+                            .reason = accepted ? "NoConflicts" : acceptance.reason(),
+                            .message = accepted ? "no conflicts found" : acceptance.message(),
                             .time = now});
   if (!IsConditionTrue(definition, "Established")) {
     SetCondition(definition, {.type = "Established",
                               .status = "False",
-                              .reason = good ? "Installing" : "NotAccepted",
-                              .message = good ? "the initial names have been accepted"
-                                              : "not all names are accepted",
+                              .reason = accepted ? "Installing" : "NotAccepted",
+                              .message = accepted ? "the initial names have been accepted"
+                                                  : "not all names are accepted",
                               .time = now});
   }
   SetApproval(definition, now);

@@ -77,7 +77,7 @@ class SchemaChecker {
   }
 
  private:
-  // ---- what no schema may have
+  // ---- members that no schema may have
 
   void CheckUnsupported(const Json& schema, const Place& place) {
     const std::string type = String(schema, {"type"});
@@ -124,7 +124,7 @@ class SchemaChecker {
     }
   }
 
-  // ---- what makes it structural
+  // ---- the rules of structural schemas
 
   void CheckStructural(const Json& schema, const Place& place) {
     const std::string type = String(schema, {"type"});
