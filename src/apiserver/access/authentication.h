@@ -53,8 +53,8 @@ class Authenticator {
  private:
   base::StatusOr<TokenOwner> OwnerOfClaims(const base::Json& claims,
                                            const std::vector<std::string>& audiences);
-  // UNAUTHENTICATED if the object that a token's `reference` (name and uid) names is gone, is
-  // another object, or was deleted more than a minute ago.
+  // Checks the object that a token's `reference` (name and uid) names. UNAUTHENTICATED if it is
+  // gone or another object, or if its deletionTimestamp is more than a minute ago.
   base::Status CheckAlive(const api::KindInfo& kind, std::string_view ns,
                           const base::Json& reference) const;
 

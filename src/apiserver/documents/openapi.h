@@ -48,7 +48,7 @@ class OpenApiDocuments {
   // The document `key` about `kinds`. `make` makes it if it is missing or describes other kinds.
   DocumentPtr FindOrMake(const std::string& key, const std::vector<KindPtr>& kinds, Make make)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Removes the version 3 documents of groups and versions that are not in `served`.
+  // Removes the documents whose key is not in `served` and does not begin with '/'.
   void RemoveOthers(const std::map<std::string, std::vector<KindPtr>>& served)
       ABSL_LOCKS_EXCLUDED(mutex_);
   static http::Response MakeResponse(const Document& document, const http::Request& request,
