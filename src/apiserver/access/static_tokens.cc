@@ -124,7 +124,7 @@ bool StaticTokens::HasTokenForm(std::string_view token) {
          token[kPrefix.size() + kIdSize] == '.';
 }
 
-void StaticTokens::RereadFile() {
+void StaticTokens::RereadIfChanged() {
   struct stat now{};
   if (path_.empty() || stat(path_.c_str(), &now) != 0) {
     tokens_.clear();
@@ -158,7 +158,7 @@ base::StatusOr<http::User> StaticTokens::OwnerOf(std::string_view token, base::W
   const std::string_view id = token.substr(kPrefix.size(), kIdSize);
   const std::string hash = base::Sha256Hex(token);
   base::MutexLock lock(mutex_);
-  RereadFile();
+  RereadIfChanged();
   for (const StaticToken& one : tokens_) {
     if (one.id != id || CRYPTO_memcmp(one.hash.data(), hash.data(), hash.size()) != 0) continue;
     if (one.expires && *one.expires <= now) {

@@ -53,13 +53,13 @@ class StaticTokens {
 
   // Whether the text has the form of a static token.
   static bool HasTokenForm(std::string_view token);
-  // The user of a token that HasTokenForm. Reads the file if it has changed. UNAUTHENTICATED with
-  // the reason if the token is not valid.
+  // The user of a token for which HasTokenForm is true. Reads the file if it has changed.
+  // UNAUTHENTICATED with the reason if the token is not valid.
   base::StatusOr<http::User> OwnerOf(std::string_view token, base::WallTime now);
 
  private:
   // Reads the file if it has changed. A file that is missing, damaged or not private has no tokens.
-  void RereadFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RereadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   base::Mutex mutex_;

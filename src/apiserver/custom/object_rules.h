@@ -15,7 +15,7 @@ void CompileRules(StructuralSchema& schema, const std::string& field, FieldError
 
 // Runs the rules on an object, and adds an error for each rule that it breaks. `old` is the object
 // before an update; null: a new object. All rules together have a budget; a rule that exceeds it is
-// an error, and the rest does not run.
+// an error, and the rules after it do not run.
 void CheckRules(const StructuralSchema& schema, const Json& object, const Json* old,
                 FieldErrors& errors);
 
