@@ -216,8 +216,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   std::string prefix_;
   std::string only_key_;    // the key of the only object that can match; "": any key of prefix_
   std::string after_;       // the last key that was read
-  store::Revision at_ = 0;  // of the list; 0: the current one
-  size_t count_ = 0;        // of objects in the list so far
+  store::Revision at_ = 0;  // the revision of the list; 0: the current revision
+  size_t count_ = 0;        // the number of objects in the list so far
   bool begun_ = false;
   bool measuring_ = false;
   size_t measured_ = 0;  // bytes of items that were measured and not kept
@@ -226,7 +226,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   bool ended_ = false;   // the whole list is sent, or the client is gone
   std::string continue_token_;
   int64_t remaining_ = 0;
-  std::string out_;                      // gathered and not yet sent
+  std::string out_;                      // text that is gathered and not yet sent
   std::optional<ReplyEncoder> encoder_;  // set for a list that is sent in chunks
 };
 

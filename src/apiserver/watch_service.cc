@@ -277,7 +277,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   bool opened_ = false;
   bool columns_sent_ = false;
   std::string after_;             // the last key of the existing objects that was sent
-  store::Revision at_ = 0;        // of the existing objects; 0: not read yet
+  store::Revision at_ = 0;        // the revision of the existing objects; 0: not read yet
   store::Revision revision_ = 0;  // the events up to this one were sent
 
   // Held while an event or bookmark is pushed, so that they are sent in the order of their

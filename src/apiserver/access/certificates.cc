@@ -185,6 +185,9 @@ Status WritePair(const std::string& folder, const std::string& name, const Pair&
                                                          pair.certificate_pem, 0600);
 }
 
+// Reads the pair of `name`, or makes it again if it is missing or damaged, ends soon, or does not
+// match. `authority` signs the pair; null: the pair is the authority itself. Sets `renewed` if the
+// pair is made.
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
                                 const Identity& identity, const Pair* authority, base::WallTime now,
                                 bool& renewed) {

@@ -297,7 +297,7 @@ class SchemaChecker {
     }
   }
 
-  // ---- downwards
+  // ---- the schemas below
 
   void CheckChildren(const Json& schema, const Place& place) {
     const bool whole = !place.nested && (place.level == Level::kRoot ||

@@ -55,7 +55,7 @@ OpenApiDocuments::DocumentPtr OpenApiDocuments::FindOrMake(const std::string& ke
     const std::string text = make(kinds);
     slot = std::make_shared<const Document>(
         Document{.kinds = kinds, .tag = EntityTag(text), .compressed = http::Gzip(text)});
-    // Returns the memory to the system, because a document is made only once in hours.
+    // Returns the memory to the system, because a document is rarely made again.
     malloc_trim(0);
   }
   return slot;

@@ -108,7 +108,7 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// The pod's service account must exist. "default" need not exist yet, because it is created shortly
+// The pod's service account must exist. "default" may be missing, because it is created shortly
 // after each namespace.
 base::Status CheckAccount(const Json& pod, Lookup& lookup) {
   const std::string name = String(pod, {"spec", "serviceAccountName"});
@@ -143,7 +143,7 @@ base::Status AdmitPod(Json& object, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// An update need not repeat the fields that admission added on creation.
+// Adds the fields that admission added on creation, because an update does not have to repeat them.
 base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"priority", "preemptionPolicy"}) {
     if (const Json* was = Find(old, {"spec", field})) SetDefault(object, {"spec", field}, *was);
@@ -152,7 +152,7 @@ base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   return base::OkStatus();
 }
 
-// Keeps the QoS class, because a writer of the status need not know it.
+// Keeps the QoS class, because a writer of the status may leave it out.
 void KeepQosClass(Json& object, const Json& old, base::WallTime) {
   if (const std::string was = String(old, {"status", "qosClass"}); !was.empty()) {
     SetDefault(object, {"status", "qosClass"}, was);

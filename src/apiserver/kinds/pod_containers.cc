@@ -350,8 +350,8 @@ void CheckInitContainer(const Checked& container) {
   }
 }
 
-// An ephemeral container is added by a person to debug a running pod. It cannot have fields that
-// would make the node agent keep it running, or the scheduler count it.
+// A person adds an ephemeral container to debug a running pod. It cannot have fields that would
+// make the node agent keep it running, or the scheduler count it.
 void CheckEphemeralContainer(const Checked& container, const std::set<std::string>& others) {
   constexpr std::string_view kNot = "cannot be set for an Ephemeral Container";
   for (const std::string_view member : {"ports", "livenessProbe", "readinessProbe", "startupProbe",
