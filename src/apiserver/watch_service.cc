@@ -35,7 +35,7 @@ std::chrono::seconds RandomTimeout() {
 }
 
 // The last part of the keys that a selection by name can match ("/web"); "" if it names no object.
-std::string EndOfKey(const Selection& selection) {
+std::string KeySuffixOf(const Selection& selection) {
   const auto name = selection.fields.RequiredValue("metadata.name");
   return name.has_value() ? "/" + *name : "";
 }
@@ -52,14 +52,15 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         query_(std::move(query)),
         renderer_(std::move(renderer)),
         prefix_(KeyPrefix(request.info(), request.ns)),
-        only_name_(EndOfKey(query_.selection)),
+        only_name_(KeySuffixOf(query_.selection)),
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
         next_bookmark_(NextBookmark(Clock::now())) {}
 
   // Runs on a worker.
   void StartSending() {
     revision_ = query_.revision;
-    if (revision_ > context_.store.current() || revision_ < 0) return Fail(OutOfHistoryError());
+    if (revision_ > context_.store.current() || revision_ < 0)
+      return SendErrorAndEnd(OutOfHistoryError());
     if (query_.send_initial_events) {
       OpenStream();
       return SendInitial();
@@ -173,7 +174,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     bool listed = false;
     while (!listed && out.size() < kWatchChunk && looked_at < kWatchTurn) {
       auto page = context_.store.List(prefix_, after_, kWatchPage, at_);
-      if (!page.ok()) return Fail(page.status());
+      if (!page.ok()) return SendErrorAndEnd(page.status());
       at_ = page->revision;
       looked_at += page->records.size();
       for (const store::Record& record : page->records) {
@@ -199,7 +200,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   // events.
   void SendHistory() {
     auto history = context_.store.Changes(prefix_, revision_, kWatchPage);
-    if (!history.ok()) return Fail(history.status());
+    if (!history.ok()) return SendErrorAndEnd(history.status());
     OpenStream();
     std::string out;
     for (const store::Change& change : history->changes) {
@@ -218,7 +219,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     }
     // The changes since `revision_` are delivered before Watch returns.
     auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
-    if (!subscription.ok()) return Fail(subscription.status());
+    if (!subscription.ok()) return SendErrorAndEnd(subscription.status());
     bool ended;
     {
       base::MutexLock lock(mutex_);
@@ -245,7 +246,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     return base::Error(StatusCode::kOutOfRange, "revision {} is not in the history", revision_);
   }
 
-  void Fail(const Status& status) {
+  void SendErrorAndEnd(const Status& status) {
     const bool expired = status.code() == StatusCode::kOutOfRange;
     const Status error =
         !expired ? status
