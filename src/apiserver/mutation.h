@@ -74,8 +74,8 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   ~Mutation();
 
   // Call it once, on a thread that may read the store. It calls `done` once: with the result, with
-  // the planner's error, or with the store's error (ALREADY_EXISTS, NOT_FOUND and ABORTED only
-  // after the last attempt).
+  // the planner's error, or with the store's error. ABORTED and NOT_FOUND come only after the last
+  // attempt; so does ALREADY_EXISTS, unless the client chose the name of a new object.
   void Run();
 
  private:
