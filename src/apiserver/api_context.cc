@@ -12,7 +12,7 @@ void Reply(http::Exchange& exchange, http::Response response) {
   for (const std::string& warning : exchange.TakeWarnings()) {
     response.headers.emplace_back("Warning", warning);
   }
-  EncodeFor(exchange.request(), response);
+  EncodeReply(exchange.request(), response);
   exchange.Reply(response);
 }
 

@@ -21,7 +21,7 @@ struct ApiContext {
   base::WorkerPool& workers;
   InFlight& in_flight;
   KindRegistry& kinds;
-  std::string node_sockets;
+  std::string node_sockets;  // as in ServerOptions (server.h)
 };
 
 // A request for a resource: /apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME/SUBRESOURCE?query.
@@ -40,18 +40,20 @@ struct ResourceRequest {
   const api::KindInfo& info() const { return *rules->info; }
 };
 
-// Answer the request. The answer is indented and compressed as the client asked, and carries the
-// warnings that were added. ReplyObject sends an object or list, given as JSON text, in the format
-// that the client asked for; ReplyError sends an error.
+// Each answers the request. The answer is indented and compressed as the client asked, and carries
+// the warnings that were added to `exchange`. ReplyObject sends an object or list, given as JSON
+// text, in the format that the client asked for. ReplyError sends `status` as a Kubernetes Status,
+// in JSON if the client accepts no format that the server has.
 void Reply(http::Exchange& exchange, http::Response response);
 void ReplyObject(http::Exchange& exchange, int code, std::string json);
 void ReplyError(http::Exchange& exchange, const base::Status& status);
 
-// Whether the query has dryRun=All, which asks for everything except the write. 400 for other
+// Whether the query has dryRun=All, which asks for everything except the write. 422 for other
 // values.
 base::StatusOr<bool> IsDryRun(const http::Query& query);
 
-// The Lookup of admission, which reads from the store.
+// The Lookup of admission, which reads from the store. Errors are the store's, and DATA_LOSS for a
+// damaged object.
 class StoreLookup : public Lookup {
  public:
   explicit StoreLookup(store::Store& store) : store_(store) {}

@@ -33,7 +33,7 @@ constexpr std::pair<std::string_view, int> kGroupPriorities[] = {
 constexpr int kOtherGroup = 1000;
 constexpr int kOtherVersion = 100;
 
-Json ServiceFor(const std::string& group, const std::string& version) {
+Json MakeService(const std::string& group, const std::string& version) {
   int group_priority = kOtherGroup;
   for (const auto& [name, priority] : kGroupPriorities) {
     if (name == group) group_priority = priority;
@@ -51,24 +51,24 @@ Json ServiceFor(const std::string& group, const std::string& version) {
           {"spec", std::move(spec)}};
 }
 
-// The APIServices by name.
-std::map<std::string, Json> ServicesFor(std::span<const api::KindInfo* const> kinds) {
+// The APIServices that `kinds` need, by name.
+std::map<std::string, Json> MakeServices(std::span<const api::KindInfo* const> kinds) {
   std::map<std::string, Json> services;
   for (const api::KindInfo* kind : kinds) {
     if (kind->group == api::kinds::kApiService.group) continue;  // as in Kubernetes
-    Json service = ServiceFor(std::string(kind->group), std::string(kind->version));
+    Json service = MakeService(std::string(kind->group), std::string(kind->version));
     std::string name = String(service, {"metadata", "name"});
     services.emplace(std::move(name), std::move(service));
   }
   return services;
 }
 
-bool Says(const Json& stored, const Json& wanted) {
+bool HasWantedContent(const Json& stored, const Json& wanted) {
   return Map(stored, {"spec"}) == Map(wanted, {"spec"}) &&
          Map(stored, {"metadata", "labels"}) == Map(wanted, {"metadata", "labels"});
 }
 
-Status Create(store::Store& store, const base::Clock& clock, Json service) {
+Status CreateService(store::Store& store, const base::Clock& clock, Json service) {
   const KindRules& rules = RulesFor(api::kinds::kApiService);
   StoreLookup lookup(store);
   const base::WallTime now = clock.Now();
@@ -89,7 +89,7 @@ Status Create(store::Store& store, const base::Clock& clock, Json service) {
 
 Status SyncApiServices(store::Store& store, const base::Clock& clock,
                        std::span<const api::KindInfo* const> kinds) {
-  std::map<std::string, Json> wanted = ServicesFor(kinds);
+  std::map<std::string, Json> wanted = MakeServices(kinds);
   ASSIGN_OR_RETURN(const store::Page page,
                    store.List(KeyPrefix(api::kinds::kApiService, ""), "", 0, 0));
   for (const store::Record& record : page.records) {
@@ -99,7 +99,7 @@ Status SyncApiServices(store::Store& store, const base::Clock& clock,
       RETURN_IF_ERROR(store.Apply({.key = record.key, .expected = record.revision}).status());
       continue;
     }
-    if (!Says(stored, it->second)) {
+    if (!HasWantedContent(stored, it->second)) {
       Json updated = stored;
       updated["spec"] = it->second["spec"];
       updated["metadata"]["labels"] = it->second["metadata"]["labels"];
@@ -112,7 +112,7 @@ Status SyncApiServices(store::Store& store, const base::Clock& clock,
     wanted.erase(it);
   }
   for (auto& [name, service] : wanted) {
-    RETURN_IF_ERROR(Create(store, clock, std::move(service)));
+    RETURN_IF_ERROR(CreateService(store, clock, std::move(service)));
   }
   return base::OkStatus();
 }

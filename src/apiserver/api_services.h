@@ -9,7 +9,8 @@
 
 namespace berth::apiserver {
 
-// Creates, updates and deletes APIServices so that they match `kinds`. Blocks on the store.
+// Creates, updates and deletes APIServices so that they match `kinds`. Blocks on the store, whose
+// errors it returns. Call it on one thread at a time.
 base::Status SyncApiServices(store::Store& store, const base::Clock& clock,
                              std::span<const api::KindInfo* const> kinds);
 

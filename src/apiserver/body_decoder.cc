@@ -38,7 +38,7 @@ std::string_view ContentType(const http::Request& request) {
   return type;
 }
 
-Status UnsupportedType(const api::Schema* schema) {
+Status UnsupportedTypeError(const api::Schema* schema) {
   return KubeError(Reason::kUnsupportedMediaType,
                    fmt::format("the body of the request was in an unknown format - accepted media "
                                "types include: application/json, application/yaml{}{}",
@@ -76,8 +76,8 @@ StatusOr<Json> ReadProtobuf(std::string_view body, const api::Schema& schema,
   return object;
 }
 
-// The body by its Content-Type. INVALID_ARGUMENT for what is malformed, a KubeError for an unknown
-// type.
+// Parses the body by its Content-Type. INVALID_ARGUMENT for a malformed body, a KubeError for an
+// unknown type.
 StatusOr<Json> ReadBody(const ResourceRequest& request, const api::Schema* schema,
                         std::string_view kind, api::StrictErrors& strict) {
   const std::string_view type = ContentType(request.exchange->request());
@@ -88,21 +88,21 @@ StatusOr<Json> ReadBody(const ResourceRequest& request, const api::Schema* schem
   if (http::EqualsIgnoreCase(type, api::kProtobufType) && api::HasProtobuf(schema)) {
     return ReadProtobuf(body, *schema, kind);
   }
-  return UnsupportedType(schema);
+  return UnsupportedTypeError(schema);
 }
 
-Status BadBody(std::string_view kind, std::string_view version, const Status& status) {
+Status BadBodyError(std::string_view kind, std::string_view version, const Status& status) {
   if (IsKubeError(status)) return status;
   return KubeError(Reason::kBadRequest,
                    fmt::format("{} in version \"{}\" cannot be handled as a {}: {}", kind, version,
                                kind, base::Message(status)));
 }
 
-void Warn(const ResourceRequest& request, const api::StrictErrors& strict) {
+void AddWarnings(const ResourceRequest& request, const api::StrictErrors& strict) {
   for (const std::string& error : strict.all()) request.exchange->AddWarning(error);
 }
 
-std::string Context(const api::KindInfo& info) {
+std::string BadBodyText(const api::KindInfo& info) {
   return fmt::format("{} in version \"{}\" cannot be handled as a {}", info.kind, info.version,
                      info.kind);
 }
@@ -121,29 +121,29 @@ StatusOr<Json> DecodeObject(const ResourceRequest& request) {
   RETURN_IF_ERROR(FieldValidationOf(request).status());
   api::StrictErrors strict;
   auto object = ReadBody(request, request.rules->schema, info.kind, strict);
-  if (!object.ok()) return BadBody(info.kind, info.version, object.status());
+  if (!object.ok()) return BadBodyError(info.kind, info.version, object.status());
   RETURN_IF_ERROR(CheckShape(info, *object));
   if (const Status status = ConformTo(*request.rules, *object, strict); !status.ok()) {
-    return BadBody(info.kind, info.version, status);
+    return BadBodyError(info.kind, info.version, status);
   }
-  RETURN_IF_ERROR(Report(request, strict, Context(info)));
+  RETURN_IF_ERROR(ReportStrictErrors(request, strict, BadBodyText(info)));
   return object;
 }
 
 Status ConformObject(const KindRules& rules, Json& object) {
   api::StrictErrors ignored;
   const Status status = ConformTo(rules, object, ignored);
-  return status.ok() ? status : BadBody(rules.info->kind, rules.info->version, status);
+  return status.ok() ? status : BadBodyError(rules.info->kind, rules.info->version, status);
 }
 
-Status Report(const ResourceRequest& request, const api::StrictErrors& strict,
-              std::string_view context) {
+Status ReportStrictErrors(const ResourceRequest& request, const api::StrictErrors& strict,
+                          std::string_view context) {
   ASSIGN_OR_RETURN(const FieldValidation validation, FieldValidationOf(request));
   if (strict.empty() || validation == FieldValidation::kIgnore) return base::OkStatus();
   if (validation == FieldValidation::kStrict) {
     return KubeError(Reason::kBadRequest, fmt::format("{}: {}", context, strict.Message()));
   }
-  Warn(request, strict);
+  AddWarnings(request, strict);
   return base::OkStatus();
 }
 
@@ -161,7 +161,7 @@ StatusOr<Json> DecodeBody(const ResourceRequest& request, const api::Schema* sch
   auto object = ReadBody(request, schema, kind, ignored);
   Status status = object.status();
   if (status.ok() && !object->is_object()) {
-    status = base::Error(base::StatusCode::kInvalidArgument, "it is no JSON object");
+    status = base::Error(base::StatusCode::kInvalidArgument, "the body is not a JSON object");
   }
   const std::string named = status.ok() ? base::json::String(*object, {"kind"}) : "";
   if (!named.empty() && named != kind) {
@@ -169,7 +169,7 @@ StatusOr<Json> DecodeBody(const ResourceRequest& request, const api::Schema* sch
         base::Error(base::StatusCode::kInvalidArgument, "the body is a {}", base::Quote(named));
   }
   if (status.ok() && schema != nullptr) status = api::Conform(*schema, *object, {}, ignored);
-  if (!status.ok()) return BadBody(kind, "v1", status);
+  if (!status.ok()) return BadBodyError(kind, "v1", status);
   return object;
 }
 
@@ -192,7 +192,7 @@ Status ConformPatched(const ResourceRequest& request, Json& object, api::StrictE
     errors.Invalid("patch", base::json::Dump(patched), base::Message(status));
     return errors.ToStatus(api::KindInfo{}, "");
   }
-  if (validation == FieldValidation::kWarn) Warn(request, strict);
+  if (validation == FieldValidation::kWarn) AddWarnings(request, strict);
   return base::OkStatus();
 }
 

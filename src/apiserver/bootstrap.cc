@@ -21,13 +21,13 @@ base::Status CreateIfMissing(store::Store& store, const base::Clock& clock,
                  {"metadata", {{"name", name}}}};
   if (!ns.empty()) object["metadata"]["namespace"] = ns;
   StoreLookup lookup(store);
-  const std::string what = fmt::format("create {} '{}'", info.singular, name);
+  const std::string operation = fmt::format("create {} '{}'", info.singular, name);
   RETURN_IF_ERROR_WITH(
       PrepareNew(RulesFor(info), object, FieldTracker::OfWriter(kServerManager, "", clock.Now()),
                  lookup, clock.Now()),
-      what);
+      operation);
   return base::Annotate(
-      store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(), what);
+      store.Apply({.key = key, .expected = 0, .value = EncodeObject(object)}).status(), operation);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace berth::apiserver {
 
 // Creates the namespaces default, kube-system, kube-public and kube-node-lease, and the service
-// account default/default, if they are missing.
+// account default/default, if they are missing. Blocks on the store, whose errors it returns.
 base::Status CreateBuiltInObjects(store::Store& store, const base::Clock& clock);
 
 }  // namespace berth::apiserver

@@ -24,7 +24,7 @@ const Json& CachedChange::before() {
   return *before_;
 }
 
-store::Record CachedChange::Shown(std::string_view type) const {
+store::Record CachedChange::ShownRecord(std::string_view type) const {
   store::Record shown = change_.record;
   if (type == "DELETED" && change_.type == store::Change::Type::kUpdated && change_.previous) {
     shown.value = change_.previous;
@@ -32,18 +32,18 @@ store::Record CachedChange::Shown(std::string_view type) const {
   return shown;
 }
 
-http::Frame CachedChange::Render(std::string_view type, const Renderer& renderer) {
+http::Frame CachedChange::RenderEvent(std::string_view type, const Renderer& renderer) {
   const std::string key = fmt::format("{}/{}", type, renderer.event_key());
   {
     base::MutexLock lock(mutex_);
     if (const auto it = frames_.find(key); it != frames_.end()) return it->second;
   }
-  http::Frame frame = http::MakeFrame(renderer.Event(type, Shown(type), false));
+  http::Frame frame = http::MakeFrame(renderer.RenderEvent(type, ShownRecord(type), false));
   base::MutexLock lock(mutex_);
   return frames_.emplace(key, std::move(frame)).first->second;
 }
 
-std::shared_ptr<CachedChange> EventCache::Of(const store::Change& change) {
+std::shared_ptr<CachedChange> EventCache::FindOrAdd(const store::Change& change) {
   base::MutexLock lock(mutex_);
   auto& slot = latest_[static_cast<size_t>(change.record.revision) % latest_.size()];
   if (!slot || slot->change().record.revision != change.record.revision) {

@@ -1,7 +1,8 @@
-// Caches the latest changes, so that each is parsed and rendered at most once for all its watchers.
+// Caches the latest changes, so that all watchers share the parsed objects and rendered events of a
+// change.
 //
-// Thread-safe. Changes come in revision order, so a few entries serve all watchers of a live
-// stream.
+// Both classes are thread-safe. Changes come in revision order, so a few entries serve all watchers
+// of a live stream.
 #pragma once
 
 #include <array>
@@ -22,14 +23,18 @@ class CachedChange {
   explicit CachedChange(const store::Change& change) : change_(change) {}
 
   const store::Change& change() const { return change_; }
-  // The object after and before the change, parsed when first asked for. Empty objects if damaged.
+  // The object after and before the change, in the stored form. They are parsed at the first call.
+  // After a delete, after() is the last object. A damaged object is an empty object, and so is
+  // before() if the change created the object.
   const base::Json& after() ABSL_LOCKS_EXCLUDED(mutex_);
   const base::Json& before() ABSL_LOCKS_EXCLUDED(mutex_);
   // The object that an event of `type` shows. If an update moved the object out of the watcher's
   // selector (DELETED), it is the object before the change, with the revision of the change.
-  store::Record Shown(std::string_view type) const;
-  // The chunk with the watch event of this change. `type` is ADDED, MODIFIED or DELETED.
-  http::Frame Render(std::string_view type, const Renderer& renderer) ABSL_LOCKS_EXCLUDED(mutex_);
+  store::Record ShownRecord(std::string_view type) const;
+  // Renders the watch event of this change as a chunk, or returns the cached chunk. `type` is
+  // ADDED, MODIFIED or DELETED. The event of a table has no columns.
+  http::Frame RenderEvent(std::string_view type, const Renderer& renderer)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const store::Change change_;
@@ -41,7 +46,8 @@ class CachedChange {
 
 class EventCache {
  public:
-  std::shared_ptr<CachedChange> Of(const store::Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns the entry of `change`, and makes it if it is not cached.
+  std::shared_ptr<CachedChange> FindOrAdd(const store::Change& change) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   base::Mutex mutex_;

@@ -17,8 +17,8 @@ http::Response TextResponse(int code, std::string body) {
           .headers = {{"X-Content-Type-Options", "nosniff"}}};
 }
 
-http::Response All(const std::vector<HealthCheck>& checks, std::string_view name,
-                   const http::Query& query) {
+http::Response RunAllChecks(const std::vector<HealthCheck>& checks, std::string_view name,
+                            const http::Query& query) {
   std::vector<std::string> excluded = query.All("exclude");
   std::string report;
   bool failed = false;
@@ -49,7 +49,7 @@ http::Response All(const std::vector<HealthCheck>& checks, std::string_view name
   return TextResponse(200, fmt::format("{}{} check passed\n", report, name));
 }
 
-http::Response One(const HealthCheck& check) {
+http::Response RunOneCheck(const HealthCheck& check) {
   const base::Status status = check.run();
   if (status.ok()) return TextResponse(200, "ok");
   return TextResponse(500, fmt::format("internal server error: {}\n", base::Message(status)));
@@ -57,20 +57,20 @@ http::Response One(const HealthCheck& check) {
 
 }  // namespace
 
-std::optional<http::Response> HealthDocument(const std::vector<HealthCheck>& checks,
-                                             std::string_view path, const http::Query& query) {
+std::optional<http::Response> AnswerHealthPath(const std::vector<HealthCheck>& checks,
+                                               std::string_view path, const http::Query& query) {
   for (const std::string_view root : kRoots) {
     if (!path.starts_with(root)) continue;
     const std::string_view rest = path.substr(root.size());
-    if (rest.empty()) return All(checks, root.substr(1), query);
+    if (rest.empty()) return RunAllChecks(checks, root.substr(1), query);
     for (const HealthCheck& check : checks) {
-      if (rest.starts_with('/') && rest.substr(1) == check.name) return One(check);
+      if (rest.starts_with('/') && rest.substr(1) == check.name) return RunOneCheck(check);
     }
   }
   return std::nullopt;
 }
 
-std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks) {
+std::vector<std::string> ListHealthPaths(const std::vector<HealthCheck>& checks) {
   std::vector<std::string> paths;
   for (const std::string_view root : kRoots) {
     paths.emplace_back(root);

@@ -1,4 +1,5 @@
-// /healthz, /livez and /readyz: whether the server works, and which checks prove it.
+// Answers /healthz, /livez and /readyz, which tell whether the server works and run the same
+// checks.
 //
 //   GET /readyz                    "ok", or 500 with all checks
 //   GET /readyz?verbose            all checks; exclude=NAME leaves one out
@@ -15,16 +16,18 @@
 
 namespace berth::apiserver {
 
+// `run` returns an error if the part that it checks does not work.
 struct HealthCheck {
   std::string_view name;
   std::function<base::Status()> run;
 };
 
-// The answer at `path` (without query); nullopt if it is no health path.
-std::optional<http::Response> HealthDocument(const std::vector<HealthCheck>& checks,
-                                             std::string_view path, const http::Query& query);
+// Runs the checks that `path` (without query) names, and returns the answer; nullopt if `path` is
+// no health path. A failed check gives code 500.
+std::optional<http::Response> AnswerHealthPath(const std::vector<HealthCheck>& checks,
+                                               std::string_view path, const http::Query& query);
 
 // The paths of the health documents, for the index at "/".
-std::vector<std::string> HealthPaths(const std::vector<HealthCheck>& checks);
+std::vector<std::string> ListHealthPaths(const std::vector<HealthCheck>& checks);
 
 }  // namespace berth::apiserver

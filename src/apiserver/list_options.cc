@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kLongestWatch{24 * 3600};
 const api::KindInfo kListOptions{
     .group = "meta.k8s.io", .version = "v1", .kind = "ListOptions", .plural = "", .singular = ""};
 
-base::StatusOr<int64_t> Number(const http::Query& query, std::string_view key) {
+base::StatusOr<int64_t> ParseNumber(const http::Query& query, std::string_view key) {
   const std::string& text = query.Get(key);
   int64_t value = 0;
   if (text.empty()) return value;
@@ -107,7 +107,7 @@ bool Selection::Matches(const Json& object) const {
 }
 
 base::StatusOr<store::Revision> ParseRevision(const http::Query& query) {
-  auto revision = Number(query, "resourceVersion");
+  auto revision = ParseNumber(query, "resourceVersion");
   if (revision.ok() && *revision >= 0) return revision;
   FieldErrors errors;
   errors.Invalid("resourceVersion", query.Get("resourceVersion"),
@@ -120,11 +120,11 @@ base::StatusOr<ListQuery> ParseListQuery(const ResourceRequest& request) {
   RETURN_IF_ERROR(CheckListOptions(query));
   ListQuery list;
   ASSIGN_OR_RETURN(list.selection, ParseSelection(request));
-  ASSIGN_OR_RETURN(const int64_t limit, Number(query, "limit"));
+  ASSIGN_OR_RETURN(const int64_t limit, ParseNumber(query, "limit"));
   list.limit = static_cast<size_t>(std::max<int64_t>(limit, 0));
   ASSIGN_OR_RETURN(list.revision, ParseRevision(query));
   const std::string& match = query.Get("resourceVersionMatch");
-  // As in Kubernetes, a list with a limit and a revision is of exactly that revision.
+  // As in Kubernetes, a list with a limit and a revision is a list of exactly that revision.
   list.exact = match == "Exact" || (match.empty() && list.limit > 0 && list.revision > 0);
   const std::string& token = query.Get("continue");
   if (!token.empty()) {
@@ -142,7 +142,7 @@ base::StatusOr<WatchQuery> ParseWatchQuery(const ResourceRequest& request) {
   WatchQuery watch;
   ASSIGN_OR_RETURN(watch.selection, ParseSelection(request));
   ASSIGN_OR_RETURN(watch.revision, ParseRevision(query));
-  ASSIGN_OR_RETURN(const int64_t timeout, Number(query, "timeoutSeconds"));
+  ASSIGN_OR_RETURN(const int64_t timeout, ParseNumber(query, "timeoutSeconds"));
   watch.timeout = std::chrono::seconds(std::clamp<int64_t>(timeout, 0, kLongestWatch.count()));
   watch.bookmarks = query.Bool("allowWatchBookmarks");
   // By default a watch begins with the existing objects, unless the client names a revision.

@@ -4,7 +4,7 @@ namespace berth::apiserver {
 
 using base::StatusCode;
 
-size_t InFlight::Enter() {
+size_t InFlight::EnterRound() {
   base::MutexLock lock(mutex_);
   ++counts_[round_];
   return round_;
@@ -15,7 +15,7 @@ void InFlight::LeaveRound(size_t round) {
   if (--counts_[round] == 0) idle_.NotifyAll();
 }
 
-void InFlight::Wait() {
+void InFlight::WaitForAll() {
   base::MutexLock lock(mutex_);
   while (counts_[0] + counts_[1] > 0) idle_.Wait(mutex_);
 }
@@ -35,7 +35,7 @@ Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_
       options_(std::move(options)),
       planner_(std::move(planner)),
       done_(std::move(done)),
-      round_(in_flight_.Enter()) {}
+      round_(in_flight_.EnterRound()) {}
 
 Mutation::~Mutation() { in_flight_.LeaveRound(round_); }
 
@@ -55,10 +55,10 @@ void Mutation::Run() {
   if (plan->action == Plan::Action::kNothing) {
     return done_(Result{plan->action, std::move(plan->text), current ? current->revision : 0});
   }
-  Apply(*std::move(plan), current ? current->revision : 0);
+  ApplyPlan(*std::move(plan), current ? current->revision : 0);
 }
 
-void Mutation::Apply(Plan plan, store::Revision expected) {
+void Mutation::ApplyPlan(Plan plan, store::Revision expected) {
   store::Write write{.key = plan.action == Plan::Action::kCreate ? plan.key : options_.key,
                      .expected = plan.action == Plan::Action::kCreate ? 0 : expected};
   if (plan.action != Plan::Action::kDelete) write.value = plan.text;
@@ -67,13 +67,14 @@ void Mutation::Apply(Plan plan, store::Revision expected) {
     if (revision.ok()) {
       return self->done_(Result{plan.action, std::move(plan.text), *revision});
     }
-    if (self->Retry(revision.status(), plan)) return;
+    if (self->RetryAfterConflict(revision.status(), plan)) return;
     self->done_(revision.status());
   });
 }
 
-// True if it will be tried again.
-bool Mutation::Retry(const base::Status& status, const Plan& plan) {
+// Queues another attempt if the key has changed or the generated name is taken, and if attempts are
+// left. Returns whether it did.
+bool Mutation::RetryAfterConflict(const base::Status& status, const Plan& plan) {
   if (attempt_ >= options_.attempts) return false;
   const StatusCode code = status.code();
   const bool changed =

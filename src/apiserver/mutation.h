@@ -4,8 +4,8 @@
 //         ▲                        │ the key changed meanwhile (or a generated name is taken)
 //         └────────────────────────┘ at most `attempts` times
 //
-// The plan runs on a worker. `done` must not block, because it may run on the store's writer
-// thread.
+// The planner runs on the thread that calls Run(), and on workers in later attempts. `done` must
+// not block, because it may run on the store's writer thread.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,15 @@
 
 namespace berth::apiserver {
 
-// Counts the mutations that have not called `done`, because a server waits for them before it ends.
+// Counts the Mutation objects that exist, because a server waits for them before it ends.
+// Thread-safe.
 class InFlight {
  public:
   // Returns the round's number, which LeaveRound needs.
-  size_t Enter();
+  size_t EnterRound();
   void LeaveRound(size_t round);
-  void Wait();
+  // Waits until there is no mutation.
+  void WaitForAll();
   // Waits until the mutations that run now are done; others may begin meanwhile. Only one thread
   // may wait at a time.
   void WaitForPresent();
@@ -44,13 +46,15 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   struct Plan {
     enum class Action { kNothing, kCreate, kPut, kDelete };
     Action action = Action::kNothing;
-    std::string key;   // kCreate: may differ from the mutation's key (generated name)
-    std::string text;  // kCreate, kPut: what to store; else what to answer
+    std::string key;   // for kCreate: may differ from the mutation's key (generated name)
+    std::string text;  // for kCreate and kPut the text to store, else only a text for the answer
+    // Plan again if the key exists, because the name was generated.
     bool retry_taken_name = false;
   };
   struct Result {
     Plan::Action action;
-    std::string text;
+    std::string text;  // that of the plan
+    // The revision of the write. For kNothing, the revision of the record that was read; 0: none.
     store::Revision revision = 0;
   };
   // `current` is null if there is no such record.
@@ -59,20 +63,24 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
 
   struct Options {
     std::string key;
-    bool read_first = true;  // false: plan with null, for creates
-    int attempts = 6;
+    bool read_first = true;  // false: the planner gets null (for creates)
+    int attempts = 6;        // in total
   };
 
-  // Borrows everything. Run must be called on a worker.
+  // Borrows `store`, `workers` and `in_flight`. A shared_ptr must own the object, because the
+  // running write holds it.
   Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight, Options options,
            Planner planner, Done done);
   ~Mutation();
 
+  // Call it once, on a thread that may read the store. It calls `done` once: with the result, with
+  // the planner's error, or with the store's error. ABORTED and NOT_FOUND come only after the last
+  // attempt; so does ALREADY_EXISTS, unless the client chose the name of a new object.
   void Run();
 
  private:
-  void Apply(Plan plan, store::Revision expected);
-  bool Retry(const base::Status& status, const Plan& plan);
+  void ApplyPlan(Plan plan, store::Revision expected);
+  bool RetryAfterConflict(const base::Status& status, const Plan& plan);
 
   store::Store& store_;
   base::WorkerPool& workers_;

@@ -13,8 +13,9 @@ using base::StatusCode;
 
 namespace {
 
-// The container of the request: the one that it names, or the pod's only one.
-base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& asked) {
+// The container that the request is for: the container that it names, or else the pod's only one.
+// 400 if the pod has no such container, or if it has several and the request names none.
+base::StatusOr<std::string> FindContainer(const api::Pod& pod, const std::string& asked) {
   std::string names;
   std::string inits;
   for (const api::Container& container : pod.containers()) {
@@ -39,25 +40,25 @@ base::StatusOr<std::string> ContainerOf(const api::Pod& pod, const std::string& 
                   pod.name(), names, also));
 }
 
-// The path of the request at the node agent.
-base::StatusOr<std::string> TargetOf(const api::Pod& pod, const ResourceRequest& request) {
-  const std::string& what = request.subresource;
-  if (what == "portforward") {
+// The path of the request at the node agent, as in pod_streams.h.
+base::StatusOr<std::string> MakeTarget(const api::Pod& pod, const ResourceRequest& request) {
+  const std::string& subresource = request.subresource;
+  if (subresource == "portforward") {
     return fmt::format("/portForward/{}/{}/{}", pod.ns(), pod.name(), pod.uid());
   }
-  ASSIGN_OR_RETURN(const std::string container, ContainerOf(pod, request.query.Get("container")));
-  return fmt::format("/{}/{}/{}/{}/{}", what == "log" ? "containerLogs" : what, pod.ns(),
-                     pod.name(), pod.uid(), container);
+  ASSIGN_OR_RETURN(const std::string container, FindContainer(pod, request.query.Get("container")));
+  return fmt::format("/{}/{}/{}/{}/{}", subresource == "log" ? "containerLogs" : subresource,
+                     pod.ns(), pod.name(), pod.uid(), container);
 }
 
-// Header lines are built from such texts, so that a text with a line break must be refused.
+// Whether a line of a header can be built from `text`: a line break in it would start another line.
 bool IsHeaderText(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
 
 // The request's head as it is sent to the node agent: with another path, without credentials, and
 // without reuse of the connection unless it is upgraded to a stream.
-std::string HeadFor(const http::Request& request, std::string_view path, size_t body_size) {
+std::string MakeHead(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();
   std::string head = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: node\r\n", request.method, path,
@@ -88,7 +89,7 @@ bool PodStreams::Serves(std::string_view subresource) {
          subresource == "portforward";
 }
 
-void PodStreams::Start(const ResourceRequest& request) {
+void PodStreams::StartStream(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
     const auto record =
         context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));
@@ -99,7 +100,7 @@ void PodStreams::Start(const ResourceRequest& request) {
     }
     ASSIGN_OR_RETURN(Json object, DecodeStored(*record->value));
     const api::Pod pod(std::move(object));
-    ASSIGN_OR_RETURN(const std::string target, TargetOf(pod, request));
+    ASSIGN_OR_RETURN(const std::string target, MakeTarget(pod, request));
     const std::string node = pod.node_name();
     if (node.empty()) {
       return BadRequestError(fmt::format("pod {} does not have a host assigned", pod.name()));
@@ -113,7 +114,7 @@ void PodStreams::Start(const ResourceRequest& request) {
                   fmt::format("the agent of node \"{}\" cannot be reached; is it running?", node));
     request.exchange->Proxy(
         {.socket = fmt::format("{}/{}.sock", context_.node_sockets, node),
-         .head = HeadFor(request.exchange->request(), target, body.size()) + body,
+         .head = MakeHead(request.exchange->request(), target, body.size()) + body,
          .failure = ToResponse(failure)});
     return base::OkStatus();
   };

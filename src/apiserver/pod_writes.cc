@@ -81,7 +81,7 @@ void ResourceWriter::Bind(const ResourceRequest& request) {
           Reason::kInvalid,
           fmt::format("Binding \"{}\" is invalid: target.name: Required value", request.name));
     }
-    Run(
+    RunMutation(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = kConflictAttempts},
@@ -107,7 +107,7 @@ void ResourceWriter::Evict(const ResourceRequest& request) {
     const Json* body = Find(eviction, {"deleteOptions"});
     ASSIGN_OR_RETURN(DeleteRequest options, ParseDeleteOptions(body != nullptr ? *body : Json()));
     options.dry_run |= dry_run;
-    Run(
+    RunMutation(
         request, options.dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = options.resource_version.empty() ? kConflictAttempts : 1},

@@ -10,7 +10,8 @@ namespace berth::apiserver {
 
 using base::Json;
 
-base::StatusOr<Renderer> Renderer::For(const ResourceRequest& request, const base::Clock& clock) {
+base::StatusOr<Renderer> Renderer::ForRequest(const ResourceRequest& request,
+                                              const base::Clock& clock) {
   Renderer renderer(request.rules, clock);
   const bool watch = request.verb == "watch";
   for (const MediaRange& range : ParseAccept(request.exchange->request().Header("Accept"))) {
@@ -59,13 +60,13 @@ std::string Renderer::watch_content_type() const {
   return format_ == Format::kJson ? content_type() : content_type() + ";stream=watch";
 }
 
-std::string Renderer::Columns() const {
+std::string Renderer::RenderColumns() const {
   return base::json::Dump(kind_->columns != nullptr ? kind_->columns() : TableColumns(*info_));
 }
 
 // Works without parsing, because the garbage collector receives each change of each kind in this
 // form.
-std::string Renderer::Partial(const store::Record& record) const {
+std::string Renderer::RenderPartial(const store::Record& record) const {
   std::string out;
   AppendWithRevision(
       out,
@@ -76,7 +77,7 @@ std::string Renderer::Partial(const store::Record& record) const {
   return out;
 }
 
-std::string Renderer::Row(const store::Record& record) const {
+std::string Renderer::RenderRow(const store::Record& record) const {
   Json object = DecodeRecord(record).value_or(Json::object());
   // The columns of built-in kinds read the stored form. Those of custom resources read the form of
   // their version.
@@ -91,7 +92,7 @@ std::string Renderer::Row(const store::Record& record) const {
     case Include::kObject:
       return row + R"(,"object":)" + base::json::Dump(object) + "}";
     case Include::kMetadata:
-      return row + R"(,"object":)" + Partial(record) + "}";
+      return row + R"(,"object":)" + RenderPartial(record) + "}";
   }
   return row;
 }
@@ -101,17 +102,17 @@ std::string Renderer::RenderObject(const store::Record& record, bool first) cons
     case Form::kObject:
       return TextAs(*kind_, *record.value, record.revision);
     case Form::kPartial:
-      return Partial(record);
+      return RenderPartial(record);
     case Form::kTable:
       return fmt::format(
           R"({{"kind":"Table","apiVersion":"meta.k8s.io/{}","metadata":{{"resourceVersion":"{}"}},)"
           R"("columnDefinitions":{},"rows":[{}]}})",
-          meta_version_, record.revision, first ? Columns() : "null", Row(record));
+          meta_version_, record.revision, first ? RenderColumns() : "null", RenderRow(record));
   }
   return {};
 }
 
-std::string Renderer::One(const store::Record& record) const {
+std::string Renderer::RenderOne(const store::Record& record) const {
   std::string text = RenderObject(record, true);
   if (format_ == Format::kJson) return text;
   return WriteObject(format_, text).value_or("");
@@ -142,15 +143,15 @@ Json ListMetadata(const Renderer::ListEnd& end) {
 
 }  // namespace
 
-std::string Renderer::ListHead() const {
+std::string Renderer::RenderListHead() const {
   if (format_ == Format::kYaml) return fmt::format("apiVersion: {}\nitems:", list_api_version());
   return fmt::format(R"({{"kind":"{}","apiVersion":"{}",{}:[)", list_kind(), list_api_version(),
                      form_ == Form::kTable
-                         ? fmt::format(R"("columnDefinitions":{},"rows")", Columns())
+                         ? fmt::format(R"("columnDefinitions":{},"rows")", RenderColumns())
                          : R"("items")");
 }
 
-std::string Renderer::SizedListHead(size_t items_bytes, const ListEnd& end) const {
+std::string Renderer::RenderSizedListHead(size_t items_bytes, const ListEnd& end) const {
   std::string message;
   api::AppendMessage(*api::NamedSchema("ListMeta"), base::json::Dump(ListMetadata(end)), message);
   std::string metadata;
@@ -164,7 +165,7 @@ void Renderer::AppendItem(std::string& out, const store::Record& record, bool fi
     case Format::kJson:
       if (!first) out += ',';
       if (form_ == Form::kObject) return AppendAs(*kind_, out, *record.value, record.revision);
-      out += form_ == Form::kPartial ? Partial(record) : Row(record);
+      out += form_ == Form::kPartial ? RenderPartial(record) : RenderRow(record);
       return;
     case Format::kYaml:
       if (first) out += '\n';
@@ -178,7 +179,7 @@ void Renderer::AppendItem(std::string& out, const store::Record& record, bool fi
   }
 }
 
-std::string Renderer::ListTail(const ListEnd& end, bool empty) const {
+std::string Renderer::RenderListTail(const ListEnd& end, bool empty) const {
   switch (format_) {
     case Format::kJson:
       return fmt::format(R"(],"metadata":{}}})", base::json::Dump(ListMetadata(end)));
@@ -198,19 +199,20 @@ std::string Renderer::EncodeEvent(std::string_view type, std::string_view object
   return http::EncodeChunk(fmt::format("{{\"type\":\"{}\",\"object\":{}}}\n", type, object));
 }
 
-std::string Renderer::Event(std::string_view type, const store::Record& record, bool first) const {
+std::string Renderer::RenderEvent(std::string_view type, const store::Record& record,
+                                  bool first) const {
   return EncodeEvent(type, RenderObject(record, first));
 }
 
-std::string Renderer::Bookmark(store::Revision revision, bool initial_events_end) const {
-  return EncodeEvent("BOOKMARK", BookmarkText(revision, initial_events_end));
+std::string Renderer::RenderBookmark(store::Revision revision, bool initial_events_end) const {
+  return EncodeEvent("BOOKMARK", MakeBookmark(revision, initial_events_end));
 }
 
-std::string Renderer::ErrorEvent(const base::Status& status) const {
+std::string Renderer::RenderErrorEvent(const base::Status& status) const {
   return EncodeEvent("ERROR", base::json::Dump(StatusObject(status)));
 }
 
-std::string Renderer::BookmarkText(store::Revision revision, bool initial_events_end) const {
+std::string Renderer::MakeBookmark(store::Revision revision, bool initial_events_end) const {
   Json metadata = {{"resourceVersion", std::to_string(revision)}};
   if (initial_events_end) metadata["annotations"] = {{"k8s.io/initial-events-end", "true"}};
   switch (form_) {

@@ -10,11 +10,11 @@ using base::Status;
 
 namespace {
 
-Status UnknownPath() {
+Status UnknownPathError() {
   return KubeError(Reason::kNotFound, "the server could not find the requested resource");
 }
 
-Status WrongMethod() {
+Status WrongMethodError() {
   return KubeError(Reason::kMethodNotAllowed,
                    "the server does not allow this method on the requested resource");
 }
@@ -40,22 +40,23 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
   return "";
 }
 
-// Runs a handler. If it throws, only its own client gets an error and the server goes on.
-void Guarded(http::Exchange& exchange, const std::function<void()>& handler) {
+// Runs a handler. If it throws, its client gets an error and the server continues.
+void RunGuarded(http::Exchange& exchange, const std::function<void()>& handler) {
   try {
     handler();
   } catch (const std::exception& error) {
     const http::Request& request = exchange.request();
     LOG_ERROR("api: {} {} failed: {}", request.method, base::Quote(request.raw_path()),
               error.what());
-    ReplyError(exchange,
-               KubeError(Reason::kInternalError, "an error of the server's own occurred"));
+    ReplyError(exchange, KubeError(Reason::kInternalError,
+                                   "the request failed because of an error in the server"));
   }
 }
 
 }  // namespace
 
-base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds) {
+base::StatusOr<ResourceRequest> RouteRequest(const http::Request& request,
+                                             const ServedKinds& kinds) {
   ResourceRequest out;
   auto query = http::Query::Parse(request.raw_query());
   if (!query.ok()) return KubeError(Reason::kBadRequest, base::Message(query.status()));
@@ -70,7 +71,7 @@ base::StatusOr<ResourceRequest> Route(const http::Request& request, const Served
     group = segments[1];
     at = 2;
   }
-  if (at == 0 || segments.size() < at + 2) return UnknownPath();
+  if (at == 0 || segments.size() < at + 2) return UnknownPathError();
   const std::string& version = segments[at++];
   // .../namespaces/NS/PLURAL... is in a namespace; .../namespaces, /namespaces/NS and its status
   // are not.
@@ -81,13 +82,14 @@ base::StatusOr<ResourceRequest> Route(const http::Request& request, const Served
     at += 2;
   }
   out.rules = kinds.Find(group, version, segments[at++]);
-  if (out.rules == nullptr) return UnknownPath();
+  if (out.rules == nullptr) return UnknownPathError();
   const api::KindInfo* info = out.rules->info;
-  if ((scoped && !info->namespaced) || segments.size() > at + 2) return UnknownPath();
+  if ((scoped && !info->namespaced) || segments.size() > at + 2) return UnknownPathError();
   if (segments.size() > at) out.name = segments[at++];
   if (segments.size() > at) out.subresource = segments[at];
-  if (info->namespaced && !scoped && !out.name.empty()) return UnknownPath();
-  // The store's keys are made of these, so that a '/' in one would address another object.
+  if (info->namespaced && !scoped && !out.name.empty()) return UnknownPathError();
+  // The store's keys contain the namespace and the name, so a '/' in one would address another
+  // object.
   for (const std::string* part : {&out.ns, &out.name}) {
     if (part->empty()) continue;
     if (const Status status = api::CheckPathSegment(*part); !status.ok()) {
@@ -96,8 +98,8 @@ base::StatusOr<ResourceRequest> Route(const http::Request& request, const Served
     }
   }
   out.verb = VerbFor(request.method, out);
-  if (out.verb.empty() || (info->read_only && request.method != "GET")) return WrongMethod();
-  if (out.verb == "create" && info->namespaced && out.ns.empty()) return WrongMethod();
+  if (out.verb.empty() || (info->read_only && request.method != "GET")) return WrongMethodError();
+  if (out.verb == "create" && info->namespaced && out.ns.empty()) return WrongMethodError();
   return out;
 }
 
@@ -126,12 +128,13 @@ AccessAttributes AttributesOf(const ResourceRequest& request) {
   return asked;
 }
 
-// The documents that others need to verify service account tokens (OpenID Connect discovery).
+// The document at `path`, if it is one of those with which other programs verify service account
+// tokens (OpenID Connect discovery); nullopt if it is not.
 std::optional<base::StatusOr<http::Response>> TokenDocument(std::string_view path,
                                                             std::string_view host,
                                                             const TokenSigner& signer) {
   if (path == "/openid/v1/jwks") {
-    auto keys = signer.PublicKeys();
+    auto keys = signer.PublicKeysJson();
     if (!keys.ok()) return keys.status();
     return http::Response{.content_type = "application/jwk-set+json", .body = *std::move(keys)};
   }
@@ -166,12 +169,13 @@ void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   // A worker is needed, because checking a token, a role or the store's health reads the store.
   if (reads && IsPublicPath(request.raw_path())) {
     context_.workers.Post([this, exchange = std::move(exchange)] {
-      Guarded(*exchange, [&] { documents_.AnswerRequest(*exchange); });
+      RunGuarded(*exchange, [&] { documents_.AnswerRequest(*exchange); });
     });
     return;
   }
-  context_.workers.Post(
-      [this, exchange = std::move(exchange)] { Guarded(*exchange, [&] { Serve(exchange); }); });
+  context_.workers.Post([this, exchange = std::move(exchange)] {
+    RunGuarded(*exchange, [&] { ServeUser(exchange); });
+  });
 }
 
 // Determines the user, applies impersonation, and determines the role.
@@ -179,7 +183,7 @@ base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
   ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
                    authenticator_.Identify(exchange.request()));
   Role role = authorizer_.RoleOf(*user);
-  ASSIGN_OR_RETURN(const auto impersonated, ImpersonatedUser(exchange.request(), *user, role));
+  ASSIGN_OR_RETURN(const auto impersonated, FindImpersonatedUser(exchange.request(), *user, role));
   if (impersonated != nullptr) {
     LOG_DEBUG("api: {} acts as {}", base::Quote(user->name), base::Quote(impersonated->name));
     user = impersonated;
@@ -189,7 +193,7 @@ base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
   return role;
 }
 
-void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
+void RequestRouter::ServeUser(const std::shared_ptr<http::Exchange>& exchange) {
   auto role = Identify(*exchange);
   if (!role.ok()) return ReplyError(*exchange, role.status());
   const http::Request& request = exchange->request();
@@ -197,13 +201,13 @@ void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(user.name));
   if (Documents::MayServe(request.raw_path())) {
-    // For a path that is no resource, the verb is the method.
+    // The verb of a path that is no resource is the method in lower case.
     const Status allowed = authorizer_.Authorize(
         user, *role,
         {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});
     return allowed.ok() ? AnswerDocument(*exchange) : ReplyError(*exchange, allowed);
   }
-  auto routed = Route(request, *context_.kinds.Current());
+  auto routed = RouteRequest(request, *context_.kinds.Current());
   if (!routed.ok()) return ReplyError(*exchange, routed.status());
   AccessAttributes asked = AttributesOf(*routed);
   const Status allowed = authorizer_.Authorize(user, *role, asked);
@@ -234,17 +238,17 @@ void RequestRouter::HandleResource(const ResourceRequest& request) {
   const std::string& verb = request.verb;
   if (request.info().review) {
     return verb == "create" ? reviews_.AnswerReview(request)
-                            : ReplyError(*request.exchange, WrongMethod());
+                            : ReplyError(*request.exchange, WrongMethodError());
   }
   if (verb == "get") return reader_.Get(request);
   if (verb == "list") return reader_.List(request);
-  if (verb == "watch") return watches_.Start(request);
+  if (verb == "watch") return watches_.StartWatch(request);
   if (verb == "create") return writer_.Create(request);
   if (verb == "update") return writer_.Update(request);
   if (verb == "patch") return writer_.Patch(request);
   if (verb == "delete") return writer_.Delete(request);
   if (verb == "deletecollection") return writer_.DeleteCollection(request);
-  ReplyError(*request.exchange, WrongMethod());
+  ReplyError(*request.exchange, WrongMethodError());
 }
 
 void RequestRouter::HandleSubresource(const ResourceRequest& request) {
@@ -256,21 +260,24 @@ void RequestRouter::HandleSubresource(const ResourceRequest& request) {
     if (verb == "get") return reader_.Get(request);
     if (verb == "update") return writer_.Update(request);
     if (verb == "patch") return writer_.Patch(request);
-    return ReplyError(*request.exchange, WrongMethod());
+    return ReplyError(*request.exchange, WrongMethodError());
   }
   if (info == &api::kinds::kPod && sub == "binding") {
-    return verb == "create" ? writer_.Bind(request) : ReplyError(*request.exchange, WrongMethod());
+    return verb == "create" ? writer_.Bind(request)
+                            : ReplyError(*request.exchange, WrongMethodError());
   }
   if (info == &api::kinds::kPod && sub == "eviction") {
-    return verb == "create" ? writer_.Evict(request) : ReplyError(*request.exchange, WrongMethod());
+    return verb == "create" ? writer_.Evict(request)
+                            : ReplyError(*request.exchange, WrongMethodError());
   }
   if (info == &api::kinds::kNamespace && sub == "finalize") {
     return verb == "update" ? writer_.Update(request)
-                            : ReplyError(*request.exchange, WrongMethod());
+                            : ReplyError(*request.exchange, WrongMethodError());
   }
   if (info == &api::kinds::kPod && PodStreams::Serves(sub)) {
-    const bool fits = verb == "get" || (sub != "log" && verb == "create");
-    return fits ? pod_streams_.Start(request) : ReplyError(*request.exchange, WrongMethod());
+    const bool allowed = verb == "get" || (sub != "log" && verb == "create");
+    return allowed ? pod_streams_.StartStream(request)
+                   : ReplyError(*request.exchange, WrongMethodError());
   }
   if (info == &api::kinds::kPod && sub == "proxy") {
     return ReplyError(
@@ -278,7 +285,8 @@ void RequestRouter::HandleSubresource(const ResourceRequest& request) {
         KubeError(Reason::kMethodNotAllowed, "pods/proxy is not served here; use port-forward"));
   }
   if (info == &api::kinds::kServiceAccount && sub == "token") {
-    return verb == "create" ? tokens_.Issue(request) : ReplyError(*request.exchange, WrongMethod());
+    return verb == "create" ? tokens_.IssueToken(request)
+                            : ReplyError(*request.exchange, WrongMethodError());
   }
   if (sub == "scale" && request.rules->has_scale) {
     return ReplyError(
@@ -288,7 +296,7 @@ void RequestRouter::HandleSubresource(const ResourceRequest& request) {
                               "replicas in the object itself",
                               info->group_resource())));
   }
-  ReplyError(*request.exchange, UnknownPath());
+  ReplyError(*request.exchange, UnknownPathError());
 }
 
 }  // namespace berth::apiserver

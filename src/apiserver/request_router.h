@@ -20,17 +20,17 @@ namespace berth::apiserver {
 
 class RequestRouter {
  public:
-  // Borrowed.
+  // Borrows all arguments.
   RequestRouter(ApiContext& context, Authenticator& authenticator, Authorizer& authorizer,
                 const TokenSigner& signer);
 
-  // Called on the event loop.
+  // Queues the request for a worker, which answers it. Called on the event loop.
   void Handle(std::shared_ptr<http::Exchange> exchange);
   WatchService& watches() { return watches_; }
   Documents& documents() { return documents_; }
 
  private:
-  void Serve(const std::shared_ptr<http::Exchange>& exchange);
+  void ServeUser(const std::shared_ptr<http::Exchange>& exchange);
   base::StatusOr<Role> Identify(http::Exchange& exchange);
   void AnswerDocument(http::Exchange& exchange);
   void HandleResource(const ResourceRequest& request);
@@ -49,8 +49,10 @@ class RequestRouter {
   AccessReviews reviews_;
 };
 
-// The resource among `kinds` that a path names; 404 if it names none, 405 if the resource does not
-// support the method. `verb` of the result is set.
-base::StatusOr<ResourceRequest> Route(const http::Request& request, const ServedKinds& kinds);
+// Finds the resource among `kinds` that the request's URL names, and the verb. `role`, `exchange`
+// and `may_create` are not set. 404 if the URL names no resource, 405 if the resource does not
+// support the method, 400 for a malformed query, percent escape or name.
+base::StatusOr<ResourceRequest> RouteRequest(const http::Request& request,
+                                             const ServedKinds& kinds);
 
 }  // namespace berth::apiserver

@@ -24,6 +24,7 @@ std::string KindText(std::string_view api_version, std::string_view kind) {
                      api_version, kind);
 }
 
+// Parses the body of an apply. Adds duplicate keys to `strict`. 400 unless it is one document.
 base::StatusOr<Json> ParseConfig(const std::string& body, api::StrictErrors& strict) {
   // JSON is tried first, because kubectl sends JSON, which parses faster than YAML.
   if (auto json = base::json::Parse(body); json.ok()) {
@@ -84,10 +85,10 @@ base::StatusOr<Json> CheckConfig(const ResourceRequest& request, Json config) {
   return config;
 }
 
-// Removes the parts of a configuration that the request cannot set. Without a subresource that is
-// the status. With the status subresource it is everything except the status and, for some kinds,
+// Removes the parts of a configuration that the request cannot set. Without a subresource, this is
+// the status. With the status subresource, it is everything except the status and, for some kinds,
 // some of the metadata.
-void KeepWhatCounts(const ResourceRequest& request, Json& config) {
+void RemoveUnsettable(const ResourceRequest& request, Json& config) {
   if (request.subresource.empty()) {
     if (request.info().has_status) config.erase("status");
   } else {
@@ -127,12 +128,13 @@ Status ConflictsError(const std::vector<api::ApplyConflict>& conflicts) {
   return KubeError(Reason::kConflict, message, details);
 }
 
-// Merges the configuration into `live`, which is null if there is no object yet.
-base::StatusOr<api::ApplyResult> Merge(const ResourceRequest& request, Json live, Json config,
-                                       const std::string& manager, base::WallTime now) {
+// Merges the configuration into `live`, which is null if there is no object yet. 409 if another
+// manager owns a field that the configuration changes, unless the query has force=true.
+base::StatusOr<api::ApplyResult> MergeConfig(const ResourceRequest& request, Json live, Json config,
+                                             const std::string& manager, base::WallTime now) {
   const api::KindInfo& info = request.info();
   const std::string name = String(config, {"metadata", "name"});
-  KeepWhatCounts(request, config);
+  RemoveUnsettable(request, config);
   api::ManagedFields managed = ManagedFieldsOf(live);
   if (!live.is_null()) base::json::Remove(live, {"metadata", "managedFields"});
   auto result = api::ApplyConfiguration(request.rules->schema, live, config, std::move(managed),
@@ -182,7 +184,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceReques
   }
   RETURN_IF_ERROR(CheckNamespace(request, request.name));
   const base::WallTime now = context_.clock.Now();
-  ASSIGN_OR_RETURN(api::ApplyResult result, Merge(request, nullptr, config, manager, now));
+  ASSIGN_OR_RETURN(api::ApplyResult result, MergeConfig(request, nullptr, config, manager, now));
   StoreLookup lookup(context_.store);
   RETURN_IF_ERROR(
       PrepareNew(rules, result.object, FieldTracker::OfApply(result.managed), lookup, now));
@@ -200,7 +202,7 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanApply(const ResourceRequest& 
   ASSIGN_OR_RETURN(const Json old, DecodeStoredAs(rules, *current->value));
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, config, old, current->revision));
   const base::WallTime now = context_.clock.Now();
-  ASSIGN_OR_RETURN(api::ApplyResult result, Merge(request, old, config, manager, now));
+  ASSIGN_OR_RETURN(api::ApplyResult result, MergeConfig(request, old, config, manager, now));
   StoreLookup lookup(context_.store);
   RETURN_IF_ERROR(PrepareUpdate(rules, result.object, old, request.subresource,
                                 FieldTracker::OfApply(result.managed), lookup, now));
@@ -213,9 +215,9 @@ void ResourceWriter::Apply(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(const std::string manager, ApplyManagerOf(request.query));
     api::StrictErrors strict;
     ASSIGN_OR_RETURN(Json config, ParseConfig(request.exchange->TakeBody(), strict));
-    RETURN_IF_ERROR(Report(request, strict, "error strict decoding YAML"));
+    RETURN_IF_ERROR(ReportStrictErrors(request, strict, "error strict decoding YAML"));
     ASSIGN_OR_RETURN(config, CheckConfig(request, std::move(config)));
-    Run(
+    RunMutation(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = kConflictAttempts},

@@ -1,4 +1,4 @@
-// The part of ResourceWriter that deletes.
+// The part of ResourceWriter for delete and deletecollection.
 
 #include "api/selector.h"
 #include "apiserver/body_decoder.h"
@@ -14,13 +14,11 @@ using base::StatusCode;
 using Action = Mutation::Plan::Action;
 
 namespace {
+
 constexpr size_t kCollectionPage = 500;
-}  // namespace
 
-namespace {
-
-// The propagation options of a delete without a body, read from its query, as DeleteOptions; null
-// if there are none.
+// The DeleteOptions of a delete without a body: the propagation options of its query; null if there
+// are none.
 Json PropagationOf(const http::Query& query) {
   Json options;
   if (const std::string& policy = query.Get("propagationPolicy"); !policy.empty()) {
@@ -57,7 +55,7 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
     if (request.rules->forbid_delete != nullptr) {
       RETURN_IF_ERROR(request.rules->forbid_delete(request.name));
     }
-    Run(
+    RunMutation(
         request, options.dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = options.resource_version.empty() ? kConflictAttempts : 1},
@@ -81,7 +79,8 @@ void ResourceWriter::Delete(const ResourceRequest& request) {
 
 namespace {
 
-// Collects the deleted objects, and answers with them when the last delete is done.
+// Collects the deleted objects. The destructor answers with them when the last delete is done,
+// because each delete shares the object.
 class DeletedList {
  public:
   DeletedList(std::shared_ptr<http::Exchange> exchange, KindPtr kind)
@@ -147,7 +146,7 @@ void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
         after = record.key;
         const api::Object object(DecodeStored(*record.value).value_or(Json::object()));
         if (!labels->Matches(object.labels()) || !fields->Matches(object.json())) continue;
-        Start(
+        StartMutation(
             options.dry_run, {.key = record.key, .attempts = kConflictAttempts},
             [this, rules = request.rules, options,
              name = object.name()](const store::Record* current) -> base::StatusOr<Mutation::Plan> {

@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kListPage = 500;
 // A list is sent in chunks of about this size.
 constexpr size_t kListChunk = 256 * 1024;
-// A list up to this size is kept in memory when its size must be known first.
-constexpr size_t kWhole = 4 * kListChunk;
+// If the size of a list must be known first, a list of up to this size is kept in memory.
+constexpr size_t kMaxKeptList = 4 * kListChunk;
 // A list yields its worker after this many records, because a selector may match few of them.
 constexpr size_t kListTurn = 2000;
 
-// One list request, from its first page to its end. The jobs that continue it own it.
+// One list request, from its first page to its end. The jobs that continue it own the object.
 class ListRun : public std::enable_shared_from_this<ListRun> {
  public:
   ListRun(ApiContext& context, const ResourceRequest& request, ListQuery query, Renderer renderer)
@@ -45,30 +45,30 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     if (encoder_ && !ended_) request_.exchange->BreakStream();
   }
 
-  // Runs on a worker. Reads and sends until a chunk waits for the client, or until other requests
-  // need the worker.
+  // Runs on a worker. Reads and sends until a chunk waits for the client, or until it has read
+  // kListTurn records, because other requests need the worker.
   void Run() {
-    if (!begun_) Begin();
+    if (!begun_) StartList();
     size_t looked_at = 0;
     while (!done_) {
       if (const Status status = ReadPage(looked_at); !status.ok()) {
-        // After the head was sent, an error can only be shown by breaking the stream.
+        // After the head was sent, only a broken stream can tell the client about an error.
         if (!encoder_) ReplyError(*request_.exchange, status);
         return;
       }
       if (done_) break;
-      if (measuring_ && out_.size() >= kWhole) Measure();
-      if (!measuring_ && out_.size() >= kListChunk) return Send();
+      if (measuring_ && out_.size() >= kMaxKeptList) CountMeasured();
+      if (!measuring_ && out_.size() >= kListChunk) return SendChunk();
       if (looked_at >= kListTurn) {
-        if (!request_.exchange->over()) Continue();
+        if (!request_.exchange->over()) ContinueLater();
         return;
       }
     }
-    if (measuring_ && measured_ > 0) return Restart();
+    if (measuring_ && measured_ > 0) return SendMeasured();
     const Renderer::ListEnd end = ListEnd();
-    if (measuring_) out_.insert(0, renderer_.SizedListHead(out_.size(), end));
-    out_ += renderer_.ListTail(end, count_ == 0);
-    End();
+    if (measuring_) out_.insert(0, renderer_.RenderSizedListHead(out_.size(), end));
+    out_ += renderer_.RenderListTail(end, count_ == 0);
+    SendRest();
   }
 
  private:
@@ -76,31 +76,32 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     return {.revision = at_, .continue_token = continue_token_, .remaining = remaining_};
   }
 
-  void Begin() {
+  void StartList() {
     begun_ = true;
     start_ = after_;
     measuring_ = renderer_.needs_size();
-    if (!measuring_) out_ = renderer_.ListHead();
+    if (!measuring_) out_ = renderer_.RenderListHead();
   }
 
   // A list whose size must be sent before its items, and that is too large to keep in memory, is
   // read twice at the same revision: first to measure it, then to send it.
-  void Measure() {
+  void CountMeasured() {
     measured_ += out_.size();
     out_.clear();
   }
-  void Restart() {
-    Measure();
+  void SendMeasured() {
+    CountMeasured();
     measuring_ = false;
-    out_ = renderer_.SizedListHead(measured_, ListEnd());
+    out_ = renderer_.RenderSizedListHead(measured_, ListEnd());
     after_ = start_;
     count_ = 0;
     done_ = false;
-    Continue();
+    ContinueLater();
   }
 
-  // A selector by name reads only that object: a page of one record that starts just before its
-  // key. No other key lies between, because no valid name has a character above 'z'.
+  // Makes a list with a selector by name read only that object: a page of one record that starts
+  // just before its key. No other key lies between, because no valid name has a character above
+  // 'z'.
   void NarrowToName() {
     const auto name = query_.selection.fields.RequiredValue("metadata.name");
     if (!name || name->empty() || query_.from) return;
@@ -132,7 +133,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
     return base::OkStatus();
   }
 
-  // Ends the client's page when it is full and more objects follow.
+  // Ends the list with a continue token, because it has `limit` objects and more objects follow.
   Status EndPage() {
     // With a selector the remaining number is omitted, because counting would read all objects.
     if (query_.selection.everything()) {
@@ -153,10 +154,10 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
 
   Status ListError(const Status& status) {
     if (status.code() != StatusCode::kOutOfRange) return status;
-    if (at_ > context_.store.current()) return TooLargeRevision(at_, context_.store.current());
+    if (at_ > context_.store.current()) return TooLargeRevisionError(at_, context_.store.current());
     if (query_.from) {
-      // The new token continues at the same place, but in the current objects. The client may use
-      // it if it accepts a list that is not of one revision.
+      // The new token continues at the same place, but in the current objects. A client may use it
+      // if it accepts that the parts of its list are of different revisions.
       return KubeError(
           Reason::kExpired,
           "The provided continue parameter is too old to display a consistent list result. "
@@ -171,12 +172,12 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
                      fmt::format("The resourceVersion for the provided list is too old: {}", at_));
   }
 
-  void Continue() {
+  void ContinueLater() {
     context_.workers.Post([self = shared_from_this()] { self->Run(); });
   }
 
-  // Sends the gathered text and continues when it is written.
-  void Send() {
+  // Sends the gathered text and continues when the text is written.
+  void SendChunk() {
     http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       encoder_.emplace(ReplyEncoder::Options{
@@ -186,22 +187,23 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
       encoder_->AddHeaders(head);
       exchange.StartStream(head);
     }
-    const std::string chunk = http::EncodeChunk(encoder_->Next(std::exchange(out_, std::string())));
-    if (chunk.empty()) return Continue();  // the compressor has no output yet
+    const std::string chunk =
+        http::EncodeChunk(encoder_->EncodePiece(std::exchange(out_, std::string())));
+    if (chunk.empty()) return ContinueLater();  // the compressor has no output yet
     if (!exchange.PushPage(http::MakeFrame(chunk))) {
       ended_ = true;
       return;
     }
-    exchange.OnDrained([self = shared_from_this()] { self->Continue(); });
+    exchange.OnDrained([self = shared_from_this()] { self->ContinueLater(); });
   }
 
-  void End() {
+  void SendRest() {
     ended_ = true;
     http::Exchange& exchange = *request_.exchange;
     if (!encoder_) {
       return Reply(exchange, {.content_type = renderer_.content_type(), .body = std::move(out_)});
     }
-    std::string rest = encoder_->Next(std::move(out_));
+    std::string rest = encoder_->EncodePiece(std::move(out_));
     rest += encoder_->Finish();
     exchange.PushPage(http::MakeFrame(http::EncodeChunk(rest)));
     exchange.EndStream();
@@ -212,25 +214,25 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   const ListQuery query_;
   const Renderer renderer_;
   std::string prefix_;
-  std::string only_key_;
-  std::string after_;
-  store::Revision at_ = 0;
-  size_t count_ = 0;
+  std::string only_key_;    // the key of the only object that can match; "": any key of prefix_
+  std::string after_;       // the last key that was read
+  store::Revision at_ = 0;  // the revision of the list; 0: the current revision
+  size_t count_ = 0;        // the number of objects in the list so far
   bool begun_ = false;
   bool measuring_ = false;
   size_t measured_ = 0;  // bytes of items that were measured and not kept
   std::string start_;    // the start key of the list
-  bool done_ = false;    // everything is read
-  bool ended_ = false;   // everything is sent, or the client is gone
+  bool done_ = false;    // all records are read
+  bool ended_ = false;   // the whole list is sent, or the client is gone
   std::string continue_token_;
   int64_t remaining_ = 0;
-  std::string out_;                      // gathered and not yet sent
+  std::string out_;                      // text that is gathered and not yet sent
   std::optional<ReplyEncoder> encoder_;  // set for a list that is sent in chunks
 };
 
 }  // namespace
 
-Status TooLargeRevision(store::Revision asked, store::Revision current) {
+Status TooLargeRevisionError(store::Revision asked, store::Revision current) {
   return KubeError(
       Reason::kTimeout,
       fmt::format("Timeout: Too large resource version: {}, current: {}", asked, current),
@@ -240,10 +242,10 @@ Status TooLargeRevision(store::Revision asked, store::Revision current) {
 
 void ResourceReader::Get(const ResourceRequest& request) {
   const auto get = [&]() -> Status {
-    ASSIGN_OR_RETURN(const Renderer renderer, Renderer::For(request, context_.clock));
+    ASSIGN_OR_RETURN(const Renderer renderer, Renderer::ForRequest(request, context_.clock));
     ASSIGN_OR_RETURN(const store::Revision least, ParseRevision(request.query));
     if (least > context_.store.current()) {
-      return TooLargeRevision(least, context_.store.current());
+      return TooLargeRevisionError(least, context_.store.current());
     }
     const auto record =
         context_.store.Get(ObjectStoreKey(request.info(), request.ns, request.name));
@@ -253,7 +255,7 @@ void ResourceReader::Get(const ResourceRequest& request) {
                  : record.status();
     }
     Reply(*request.exchange,
-          {.content_type = renderer.content_type(), .body = renderer.One(*record)});
+          {.content_type = renderer.content_type(), .body = renderer.RenderOne(*record)});
     return base::OkStatus();
   };
   if (const Status status = get(); !status.ok()) ReplyError(*request.exchange, status);
@@ -261,10 +263,10 @@ void ResourceReader::Get(const ResourceRequest& request) {
 
 void ResourceReader::List(const ResourceRequest& request) {
   const auto list = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request, context_.clock));
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::ForRequest(request, context_.clock));
     ASSIGN_OR_RETURN(ListQuery query, ParseListQuery(request));
     const store::Revision current = context_.store.current();
-    if (query.revision > current) return TooLargeRevision(query.revision, current);
+    if (query.revision > current) return TooLargeRevisionError(query.revision, current);
     std::make_shared<ListRun>(context_, request, std::move(query), std::move(renderer))->Run();
     return base::OkStatus();
   };

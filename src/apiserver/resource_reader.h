@@ -14,7 +14,7 @@ class ResourceReader {
  public:
   explicit ResourceReader(ApiContext& context) : context_(context) {}
 
-  // On a worker.
+  // Each answers the request. Call them on a worker.
   void Get(const ResourceRequest& request);
   void List(const ResourceRequest& request);
 
@@ -24,6 +24,6 @@ class ResourceReader {
 
 // 504 with the cause ResourceVersionTooLarge, for a client that names a revision that the server
 // has not reached.
-base::Status TooLargeRevision(store::Revision asked, store::Revision current);
+base::Status TooLargeRevisionError(store::Revision asked, store::Revision current);
 
 }  // namespace berth::apiserver

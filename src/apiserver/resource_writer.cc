@@ -18,11 +18,11 @@ using Action = Mutation::Plan::Action;
 
 namespace {
 
-// How many generated names are tried, because one may be taken.
+// How many generated names a create tries, because a name may be taken.
 constexpr int kNameAttempts = 8;
 
 // Translates the store's errors into those of the API.
-Status Translate(const Status& status, const api::KindInfo& info, std::string_view name) {
+Status TranslateStoreError(const Status& status, const api::KindInfo& info, std::string_view name) {
   switch (status.code()) {
     case StatusCode::kAlreadyExists:
       return AlreadyExistsError(info, name);
@@ -31,9 +31,9 @@ Status Translate(const Status& status, const api::KindInfo& info, std::string_vi
     case StatusCode::kNotFound:
       return NotFoundError(info, name);
     case StatusCode::kResourceExhausted:
-      return KubeError(
-          Reason::kInternalError,
-          fmt::format("the object was not stored, the disk is full: {}", base::Message(status)));
+      return KubeError(Reason::kInternalError,
+                       fmt::format("the object was not stored, because the disk is full: {}",
+                                   base::Message(status)));
     default:
       return status;
   }
@@ -90,8 +90,8 @@ ResourceWriter::Render ResourceWriter::ObjectRenderer(KindPtr kind, int code) {
   };
 }
 
-void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner planner,
-                           Mutation::Done done) {
+void ResourceWriter::StartMutation(bool dry_run, Mutation::Options options, Planner planner,
+                                   Mutation::Done done) {
   if (dry_run) {  // makes the same plan, and then writes nothing
     planner = [this, inner = std::move(planner)](
                   const store::Record* current) -> base::StatusOr<Mutation::Plan> {
@@ -109,8 +109,8 @@ void ResourceWriter::Start(bool dry_run, Mutation::Options options, Planner plan
       ->Run();
 }
 
-// Adds the check of what a node agent may change. It is the same for all verbs.
-Mutation::Planner ResourceWriter::Restricted(const ResourceRequest& request, Planner planner) {
+Mutation::Planner ResourceWriter::AddNodeRestriction(const ResourceRequest& request,
+                                                     Planner planner) {
   if (request.role.kind != Role::Kind::kNode) return planner;
   return [node = request.role.node, info = request.rules->info, subresource = request.subresource,
           deletes = request.verb == "delete" || request.subresource == "eviction",
@@ -135,24 +135,24 @@ Mutation::Planner ResourceWriter::Restricted(const ResourceRequest& request, Pla
   };
 }
 
-void ResourceWriter::Run(const ResourceRequest& request, bool dry_run, Mutation::Options options,
-                         Planner planner, Render render) {
+void ResourceWriter::RunMutation(const ResourceRequest& request, bool dry_run,
+                                 Mutation::Options options, Planner planner, Render render) {
   // Checked before the write, because an object that the client cannot receive should not be
   // written.
   if (!FormatFor(request.exchange->request(), request.rules->schema)) {
     return ReplyError(*request.exchange, NotAcceptableError(request.rules->schema));
   }
-  Start(dry_run, std::move(options), Restricted(request, std::move(planner)),
-        [exchange = request.exchange, rules = request.rules, name = request.name,
-         render = std::move(render)](base::StatusOr<Mutation::Result> result) {
-          if (result.ok()) return render(*exchange, *result);
-          ReplyError(*exchange, IsKubeError(result.status())
-                                    ? result.status()
-                                    : Translate(result.status(), *rules->info, name));
-        });
+  StartMutation(dry_run, std::move(options), AddNodeRestriction(request, std::move(planner)),
+                [exchange = request.exchange, rules = request.rules, name = request.name,
+                 render = std::move(render)](base::StatusOr<Mutation::Result> result) {
+                  if (result.ok()) return render(*exchange, *result);
+                  ReplyError(*exchange,
+                             IsKubeError(result.status())
+                                 ? result.status()
+                                 : TranslateStoreError(result.status(), *rules->info, name));
+                });
 }
 
-// A namespaced object can be created only in a namespace that exists and is not being deleted.
 Status ResourceWriter::CheckNamespace(const ResourceRequest& request, std::string_view name) {
   if (!request.info().namespaced) return base::OkStatus();
   const auto record = context_.store.Get(ObjectStoreKey(api::kinds::kNamespace, "", request.ns));
@@ -189,12 +189,11 @@ void ResourceWriter::Create(const ResourceRequest& request) {
     named.name = String(object, {"metadata", "name"});
     const bool generated = named.name.empty();
     RETURN_IF_ERROR(CheckNamespace(request, named.name));
-    Run(
+    RunMutation(
         named, dry_run, {.read_first = false, .attempts = kNameAttempts},
         [this, rules = request.rules, ns = request.ns, object = std::move(object), manager,
          generated](const store::Record*) mutable -> base::StatusOr<Mutation::Plan> {
-          // Only a create with a generated name may be planned again, so that it needs a copy of
-          // the object.
+          // A create with a generated name may be planned again, so it plans with a copy.
           Json made = generated ? object : std::move(object);
           StoreLookup lookup(context_.store);
           const base::WallTime now = context_.clock.Now();
@@ -250,7 +249,7 @@ void ResourceWriter::Update(const ResourceRequest& request) {
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, object));
     RETURN_IF_ERROR(CheckName(object, request.name));
     const bool conditional = !String(object, {"metadata", "resourceVersion"}).empty();
-    Run(
+    RunMutation(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = conditional ? 1 : kConflictAttempts},
@@ -276,8 +275,8 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanPatch(const ResourceRequest& 
   RETURN_IF_ERROR(ConformPatched(request, wanted, strict));
   RETURN_IF_ERROR(FillNamespace(*rules.info, request.ns, wanted));
   RETURN_IF_ERROR(CheckName(wanted, request.name));
-  // The patched document had the current resourceVersion. If it is another one now, the patch has
-  // set it as a precondition.
+  // The patched document had the current resourceVersion. If it has another one now, the patch has
+  // set that as a precondition.
   RETURN_IF_ERROR(CheckUpdatePreconditions(rules, wanted, old, current->revision));
   old["metadata"].erase("resourceVersion");
   StoreLookup lookup(context_.store);
@@ -296,7 +295,7 @@ void ResourceWriter::Patch(const ResourceRequest& request) {
     ASSIGN_OR_RETURN(const std::string manager, ManagerOf(request, kPatchOptions));
     api::StrictErrors strict;
     ASSIGN_OR_RETURN(Json patch, DecodePatch(request.exchange->TakeBody(), strict));
-    Run(
+    RunMutation(
         request, dry_run,
         {.key = ObjectStoreKey(request.info(), request.ns, request.name),
          .attempts = kConflictAttempts},

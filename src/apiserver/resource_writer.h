@@ -22,6 +22,7 @@ class ResourceWriter {
  public:
   explicit ResourceWriter(ApiContext& context) : context_(context) {}
 
+  // Each answers the request, once its write is done or has failed. Call them on a worker.
   void Create(const ResourceRequest& request);
   void Update(const ResourceRequest& request);
   void Patch(const ResourceRequest& request);
@@ -37,17 +38,20 @@ class ResourceWriter {
   // The total number of attempts of a write that conflicts with other writes.
   static constexpr int kConflictAttempts = 6;
 
-  static Planner Restricted(const ResourceRequest& request, Planner planner);
-  // Answers with the object; 201 if it was created, else `code`.
+  // Returns `planner` with the check of what a node agent may write (node_restriction.h), if the
+  // user is one.
+  static Planner AddNodeRestriction(const ResourceRequest& request, Planner planner);
+  // Makes the answer from the written object, with code 201 if it was created, else `code`.
   static Render ObjectRenderer(KindPtr kind, int code = 200);
-  // Starts a mutation of the request's object. `render` makes the answer from the result; Run
-  // itself answers errors.
-  void Run(const ResourceRequest& request, bool dry_run, Mutation::Options options, Planner planner,
-           Render render);
-  void Start(bool dry_run, Mutation::Options options, Planner planner, Mutation::Done done);
-  // PATCH that is a server-side apply.
+  // Starts a mutation of the request's object. `render` makes the answer from the result.
+  // RunMutation itself answers errors.
+  void RunMutation(const ResourceRequest& request, bool dry_run, Mutation::Options options,
+                   Planner planner, Render render);
+  void StartMutation(bool dry_run, Mutation::Options options, Planner planner, Mutation::Done done);
+  // Answers a PATCH that is a server-side apply.
   void Apply(const ResourceRequest& request);
 
+  // `current` is null if the object is missing.
   base::StatusOr<Mutation::Plan> PlanPut(const ResourceRequest& request, Json wanted,
                                          const std::string& manager, const store::Record* current);
   base::StatusOr<Mutation::Plan> PlanPatch(const ResourceRequest& request, int kind,
@@ -58,6 +62,7 @@ class ResourceWriter {
                                            const store::Record* current);
   base::StatusOr<Mutation::Plan> PlanApplyNew(const ResourceRequest& request, const Json& config,
                                               const std::string& manager);
+  // 404 if the request's namespace is missing, 403 if it is being deleted. `name` is the object's.
   base::Status CheckNamespace(const ResourceRequest& request, std::string_view name);
 
   ApiContext& context_;

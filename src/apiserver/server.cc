@@ -18,9 +18,10 @@ using base::Status;
 namespace {
 
 constexpr int kWorkers = 4;
+// How long a server that ends waits for the answers of running requests.
 constexpr std::chrono::milliseconds kGrace{1500};
 
-CertificateOptions CertificatesFor(const ServerOptions& options) {
+CertificateOptions CertificateOptionsOf(const ServerOptions& options) {
   return {.folder = options.certificate_folder,
           .listen_address = options.listen_address,
           .node_name = options.node_name};
@@ -40,20 +41,20 @@ class ServerImpl : public Server {
         router_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
 
-  // Stops the parts in an order in which no part calls one that is already gone.
+  // Stops the parts in an order in which no part calls another part that has already stopped.
   ~ServerImpl() override {
     definitions_.Stop();
     router_.watches().EndAll();
     if (http_) http_->Drain(kGrace);
     workers_.Stop();
-    in_flight_.Wait();
+    in_flight_.WaitForAll();
     if (http_) http_->Stop();
   }
 
   // Serves the existing custom resources before the server accepts its first request.
   Status ServeDefinitions() {
     RETURN_IF_ERROR(definitions_.Start());
-    return ListGroups();
+    return UpdateApiServices();
   }
 
   Status Listen(const Certificates& certificates) {
@@ -64,7 +65,7 @@ class ServerImpl : public Server {
                                                   .port = options_.port,
                                                   .on_tick = [this] { Tick(); }},
                                                  std::move(context), front_));
-    router_.documents().UseAddress(address());
+    router_.documents().SetAddress(address());
     return WriteConfigs(certificates);
   }
 
@@ -103,9 +104,10 @@ class ServerImpl : public Server {
 
   // Renews certificates while the server runs, because it may run longer than they are valid.
   void RenewCertificates() {
-    const auto certificates = EnsureCertificates(CertificatesFor(options_), context_.clock.Now());
+    const auto certificates =
+        EnsureCertificates(CertificateOptionsOf(options_), context_.clock.Now());
     if (!certificates.ok()) {
-      LOG_ERROR("api: certificates cannot be renewed: {}", base::ToString(certificates.status()));
+      LOG_ERROR("api: cannot renew the certificates: {}", base::ToString(certificates.status()));
       return;
     }
     if (certificates->renewed) renewed_ = true;
@@ -113,7 +115,7 @@ class ServerImpl : public Server {
     auto context = MakeServerContext(*certificates);
     const Status written = context.ok() ? WriteConfigs(*certificates) : context.status();
     if (!written.ok()) {
-      LOG_ERROR("api: renewed certificates cannot be used: {}", base::ToString(written));
+      LOG_ERROR("api: cannot use the renewed certificates: {}", base::ToString(written));
       return;
     }
     http_->UseContext(*std::move(context));
@@ -123,14 +125,14 @@ class ServerImpl : public Server {
 
   void ServeChangedKinds() {
     router_.watches().EndUnserved(*kinds_.Current());
-    if (const Status status = ListGroups(); !status.ok()) {
-      LOG_ERROR("api: the APIServices cannot be brought up to date: {}", base::ToString(status));
+    if (const Status status = UpdateApiServices(); !status.ok()) {
+      LOG_ERROR("api: cannot update the APIServices: {}", base::ToString(status));
     }
   }
 
   // Takes a mutex, because the definition controller's thread may call this while the server
   // starts.
-  Status ListGroups() ABSL_LOCKS_EXCLUDED(groups_mutex_) {
+  Status UpdateApiServices() ABSL_LOCKS_EXCLUDED(groups_mutex_) {
     base::MutexLock lock(groups_mutex_);
     return SyncApiServices(context_.store, context_.clock, kinds_.Current()->infos());
   }
@@ -151,7 +153,7 @@ class ServerImpl : public Server {
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only
-  // New certificates are made but not in use yet.
+  // Whether new certificates are made but not in use yet.
   std::atomic<bool> renewed_{false};
   std::unique_ptr<http::Server> http_;
 };
@@ -161,7 +163,7 @@ class ServerImpl : public Server {
 base::StatusOr<std::unique_ptr<Server>> Server::Start(store::Store& store, const base::Clock& clock,
                                                       const ServerOptions& options) {
   ASSIGN_OR_RETURN(const Certificates certificates,
-                   EnsureCertificates(CertificatesFor(options), clock.Now()));
+                   EnsureCertificates(CertificateOptionsOf(options), clock.Now()));
   ASSIGN_OR_RETURN(TokenSigner signer, TokenSigner::Load(certificates.token_key));
   RETURN_IF_ERROR(CreateBuiltInObjects(store, clock));
   auto server = std::make_unique<ServerImpl>(store, clock, options, std::move(signer));

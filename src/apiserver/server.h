@@ -1,8 +1,9 @@
 // The embedded API server: a Kubernetes-style API over HTTP/1.1 on a UNIX socket and on TLS.
 //
-// Authentication: on the UNIX socket, processes of root (peer credentials); on TLS, clients with a
-// certificate from the server's own CA or with a token (authentication.h). Other clients can read
-// only health and version. Authorization: authorization.h.
+// Authentication: the UNIX socket accepts processes of root and of the server's own user (peer
+// credentials). TLS accepts clients with a certificate from the server's own CA or with a token
+// (authentication.h). Other clients can read only health and version. Authorization is in
+// authorization.h.
 //
 // Threads: one event loop owns all connections; requests run on a bounded pool of workers; the
 // store has its own writer. SQL and slow system calls never run on the event loop.
@@ -22,14 +23,14 @@ struct ServerOptions {
   std::string unix_socket;  // path; mode 0600
   std::string listen_address = "127.0.0.1";
   uint16_t port = 6443;  // 0: any free port
-  std::string
-      certificate_folder;  // CA, server and client keys are made here when missing; mode 0700
-  std::string kubeconfig;  // path to write, mode 0600, for the TLS address
+  // The CA and the keys of server and clients are made here if they are missing; mode 0700.
+  std::string certificate_folder;
+  std::string kubeconfig;  // path of the file to write for the TLS address, mode 0600; empty: none
   // The folder of the node agents' streaming sockets, "<node name>.sock". Requests for pods/log and
   // pods/exec are forwarded to the socket of the pod's node.
   std::string node_sockets;
   std::string node_name = {};        // the node whose agent gets a certificate; empty: none
-  std::string node_kubeconfig = {};  // path to write for that agent; empty: none
+  std::string node_kubeconfig = {};  // path of the file to write for that agent; empty: none
   std::string token_file = {};       // people's tokens (static_tokens.h); may be missing
   // How often a running server checks whether certificates must be made again.
   std::chrono::milliseconds check_certificates = std::chrono::hours(12);
@@ -37,11 +38,13 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Borrows `store` and `clock`.
+  // Borrows `store` and `clock`. Makes missing certificates and built-in objects, and returns when
+  // the server accepts requests. Errors come from these steps and from the listening sockets.
   static base::StatusOr<std::unique_ptr<Server>> Start(store::Store& store,
                                                        const base::Clock& clock,
                                                        const ServerOptions& options);
-  // Ends watches and running requests within two seconds.
+  // Ends the watches, gives running requests 1.5 seconds to be answered, and waits for the workers
+  // and for queued writes.
   virtual ~Server() = default;
   virtual uint16_t port() const = 0;  // the TLS port in use
 };

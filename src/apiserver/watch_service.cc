@@ -20,22 +20,22 @@ constexpr size_t kWatchPage = 500;
 // A watch yields its worker after this many records, because a selector may match few of them.
 constexpr size_t kWatchTurn = 2000;
 constexpr size_t kWatchChunk = 256 * 1024;
-constexpr std::chrono::seconds kBookmarkEvery{60};
+constexpr std::chrono::seconds kBookmarkInterval{60};
 // A last bookmark is sent this long before the end, so that the client knows where its next watch
 // starts.
 constexpr std::chrono::seconds kBookmarkBeforeEnd{2};
 constexpr std::chrono::seconds kDefaultTimeout{1800};
 
-// The timeout if the client names none: 30 to 60 minutes, random so that watches do not all end at
-// once.
+// The timeout if the client names none: 30 to 60 minutes. It is random, so that the watches do not
+// all end at once.
 std::chrono::seconds RandomTimeout() {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return kDefaultTimeout + std::chrono::seconds(std::uniform_int_distribution<int>(
                                0, kDefaultTimeout.count())(random));
 }
 
-// The end of all keys that a selection by name can match; "" if it names none.
-std::string EndOfKey(const Selection& selection) {
+// The last part of the keys that a selection by name can match ("/web"); "" if it names no object.
+std::string KeySuffixOf(const Selection& selection) {
   const auto name = selection.fields.RequiredValue("metadata.name");
   return name.has_value() ? "/" + *name : "";
 }
@@ -52,16 +52,17 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
         query_(std::move(query)),
         renderer_(std::move(renderer)),
         prefix_(KeyPrefix(request.info(), request.ns)),
-        only_name_(EndOfKey(query_.selection)),
+        only_name_(KeySuffixOf(query_.selection)),
         deadline_(Clock::now() + (query_.timeout.count() > 0 ? query_.timeout : RandomTimeout())),
         next_bookmark_(NextBookmark(Clock::now())) {}
 
   // Runs on a worker.
-  void Begin() {
+  void StartSending() {
     revision_ = query_.revision;
-    if (revision_ > context_.store.current() || revision_ < 0) return Fail(OutOfHistory());
+    if (revision_ > context_.store.current() || revision_ < 0)
+      return SendErrorAndEnd(OutOfHistoryError());
     if (query_.send_initial_events) {
-      Open();
+      OpenStream();
       return SendInitial();
     }
     if (revision_ == 0) revision_ = context_.store.current();
@@ -75,8 +76,8 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     if (!query_.bookmarks || now < next_bookmark_) return;
     next_bookmark_ = NextBookmark(now);
     base::MutexLock lock(order_);
-    if (progress_ == 0) return;  // still catching up, so that no revision is complete yet
-    Push(http::MakeFrame(renderer_.Bookmark(progress_, false)));
+    if (progress_ == 0) return;  // past events are still being sent, so no revision is complete
+    PushFrame(http::MakeFrame(renderer_.RenderBookmark(progress_, false)));
   }
 
   // May be called on any thread, also during a delivery. A worker drops the subscription, because
@@ -101,15 +102,15 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       subscription.swap(subscription_);
     }
     subscription.reset();
-    service_.Forget(shared_from_this());
+    service_.RemoveWatch(shared_from_this());
   }
 
   void OnChange(const store::Change& change) override {
-    const auto cached = service_.events_->Of(change);
+    const auto cached = service_.events_->FindOrAdd(change);
     base::MutexLock lock(order_);
     const auto frame = FrameFor(change, *cached);
     progress_ = change.record.revision;
-    if (frame) Push(*frame);
+    if (frame) PushFrame(*frame);
   }
 
   void OnProgress(store::Revision revision) override {
@@ -118,15 +119,16 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   }
 
  private:
-  void Open() {
+  void OpenStream() {
     if (!opened_) exchange_->StartStream({.content_type = renderer_.watch_content_type()});
     opened_ = true;
   }
 
-  void Push(const http::Frame& frame) {
+  void PushFrame(const http::Frame& frame) {
     if (!exchange_->Push(frame)) End();
   }
 
+  // The type of the event that the client gets for `change`; "" if it does not see the change.
   std::string_view TypeFor(const store::Change& change, CachedChange& cached) const {
     using Type = store::Change::Type;
     if (query_.selection.everything()) {
@@ -151,11 +153,12 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
 
   Clock::time_point NextBookmark(Clock::time_point now) const {
     const auto last = deadline_ - kBookmarkBeforeEnd;
-    const auto next = now + kBookmarkEvery;
+    const auto next = now + kBookmarkInterval;
     return now < last ? std::min(next, last) : next;
   }
 
-  // Sends `out` and continues with `step` when it is written. Ends the watch if the client is gone.
+  // Sends `out`, and runs `step` on a worker when it is written. Ends the watch if the client is
+  // gone.
   void SendThen(std::string out, void (Watch::*step)()) {
     if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
@@ -164,14 +167,14 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   }
 
   // Sends the existing objects in pages, each after the client has received the previous one. Then
-  // sends the events since.
+  // sends the later events.
   void SendInitial() {
     std::string out;
     size_t looked_at = 0;
     bool listed = false;
     while (!listed && out.size() < kWatchChunk && looked_at < kWatchTurn) {
       auto page = context_.store.List(prefix_, after_, kWatchPage, at_);
-      if (!page.ok()) return Fail(page.status());
+      if (!page.ok()) return SendErrorAndEnd(page.status());
       at_ = page->revision;
       looked_at += page->records.size();
       for (const store::Record& record : page->records) {
@@ -180,24 +183,25 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
           const auto object = DecodeStored(*record.value);
           if (!object.ok() || !query_.selection.Matches(*object)) continue;
         }
-        out += renderer_.Event("ADDED", record, !columns_sent_);
+        out += renderer_.RenderEvent("ADDED", record, !columns_sent_);
         columns_sent_ = true;
       }
       listed = !page->more;
     }
     if (!listed) return SendThen(std::move(out), &Watch::SendInitial);
     if (query_.bookmarks) {
-      out += renderer_.Bookmark(at_, true);
+      out += renderer_.RenderBookmark(at_, true);
     }
     revision_ = at_;
     SendThen(std::move(out), &Watch::SendHistory);
   }
 
-  // Sends in pages the events after the revision that the client knows, then follows live.
+  // Sends in pages the events after the revision that the client knows, then subscribes to live
+  // events.
   void SendHistory() {
     auto history = context_.store.ReadChanges(prefix_, revision_, kWatchPage);
-    if (!history.ok()) return Fail(history.status());
-    Open();
+    if (!history.ok()) return SendErrorAndEnd(history.status());
+    OpenStream();
     std::string out;
     for (const store::Change& change : history->changes) {
       CachedChange cached(change);
@@ -215,7 +219,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     }
     // The changes since `revision_` are delivered before Watch returns.
     auto subscription = context_.store.Watch(prefix_, revision_, shared_from_this());
-    if (!subscription.ok()) return Fail(subscription.status());
+    if (!subscription.ok()) return SendErrorAndEnd(subscription.status());
     bool ended;
     {
       base::MutexLock lock(mutex_);
@@ -233,27 +237,27 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     const bool first = renderer_.form() == Renderer::Form::kTable && !columns_sent_;
     columns_sent_ = true;
     if (first) {
-      return http::MakeFrame(renderer_.Event(type, cached.Shown(type), true));
+      return http::MakeFrame(renderer_.RenderEvent(type, cached.ShownRecord(type), true));
     }
-    return cached.Render(type, renderer_);
+    return cached.RenderEvent(type, renderer_);
   }
 
-  Status OutOfHistory() const {
+  Status OutOfHistoryError() const {
     return base::Error(StatusCode::kOutOfRange, "revision {} is not in the history", revision_);
   }
 
-  void Fail(const Status& status) {
+  void SendErrorAndEnd(const Status& status) {
     const bool expired = status.code() == StatusCode::kOutOfRange;
     const Status error =
         !expired ? status
         : revision_ > context_.store.current()
-            ? TooLargeRevision(revision_, context_.store.current())
+            ? TooLargeRevisionError(revision_, context_.store.current())
             : KubeError(Reason::kExpired, fmt::format("too old resource version: {} ({})",
                                                       revision_, context_.store.compacted()));
     if (!opened_) {
       ReplyError(*exchange_, error);
     } else {
-      Push(http::MakeFrame(renderer_.ErrorEvent(error)));
+      PushFrame(http::MakeFrame(renderer_.RenderErrorEvent(error)));
     }
     End();
   }
@@ -273,13 +277,14 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   // delivery does.
   bool opened_ = false;
   bool columns_sent_ = false;
-  std::string after_;
-  store::Revision at_ = 0;
-  store::Revision revision_ = 0;
+  std::string after_;             // the last key of the existing objects that was sent
+  store::Revision at_ = 0;        // the revision of the existing objects; 0: not read yet
+  store::Revision revision_ = 0;  // the events up to this one were sent
 
   // Held while an event or bookmark is pushed, so that they are sent in the order of their
   // revisions.
   base::Mutex order_;
+  // All events up to this revision were sent; 0 before the subscription.
   store::Revision progress_ ABSL_GUARDED_BY(order_) = 0;
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
@@ -291,9 +296,9 @@ WatchService::WatchService(ApiContext& context)
 
 WatchService::~WatchService() { EndAll(); }
 
-void WatchService::Start(const ResourceRequest& request) {
+void WatchService::StartWatch(const ResourceRequest& request) {
   const auto start = [&]() -> Status {
-    ASSIGN_OR_RETURN(Renderer renderer, Renderer::For(request, context_.clock));
+    ASSIGN_OR_RETURN(Renderer renderer, Renderer::ForRequest(request, context_.clock));
     ASSIGN_OR_RETURN(WatchQuery query, ParseWatchQuery(request));
     const auto watch =
         std::make_shared<Watch>(*this, request, std::move(query), std::move(renderer));
@@ -303,9 +308,9 @@ void WatchService::Start(const ResourceRequest& request) {
       watches_.insert(watch);
     }
     request.exchange->OnOver([watch] { watch->End(); });
-    watch->Begin();
+    watch->StartSending();
     // Checks again, because the kind may have been removed after the request was routed and before
-    // it was entered in watches_.
+    // the watch was added to watches_.
     if (!context_.kinds.Current()->Contains(request.rules)) watch->End();
     return base::OkStatus();
   };
@@ -346,7 +351,7 @@ void WatchService::EndAll() {
   }
 }
 
-void WatchService::Forget(const std::shared_ptr<Watch>& watch) {
+void WatchService::RemoveWatch(const std::shared_ptr<Watch>& watch) {
   base::MutexLock lock(mutex_);
   watches_.erase(watch);
 }

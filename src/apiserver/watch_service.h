@@ -1,7 +1,8 @@
-// Serves watches: sends each change to the watching clients, as one line of JSON per event.
+// Serves watches: sends each change to the watching clients, as one line of JSON or one protobuf
+// frame for each event.
 //
-//   what is there (if asked) ─▶ what happened since ─▶ live ─▶ ended: time-out, client gone,
-//                                                              or client too slow
+//   existing objects (if asked) ─▶ past events ─▶ live events ─▶ ended: time-out, client gone,
+//                                                                or client too slow
 //
 // The existing objects and the past events are sent in pages. Each page is sent after the client
 // has received the previous one.
@@ -26,10 +27,10 @@ class Watch;
 class WatchService {
  public:
   explicit WatchService(ApiContext& context);
-  ~WatchService();  // as EndAll
+  ~WatchService();  // calls EndAll
 
-  // Called on a worker.
-  void Start(const ResourceRequest& request);
+  // Answers the request with a stream of events, or with an error. Called on a worker.
+  void StartWatch(const ResourceRequest& request);
   // Called each second: sends bookmarks and ends watches whose time is up. Does not block.
   void Tick();
   // Ends the watches of kinds that `kinds` does not contain. Does not block.
@@ -39,7 +40,7 @@ class WatchService {
 
  private:
   friend class Watch;
-  void Forget(const std::shared_ptr<Watch>& watch) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RemoveWatch(const std::shared_ptr<Watch>& watch) ABSL_LOCKS_EXCLUDED(mutex_);
 
   ApiContext& context_;
   const std::shared_ptr<EventCache> events_;

@@ -28,7 +28,7 @@ void Try(std::string_view text) {
   }
   (void)AcceptsGzip(request);
   (void)WantsPretty(request);
-  const auto document = DiscoveryDocument(berth::api::BuiltInKinds(), "/apis", request, "");
+  const auto document = MakeDiscoveryDocument(berth::api::BuiltInKinds(), "/apis", request, "");
   if (!document || (document->code != 200 && document->code != 304 && document->code != 406)) {
     std::abort();
   }

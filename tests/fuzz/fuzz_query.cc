@@ -34,7 +34,7 @@ void Try(std::string_view text) {
     berth::http::Request request;
     request.method = "GET";
     request.target = std::string(prefix) + std::string(text);
-    const auto routed = Route(request, Kinds());
+    const auto routed = RouteRequest(request, Kinds());
     if (!routed.ok()) {
       if (!IsKubeError(routed.status())) std::abort();
       continue;

@@ -38,14 +38,14 @@ http::User UserOfSpec(const Json& spec) {
   return user;
 }
 
-Status Invalid(const api::KindInfo& info, std::string_view field, std::string_view why) {
+Status InvalidReviewError(const api::KindInfo& info, std::string_view field, std::string_view why) {
   FieldErrors errors;
   errors.Invalid(field, "", why);
   return errors.ToStatus(info, "");
 }
 
 // Adds the field selector of a review. A selector that cannot be parsed is ignored.
-void AddFields(const Json& resource, AccessAttributes& asked) {
+void AddFieldSelector(const Json& resource, AccessAttributes& asked) {
   const Json& selector = Map(resource, {"fieldSelector"});
   for (const Json& requirement : Array(selector, {"requirements"})) {
     const Json& values = Array(requirement, {"values"});
@@ -66,8 +66,8 @@ void AddFields(const Json& resource, AccessAttributes& asked) {
   }
 }
 
-// A selector for one name means that object, as in the attributes of a request.
-void NameByField(AccessAttributes& asked) {
+// A request that selects one name counts as a request for that object, as in request_router.cc.
+void SetNameFromSelector(AccessAttributes& asked) {
   if (asked.name.empty()) asked.name = asked.FieldValue("metadata.name");
 }
 
@@ -75,11 +75,11 @@ base::StatusOr<AccessAttributes> AttributesOf(const api::KindInfo& info, const J
   const Json& resource = Map(spec, {"resourceAttributes"});
   const Json& path = Map(spec, {"nonResourceAttributes"});
   if (resource.empty() == path.empty()) {
-    return Invalid(info, "spec.resourceAttributes",
-                   resource.empty()
-                       ? "exactly one of nonResourceAttributes or resourceAttributes must be "
-                         "specified"
-                       : "cannot be specified in combination with nonResourceAttributes");
+    return InvalidReviewError(
+        info, "spec.resourceAttributes",
+        resource.empty() ? "exactly one of nonResourceAttributes or resourceAttributes must be "
+                           "specified"
+                         : "cannot be specified in combination with nonResourceAttributes");
   }
   if (!path.empty()) {
     return AccessAttributes{.verb = String(path, {"verb"}), .path = String(path, {"path"})};
@@ -90,8 +90,8 @@ base::StatusOr<AccessAttributes> AttributesOf(const api::KindInfo& info, const J
                          .subresource = String(resource, {"subresource"}),
                          .ns = String(resource, {"namespace"}),
                          .name = String(resource, {"name"})};
-  AddFields(resource, asked);
-  NameByField(asked);
+  AddFieldSelector(resource, asked);
+  SetNameFromSelector(asked);
   return asked;
 }
 
@@ -101,15 +101,15 @@ base::StatusOr<Json> AccessReviews::ReviewAccess(const ResourceRequest& request,
                                                  std::string_view only_ns, bool self) {
   ASSIGN_OR_RETURN(const AccessAttributes asked, AttributesOf(request.info(), spec));
   if (!only_ns.empty() && asked.ns != only_ns) {
-    return Invalid(request.info(), "spec.resourceAttributes.namespace",
-                   "must match metadata.namespace");
+    return InvalidReviewError(request.info(), "spec.resourceAttributes.namespace",
+                              "must match metadata.namespace");
   }
   http::User other;
   if (!self) {
     other = UserOfSpec(spec);
     if (other.name.empty() && other.groups.empty()) {
-      return Invalid(request.info(), "spec.user",
-                     "at least one of user or group must be specified");
+      return InvalidReviewError(request.info(), "spec.user",
+                                "at least one of user or group must be specified");
     }
   }
   const http::User& user = self ? *request.exchange->request().user : other;
@@ -130,7 +130,8 @@ Json AccessReviews::ReviewToken(const Json& spec) {
       {"authenticated", true}, {"user", UserJson(owner->user)}, {"audiences", owner->audiences}};
 }
 
-base::StatusOr<Json> AccessReviews::StatusOf(const ResourceRequest& request, const Json& review) {
+base::StatusOr<Json> AccessReviews::AnswerStatus(const ResourceRequest& request,
+                                                 const Json& review) {
   const api::KindInfo* info = request.rules->info;
   const Json& spec = Map(review, {"spec"});
   if (info == &kinds::kSelfSubjectReview) {
@@ -159,7 +160,7 @@ void AccessReviews::AnswerReview(const ResourceRequest& request) {
     RETURN_IF_ERROR(IsDryRun(request.query));
     ASSIGN_OR_RETURN(Json review, DecodeObject(request));
     RETURN_IF_ERROR(FillNamespace(request.info(), request.ns, review));
-    ASSIGN_OR_RETURN(Json status, StatusOf(request, review));
+    ASSIGN_OR_RETURN(Json status, AnswerStatus(request, review));
     review["metadata"]["creationTimestamp"] = api::FormatTime(context_.clock.Now());
     // The answer does not repeat the token, because only its owner may know it.
     if (request.rules->info == &kinds::kTokenReview) base::json::Remove(review, {"spec", "token"});

@@ -22,8 +22,10 @@ class AccessReviews {
   void AnswerReview(const ResourceRequest& request);
 
  private:
-  base::StatusOr<Json> StatusOf(const ResourceRequest& request, const Json& review);
-  // `only_ns` is the only namespace that may be asked about ("": any namespace).
+  // The status of the answer to `review`. 400 or 422 for an incomplete review.
+  base::StatusOr<Json> AnswerStatus(const ResourceRequest& request, const Json& review);
+  // `only_ns` is the only namespace that may be asked about ("": any namespace). `self`: the review
+  // is about the user who sends it.
   base::StatusOr<Json> ReviewAccess(const ResourceRequest& request, const Json& spec,
                                     std::string_view only_ns, bool self);
   Json ReviewToken(const Json& spec);

@@ -35,12 +35,12 @@ void AddGroup(http::User& user, std::string_view group) {
   }
 }
 
-void AddExtra(http::User& user, std::string_view what, const std::string& value) {
+void AddExtra(http::User& user, std::string_view key, const std::string& value) {
   if (value.empty()) return;
-  user.extra.push_back({fmt::format("authentication.kubernetes.io/{}", what), {value}});
+  user.extra.push_back({fmt::format("authentication.kubernetes.io/{}", key), {value}});
 }
 
-Status Refused(std::string_view why) {
+Status InvalidTokenError(std::string_view why) {
   return Error(StatusCode::kUnauthenticated, "invalid bearer token: {}", why);
 }
 
@@ -76,7 +76,7 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
     auto owner = OwnerOf(token, {});
     if (!owner.ok()) {
       // Only the log gets the reason why a token is refused.
-      LOG_INFO("api: {} {}: {}", request.method, base::Quote(request.raw_path()),
+      LOG_INFO("api: refused {} {}: {}", request.method, base::Quote(request.raw_path()),
                base::Message(owner.status()));
       return UnauthorizedError();
     }
@@ -88,13 +88,13 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
 
 base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(
     std::string_view token, const std::vector<std::string>& audiences) {
-  if (StaticTokens::Looks(token)) {
+  if (StaticTokens::HasTokenForm(token)) {
     ASSIGN_OR_RETURN(http::User user, static_tokens_.OwnerOf(token, clock_.Now()));
     // A person's token is valid only for the API.
     const std::string api(kTokenIssuer);
     if (!audiences.empty() &&
         std::find(audiences.begin(), audiences.end(), api) == audiences.end()) {
-      return Refused("it is for another audience");
+      return InvalidTokenError("it is for another audience");
     }
     AddGroup(user, kAuthenticated);
     return TokenOwner{.user = std::move(user), .audiences = {api}};
@@ -106,17 +106,18 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(
 base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOfClaims(
     const Json& claims, const std::vector<std::string>& audiences) {
   const int64_t now = std::chrono::system_clock::to_time_t(clock_.Now());
-  if (now >= Int(claims, {"exp"})) return Refused("service account token has expired");
-  if (now < Int(claims, {"nbf"})) return Refused("service account token is not valid yet");
+  if (now >= Int(claims, {"exp"})) return InvalidTokenError("service account token has expired");
+  if (now < Int(claims, {"nbf"}))
+    return InvalidTokenError("service account token is not valid yet");
   TokenOwner owner;
   const std::vector<std::string> api = {std::string(kTokenIssuer)};
-  const std::vector<std::string> meant = base::json::Strings(Array(claims, {"aud"}));
+  const std::vector<std::string> allowed = base::json::Strings(Array(claims, {"aud"}));
   for (const std::string& asked : audiences.empty() ? api : audiences) {
-    if (std::find(meant.begin(), meant.end(), asked) != meant.end()) {
+    if (std::find(allowed.begin(), allowed.end(), asked) != allowed.end()) {
       owner.audiences.push_back(asked);
     }
   }
-  if (owner.audiences.empty()) return Refused("it is for another audience");
+  if (owner.audiences.empty()) return InvalidTokenError("it is for another audience");
 
   const Json& bound = Map(claims, {"kubernetes.io"});
   const std::string ns = String(bound, {"namespace"});
@@ -125,14 +126,14 @@ base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOfClaims(
   const Json& node = Map(bound, {"node"});
   const std::string name = String(account, {"name"});
   if (String(claims, {"sub"}) != fmt::format("system:serviceaccount:{}:{}", ns, name)) {
-    return Refused("its subject is not its service account");
+    return InvalidTokenError("its subject is not its service account");
   }
   RETURN_IF_ERROR(CheckAlive(api::kinds::kServiceAccount, ns, account));
   if (!pod.empty()) RETURN_IF_ERROR(CheckAlive(api::kinds::kPod, ns, pod));
   if (const Json& secret = Map(bound, {"secret"}); !secret.empty()) {
     RETURN_IF_ERROR(CheckAlive(api::kinds::kSecret, ns, secret));
   }
-  // A pod's token names its node only as information, so that the node need not exist.
+  // A pod's token names its node only as information, so the node does not have to exist.
   if (pod.empty() && !node.empty()) RETURN_IF_ERROR(CheckAlive(api::kinds::kNode, "", node));
 
   http::User& user = owner.user;
@@ -152,25 +153,25 @@ Status Authenticator::CheckAlive(const api::KindInfo& kind, std::string_view ns,
                                  const Json& reference) const {
   const std::string name = String(reference, {"name"});
   const auto record = store_.Get(ObjectStoreKey(kind, ns, name));
-  const std::string what = fmt::format("{} {}", kind.singular, base::Quote(name));
+  const std::string object_text = fmt::format("{} {}", kind.singular, base::Quote(name));
   if (record.status().code() == StatusCode::kNotFound) {
-    return Refused(fmt::format("{} is gone", what));
+    return InvalidTokenError(fmt::format("{} is gone", object_text));
   }
   RETURN_IF_ERROR(record);
   ASSIGN_OR_RETURN(const Json object, DecodeStored(*record->value));
   if (String(object, {"metadata", "uid"}) != String(reference, {"uid"})) {
-    return Refused(fmt::format("{} is another one by now", what));
+    return InvalidTokenError(fmt::format("{} is now another object", object_text));
   }
   const std::string deleted = String(object, {"metadata", "deletionTimestamp"});
   if (deleted.empty()) return base::OkStatus();
   const auto when = api::ParseTime(deleted);
   if (when.ok() && *when + kDeletionLeeway >= clock_.Now()) return base::OkStatus();
-  return Refused(fmt::format("{} has been deleted", what));
+  return InvalidTokenError(fmt::format("{} has been deleted", object_text));
 }
 
-base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
-                                                                   const http::User& user,
-                                                                   const Role& role) {
+base::StatusOr<std::shared_ptr<const http::User>> FindImpersonatedUser(const http::Request& request,
+                                                                       const http::User& user,
+                                                                       const Role& role) {
   constexpr std::string_view kExtra = "Impersonate-Extra-";
   auto wanted = std::make_shared<http::User>();
   bool asked = false;
@@ -193,10 +194,11 @@ base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::R
   }
   if (!asked) return nullptr;
   if (wanted->name.empty()) {
-    return KubeError(Reason::kBadRequest, "impersonation is asked for without a user to act as");
+    return KubeError(Reason::kBadRequest, "the Impersonate headers name no user to act as");
   }
   if (role.kind != Role::Kind::kAdministrator) {
-    return Forbidden(user, {.verb = "impersonate", .resource = "users", .name = wanted->name}, "");
+    return AccessDeniedError(
+        user, {.verb = "impersonate", .resource = "users", .name = wanted->name}, "");
   }
   const auto account = ServiceAccountOf(wanted->name);
   if (account && wanted->groups.empty()) wanted->groups = AccountGroups(account->first);

@@ -1,11 +1,12 @@
 // Authentication: finds the user who sends a request.
 //
 // The transport identifies some users: on TLS by a client certificate of the server's own authority
-// (CN is the user, O the groups), on the UNIX socket as root. Otherwise a bearer token identifies
-// the user. It is a service account's token (token_signer.h) or a person's (static_tokens.h). The
-// account and the bound object of a service account's token are looked up each time, because the
-// token ends with them. There is no anonymous user: a request without a user gets 401, except for
-// health and version. An administrator may act as another user (Impersonate-User and the like).
+// (its CN is the user, its O are the groups), on the UNIX socket as root. Otherwise a bearer token
+// identifies the user. It is a service account's token (token_signer.h) or a person's
+// (static_tokens.h). The account and the bound object of a service account's token are looked up
+// each time, because the token ends with them. There is no anonymous user: a request without a user
+// gets 401, except for health and version. An administrator may act as another user (the headers
+// Impersonate-User, -Group, -Uid and -Extra-*).
 #pragma once
 
 #include <memory>
@@ -22,10 +23,11 @@
 
 namespace berth::apiserver {
 
-// Whether a GET of `path` needs no identity, so that monitoring can read it.
+// Whether a GET of `path` needs no user. Monitoring reads these paths without credentials.
 bool IsPublicPath(std::string_view path);
 // The token of "Authorization: Bearer TOKEN"; empty if there is none.
 std::string_view BearerToken(const http::Request& request);
+// The 401 for a request without a valid user.
 base::Status UnauthorizedError();
 
 class Authenticator {
@@ -35,8 +37,8 @@ class Authenticator {
                 StaticTokens& static_tokens)
       : store_(store), clock_(clock), signer_(signer), static_tokens_(static_tokens) {}
 
-  // The user of a request; 401 if there is none. Must not be called on the event loop for a request
-  // with a token, because it then reads the store.
+  // The user of a request, with the group system:authenticated; 401 if there is none. Must not be
+  // called on the event loop for a request with a token, because it then reads the store.
   base::StatusOr<std::shared_ptr<const http::User>> Identify(const http::Request& request);
 
   struct TokenOwner {
@@ -44,13 +46,15 @@ class Authenticator {
     std::vector<std::string> audiences;  // the requested ones that the token is for
   };
   // The owner of a token that is valid for one of `audiences` (empty: the API itself).
-  // UNAUTHENTICATED with the reason if it is not valid.
+  // UNAUTHENTICATED with the reason if the token is not valid; other errors come from the store.
   base::StatusOr<TokenOwner> OwnerOf(std::string_view token,
                                      const std::vector<std::string>& audiences);
 
  private:
   base::StatusOr<TokenOwner> OwnerOfClaims(const base::Json& claims,
                                            const std::vector<std::string>& audiences);
+  // Checks the object that a token's `reference` (name and uid) names. UNAUTHENTICATED if it is
+  // gone or another object, or if its deletionTimestamp is more than a minute ago.
   base::Status CheckAlive(const api::KindInfo& kind, std::string_view ns,
                           const base::Json& reference) const;
 
@@ -60,10 +64,10 @@ class Authenticator {
   StaticTokens& static_tokens_;
 };
 
-// The user that the request asks to impersonate; null if it asks for none. 403 if the sender is not
-// an administrator, 400 if the headers name no user.
-base::StatusOr<std::shared_ptr<const http::User>> ImpersonatedUser(const http::Request& request,
-                                                                   const http::User& user,
-                                                                   const Role& role);
+// Finds the user that the request asks to impersonate; null if it asks for none. 403 if the sender
+// is not an administrator, 400 if the headers name no user.
+base::StatusOr<std::shared_ptr<const http::User>> FindImpersonatedUser(const http::Request& request,
+                                                                       const http::User& user,
+                                                                       const Role& role);
 
 }  // namespace berth::apiserver

@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kAccountPrefix = "system:serviceaccount:";
 constexpr std::string_view kNodeNameExtra = "authentication.kubernetes.io/node-name";
 
-// The paths that every authenticated user may GET: what the server is and offers. A '*' at the end
-// matches any rest.
+// The paths that every authenticated user may GET: the server's health, version and API documents.
+// A '*' at the end matches any rest.
 constexpr std::string_view kOpenPaths[] = {"/.well-known/openid-configuration",
                                            "/api",
                                            "/api/*",
@@ -38,7 +38,7 @@ bool PathMatches(std::string_view pattern, std::string_view path) {
   return path.starts_with(pattern);
 }
 
-// The reviews that a user sends about himself.
+// A review that users send about their own rights.
 struct SelfReview {
   std::string_view group;
   std::string_view resource;
@@ -63,13 +63,13 @@ bool Contains(const std::vector<std::string>& list, std::string_view value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-Json Rule(Json verbs, Json groups, Json resources) {
+Json MakeRule(Json verbs, Json groups, Json resources) {
   return {{"verbs", std::move(verbs)},
           {"apiGroups", std::move(groups)},
           {"resources", std::move(resources)}};
 }
 
-std::string Refusal(const http::User& user, const AccessAttributes& asked) {
+std::string RefusalText(const http::User& user, const AccessAttributes& asked) {
   if (asked.resource.empty()) {
     return fmt::format("User \"{}\" cannot {} path \"{}\"", user.name, asked.verb, asked.path);
   }
@@ -141,20 +141,20 @@ base::Status Authorizer::Authorize(const http::User& user, const Role& role,
                                    const AccessAttributes& asked) {
   const Decision decision = Decide(user, role, asked);
   if (decision.allowed) return base::OkStatus();
-  LOG_DEBUG("api: refused: {}", Refusal(user, asked));
-  return Forbidden(user, asked, decision.reason);
+  LOG_DEBUG("api: refused: {}", RefusalText(user, asked));
+  return AccessDeniedError(user, asked, decision.reason);
 }
 
 Json Authorizer::RulesOf(const Role& role) {
   const Json all = Json::array({"*"});
   if (role.kind == Role::Kind::kAdministrator) {
-    return {{"resourceRules", Json::array({Rule(all, all, all)})},
+    return {{"resourceRules", Json::array({MakeRule(all, all, all)})},
             {"nonResourceRules", Json::array({{{"verbs", all}, {"nonResourceURLs", all}}})},
             {"incomplete", false}};
   }
   Json rules = Json::array();
   for (const SelfReview& one : kSelfReviews) {
-    rules.push_back(Rule({"create"}, {std::string(one.group)}, {std::string(one.resource)}));
+    rules.push_back(MakeRule({"create"}, {std::string(one.group)}, {std::string(one.resource)}));
   }
   Json status = {{"incomplete", false}};
   if (role.kind == Role::Kind::kNode) {
@@ -164,11 +164,12 @@ Json Authorizer::RulesOf(const Role& role) {
       const std::string resource = rule.subresource.empty()
                                        ? std::string(rule.resource)
                                        : fmt::format("{}/{}", rule.resource, rule.subresource);
-      rules.push_back(Rule(std::move(verbs), {std::string(rule.group)}, {resource}));
+      rules.push_back(MakeRule(std::move(verbs), {std::string(rule.group)}, {resource}));
     }
     // The list is incomplete, because a node's rights also depend on the pods that are bound to it.
     status["incomplete"] = true;
-    status["evaluationError"] = "a node's rules extend only to objects of its own and of its pods";
+    status["evaluationError"] =
+        "the rules of a node apply only to its own objects and to those that its pods refer to";
   }
   status["resourceRules"] = std::move(rules);
   Json paths = Json::array();
@@ -178,9 +179,9 @@ Json Authorizer::RulesOf(const Role& role) {
   return status;
 }
 
-base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
-                       std::string_view reason) {
-  std::string why = Refusal(user, asked);
+base::Status AccessDeniedError(const http::User& user, const AccessAttributes& asked,
+                               std::string_view reason) {
+  std::string why = RefusalText(user, asked);
   if (!reason.empty()) why += fmt::format(": {}", reason);
   if (asked.resource.empty()) {
     return KubeError(Reason::kForbidden, fmt::format("forbidden: {}", why));

@@ -6,7 +6,7 @@
 // Node authorizer of Kubernetes allows: node_rules.h. A service account has the role that its
 // annotation "berth.dev/role" names, "administrator" or "node" (the node of the pod that its token
 // is bound to), and none without it. Every authenticated user may read the server's own documents
-// (version, discovery, OpenAPI) and send reviews about himself.
+// (version, discovery, OpenAPI) and send reviews about their own rights.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ struct AccessAttributes {
   // The field selector of a list or watch: each field and the value that it must have.
   std::vector<std::pair<std::string, std::string>> fields;
 
-  // The value that the selector requires of `field`; empty if any value will do.
+  // The value that the selector requires of `field`; empty if any value is allowed.
   std::string_view FieldValue(std::string_view field) const;
 };
 
@@ -63,7 +63,9 @@ class Authorizer {
  public:
   explicit Authorizer(store::Store& store) : store_(store), reach_(store) {}
 
+  // The role of a user. A service account has none if the store cannot be read.
   Role RoleOf(const http::User& user);
+  // Whether the user may do what `asked` describes.
   Decision Decide(const http::User& user, const Role& role, const AccessAttributes& asked);
   // OK, or 403 in Kubernetes' words.
   base::Status Authorize(const http::User& user, const Role& role, const AccessAttributes& asked);
@@ -76,7 +78,7 @@ class Authorizer {
 };
 
 // The 403 for a refused request; `reason` may be empty.
-base::Status Forbidden(const http::User& user, const AccessAttributes& asked,
-                       std::string_view reason);
+base::Status AccessDeniedError(const http::User& user, const AccessAttributes& asked,
+                               std::string_view reason);
 
 }  // namespace berth::apiserver

@@ -170,7 +170,7 @@ TEST(NodeRulesTest, WhatAPodRefersToIsWhatItsNodeMayRead) {
                   {"name": "i", "glusterfs": {"endpoints": "servers"}}]}})");
   ASSERT_TRUE(pod.ok());
   EXPECT_THAT(
-      PodReferences(*pod),
+      FindPodReferences(*pod),
       ElementsAre("configmaps/n/env", "configmaps/n/init", "configmaps/n/proj", "configmaps/n/vol",
                   "endpoints/n/servers", "persistentvolumeclaims/n/claim",
                   "persistentvolumeclaims/n/p-d", "secrets/n/ceph", "secrets/n/csi",
@@ -178,7 +178,7 @@ TEST(NodeRulesTest, WhatAPodRefersToIsWhatItsNodeMayRead) {
                   "secrets/n/vol", "serviceaccounts/n/sa"));
   Json mirror = *pod;
   mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
-  EXPECT_TRUE(PodReferences(mirror).empty());
+  EXPECT_TRUE(FindPodReferences(mirror).empty());
 }
 
 struct WriteCase {

@@ -23,10 +23,10 @@ namespace {
 using std::chrono::hours;
 constexpr auto kDay = hours(24);
 constexpr auto kAuthorityLife = 3650 * kDay;
-constexpr auto kLife = 365 * kDay;
+constexpr auto kCertificateLife = 365 * kDay;
 constexpr auto kRenewBefore = 60 * kDay;
-// A certificate is valid from this long before it was made, so that a client whose clock is slow
-// accepts it.
+// A certificate is valid from this long before it is made, because a client whose clock is slow
+// must accept it.
 constexpr auto kBackdate = hours(1);
 
 struct Identity {
@@ -88,9 +88,9 @@ void SetName(X509_NAME* name, const char* field, const std::string& value) {
 }
 
 // Makes a certificate that `issuer` signs; without `issuer` it is self-signed.
-base::StatusOr<Pair> Make(const Identity& identity, const Pair* issuer, base::WallTime now) {
+base::StatusOr<Pair> MakePair(const Identity& identity, const Pair* issuer, base::WallTime now) {
   Pair pair;
-  ASSIGN_OR_RETURN(pair.key, NewKey());
+  ASSIGN_OR_RETURN(pair.key, MakeKey());
   pair.certificate.reset(X509_new());
   X509* certificate = pair.certificate.get();
   X509_set_version(certificate, 2);
@@ -99,7 +99,7 @@ base::StatusOr<Pair> Make(const Identity& identity, const Pair* issuer, base::Wa
     return OpenSslError("draw a serial number");
   }
   ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial >> 1);
-  const auto life = identity.authority ? kAuthorityLife : kLife;
+  const auto life = identity.authority ? kAuthorityLife : kCertificateLife;
   ASN1_TIME_set(X509_getm_notBefore(certificate),
                 std::chrono::system_clock::to_time_t(now - kBackdate));
   ASN1_TIME_set(X509_getm_notAfter(certificate), std::chrono::system_clock::to_time_t(now + life));
@@ -118,7 +118,7 @@ base::StatusOr<Pair> Make(const Identity& identity, const Pair* issuer, base::Wa
   return pair;
 }
 
-base::StatusOr<Pair> Read(const std::string& folder, const std::string& name) {
+base::StatusOr<Pair> ReadPair(const std::string& folder, const std::string& name) {
   Pair pair;
   ASSIGN_OR_RETURN(pair.certificate_pem,
                    platform::ReadFile(fmt::format("{}/{}.crt", folder, name)));
@@ -127,7 +127,7 @@ base::StatusOr<Pair> Read(const std::string& folder, const std::string& name) {
   ASSIGN_OR_RETURN(pair.key, ParseKey(pair.key_pem));
   if (X509_check_private_key(pair.certificate.get(), pair.key.get()) != 1) {
     ERR_clear_error();
-    return Error(StatusCode::kDataLoss, "the key does not fit the certificate");
+    return Error(StatusCode::kDataLoss, "the key does not match the certificate");
   }
   return pair;
 }
@@ -137,7 +137,8 @@ bool EndsSoon(const Pair& pair, base::WallTime now) {
   return X509_cmp_time(X509_get0_notAfter(pair.certificate.get()), &limit) < 0;
 }
 
-// "DNS:localhost,IP Address:127.0.0.1", as OpenSSL prints them; an address has one spelling.
+// The alternative names of a certificate as OpenSSL prints them: "DNS:localhost, IP
+// Address:127.0.0.1". They can be compared as text, because each address has one spelling.
 std::string AlternativeNames(X509* certificate) {
   const int at = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
   if (at < 0) return {};
@@ -153,7 +154,7 @@ std::string AlternativeNames(X509* certificate) {
 
 // Whether the certificate matches `identity`. The alternative names are compared by making the
 // extension again.
-bool SaysSame(X509* certificate, const Identity& identity) {
+bool MatchesIdentity(X509* certificate, const Identity& identity) {
   const CertificatePtr wanted(X509_new());
   X509_NAME* subject = X509_get_subject_name(wanted.get());
   SetName(subject, "O", identity.organization);
@@ -167,35 +168,40 @@ bool SaysSame(X509* certificate, const Identity& identity) {
   return AlternativeNames(wanted.get()) == AlternativeNames(certificate);
 }
 
-bool Fits(const Pair& pair, const Pair& authority, const Identity& identity, base::WallTime now) {
-  if (EndsSoon(pair, now) || !SaysSame(pair.certificate.get(), identity)) return false;
+bool IsUsable(const Pair& pair, const Pair& authority, const Identity& identity,
+              base::WallTime now) {
+  if (EndsSoon(pair, now) || !MatchesIdentity(pair.certificate.get(), identity)) return false;
   if (X509_verify(pair.certificate.get(), authority.key.get()) == 1) return true;
   ERR_clear_error();
   return false;
 }
 
-// Writes the key first. After a crash in between, the certificate is made again because it does not
-// match its key.
-Status Write(const std::string& folder, const std::string& name, const Pair& pair) {
+// Writes the key first. After a crash between the two writes, the certificate is made again,
+// because it does not match its key.
+Status WritePair(const std::string& folder, const std::string& name, const Pair& pair) {
   RETURN_IF_ERROR(platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name),
                                                           pair.key_pem, 0600));
   return platform::WriteDurably<"apiserver.certificate">(fmt::format("{}/{}.crt", folder, name),
                                                          pair.certificate_pem, 0600);
 }
 
+// Reads the pair of `name`, or makes it again if it is missing or damaged, ends soon, or does not
+// match. `authority` signs the pair; null: the pair is the authority itself. Sets `renewed` if the
+// pair is made.
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
                                 const Identity& identity, const Pair* authority, base::WallTime now,
                                 bool& renewed) {
-  auto pair = Read(folder, name);
+  auto pair = ReadPair(folder, name);
   if (pair.ok() &&
-      (authority == nullptr ? !EndsSoon(*pair, now) : Fits(*pair, *authority, identity, now))) {
+      (authority == nullptr ? !EndsSoon(*pair, now) : IsUsable(*pair, *authority, identity, now))) {
     return pair;
   }
   if (!pair.ok() && pair.status().code() != StatusCode::kNotFound) {
-    LOG_WARNING("api: '{}/{}.crt' is made again: {}", folder, name, base::Message(pair.status()));
+    LOG_WARNING("api: '{}/{}.crt' and its key are made again: {}", folder, name,
+                base::Message(pair.status()));
   }
-  ASSIGN_OR_RETURN(Pair made, Make(identity, authority, now));
-  RETURN_IF_ERROR(Write(folder, name, made));
+  ASSIGN_OR_RETURN(Pair made, MakePair(identity, authority, now));
+  RETURN_IF_ERROR(WritePair(folder, name, made));
   renewed = true;
   return made;
 }
@@ -204,7 +210,7 @@ base::StatusOr<std::string> EnsureTokenKey(const std::string& folder) {
   const std::string path = folder + "/sa.key";
   auto pem = platform::ReadFile(path);
   if (pem.ok() && ParseKey(*pem).ok()) return pem;
-  ASSIGN_OR_RETURN(const KeyPtr key, NewKey());
+  ASSIGN_OR_RETURN(const KeyPtr key, MakeKey());
   ASSIGN_OR_RETURN(std::string made, KeyToPem(key.get()));
   RETURN_IF_ERROR(platform::WriteDurably<"apiserver.secret_file">(path, made, 0600));
   return made;
@@ -230,7 +236,7 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
                                                 base::WallTime now) {
   const std::string& folder = options.folder;
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
-  // Otherwise the temporary file of an interrupted write, which holds a key, would stay for ever.
+  // The temporary file of an interrupted write may hold a key, so it must not stay.
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   if (chmod(folder.c_str(), 0700) != 0) {
     return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,

@@ -1,4 +1,5 @@
-// The API server's own certificate authority and what it signs, in one folder (0700, files 0600):
+// The API server's own certificate authority and the certificates and keys that it makes, in one
+// folder (0700, files 0600):
 //
 //   ca.crt, ca.key          the authority, ten years
 //   server.crt, server.key  127.0.0.1, ::1, localhost, the host's name; one year
@@ -6,9 +7,9 @@
 //   node.crt, node.key      CN system:node:NAME, O system:nodes; one year
 //   sa.key                  signs service account tokens
 //
-// Each file is made when it is missing. A signed certificate is also made again when it expires in
-// less than 60 days, or when it no longer matches its key, the authority, the names or the
-// addresses. Keys are EC P-256.
+// Each file is made when it is missing or cannot be read. A certificate is also made again when it
+// expires in less than 60 days or does not match its key, and a signed one when it no longer
+// matches the authority, the names or the addresses. Keys are EC P-256.
 #pragma once
 
 #include <string>
@@ -19,8 +20,9 @@
 
 namespace berth::apiserver {
 
+// All texts are PEM.
 struct Certificates {
-  std::string ca_certificate;  // all PEM
+  std::string ca_certificate;
   std::string server_certificate;
   std::string server_key;
   std::string admin_certificate;
@@ -28,7 +30,7 @@ struct Certificates {
   std::string node_certificate;  // empty without a node
   std::string node_key;
   std::string token_key;
-  bool renewed = false;  // at least one file was made
+  bool renewed = false;  // at least one certificate was made
 };
 
 struct CertificateOptions {
@@ -37,6 +39,8 @@ struct CertificateOptions {
   std::string node_name = {};  // the node whose agent gets a certificate; empty: none
 };
 
+// Reads the files of the folder, and makes those that are missing or must be made again. Errors
+// come from the file system and from OpenSSL (INTERNAL).
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now);
 

@@ -17,17 +17,17 @@ using base::json::String;
 namespace {
 
 constexpr size_t kReachPage = 500;
-// How long a question waits until the writes that were acknowledged before it have been delivered.
-// The store's delivery takes milliseconds.
-constexpr std::chrono::seconds kKnownWithin{2};
+// How long a call waits until the writes that were acknowledged before it have been delivered. The
+// store's delivery takes milliseconds.
+constexpr std::chrono::seconds kMaxDeliveryWait{2};
 
-// False for objects that are not bound to a node, so that these are skipped without parsing.
+// Whether an object may be bound to a node. The others are skipped without parsing.
 bool MayBeBound(std::string_view text) {
   return text.find(R"("nodeName":)") != std::string_view::npos;
 }
 
 std::vector<std::string> ReferencesOf(const api::KindInfo& kind, const Json& object) {
-  if (&kind == &api::kinds::kPod) return PodReferences(object);
+  if (&kind == &api::kinds::kPod) return FindPodReferences(object);
   const std::string claim = String(object, {"spec", "claimName"});
   if (claim.empty()) return {};
   return {ReferenceTo("persistentvolumeclaims", String(object, {"metadata", "namespace"}), claim)};
@@ -40,7 +40,7 @@ class NodeReach::References : public store::Watcher {
  public:
   explicit References(const api::KindInfo& kind) : kind_(kind) {}
 
-  base::Status Load(store::Store& store, const std::shared_ptr<References>& self) {
+  base::Status LoadAndWatch(store::Store& store, const std::shared_ptr<References>& self) {
     const std::string prefix = KeyPrefix(kind_, "");
     std::string after;
     store::Revision at = 0;
@@ -50,7 +50,7 @@ class NodeReach::References : public store::Watcher {
       more = page.more;
       for (const store::Record& record : page.records) {
         after = record.key;
-        Put(record);
+        PutObject(record);
       }
     }
     ASSIGN_OR_RETURN(subscription_, store.Watch(prefix, at, self));
@@ -62,9 +62,9 @@ class NodeReach::References : public store::Watcher {
   void OnChange(const store::Change& change) override {
     if (change.type == store::Change::Type::kDeleted) {
       MutexLock lock(mutex_);
-      Forget(change.record.key);
+      RemoveObject(change.record.key);
     } else {
-      Put(change.record);
+      PutObject(change.record);
     }
     OnProgress(change.record.revision);
   }
@@ -81,7 +81,7 @@ class NodeReach::References : public store::Watcher {
     return it != by_node_.end() && it->second.contains(std::string(reference));
   }
 
-  std::vector<std::string> Of(std::string_view node, std::string_view prefix) {
+  std::vector<std::string> FindReferences(std::string_view node, std::string_view prefix) {
     MutexLock lock(mutex_);
     std::vector<std::string> out;
     const auto it = by_node_.find(std::string(node));
@@ -94,7 +94,7 @@ class NodeReach::References : public store::Watcher {
   }
 
   void WaitFor(store::Revision revision) {
-    const auto deadline = std::chrono::steady_clock::now() + kKnownWithin;
+    const auto deadline = std::chrono::steady_clock::now() + kMaxDeliveryWait;
     MutexLock lock(mutex_);
     while (known_ < revision && progressed_.WaitUntil(mutex_, deadline)) {
     }
@@ -106,7 +106,7 @@ class NodeReach::References : public store::Watcher {
     std::vector<std::string> references;
   };
 
-  void Put(const store::Record& record) {
+  void PutObject(const store::Record& record) {
     Bound bound;
     if (MayBeBound(*record.value)) {
       const Json object = DecodeStored(*record.value).value_or(Json());
@@ -114,14 +114,14 @@ class NodeReach::References : public store::Watcher {
       if (!bound.node.empty()) bound.references = ReferencesOf(kind_, object);
     }
     MutexLock lock(mutex_);
-    Forget(record.key);
+    RemoveObject(record.key);
     if (bound.node.empty()) return;
     auto& counts = by_node_[bound.node];
     for (const std::string& reference : bound.references) ++counts[reference];
     bound_[record.key] = std::move(bound);
   }
 
-  void Forget(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void RemoveObject(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = bound_.find(key);
     if (it == bound_.end()) return;
     const auto node = by_node_.find(it->second.node);
@@ -134,7 +134,7 @@ class NodeReach::References : public store::Watcher {
   }
 
   const api::KindInfo& kind_;
-  std::shared_ptr<void> subscription_;  // used only by the callers of Load and Leave
+  std::shared_ptr<void> subscription_;  // used only by the callers of LoadAndWatch and Unsubscribe
   base::Mutex mutex_;
   base::CondVar progressed_;
   store::Revision known_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -152,13 +152,13 @@ NodeReach::~NodeReach() {
   }
 }
 
-base::Status NodeReach::Load() {
+base::Status NodeReach::LoadReferences() {
   MutexLock lock(mutex_);
   const auto load = [this](std::shared_ptr<References>& into,
                            const api::KindInfo& kind) -> base::Status {
     if (into != nullptr) return base::OkStatus();
     auto made = std::make_shared<References>(kind);
-    RETURN_IF_ERROR(made->Load(store_, made));
+    RETURN_IF_ERROR(made->LoadAndWatch(store_, made));
     into = std::move(made);
     return base::OkStatus();
   };
@@ -167,8 +167,9 @@ base::Status NodeReach::Load() {
 }
 
 bool NodeReach::Refers(std::string_view node, std::string_view reference) {
-  if (const auto loaded = Load(); !loaded.ok()) {
-    LOG_ERROR("api: what nodes refer to cannot be read: {}", base::ToString(loaded));
+  if (const auto loaded = LoadReferences(); !loaded.ok()) {
+    LOG_ERROR("api: cannot read what the pods and host mounts of nodes refer to: {}",
+              base::ToString(loaded));
     return false;
   }
   std::shared_ptr<References> all[2];
@@ -216,7 +217,7 @@ bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource
   const std::string prefix = "persistentvolumeclaims/";
   for (const auto& references : all) {
     if (references == nullptr) continue;
-    for (const std::string& claim : references->Of(node, prefix)) {
+    for (const std::string& claim : references->FindReferences(node, prefix)) {
       const auto claim_record = store_.Get(KeyPrefix(api::kinds::kPersistentVolumeClaim, "") +
                                            claim.substr(prefix.size()));
       if (!claim_record.ok()) continue;

@@ -8,9 +8,10 @@
 //     ├── host mount ◀─ claim ...
 //     └── volume attachment
 //
-// From the first question on, a watch on the store keeps the references of bound pods and host
-// mounts in memory; volumes are read from the store for each question. An answer "no" is given only
-// after all writes that were acknowledged before the question have been seen. Thread-safe; reads
+// From the first call on, two watches on the store keep the references of bound pods and host
+// mounts in memory; volumes are read from the store at each call. Before the answer is "no", a call
+// waits until the watches have delivered all writes that were acknowledged before the call, at most
+// two seconds for each watch. If the store cannot be read, the answer is "no". Thread-safe; reads
 // the store.
 #pragma once
 
@@ -24,7 +25,7 @@
 
 namespace berth::apiserver {
 
-// The interface alone, so that tests of the rules can replace it.
+// The interface of NodeReach. Tests of the rules have their own implementation.
 class ReachOracle {
  public:
   virtual ~ReachOracle() = default;
@@ -35,7 +36,7 @@ class ReachOracle {
 
 class NodeReach : public ReachOracle {
  public:
-  explicit NodeReach(store::Store& store);  // borrowed
+  explicit NodeReach(store::Store& store);  // borrows `store`
   ~NodeReach() override;
 
   bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
@@ -44,7 +45,7 @@ class NodeReach : public ReachOracle {
  private:
   class References;
 
-  base::Status Load() ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status LoadReferences() ABSL_LOCKS_EXCLUDED(mutex_);
   bool Refers(std::string_view node, std::string_view reference);
   bool IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
                std::string_view name);

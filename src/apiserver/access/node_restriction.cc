@@ -72,74 +72,74 @@ Json WithoutBookkeeping(Json object) {
   return object;
 }
 
-class Check {
+class NodeWriteCheck {
  public:
-  explicit Check(const NodeWrite& write)
+  explicit NodeWriteCheck(const NodeWrite& write)
       : write_(write),
         before_(write.before != nullptr ? *write.before : kNone),
         after_(write.after != nullptr ? *write.after : kNone),
         name_(String(write.before != nullptr ? before_ : after_, {"metadata", "name"})) {}
 
-  Status Node() const {
+  Status CheckNode() const {
     if (name_ != write_.node) {
-      return Refuse(
+      return RefuseWrite(
           fmt::format("node \"{}\" is not allowed to modify node \"{}\"", write_.node, name_));
     }
     const std::string labels = ForbiddenLabels(before_, after_);
     if (write_.before == nullptr) {
       if (labels.empty()) return base::OkStatus();
-      return Refuse(fmt::format("node \"{}\" is not allowed to set the following labels: {}",
-                                write_.node, labels));
+      return RefuseWrite(fmt::format("node \"{}\" is not allowed to set the following labels: {}",
+                                     write_.node, labels));
     }
     if (Array(before_, {"spec", "taints"}) != Array(after_, {"spec", "taints"})) {
-      return Refuse(fmt::format("node \"{}\" is not allowed to modify taints", write_.node));
+      return RefuseWrite(fmt::format("node \"{}\" is not allowed to modify taints", write_.node));
     }
     // A node may not change owners, because an object is deleted together with its owner.
     if (Array(before_, {"metadata", "ownerReferences"}) !=
         Array(after_, {"metadata", "ownerReferences"})) {
-      return Refuse(
+      return RefuseWrite(
           fmt::format("node \"{}\" is not allowed to modify ownerReferences", write_.node));
     }
     if (labels.empty()) return base::OkStatus();
-    return Refuse(fmt::format("is not allowed to modify labels: {}", labels));
+    return RefuseWrite(fmt::format("is not allowed to modify labels: {}", labels));
   }
 
-  Status Pod() const {
+  Status CheckPod() const {
     if (write_.before == nullptr) {
-      return Refuse(fmt::format("node \"{}\" can not create pods", write_.node));
+      return RefuseWrite(fmt::format("node \"{}\" can not create pods", write_.node));
     }
     const bool own = String(before_, {"spec", "nodeName"}) == write_.node;
     if (write_.deletes && write_.subresource == "eviction") {
       return own ? base::OkStatus()
-                 : Refuse(
+                 : RefuseWrite(
                        fmt::format("node {} can only evict pods with spec.nodeName set to itself",
                                    write_.node));
     }
     if (write_.deletes) {
       return own ? base::OkStatus()
-                 : Refuse(fmt::format(
+                 : RefuseWrite(fmt::format(
                        "node \"{}\" can only delete pods with spec.nodeName set to itself",
                        write_.node));
     }
     if (write_.subresource != "status") {
-      return Refuse(fmt::format("unexpected operation \"UPDATE\", node \"{}\" can only delete pods",
-                                write_.node));
+      return RefuseWrite(fmt::format(
+          "unexpected operation \"UPDATE\", node \"{}\" can only delete pods", write_.node));
     }
     if (!own) {
-      return Refuse(fmt::format(
+      return RefuseWrite(fmt::format(
           "node \"{}\" can only update pod status for pods with spec.nodeName set to itself",
           write_.node));
     }
     if (Map(before_, {"metadata", "labels"}) != Map(after_, {"metadata", "labels"})) {
-      return Refuse(
+      return RefuseWrite(
           fmt::format("node \"{}\" cannot update labels through pod status", write_.node));
     }
     return base::OkStatus();
   }
 
-  Status ClaimStatus() const {
+  Status CheckClaimStatus() const {
     if (write_.subresource != "status" || write_.before == nullptr || write_.deletes) {
-      return Refuse("may only update PVC status");
+      return RefuseWrite("may only update PVC status");
     }
     const auto rest = [](const Json& claim) {
       Json out = WithoutBookkeeping(claim);
@@ -150,30 +150,30 @@ class Check {
       return out;
     };
     if (rest(before_) == rest(after_)) return base::OkStatus();
-    return Refuse(
+    return RefuseWrite(
         fmt::format("node \"{}\" is not allowed to update fields other than "
                     "status.capacity, status.conditions and status.allocatedResources",
                     write_.node));
   }
 
-  Status Lease() const {
+  Status CheckLease() const {
     if (String(write_.before != nullptr ? before_ : after_, {"metadata", "namespace"}) !=
         "kube-node-lease") {
-      return Refuse(R"(can only access leases in the "kube-node-lease" system namespace)");
+      return RefuseWrite(R"(can only access leases in the "kube-node-lease" system namespace)");
     }
-    return OwnName("can only access node lease with the same name as the requesting node");
+    return CheckOwnName("can only access node lease with the same name as the requesting node");
   }
 
-  Status CsiNode() const {
-    return OwnName("can only access CSINode with the same name as the requesting node");
+  Status CheckCsiNode() const {
+    return CheckOwnName("can only access CSINode with the same name as the requesting node");
   }
 
   // The node agent of a host mount writes its status, and keeps a finalizer on it until it is
   // unmounted.
-  Status HostMount() const {
+  Status CheckHostMount() const {
     if (write_.before == nullptr || write_.deletes ||
         String(before_, {"spec", "nodeName"}) != write_.node) {
-      return Refuse(fmt::format(
+      return RefuseWrite(fmt::format(
           "node \"{}\" can only update hostmounts with spec.nodeName set to itself", write_.node));
     }
     const auto rest = [](const Json& mount) {
@@ -183,7 +183,7 @@ class Check {
       return out;
     };
     if (rest(before_) == rest(after_)) return base::OkStatus();
-    return Refuse(
+    return RefuseWrite(
         fmt::format("node \"{}\" is not allowed to update fields other than finalizers and status",
                     write_.node));
   }
@@ -191,9 +191,9 @@ class Check {
  private:
   static inline const Json kNone = Json::object();
 
-  Status Refuse(std::string_view why) const { return ForbiddenError(write_.info, name_, why); }
-  Status OwnName(std::string_view why) const {
-    return name_ == write_.node ? base::OkStatus() : Refuse(why);
+  Status RefuseWrite(std::string_view why) const { return ForbiddenError(write_.info, name_, why); }
+  Status CheckOwnName(std::string_view why) const {
+    return name_ == write_.node ? base::OkStatus() : RefuseWrite(why);
   }
 
   const NodeWrite& write_;
@@ -205,14 +205,14 @@ class Check {
 }  // namespace
 
 Status CheckNodeWrite(const NodeWrite& write) {
-  const Check check(write);
+  const NodeWriteCheck check(write);
   const api::KindInfo* info = &write.info;
-  if (info == &api::kinds::kNode) return check.Node();
-  if (info == &api::kinds::kPod) return check.Pod();
-  if (info == &api::kinds::kPersistentVolumeClaim) return check.ClaimStatus();
-  if (info == &api::kinds::kLease) return check.Lease();
-  if (info == &api::kinds::kCsiNode) return check.CsiNode();
-  if (info == &api::kinds::kHostMount) return check.HostMount();
+  if (info == &api::kinds::kNode) return check.CheckNode();
+  if (info == &api::kinds::kPod) return check.CheckPod();
+  if (info == &api::kinds::kPersistentVolumeClaim) return check.CheckClaimStatus();
+  if (info == &api::kinds::kLease) return check.CheckLease();
+  if (info == &api::kinds::kCsiNode) return check.CheckCsiNode();
+  if (info == &api::kinds::kHostMount) return check.CheckHostMount();
   return base::OkStatus();
 }
 

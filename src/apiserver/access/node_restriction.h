@@ -18,15 +18,17 @@ struct NodeWrite {
   const api::KindInfo& info;
   std::string_view subresource;
   bool deletes = false;
-  const base::Json* before = nullptr;  // null: a create
-  const base::Json* after = nullptr;   // null with `deletes`
+  const base::Json* before = nullptr;  // the stored object; null: a create
+  const base::Json* after = nullptr;   // the object to store; null with `deletes`
 };
 
 // OK, or 403 with Kubernetes' message.
 base::Status CheckNodeWrite(const NodeWrite& write);
 
-// A node may request tokens only for its own pods, and must bind each token to its pod. `pod` is
-// null if no pod has that name.
+// Checks a node's TokenRequest for the service account named `account`. A node may request tokens
+// only for its own pods, and must bind each token to its pod. `bound_object` is
+// spec.boundObjectRef; `pod` is null if no pod has that name. 403 if the request is refused, 404 if
+// the pod is missing.
 base::Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
                                    const base::Json& bound_object, const base::Json* pod);
 

@@ -22,8 +22,8 @@ constexpr std::string_view kOnlyOwnPods =
 constexpr std::string_view kOnlyOwnHostMounts =
     "can only list/watch hostmounts with spec.nodeName field selector";
 
-bool Within(const NodeRule& rule, std::string_view node, const AccessAttributes& asked,
-            ReachOracle& reach) {
+bool IsWithinLimit(const NodeRule& rule, std::string_view node, const AccessAttributes& asked,
+                   ReachOracle& reach) {
   switch (rule.limit) {
     case Limit::kNone:
       return true;
@@ -38,7 +38,8 @@ bool Within(const NodeRule& rule, std::string_view node, const AccessAttributes&
   return false;
 }
 
-std::string Refusal(const NodeRule& rule, std::string_view node, const AccessAttributes& asked) {
+std::string RefusalReason(const NodeRule& rule, std::string_view node,
+                          const AccessAttributes& asked) {
   if (!rule.refusal.empty()) return std::string(rule.refusal);
   if (asked.name.empty()) return "No Object name found";
   return fmt::format("no relationship found between node '{}' and this object", node);
@@ -52,7 +53,7 @@ std::span<const NodeRule> NodeRules() {
       {"", "nodes", "", {"create", "update", "patch"}},
       {"", "nodes", "", {"get", "list", "watch"}, Limit::kOwnName, "", kOnlyOwnNode},
       {"", "nodes", "status", {"update", "patch"}},
-      // The name of a create is in the body, so that node_restriction.h checks it.
+      // The name of a create is in the body, so node_restriction.h checks it.
       {"coordination.k8s.io", "leases", "", {"create"}, Limit::kNone, kLeaseNamespace},
       {"coordination.k8s.io",
        "leases",
@@ -69,7 +70,7 @@ std::span<const NodeRule> NodeRules() {
        Limit::kOwnName,
        "",
        kOnlyOwnCsiNode},
-      // Its pods, and what they refer to.
+      // The node's pods, and the objects that they refer to.
       {"", "pods", "", {"get"}, Limit::kReached},
       {"", "pods", "", {"list", "watch"}, Limit::kReached, "", kOnlyOwnPods},
       {"", "pods", "", {"list", "watch"}, Limit::kNodeField, "", kOnlyOwnPods},
@@ -84,7 +85,7 @@ std::span<const NodeRule> NodeRules() {
       {"", "persistentvolumes", "", {"get"}, Limit::kReached},
       {"", "serviceaccounts", "token", {"create"}, Limit::kReached},
       {kStorage, "volumeattachments", "", {"get"}, Limit::kReached},
-      // Mounts on the host of claims, which only Berth has.
+      // Claims that are mounted on the host itself; only Berth has this kind.
       {kHostMounts, "hostmounts", "", {"get"}, Limit::kReached},
       {kHostMounts, "hostmounts", "", {"list", "watch"}, Limit::kNodeField, "", kOnlyOwnHostMounts},
       {kHostMounts, "hostmounts", "", {"update", "patch"}},
@@ -115,8 +116,8 @@ Decision DecideForNode(std::string_view node, const AccessAttributes& asked, Rea
           fmt::format("can only access {} in the \"{}\" system namespace", rule.resource, rule.ns);
       continue;
     }
-    if (Within(rule, node, asked, reach)) return {.allowed = true};
-    decision.reason = Refusal(rule, node, asked);
+    if (IsWithinLimit(rule, node, asked, reach)) return {.allowed = true};
+    decision.reason = RefusalReason(rule, node, asked);
   }
   return decision;
 }

@@ -27,11 +27,12 @@ struct NodeRule {
   std::vector<std::string_view> verbs;
   Limit limit = Limit::kNone;
   std::string_view ns = {};       // only in this namespace
-  std::string_view refusal = {};  // for a request that the limit excludes
+  std::string_view refusal = {};  // the reason for a request that the limit excludes; empty: usual
 };
 
 std::span<const NodeRule> NodeRules();
 
+// Whether the agent of `node` may do what `asked` describes; with the reason if it may not.
 Decision DecideForNode(std::string_view node, const AccessAttributes& asked, ReachOracle& reach);
 
 }  // namespace berth::apiserver

@@ -35,7 +35,7 @@ base::StatusOr<CertificatePtr> ParseCertificate(std::string_view pem) {
 
 namespace {
 
-std::string Content(BIO* bio) {
+std::string ReadContent(BIO* bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio, &data);
   return {data, static_cast<size_t>(size)};
@@ -44,21 +44,21 @@ std::string Content(BIO* bio) {
 }  // namespace
 
 base::StatusOr<std::string> KeyToPem(EVP_PKEY* key) {
-  // Plain memory suffices, because the text is copied out of it into a file.
+  // Plain memory is enough, because the key also stands in a file.
   const BioPtr bio(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return OpenSslError("encode a private key");
   }
-  return Content(bio.get());
+  return ReadContent(bio.get());
 }
 
 base::StatusOr<std::string> CertificateToPem(X509* certificate) {
   const BioPtr bio(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_X509(bio.get(), certificate) != 1) return OpenSslError("encode a certificate");
-  return Content(bio.get());
+  return ReadContent(bio.get());
 }
 
-base::StatusOr<KeyPtr> NewKey() {
+base::StatusOr<KeyPtr> MakeKey() {
   KeyPtr key(EVP_EC_gen("P-256"));
   if (!key) return OpenSslError("make a P-256 key");
   return key;

@@ -26,13 +26,14 @@ using BioPtr = std::unique_ptr<BIO, OpenSslDeleter<BIO_free_all>>;
 // INTERNAL with the text of OpenSSL's error queue, which is emptied.
 base::Status OpenSslError(std::string_view context);
 
-// DATA_LOSS if `pem` is not a key in PEM.
+// Parse a private key or a certificate; DATA_LOSS if `pem` is not one in PEM.
 base::StatusOr<KeyPtr> ParseKey(std::string_view pem);
 base::StatusOr<CertificatePtr> ParseCertificate(std::string_view pem);
+// INTERNAL if OpenSSL cannot encode the object.
 base::StatusOr<std::string> KeyToPem(EVP_PKEY* key);
 base::StatusOr<std::string> CertificateToPem(X509* certificate);
 
-// A new EC P-256 key.
-base::StatusOr<KeyPtr> NewKey();
+// Makes a new EC P-256 key.
+base::StatusOr<KeyPtr> MakeKey();
 
 }  // namespace berth::apiserver

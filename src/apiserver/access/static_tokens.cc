@@ -27,7 +27,7 @@ constexpr std::string_view kPrefix = "berth-";
 constexpr size_t kIdSize = 10;
 constexpr size_t kSecretBytes = 32;
 
-base::StatusOr<StaticToken> Decode(const Json& entry) {
+base::StatusOr<StaticToken> DecodeToken(const Json& entry) {
   StaticToken token{.id = String(entry, {"id"}),
                     .hash = String(entry, {"hash"}),
                     .user = String(entry, {"user"})};
@@ -44,7 +44,7 @@ base::StatusOr<StaticToken> Decode(const Json& entry) {
   return token;
 }
 
-Status Write(const std::string& path, const std::vector<StaticToken>& tokens) {
+Status WriteTokens(const std::string& path, const std::vector<StaticToken>& tokens) {
   Json list = Json::array();
   for (const StaticToken& token : tokens) {
     Json entry = {{"id", token.id},
@@ -61,16 +61,16 @@ Status Write(const std::string& path, const std::vector<StaticToken>& tokens) {
 
 // Reads, changes and writes the file. A lock admits one process at a time.
 template <typename ChangeList>
-Status Edit(const std::string& path, ChangeList change) {
+Status EditTokens(const std::string& path, ChangeList change) {
   base::StatusOr<base::UniqueFd> lock = platform::LockFile(path + ".lock");
   if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return Error(StatusCode::kFailedPrecondition,
-                 "another process changes the tokens right now; try again");
+                 "another process is changing the tokens; try again");
   }
   RETURN_IF_ERROR(lock);
   ASSIGN_OR_RETURN(std::vector<StaticToken> tokens, ReadStaticTokens(path));
   RETURN_IF_ERROR(change(tokens));
-  return Write(path, tokens);
+  return WriteTokens(path, tokens);
 }
 
 }  // namespace
@@ -80,15 +80,15 @@ base::StatusOr<std::vector<StaticToken>> ReadStaticTokens(const std::string& pat
   const auto text = platform::ReadFile(path);
   if (text.status().code() == StatusCode::kNotFound) return tokens;
   RETURN_IF_ERROR(text);
-  const std::string what = fmt::format("the token file '{}' is damaged", path);
+  const std::string damaged = fmt::format("the token file '{}' is damaged", path);
   const auto parsed = base::json::Parse(*text);
   if (!parsed.ok() || !parsed->is_object()) {
-    return Error(StatusCode::kDataLoss, "{}: it is no JSON object", what);
+    return Error(StatusCode::kDataLoss, "{}: it is not a JSON object", damaged);
   }
   for (const Json& entry : Array(*parsed, {"tokens"})) {
-    auto token = Decode(entry);
+    auto token = DecodeToken(entry);
     if (!token.ok()) {
-      return Error(StatusCode::kDataLoss, "{}: {}", what, base::Message(token.status()));
+      return Error(StatusCode::kDataLoss, "{}: {}", damaged, base::Message(token.status()));
     }
     tokens.push_back(*std::move(token));
   }
@@ -103,7 +103,7 @@ base::StatusOr<std::string> AddStaticToken(const std::string& path, StaticToken 
   token.id = base::RandomSuffix(kIdSize);
   std::string text = fmt::format("{}{}.{}", kPrefix, token.id, base::EncodeBase64Url(secret));
   token.hash = base::Sha256Hex(text);
-  RETURN_IF_ERROR(Edit(path, [&](std::vector<StaticToken>& tokens) {
+  RETURN_IF_ERROR(EditTokens(path, [&](std::vector<StaticToken>& tokens) {
     tokens.push_back(std::move(token));
     return base::OkStatus();
   }));
@@ -111,7 +111,7 @@ base::StatusOr<std::string> AddStaticToken(const std::string& path, StaticToken 
 }
 
 Status RemoveStaticToken(const std::string& path, std::string_view id) {
-  return Edit(path, [&](std::vector<StaticToken>& tokens) -> Status {
+  return EditTokens(path, [&](std::vector<StaticToken>& tokens) -> Status {
     const size_t removed =
         std::erase_if(tokens, [&](const StaticToken& token) { return token.id == id; });
     return removed > 0 ? base::OkStatus()
@@ -119,12 +119,12 @@ Status RemoveStaticToken(const std::string& path, std::string_view id) {
   });
 }
 
-bool StaticTokens::Looks(std::string_view token) {
+bool StaticTokens::HasTokenForm(std::string_view token) {
   return token.starts_with(kPrefix) && token.size() > kPrefix.size() + kIdSize &&
          token[kPrefix.size() + kIdSize] == '.';
 }
 
-void StaticTokens::Refresh() {
+void StaticTokens::RereadIfChanged() {
   struct stat now{};
   if (path_.empty() || stat(path_.c_str(), &now) != 0) {
     tokens_.clear();
@@ -137,14 +137,16 @@ void StaticTokens::Refresh() {
                     now.st_ctim.tv_nsec == seen_.st_ctim.tv_nsec;
   if (same) return;
   if (now.st_uid != geteuid() || (now.st_mode & 077) != 0) {
-    LOG_ERROR("api: the token file {} is not its owner's alone (chmod 600): no token is taken",
-              base::Quote(path_));
+    LOG_ERROR(
+        "api: accepted no token, because others than the owner of the token file {} may read "
+        "or write it (make it private with chmod 600)",
+        base::Quote(path_));
     tokens_.clear();
     return;
   }
   auto read = ReadStaticTokens(path_);
   if (!read.ok()) {
-    LOG_ERROR("api: no token is taken: {}", base::Message(read.status()));
+    LOG_ERROR("api: accepted no token: {}", base::Message(read.status()));
     tokens_.clear();
     return;
   }
@@ -156,7 +158,7 @@ base::StatusOr<http::User> StaticTokens::OwnerOf(std::string_view token, base::W
   const std::string_view id = token.substr(kPrefix.size(), kIdSize);
   const std::string hash = base::Sha256Hex(token);
   base::MutexLock lock(mutex_);
-  Refresh();
+  RereadIfChanged();
   for (const StaticToken& one : tokens_) {
     if (one.id != id || CRYPTO_memcmp(one.hash.data(), hash.data(), hash.size()) != 0) continue;
     if (one.expires && *one.expires <= now) {

@@ -1,4 +1,4 @@
-// TLS of the server: its context, and the user that a client's certificate names.
+// The TLS context of the server, and the user that a client's certificate names.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,13 @@
 
 namespace berth::apiserver {
 
-// The context asks clients for a certificate but accepts any; PeerUser checks it.
+// Makes a context that asks clients for a certificate but accepts any; PeerUser checks it.
+// DATA_LOSS or INTERNAL if a certificate or key cannot be used.
 base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certificates);
 
-// The user of a finished handshake: the certificate's CN, and its O's as groups. nullptr without a
-// certificate of the server's authority, or without a name in it.
+// The user of a finished handshake: its name is the CN of the client's certificate, its groups are
+// the O's, and it is valid until the certificate expires. nullptr if the client sent no certificate
+// of the server's authority, or one without a CN.
 std::shared_ptr<const http::User> PeerUser(SSL* ssl);
 
 }  // namespace berth::apiserver

@@ -16,6 +16,7 @@ using base::json::String;
 
 namespace {
 
+// Seconds.
 constexpr int64_t kDefaultLife = 3600;
 constexpr int64_t kMinLife = 600;
 constexpr int64_t kMaxLife = int64_t{1} << 32;
@@ -48,7 +49,7 @@ base::StatusOr<Json> AudiencesOf(const Json& spec) {
   return audiences;
 }
 
-Status Absent(const Status& status, const api::KindInfo& kind, std::string_view name) {
+Status TranslateNotFound(const Status& status, const api::KindInfo& kind, std::string_view name) {
   return status.code() == StatusCode::kNotFound ? NotFoundError(kind, name) : status;
 }
 
@@ -64,7 +65,7 @@ Status CheckUid(const api::KindInfo& kind, const Json& reference, const Json& ob
                   asked));
 }
 
-Json Reference(const Json& object) {
+Json MakeReference(const Json& object) {
   return {{"name", String(object, {"metadata", "name"})},
           {"uid", String(object, {"metadata", "uid"})}};
 }
@@ -81,20 +82,20 @@ Status TokenIssuer::BindPod(const ResourceRequest& request, const Json& referenc
                                  "different serviceaccount name.",
                                  request.name));
   }
-  claims["pod"] = Reference(*pod);
+  claims["pod"] = MakeReference(*pod);
   const std::string node = String(*pod, {"spec", "nodeName"});
   if (node.empty()) return base::OkStatus();
   claims["node"] = {{"name", node}};
   StoreLookup lookup(context_.store);
   // The node may be missing, because a pod may be bound to a node that has no object yet.
   const auto object = lookup.Get(api::kinds::kNode, "", node);
-  if (object.ok()) claims["node"] = Reference(*object);
+  if (object.ok()) claims["node"] = MakeReference(*object);
   return object.ok() || object.status().code() == StatusCode::kNotFound ? base::OkStatus()
                                                                         : object.status();
 }
 
-Status TokenIssuer::Bind(const ResourceRequest& request, const Json& reference,
-                         Json& claims) const {
+Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& reference,
+                              Json& claims) const {
   const std::string kind = String(reference, {"kind"});
   const std::string name = String(reference, {"name"});
   StoreLookup lookup(context_.store);
@@ -112,27 +113,27 @@ Status TokenIssuer::Bind(const ResourceRequest& request, const Json& reference,
                                                  : nullptr;
   if (info == nullptr || String(reference, {"apiVersion"}, "v1") != "v1") {
     return KubeError(Reason::kBadRequest,
-                     fmt::format("cannot bind token to object of kind \"{}\": only to a Pod, "
-                                 "Secret or Node of v1",
+                     fmt::format("cannot bind token to object of kind \"{}\": a token can be bound "
+                                 "only to a Pod, Secret or Node of v1",
                                  kind));
   }
   auto object = lookup.Get(*info, info->namespaced ? request.ns : "", name);
-  if (!object.ok()) return Absent(object.status(), *info, name);
+  if (!object.ok()) return TranslateNotFound(object.status(), *info, name);
   if (info == &api::kinds::kPod) return BindPod(request, reference, object, claims);
   RETURN_IF_ERROR(CheckUid(*info, reference, *object));
-  claims[std::string(info->singular)] = Reference(*object);
+  claims[std::string(info->singular)] = MakeReference(*object);
   return base::OkStatus();
 }
 
 base::StatusOr<Json> TokenIssuer::SignToken(const ResourceRequest& request, Json body) const {
   StoreLookup lookup(context_.store);
   const auto account = lookup.Get(request.info(), request.ns, request.name);
-  if (!account.ok()) return Absent(account.status(), request.info(), request.name);
+  if (!account.ok()) return TranslateNotFound(account.status(), request.info(), request.name);
   const Json spec = Map(body, {"spec"});
   ASSIGN_OR_RETURN(const int64_t life, LifeOf(spec));
   ASSIGN_OR_RETURN(const Json audiences, AudiencesOf(spec));
-  Json bound = {{"namespace", request.ns}, {"serviceaccount", Reference(*account)}};
-  RETURN_IF_ERROR(Bind(request, Map(spec, {"boundObjectRef"}), bound));
+  Json bound = {{"namespace", request.ns}, {"serviceaccount", MakeReference(*account)}};
+  RETURN_IF_ERROR(BindToken(request, Map(spec, {"boundObjectRef"}), bound));
   const auto now = context_.clock.Now();
   const int64_t seconds = std::chrono::system_clock::to_time_t(now);
   const Json claims = {
@@ -158,7 +159,7 @@ base::StatusOr<Json> TokenIssuer::SignToken(const ResourceRequest& request, Json
   return body;
 }
 
-void TokenIssuer::Issue(const ResourceRequest& request) const {
+void TokenIssuer::IssueToken(const ResourceRequest& request) const {
   const auto issue = [&]() -> Status {
     ASSIGN_OR_RETURN(Json body,
                      DecodeBody(request, api::SchemaOf("authentication.k8s.io/v1", "TokenRequest"),

@@ -8,16 +8,19 @@ namespace berth::apiserver {
 
 class TokenIssuer {
  public:
-  // Borrowed.
+  // Borrows all arguments.
   TokenIssuer(ApiContext& context, const TokenSigner& signer)
       : context_(context), signer_(signer) {}
 
   // Answers POST serviceaccounts/NAME/token. Runs on a worker.
-  void Issue(const ResourceRequest& request) const;
+  void IssueToken(const ResourceRequest& request) const;
 
  private:
+  // The answer to the TokenRequest `body`, with the token in its status.
   base::StatusOr<Json> SignToken(const ResourceRequest& request, Json body) const;
-  base::Status Bind(const ResourceRequest& request, const Json& reference, Json& claims) const;
+  // Add the object that spec.boundObjectRef (`reference`) names to the token's `claims`. BindToken
+  // also checks whether a node may request the token.
+  base::Status BindToken(const ResourceRequest& request, const Json& reference, Json& claims) const;
   base::Status BindPod(const ResourceRequest& request, const Json& reference,
                        const base::StatusOr<Json>& pod, Json& claims) const;
 

@@ -23,12 +23,12 @@ using SignaturePtr = std::unique_ptr<ECDSA_SIG, OpenSslDeleter<ECDSA_SIG_free>>;
 using DigestPtr = std::unique_ptr<EVP_MD_CTX, OpenSslDeleter<EVP_MD_CTX_free>>;
 using NumberPtr = std::unique_ptr<BIGNUM, OpenSslDeleter<BN_free>>;
 
-const unsigned char* Bytes(std::string_view text) {
+const unsigned char* ToBytes(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
 // Converts an ECDSA signature. A JWT has r followed by s, and OpenSSL has both in DER.
-base::StatusOr<std::string> RawSignature(const std::vector<unsigned char>& der) {
+base::StatusOr<std::string> ToRawSignature(const std::vector<unsigned char>& der) {
   const unsigned char* at = der.data();
   const SignaturePtr signature(d2i_ECDSA_SIG(nullptr, &at, static_cast<long>(der.size())));
   if (!signature) return OpenSslError("decode a signature");
@@ -39,10 +39,10 @@ base::StatusOr<std::string> RawSignature(const std::vector<unsigned char>& der) 
   return raw;
 }
 
-std::vector<unsigned char> DerSignature(std::string_view raw) {
+std::vector<unsigned char> ToDerSignature(std::string_view raw) {
   const SignaturePtr signature(ECDSA_SIG_new());
-  NumberPtr r(BN_bin2bn(Bytes(raw), kCoordinate, nullptr));
-  NumberPtr s(BN_bin2bn(Bytes(raw.substr(kCoordinate)), kCoordinate, nullptr));
+  NumberPtr r(BN_bin2bn(ToBytes(raw), kCoordinate, nullptr));
+  NumberPtr s(BN_bin2bn(ToBytes(raw.substr(kCoordinate)), kCoordinate, nullptr));
   if (!signature || !r || !s || ECDSA_SIG_set0(signature.get(), r.get(), s.get()) != 1) return {};
   // Both belong to the signature now.
   static_cast<void>(r.release());
@@ -54,18 +54,18 @@ std::vector<unsigned char> DerSignature(std::string_view raw) {
   return out;
 }
 
-bool SignatureFits(EVP_PKEY* key, std::string_view text, std::string_view raw) {
-  const std::vector<unsigned char> der = DerSignature(raw);
+bool IsSignatureValid(EVP_PKEY* key, std::string_view text, std::string_view raw) {
+  const std::vector<unsigned char> der = ToDerSignature(raw);
   const DigestPtr context(EVP_MD_CTX_new());
   const bool fits =
       !der.empty() &&
       EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, key) == 1 &&
-      EVP_DigestVerify(context.get(), der.data(), der.size(), Bytes(text), text.size()) == 1;
+      EVP_DigestVerify(context.get(), der.data(), der.size(), ToBytes(text), text.size()) == 1;
   ERR_clear_error();
   return fits;
 }
 
-base::StatusOr<std::string> Coordinate(EVP_PKEY* key, const char* name) {
+base::StatusOr<std::string> ReadCoordinate(EVP_PKEY* key, const char* name) {
   BIGNUM* number = nullptr;
   if (EVP_PKEY_get_bn_param(key, name, &number) != 1) return OpenSslError("read a public key");
   const NumberPtr owner(number);
@@ -96,15 +96,15 @@ base::StatusOr<std::string> TokenSigner::Sign(const Json& claims) const {
   const DigestPtr context(EVP_MD_CTX_new());
   size_t size = 0;
   if (EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, key_.get()) != 1 ||
-      EVP_DigestSign(context.get(), nullptr, &size, Bytes(text), text.size()) != 1) {
+      EVP_DigestSign(context.get(), nullptr, &size, ToBytes(text), text.size()) != 1) {
     return OpenSslError("sign a token");
   }
   std::vector<unsigned char> der(size);
-  if (EVP_DigestSign(context.get(), der.data(), &size, Bytes(text), text.size()) != 1) {
+  if (EVP_DigestSign(context.get(), der.data(), &size, ToBytes(text), text.size()) != 1) {
     return OpenSslError("sign a token");
   }
   der.resize(size);
-  ASSIGN_OR_RETURN(const std::string raw, RawSignature(der));
+  ASSIGN_OR_RETURN(const std::string raw, ToRawSignature(der));
   return text + "." + base::EncodeBase64Url(raw);
 }
 
@@ -129,8 +129,8 @@ base::StatusOr<Json> TokenSigner::Verify(std::string_view token) const {
   if (String(head, {"alg"}) != "ES256" || String(head, {"kid"}) != key_id_) {
     return refuse("another key signed it");
   }
-  if (!SignatureFits(key_.get(), token.substr(0, last), *raw)) {
-    return refuse("its signature does not fit");
+  if (!IsSignatureValid(key_.get(), token.substr(0, last), *raw)) {
+    return refuse("its signature is not valid");
   }
   auto claims = base::json::Parse(*body);
   if (!claims.ok() || String(*claims, {"iss"}) != kTokenIssuer) {
@@ -139,9 +139,9 @@ base::StatusOr<Json> TokenSigner::Verify(std::string_view token) const {
   return claims;
 }
 
-base::StatusOr<std::string> TokenSigner::PublicKeys() const {
-  ASSIGN_OR_RETURN(const std::string x, Coordinate(key_.get(), OSSL_PKEY_PARAM_EC_PUB_X));
-  ASSIGN_OR_RETURN(const std::string y, Coordinate(key_.get(), OSSL_PKEY_PARAM_EC_PUB_Y));
+base::StatusOr<std::string> TokenSigner::PublicKeysJson() const {
+  ASSIGN_OR_RETURN(const std::string x, ReadCoordinate(key_.get(), OSSL_PKEY_PARAM_EC_PUB_X));
+  ASSIGN_OR_RETURN(const std::string y, ReadCoordinate(key_.get(), OSSL_PKEY_PARAM_EC_PUB_Y));
   const Json key = {{"use", "sig"},   {"kty", "EC"}, {"kid", key_id_}, {"crv", "P-256"},
                     {"alg", "ES256"}, {"x", x},      {"y", y}};
   return base::json::Dump(Json{{"keys", Json::array({key})}});

@@ -16,16 +16,17 @@ inline constexpr std::string_view kTokenIssuer = "https://kubernetes.default.svc
 
 class TokenSigner {
  public:
-  // `key_pem` is an EC P-256 private key.
+  // `key_pem` is an EC P-256 private key. DATA_LOSS if it cannot be parsed.
   static base::StatusOr<TokenSigner> Load(const std::string& key_pem);
 
+  // Returns the token with `claims`. INTERNAL if OpenSSL fails.
   base::StatusOr<std::string> Sign(const base::Json& claims) const;
   // The claims of a token that this signer signed; UNAUTHENTICATED for any other text. Neither time
   // nor audience is checked.
   base::StatusOr<base::Json> Verify(std::string_view token) const;
 
-  // {"keys": [...]}: the public key, for others who verify tokens (RFC 7517).
-  base::StatusOr<std::string> PublicKeys() const;
+  // {"keys": [...]}: the public key, for other programs that verify tokens (RFC 7517).
+  base::StatusOr<std::string> PublicKeysJson() const;
 
  private:
   explicit TokenSigner(KeyPtr key);

@@ -49,13 +49,13 @@ class Acceptance {
         wanted_(Map(definition, {"spec", "names"})),
         accepted_(Map(definition, {"status", "acceptedNames"})) {}
 
-  void Run() {
-    One("plural", "PluralConflict", false);
-    One("singular", "SingularConflict", false);
-    ShortNames();
-    One("kind", "KindConflict", true);
-    One("listKind", "ListKindConflict", true);
-    Copy("categories");
+  void AcceptAll() {
+    AcceptName("plural", "PluralConflict", false);
+    AcceptName("singular", "SingularConflict", false);
+    AcceptShortNames();
+    AcceptName("kind", "KindConflict", true);
+    AcceptName("listKind", "ListKindConflict", true);
+    CopyField("categories");
   }
 
   const Json& accepted() const { return accepted_; }
@@ -63,23 +63,23 @@ class Acceptance {
   const std::string& message() const { return message_; }
 
  private:
-  static std::string InUse(const std::string& name) {
+  static std::string InUseText(const std::string& name) {
     return fmt::format("\"{}\" is already in use", name);
   }
 
-  void One(std::string_view field, std::string_view conflict, bool kind) {
+  void AcceptName(std::string_view field, std::string_view conflict, bool kind) {
     const std::string wanted = String(wanted_, {field});
     if (wanted == String(accepted_, {field})) return;
     if (kind ? used_.HasKind(group_, wanted) : used_.HasResource(group_, wanted)) {
       reason_ = conflict;
-      message_ = InUse(wanted);
+      message_ = InUseText(wanted);
       return;
     }
-    Copy(field);
+    CopyField(field);
   }
 
   // Accepts all short names, or keeps the previous ones.
-  void ShortNames() {
+  void AcceptShortNames() {
     const Json& before = Array(accepted_, {"shortNames"});
     std::string conflicts;
     for (const Json& name : Array(wanted_, {"shortNames"})) {
@@ -87,14 +87,14 @@ class Acceptance {
         continue;
       if (!used_.HasResource(group_, name.get<std::string>())) continue;
       conflicts +=
-          fmt::format("{}{}", conflicts.empty() ? "" : ", ", InUse(name.get<std::string>()));
+          fmt::format("{}{}", conflicts.empty() ? "" : ", ", InUseText(name.get<std::string>()));
     }
-    if (conflicts.empty()) return Copy("shortNames");
+    if (conflicts.empty()) return CopyField("shortNames");
     reason_ = "ShortNamesConflict";
     message_ = conflicts;
   }
 
-  void Copy(std::string_view field) {
+  void CopyField(std::string_view field) {
     const std::string name(field);
     if (wanted_.contains(name)) {
       accepted_[name] = wanted_[name];
@@ -142,20 +142,20 @@ void SetApproval(Json& definition, const std::string& now) {
 
 void AcceptNamesOf(Json& definition, const UsedNames& used, const std::string& now) {
   Acceptance acceptance(definition, used);
-  acceptance.Run();
+  acceptance.AcceptAll();
   base::json::Set(definition, {"status", "acceptedNames"}, acceptance.accepted());
-  const bool good = acceptance.reason().empty();
+  const bool accepted = acceptance.reason().empty();
   SetCondition(definition, {.type = "NamesAccepted",
-                            .status = good ? "True" : "False",
-                            .reason = good ? "NoConflicts" : acceptance.reason(),
-                            .message = good ? "no conflicts found" : acceptance.message(),
+                            .status = accepted ? "True" : "False",
+                            .reason = accepted ? "NoConflicts" : acceptance.reason(),
+                            .message = accepted ? "no conflicts found" : acceptance.message(),
                             .time = now});
   if (!IsConditionTrue(definition, "Established")) {
     SetCondition(definition, {.type = "Established",
                               .status = "False",
-                              .reason = good ? "Installing" : "NotAccepted",
-                              .message = good ? "the initial names have been accepted"
-                                              : "not all names are accepted",
+                              .reason = accepted ? "Installing" : "NotAccepted",
+                              .message = accepted ? "the initial names have been accepted"
+                                                  : "not all names are accepted",
                               .time = now});
   }
   SetApproval(definition, now);

@@ -1,5 +1,5 @@
-// Decides which names a CustomResourceDefinition gets: those that no other kind of its group has.
-// Pure.
+// Decides which of its names a CustomResourceDefinition gets: the names that no other kind of its
+// group has. Pure.
 #pragma once
 
 #include <set>
@@ -28,9 +28,10 @@ class UsedNames {
   std::set<std::pair<std::string, std::string>> kinds_;
 };
 
-// Sets status.acceptedNames to those names of spec.names that nobody else has, and sets the
-// conditions NamesAccepted and (at first) Established and KubernetesAPIApprovalPolicyConformant.
-// `now` has the form of lastTransitionTime.
+// Sets status.acceptedNames to those names of spec.names that are not in `used`; a name that is in
+// use keeps its previous value. Also sets the conditions NamesAccepted, Established (unless it is
+// True) and, for Kubernetes' own groups, KubernetesAPIApprovalPolicyConformant. `now` has the form
+// of lastTransitionTime.
 void AcceptNamesOf(Json& definition, const UsedNames& used, const std::string& now);
 
 }  // namespace berth::apiserver

@@ -11,7 +11,8 @@ Json KeyOfItem(const StructuralSchema& list, const Json& item) {
   return key;
 }
 
-const Json* OldMember(const StructuralSchema& object, const Json* old, const std::string& name) {
+const Json* FindOldMember(const StructuralSchema& object, const Json* old,
+                          const std::string& name) {
   if (old == nullptr || !old->is_object() || object.atomic) return nullptr;
   const auto it = old->find(name);
   return it != old->end() ? &*it : nullptr;
@@ -24,7 +25,7 @@ OldItems::OldItems(const StructuralSchema& list, const Json* old) : list_(list) 
   }
 }
 
-const Json* OldItems::Of(const Json& item) const {
+const Json* OldItems::Find(const Json& item) const {
   if (by_key_.empty() || !item.is_object()) return nullptr;
   const auto it = by_key_.find(base::json::Dump(KeyOfItem(list_, item)));
   return it != by_key_.end() ? it->second : nullptr;

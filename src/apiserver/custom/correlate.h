@@ -9,18 +9,19 @@
 
 namespace berth::apiserver {
 
-// The keys of an item in a list of the type map, as an object; absent ones are left out.
+// The keys of an item in a list of the type map, as an object; absent keys are left out.
 Json KeyOfItem(const StructuralSchema& list, const Json& item);
 
-// The member `name` of `old`, which may be null; null if there was none.
-const Json* OldMember(const StructuralSchema& object, const Json* old, const std::string& name);
+// Finds the member `name` of `old`, which may be null; null if there is none, or if the map is
+// atomic.
+const Json* FindOldMember(const StructuralSchema& object, const Json* old, const std::string& name);
 
 // Finds old items; borrows the schema and the old list.
 class OldItems {
  public:
   OldItems(const StructuralSchema& list, const Json* old);
   // Null if the item is new.
-  const Json* Of(const Json& item) const;
+  const Json* Find(const Json& item) const;
 
  private:
   const StructuralSchema& list_;

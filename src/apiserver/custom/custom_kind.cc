@@ -64,9 +64,9 @@ class Family {
   std::deque<CustomVersion>& versions() { return versions_; }
 
  private:
-  // A text that lives as long as the family.
+  // Return texts that live as long as the family.
   std::string_view KeepText(std::string text) { return texts_.emplace_back(std::move(text)); }
-  std::vector<std::string_view> KeepAll(std::string_view list) {
+  std::vector<std::string_view> KeepTexts(std::string_view list) {
     std::vector<std::string_view> out;
     for (const Json& name : Array(names_, {list})) {
       if (name.is_string()) out.push_back(KeepText(name.get<std::string>()));
@@ -81,10 +81,10 @@ class Family {
                  .kind = KeepText(String(names_, {"kind"})),
                  .plural = KeepText(String(names_, {"plural"})),
                  .singular = KeepText(String(names_, {"singular"})),
-                 .short_names = KeepAll("shortNames"),
+                 .short_names = KeepTexts("shortNames"),
                  .namespaced = namespaced,
                  .has_status = Find(json, {"subresources", "status"}) != nullptr,
-                 .categories = KeepAll("categories")};
+                 .categories = KeepTexts("categories")};
     made.served = Bool(json, {"served"});
     made.schema = ReadSchema(Map(json, {"schema", "openAPIV3Schema"}));
     if (Bool(json, {"storage"}) || storage_ == nullptr) storage_ = &made;
@@ -92,8 +92,8 @@ class Family {
     made.rules->schema = MakeSchemaTree(
         *made.schema, OpenApiName(group_, made.info.version, made.info.kind), made.arena);
     made.rules->custom_schema = base::json::Dump(Map(json, {"schema", "openAPIV3Schema"}));
-    FieldErrors none;  // a rule that does not compile refuses every object (object_rules)
-    CompileRules(*made.schema, "", none);
+    FieldErrors ignored;  // a rule that does not compile refuses every object (object_rules)
+    CompileRules(*made.schema, "", ignored);
     made.rules->list_kind = String(names_, {"listKind"}, fmt::format("{}List", made.info.kind));
     for (const Json& field : Array(json, {"selectableFields"})) {
       const std::string path = String(field, {"jsonPath"});
@@ -125,24 +125,24 @@ class Family {
     };
     rules.admit_create = [this, &version](Json&, Lookup&) { return AdmitNew(version); };
     rules.validate_create = [&schema](const Json& object, FieldErrors& errors) {
-      Validate(schema, object, nullptr, errors);
+      ValidateObject(schema, object, nullptr, errors);
     };
     rules.validate_update = [&schema](const Json& object, const Json& old, FieldErrors& errors) {
-      Validate(schema, object, &old, errors);
+      ValidateObject(schema, object, &old, errors);
     };
     rules.validate_status = rules.validate_update;
     // Objects that were written before the schema last changed are read with the new schema.
     rules.reads_through_schema = changed_since_;
     rules.from_stored = [this, &version](Json& object) { FromStored(version, object); };
     rules.to_stored = [this, &version](Json& object) { ToStored(version, object); };
-    rules.columns = [&version] { return version.columns.Definitions(); };
+    rules.columns = [&version] { return version.columns.MakeDefinitions(); };
     rules.cells = [&version](const Json& object, base::WallTime now) {
-      return version.columns.Cells(object, now);
+      return version.columns.MakeCells(object, now);
     };
   }
 
-  static void Validate(const StructuralSchema& schema, const Json& object, const Json* old,
-                       FieldErrors& errors) {
+  static void ValidateObject(const StructuralSchema& schema, const Json& object, const Json* old,
+                             FieldErrors& errors) {
     FieldErrors found;
     CheckObject(schema, object, old, "", found);
     if (!found.blocking()) {

@@ -20,7 +20,7 @@ struct DefinitionCondition {
   std::string time;  // RFC 3339: the transition time if the status changes
 };
 
-// Sets status.conditions' entry of that type. Its transition time changes only if its status
+// Sets the entry of that type in status.conditions. Its transition time changes only if its status
 // changes.
 void SetCondition(Json& definition, const DefinitionCondition& condition);
 bool IsConditionTrue(const Json& definition, std::string_view type);

@@ -21,7 +21,7 @@ constexpr size_t kDefinitionPage = 500;
 constexpr std::chrono::seconds kRetry{1};
 }  // namespace
 
-// Wakes the thread when something changed. The store's fan-out calls it.
+// Wakes the thread when an object changed. The store's fan-out calls it.
 class DefinitionController::Wakeup : public store::Watcher {
  public:
   void OnChange(const store::Change&) override { Wake(); }
@@ -40,8 +40,8 @@ class DefinitionController::Wakeup : public store::Watcher {
     base::MutexLock lock(mutex_);
     return stopping_;
   }
-  // Waits until something changed or the retry is due. False if the thread must end.
-  bool Wait(bool retry) {
+  // Waits until an object changed or the retry is due. False if the thread must end.
+  bool WaitForWork(bool retry) {
     const auto due = std::chrono::steady_clock::now() + kRetry;
     base::MutexLock lock(mutex_);
     while (!pending_ && !stopping_) {
@@ -71,10 +71,10 @@ Status DefinitionController::Start() {
   ASSIGN_OR_RETURN(
       definitions_watch_,
       context_.store.Watch(KeyPrefix(api::kinds::kCustomResourceDefinition, ""), 0, wakeup_));
-  ASSIGN_OR_RETURN(const std::vector<Definition> all, ReadAll());
+  ASSIGN_OR_RETURN(const std::vector<Definition> all, ReadDefinitions());
   ServeKinds(all);
   wakeup_->Wake();  // for names to accept and deletions to continue
-  thread_ = std::jthread([this] { Loop(); });
+  thread_ = std::jthread([this] { RunLoop(); });
   return base::OkStatus();
 }
 
@@ -85,14 +85,14 @@ void DefinitionController::Stop() {
   instance_watches_.clear();
 }
 
-void DefinitionController::Loop() {
-  for (bool retry = false; wakeup_->Wait(retry);) retry = !SyncAll();
+void DefinitionController::RunLoop() {
+  for (bool retry = false; wakeup_->WaitForWork(retry);) retry = !SyncAll();
 }
 
 bool DefinitionController::SyncAll() {
-  auto all = ReadAll();
+  auto all = ReadDefinitions();
   if (!all.ok()) {
-    LOG_ERROR("api: the definitions of custom resources cannot be read: {}",
+    LOG_ERROR("api: cannot read the definitions of custom resources: {}",
               base::ToString(all.status()));
     return false;
   }
@@ -101,12 +101,13 @@ bool DefinitionController::SyncAll() {
   ServeKinds(*all);
   for (Definition& definition : *all) {
     const bool deleting = Find(definition.object, {"metadata", "deletionTimestamp"}) != nullptr;
-    done &= deleting ? Delete(definition) : Establish(definition);
+    done &= deleting ? DeleteDefinition(definition) : MarkEstablished(definition);
   }
   return done;
 }
 
-base::StatusOr<std::vector<DefinitionController::Definition>> DefinitionController::ReadAll() {
+base::StatusOr<std::vector<DefinitionController::Definition>>
+DefinitionController::ReadDefinitions() {
   ASSIGN_OR_RETURN(
       const store::Page page,
       context_.store.List(KeyPrefix(api::kinds::kCustomResourceDefinition, ""), "", 0, 0));
@@ -118,8 +119,8 @@ base::StatusOr<std::vector<DefinitionController::Definition>> DefinitionControll
   return all;
 }
 
-// Writes `changed` if it differs. False if the write failed and must be tried again.
-bool DefinitionController::Write(Definition& definition, const Json& changed) {
+// Writes `changed` if it differs from the definition.
+bool DefinitionController::WriteDefinition(Definition& definition, const Json& changed) {
   if (changed == definition.object) return true;
   const auto revision = context_.store.Apply(
       {.key = definition.key, .expected = definition.revision, .value = EncodeObject(changed)});
@@ -131,7 +132,7 @@ bool DefinitionController::Write(Definition& definition, const Json& changed) {
   const StatusCode code = revision.status().code();
   // Another client changed the definition, and that change wakes the thread.
   if (code == StatusCode::kAborted || code == StatusCode::kNotFound) return true;
-  LOG_ERROR("api: the status of definition {} cannot be written: {}", base::Quote(definition.key),
+  LOG_ERROR("api: cannot write the status of definition {}: {}", base::Quote(definition.key),
             base::ToString(revision.status()));
   return false;
 }
@@ -143,12 +144,12 @@ bool DefinitionController::AcceptNames(Definition& definition, const std::vector
   }
   Json changed = definition.object;
   AcceptNamesOf(changed, used, api::FormatTime(context_.clock.Now()));
-  return Write(definition, changed);
+  return WriteDefinition(definition, changed);
 }
 
 // Sets Established only after the kinds are served, because clients wait for it and then use the
 // kinds.
-bool DefinitionController::Establish(Definition& definition) {
+bool DefinitionController::MarkEstablished(Definition& definition) {
   if (!IsConditionTrue(definition.object, "NamesAccepted") ||
       IsConditionTrue(definition.object, "Established")) {
     return true;
@@ -159,7 +160,7 @@ bool DefinitionController::Establish(Definition& definition) {
                          .reason = "InitialNamesAccepted",
                          .message = "the initial names have been accepted",
                          .time = api::FormatTime(context_.clock.Now())});
-  return Write(definition, changed);
+  return WriteDefinition(definition, changed);
 }
 
 void DefinitionController::ServeKinds(const std::vector<Definition>& all) {
@@ -195,7 +196,7 @@ void DefinitionController::ServeKinds(const std::vector<Definition>& all) {
   on_change_();
 }
 
-bool DefinitionController::Delete(Definition& definition) {
+bool DefinitionController::DeleteDefinition(Definition& definition) {
   Json changed = definition.object;
   const Json& finalizers = Array(changed, {"metadata", "finalizers"});
   if (std::find(finalizers.begin(), finalizers.end(), kCleanupFinalizer) == finalizers.end()) {
@@ -206,7 +207,7 @@ bool DefinitionController::Delete(Definition& definition) {
                          .reason = "InstanceDeletionInProgress",
                          .message = "CustomResource deletion is in progress",
                          .time = api::FormatTime(context_.clock.Now())});
-  if (!Write(definition, changed)) return false;
+  if (!WriteDefinition(definition, changed)) return false;
 
   // If the names were never accepted, no objects exist. Objects under the prefix then belong to
   // another kind.
@@ -223,13 +224,14 @@ bool DefinitionController::Delete(Definition& definition) {
       instance_watches_.emplace(prefix, *std::move(watch));
     }
     if (const Status status = DeleteObjects(definition); !status.ok()) {
-      LOG_WARNING("api: objects of {} cannot be deleted: {}", base::Quote(definition.key),
+      LOG_WARNING("api: cannot delete objects of definition {}: {}", base::Quote(definition.key),
                   base::ToString(status));
       return false;
     }
     const auto left = context_.store.List(prefix, "", 1, 0);
     if (!left.ok()) return false;
-    if (!left->records.empty()) return true;  // held by finalizers; the watch wakes us when they go
+    // Finalizers hold the other objects. The watch wakes the thread when those are removed.
+    if (!left->records.empty()) return true;
   }
   instance_watches_.erase(prefix);
   Json& list = changed["metadata"]["finalizers"];
@@ -241,13 +243,13 @@ bool DefinitionController::Delete(Definition& definition) {
                            .reason = "InstanceDeletionCompleted",
                            .message = "removed all instances",
                            .time = api::FormatTime(context_.clock.Now())});
-    return Write(definition, changed);
+    return WriteDefinition(definition, changed);
   }
   const Status removed =
       context_.store.Apply({.key = definition.key, .expected = definition.revision}).status();
   if (!removed.ok() && removed.code() != StatusCode::kAborted &&
       removed.code() != StatusCode::kNotFound) {
-    LOG_ERROR("api: definition {} cannot be removed: {}", base::Quote(definition.key),
+    LOG_ERROR("api: cannot remove definition {}: {}", base::Quote(definition.key),
               base::ToString(removed));
     return false;
   }
@@ -269,7 +271,7 @@ class Deletes {
     if (!status.ok() && status.code() != StatusCode::kNotFound && failure_.ok()) failure_ = status;
     if (--running_ == 0) idle_.NotifyAll();
   }
-  Status Wait() {
+  Status WaitForAll() {
     base::MutexLock lock(mutex_);
     while (running_ > 0) idle_.Wait(mutex_);
     return failure_;
@@ -310,7 +312,7 @@ Status DefinitionController::DeleteObjects(const Definition& definition) {
           })
           ->Run();
     }
-    RETURN_IF_ERROR(deletes->Wait());
+    RETURN_IF_ERROR(deletes->WaitForAll());
   }
   return base::OkStatus();
 }

@@ -1,13 +1,13 @@
-// Serves what CustomResourceDefinitions define: accepts their names, makes their kinds known, and
-// deletes their objects before they go.
+// Serves the kinds of CustomResourceDefinitions: accepts the names of a definition, adds its kinds
+// to the registry, and deletes its objects before the definition itself is removed.
 //
 //   created ─▶ NamesAccepted ─▶ kinds in the registry ─▶ Established
 //   deleted ─▶ no new objects ─▶ objects deleted ─▶ finalizer removed ─▶ kinds leave the registry
 //
-// The controller checks all definitions whenever one changes, or an object of one that is being
-// deleted. It writes only their status and finalizer, at the revision that it read; if a definition
-// changed meanwhile, the change wakes the controller again. A restart continues where it stopped,
-// because all state is in the store.
+// The controller checks all definitions whenever a definition changes, or an object of a definition
+// that is being deleted. It writes only their status and finalizer, at the revision that it read;
+// if a definition changed meanwhile, the change wakes the controller again. After a restart the
+// controller continues where it stopped, because all state is in the store.
 #pragma once
 
 #include <map>
@@ -23,12 +23,15 @@ namespace berth::apiserver {
 
 class DefinitionController {
  public:
-  // `on_change` is called after kinds were added, removed or changed. Borrows everything.
+  // `on_change` is called after kinds were added, removed or changed, on the thread of Start() or
+  // on the controller's own. Borrows `context`.
   DefinitionController(ApiContext& context, std::function<void()> on_change);
-  ~DefinitionController();  // as Stop
+  ~DefinitionController();  // calls Stop
 
-  // Serves the definitions that are already established, then follows changes on its own thread.
+  // Serves the definitions whose names are already accepted, and starts the thread that follows
+  // changes. Errors come from the store.
   base::Status Start();
+  // Ends the thread and waits for it.
   void Stop();
 
  private:
@@ -44,16 +47,16 @@ class DefinitionController {
     std::vector<KindPtr> kinds;
   };
 
-  void Loop();
-  // Returns false if something must be tried again.
+  void RunLoop();
+  // The functions with a bool return false if a step failed and must be tried again.
   bool SyncAll();
-  base::StatusOr<std::vector<Definition>> ReadAll();
+  base::StatusOr<std::vector<Definition>> ReadDefinitions();
   bool AcceptNames(Definition& definition, const std::vector<Definition>& all);
   void ServeKinds(const std::vector<Definition>& all);
-  bool Establish(Definition& definition);
-  bool Delete(Definition& definition);
+  bool MarkEstablished(Definition& definition);
+  bool DeleteDefinition(Definition& definition);
   base::Status DeleteObjects(const Definition& definition);
-  bool Write(Definition& definition, const Json& changed);
+  bool WriteDefinition(Definition& definition, const Json& changed);
 
   ApiContext& context_;
   const std::function<void()> on_change_;

@@ -33,13 +33,14 @@ bool HasStatus(const Json& version) { return Find(version, {"subresources", "sta
 void DefaultDefinition(Json& object) {
   const std::string kind = String(object, {"spec", "names", "kind"});
   if (!kind.empty()) {
-    Default(object, {"spec", "names", "singular"}, api::LowerCase(kind));
-    Default(object, {"spec", "names", "listKind"}, kind + "List");
+    SetDefault(object, {"spec", "names", "singular"}, api::LowerCase(kind));
+    SetDefault(object, {"spec", "names", "listKind"}, kind + "List");
   }
-  Default(object, {"spec", "conversion"}, {{"strategy", "None"}});
+  SetDefault(object, {"spec", "conversion"}, {{"strategy", "None"}});
 }
 
-// Objects may be stored in the storage version from now on.
+// Adds the storage version to status.storedVersions, because objects may be stored in it from now
+// on.
 void AddStoredVersion(Json& object) {
   Json stored = Array(object, {"status", "storedVersions"});
   for (const Json& version : Array(object, {"spec", "versions"})) {
@@ -50,21 +51,21 @@ void AddStoredVersion(Json& object) {
   base::json::Set(object, {"status", "storedVersions"}, std::move(stored));
 }
 
-base::Status AdmitNew(Json& object, Lookup&) {
+base::Status AdmitNewDefinition(Json& object, Lookup&) {
   AddStoredVersion(object);
   return base::OkStatus();
 }
 
-base::Status AdmitUpdate(Json& object, const Json&, Lookup&) {
+base::Status AdmitDefinitionUpdate(Json& object, const Json&, Lookup&) {
   AddStoredVersion(object);
   return base::OkStatus();
 }
 
-// Adds the finalizer that the server removes when no object is left, because the objects must be
-// deleted first.
-void HoldForObjects(Json& object) { AddFinalizer(object, kCleanupFinalizer); }
+// Adds the finalizer that the definition controller removes when no object is left, because the
+// objects must be deleted before their definition.
+void AddCleanupFinalizer(Json& object) { AddFinalizer(object, kCleanupFinalizer); }
 
-void MarkTerminating(Json& object) {
+void MarkDefinitionTerminating(Json& object) {
   SetCondition(object, {.type = "Terminating",
                         .status = "True",
                         .reason = "InstanceDeletionPending",
@@ -86,12 +87,12 @@ void CheckLabel(const std::string& field, const Json& value, const std::string& 
 void CheckNames(const Json& names, const std::string& field, FieldErrors& errors) {
   for (const char* name : {"plural", "singular"}) {
     const std::string value = String(names, {name});
-    if (!value.empty()) CheckLabel(Child(field, name), value, value, "", errors);
+    if (!value.empty()) CheckLabel(ChildField(field, name), value, value, "", errors);
   }
   for (const char* name : {"kind", "listKind"}) {
     const std::string value = String(names, {name});
     if (!value.empty()) {
-      CheckLabel(Child(field, name), value, api::LowerCase(value),
+      CheckLabel(ChildField(field, name), value, api::LowerCase(value),
                  "may have mixed case, but should otherwise match: ", errors);
     }
   }
@@ -104,7 +105,7 @@ void CheckNames(const Json& names, const std::string& field, FieldErrors& errors
   }
   const std::string kind = String(names, {"kind"});
   if (!kind.empty() && kind == String(names, {"listKind"})) {
-    errors.Invalid(Child(field, "listKind"), kind, "kind and listKind may not be the same");
+    errors.Invalid(ChildField(field, "listKind"), kind, "kind and listKind may not be the same");
   }
 }
 
@@ -125,7 +126,7 @@ void CheckGroupAndNames(const Json& object, FieldErrors& errors) {
     errors.NotSupported("spec.scope", scope, {"Cluster", "Namespaced"});
   }
   for (const char* name : {"plural", "singular", "kind", "listKind"}) {
-    if (String(spec, {"names", name}).empty()) errors.Required(Child("spec.names", name));
+    if (String(spec, {"names", name}).empty()) errors.Required(ChildField("spec.names", name));
   }
   CheckNames(Map(spec, {"names"}), "spec.names", errors);
   const std::string name = String(object, {"metadata", "name"});
@@ -228,7 +229,8 @@ void CheckColumn(const Json& column, const std::string& field, FieldErrors& erro
   CheckSimplePath(String(column, {"jsonPath"}), field + ".jsonPath", errors);
 }
 
-// A field by which objects are selected is a scalar that the schema declares.
+// Checks the fields by which objects can be selected. Each must be a scalar that the schema
+// declares.
 void CheckSelectable(const Json& version, const std::string& field, FieldErrors& errors) {
   const Json& fields = Array(version, {"selectableFields"});
   if (fields.size() > kMaxSelectableFields) {
@@ -337,7 +339,7 @@ void ValidateDefinition(const Json& object, FieldErrors& errors) {
   CheckNames(Map(object, {"status", "acceptedNames"}), "status.acceptedNames", errors);
 }
 
-// Each version in which objects may be stored must still be there.
+// Checks that each version in which objects may be stored is still in the definition.
 void CheckStoredVersions(const Json& object, FieldErrors& errors) {
   const Json& stored = Array(object, {"status", "storedVersions"});
   if (stored.empty()) {
@@ -393,10 +395,10 @@ void AddDefinitionRules(std::vector<KindRules>& rules) {
                                {"acceptedNames", {{"kind", ""}, {"plural", ""}}},
                                {"storedVersions", Json::array()}};
   definition.defaults = DefaultDefinition;
-  definition.admit_create = AdmitNew;
-  definition.admit_update = AdmitUpdate;
-  definition.before_delete = HoldForObjects;
-  definition.on_delete = MarkTerminating;
+  definition.admit_create = AdmitNewDefinition;
+  definition.admit_update = AdmitDefinitionUpdate;
+  definition.before_delete = AddCleanupFinalizer;
+  definition.on_delete = MarkDefinitionTerminating;
   definition.validate = ValidateDefinition;
   definition.validate_update = ValidateDefinitionUpdate;
   definition.validate_status = ValidateDefinitionStatus;

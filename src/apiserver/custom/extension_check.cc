@@ -12,7 +12,9 @@ using base::json::Find;
 using base::json::Map;
 using base::json::String;
 
-bool IsMember(const Json& schema, std::string_view name) { return Find(schema, {name}) != nullptr; }
+bool HasMember(const Json& schema, std::string_view name) {
+  return Find(schema, {name}) != nullptr;
+}
 
 namespace {
 
@@ -58,7 +60,7 @@ void CheckMapKey(const Json& items, const Json& property, const std::string& nam
   }
   const Json& required = Array(items, {"required"});
   const bool is_required = std::find(required.begin(), required.end(), name) != required.end();
-  if (!is_required && !IsMember(property, "default")) {
+  if (!is_required && !HasMember(property, "default")) {
     errors.Required(field + ".default",
                     "this property is in x-kubernetes-list-map-keys, so it must have a default "
                     "or be a required property");

@@ -5,7 +5,7 @@
 
 namespace berth::apiserver {
 
-// Whether `text` has `format`. Any text has a format that Kubernetes does not know.
+// Whether `text` has `format`. True for every text if Kubernetes does not know the format.
 bool HasFormat(std::string_view format, std::string_view text);
 
 }  // namespace berth::apiserver

@@ -18,21 +18,21 @@ class JsonPath::Parser {
  public:
   explicit Parser(std::string_view text) : text_(text), rest_(text) {}
 
-  StatusOr<JsonPath> Run() {
+  StatusOr<JsonPath> ParsePath() {
     JsonPath path;
     while (!rest_.empty()) {
       Step step;
-      RETURN_IF_ERROR(Next(step));
+      RETURN_IF_ERROR(ParseStep(step));
       path.steps_.push_back(std::move(step));
-      if (path.steps_.size() > kMaxSteps) return Invalid();
+      if (path.steps_.size() > kMaxSteps) return InvalidPathError();
     }
     return path;
   }
 
  private:
-  Status Invalid() const {
-    return base::Error(base::StatusCode::kInvalidArgument,
-                       "{} is not a JSONPath that is understood", base::Quote(text_));
+  Status InvalidPathError() const {
+    return base::Error(base::StatusCode::kInvalidArgument, "{} is not a JSONPath that is supported",
+                       base::Quote(text_));
   }
   bool TakePrefix(std::string_view prefix) {
     if (!rest_.starts_with(prefix)) return false;
@@ -43,7 +43,7 @@ class JsonPath::Parser {
     while (rest_.starts_with(' ')) rest_.remove_prefix(1);
   }
 
-  Status Next(Step& step) {
+  Status ParseStep(Step& step) {
     if (TakePrefix(".")) {
       if (TakePrefix("*")) {
         step.type = Step::Type::kAll;
@@ -51,30 +51,31 @@ class JsonPath::Parser {
       }
       step.name = ReadName();
       // A lone "." is the object itself.
-      return step.name.empty() && !(rest_.empty() && text_ == ".") ? Invalid() : base::OkStatus();
+      return step.name.empty() && !(rest_.empty() && text_ == ".") ? InvalidPathError()
+                                                                   : base::OkStatus();
     }
-    if (!TakePrefix("[")) return Invalid();
+    if (!TakePrefix("[")) return InvalidPathError();
     if (TakePrefix("*]")) {
       step.type = Step::Type::kAll;
       return base::OkStatus();
     }
     if (TakePrefix("?(")) {
       step.type = Step::Type::kFilter;
-      RETURN_IF_ERROR(Filter(step));
-      return TakePrefix(")]") ? base::OkStatus() : Invalid();
+      RETURN_IF_ERROR(ParseFilter(step));
+      return TakePrefix(")]") ? base::OkStatus() : InvalidPathError();
     }
     if (rest_.starts_with('\'') || rest_.starts_with('"')) {
-      const auto name = Quoted();
-      if (!name) return Invalid();
+      const auto name = ParseQuoted();
+      if (!name) return InvalidPathError();
       step.name = *name;
     } else {
       step.type = Step::Type::kIndex;
       const auto [end, error] =
           std::from_chars(rest_.data(), rest_.data() + rest_.size(), step.index);
-      if (error != std::errc()) return Invalid();
+      if (error != std::errc()) return InvalidPathError();
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     }
-    return TakePrefix("]") ? base::OkStatus() : Invalid();
+    return TakePrefix("]") ? base::OkStatus() : InvalidPathError();
   }
 
   // The name up to the next step. A backslash escapes the character after it.
@@ -94,7 +95,7 @@ class JsonPath::Parser {
     return name;
   }
 
-  std::optional<std::string> Quoted() {
+  std::optional<std::string> ParseQuoted() {
     const char quote = rest_.front();
     rest_.remove_prefix(1);
     std::string text;
@@ -108,12 +109,12 @@ class JsonPath::Parser {
     return text;
   }
 
-  Status Filter(Step& step) {
+  Status ParseFilter(Step& step) {
     SkipSpace();
-    if (!TakePrefix("@")) return Invalid();
+    if (!TakePrefix("@")) return InvalidPathError();
     while (TakePrefix(".")) {
       step.field.push_back(ReadName());
-      if (step.field.back().empty()) return Invalid();
+      if (step.field.back().empty()) return InvalidPathError();
     }
     SkipSpace();
     if (rest_.starts_with(')')) return base::OkStatus();
@@ -123,15 +124,15 @@ class JsonPath::Parser {
       break;
     }
     SkipSpace();
-    if (step.op.empty() || rest_.empty()) return Invalid();
+    if (step.op.empty() || rest_.empty()) return InvalidPathError();
     if (rest_.front() == '\'' || rest_.front() == '"') {
-      const auto text = Quoted();
-      if (!text) return Invalid();
+      const auto text = ParseQuoted();
+      if (!text) return InvalidPathError();
       step.value = *text;
     } else {
       const size_t end = std::min(rest_.find_first_of(" )"), rest_.size());
       const auto value = base::json::Parse(rest_.substr(0, end));
-      if (!value.ok() || value->is_structured()) return Invalid();
+      if (!value.ok() || value->is_structured()) return InvalidPathError();
       step.value = *value;
       rest_.remove_prefix(end);
     }
@@ -143,9 +144,9 @@ class JsonPath::Parser {
   std::string_view rest_;
 };
 
-StatusOr<JsonPath> JsonPath::Parse(std::string_view text) { return Parser(text).Run(); }
+StatusOr<JsonPath> JsonPath::Parse(std::string_view text) { return Parser(text).ParsePath(); }
 
-bool JsonPath::Holds(const Step& filter, const Json& item) {
+bool JsonPath::Matches(const Step& filter, const Json& item) {
   const Json* found = &item;
   for (const std::string& name : filter.field) {
     found = base::json::Find(*found, {name});
@@ -163,35 +164,35 @@ bool JsonPath::Holds(const Step& filter, const Json& item) {
   return *found >= filter.value;
 }
 
-const Json* JsonPath::Follow(const Json& at, const Step* step, const Step* end) {
+const Json* JsonPath::FindValue(const Json& at, const Step* step, const Step* end) {
   if (step == end) return &at;
   switch (step->type) {
     case Step::Type::kField: {
-      if (step->name.empty()) return Follow(at, step + 1, end);
+      if (step->name.empty()) return FindValue(at, step + 1, end);
       const Json* member = base::json::Find(at, {step->name});
-      return member != nullptr ? Follow(*member, step + 1, end) : nullptr;
+      return member != nullptr ? FindValue(*member, step + 1, end) : nullptr;
     }
     case Step::Type::kIndex: {
       if (!at.is_array()) return nullptr;
       const int64_t index =
           step->index < 0 ? step->index + static_cast<int64_t>(at.size()) : step->index;
       if (index < 0 || index >= static_cast<int64_t>(at.size())) return nullptr;
-      return Follow(at[static_cast<size_t>(index)], step + 1, end);
+      return FindValue(at[static_cast<size_t>(index)], step + 1, end);
     }
     case Step::Type::kAll:
     case Step::Type::kFilter:
       if (!at.is_structured()) return nullptr;
       for (const Json& item : at) {
-        if (step->type == Step::Type::kFilter && !Holds(*step, item)) continue;
-        if (const Json* found = Follow(item, step + 1, end)) return found;
+        if (step->type == Step::Type::kFilter && !Matches(*step, item)) continue;
+        if (const Json* found = FindValue(item, step + 1, end)) return found;
       }
       return nullptr;
   }
   return nullptr;
 }
 
-const Json* JsonPath::First(const Json& object) const {
-  return Follow(object, steps_.data(), steps_.data() + steps_.size());
+const Json* JsonPath::FindFirst(const Json& object) const {
+  return FindValue(object, steps_.data(), steps_.data() + steps_.size());
 }
 
 }  // namespace berth::apiserver

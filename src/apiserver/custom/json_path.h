@@ -21,7 +21,7 @@ class JsonPath {
   static base::StatusOr<JsonPath> Parse(std::string_view text);
 
   // The first value that the path leads to; nullptr if there is none.
-  const base::Json* First(const base::Json& object) const;
+  const base::Json* FindFirst(const base::Json& object) const;
 
  private:
   struct Step {
@@ -30,13 +30,13 @@ class JsonPath {
     std::string name;                // kField
     int64_t index = 0;               // kIndex; from the end if negative
     std::vector<std::string> field;  // kFilter: of the item, "@.a.b"
-    std::string op;                  // kFilter: "==", ...; empty: the field is there
+    std::string op;                  // kFilter: "==", ...; empty: the field exists
     base::Json value;                // kFilter
   };
   class Parser;
 
-  static const base::Json* Follow(const base::Json& at, const Step* step, const Step* end);
-  static bool Holds(const Step& filter, const base::Json& item);
+  static const base::Json* FindValue(const base::Json& at, const Step* step, const Step* end);
+  static bool Matches(const Step& filter, const base::Json& item);
 
   std::vector<Step> steps_;
 };

@@ -31,7 +31,7 @@ std::string_view TypeName(const Json& value) {
   }
 }
 
-bool Fits(const StructuralSchema& schema, const Json& value) {
+bool HasType(const StructuralSchema& schema, const Json& value) {
   if (value.is_null() && schema.nullable) return true;
   const std::string_view type = TypeName(value);
   if (schema.int_or_string) return type == "integer" || type == "string";
@@ -39,13 +39,13 @@ bool Fits(const StructuralSchema& schema, const Json& value) {
          (schema.type == "number" && type == "integer");
 }
 
-std::string Number(double value) { return fmt::format("{}", value); }
+std::string NumberText(double value) { return fmt::format("{}", value); }
 
 class Checker {
  public:
-  // `settled`: the value is unchanged, so that only allOf, anyOf, oneOf and not are checked.
-  void Check(const StructuralSchema& schema, const Json& value, const Json* old,
-             const std::string& field, bool settled, FieldErrors& errors) {
+  // `settled`: the value is unchanged, so only allOf, anyOf, oneOf and not are checked.
+  void CheckValue(const StructuralSchema& schema, const Json& value, const Json* old,
+                  const std::string& field, bool settled, FieldErrors& errors) {
     settled = settled || (old != nullptr && *old == value);
     if (!settled && !CheckType(schema, value, field, errors)) return;
     if (value.is_null()) return;
@@ -63,13 +63,13 @@ class Checker {
   }
 
  private:
-  static std::string InBody(const std::string& field, std::string_view what) {
-    return fmt::format("{} in body {}", field, what);
+  static std::string InBody(const std::string& field, std::string_view requirement) {
+    return fmt::format("{} in body {}", field, requirement);
   }
 
   static bool CheckType(const StructuralSchema& schema, const Json& value, const std::string& field,
                         FieldErrors& errors) {
-    if (!Fits(schema, value)) {
+    if (!HasType(schema, value)) {
       const std::string wanted = schema.int_or_string ? "integer,string" : schema.type;
       errors.TypeInvalid(
           field, std::string(TypeName(value)),
@@ -79,11 +79,11 @@ class Checker {
     if (!schema.embedded || !value.is_object()) return true;
     for (const char* name : {"apiVersion", "kind"}) {
       if (base::json::String(value, {name}).empty()) {
-        errors.Required(Child(field, name), "must not be empty");
+        errors.Required(ChildField(field, name), "must not be empty");
       }
     }
     if (value.contains("metadata") && !value["metadata"].is_object()) {
-      errors.TypeInvalid(Child(field, "metadata"), value["metadata"], "must be an object");
+      errors.TypeInvalid(ChildField(field, "metadata"), value["metadata"], "must be an object");
     }
     return true;
   }
@@ -125,11 +125,11 @@ class Checker {
   static void CheckNumber(const StructuralSchema& schema, const Json& value,
                           const std::string& field, FieldErrors& errors) {
     const auto number = value.get<double>();
-    const auto invalid = [&](std::string_view what) {
-      errors.Invalid(field, value, InBody(field, what));
+    const auto invalid = [&](std::string_view requirement) {
+      errors.Invalid(field, value, InBody(field, requirement));
     };
     if (schema.maximum) {
-      const std::string limit = Number(*schema.maximum);
+      const std::string limit = NumberText(*schema.maximum);
       if (schema.exclusive_maximum && number >= *schema.maximum) {
         invalid("should be less than " + limit);
       } else if (number > *schema.maximum) {
@@ -137,7 +137,7 @@ class Checker {
       }
     }
     if (schema.minimum) {
-      const std::string limit = Number(*schema.minimum);
+      const std::string limit = NumberText(*schema.minimum);
       if (schema.exclusive_minimum && number <= *schema.minimum) {
         invalid("should be greater than " + limit);
       } else if (number < *schema.minimum) {
@@ -147,7 +147,7 @@ class Checker {
     if (schema.multiple_of && *schema.multiple_of > 0) {
       const double quotient = number / *schema.multiple_of;
       if (std::abs(quotient - std::round(quotient)) > 1e-9) {
-        invalid("should be a multiple of " + Number(*schema.multiple_of));
+        invalid("should be a multiple of " + NumberText(*schema.multiple_of));
       }
     }
     if (schema.format == "int32" && std::abs(number) > 2147483648.0) {
@@ -181,7 +181,7 @@ class Checker {
           InBody(field, fmt::format("should have at least {} properties", *schema.min_properties)));
     }
     for (const std::string& name : schema.required) {
-      if (!value.contains(name)) errors.Required(Child(field, name));
+      if (!value.contains(name)) errors.Required(ChildField(field, name));
     }
   }
 
@@ -201,13 +201,14 @@ class Checker {
     }
   }
 
-  // How many of `alternatives` hold. The failures of the one with the best match go to `nearest`.
+  // How many of `alternatives` the value fits. `nearest` gets the errors of the alternative with
+  // the fewest errors, among those that it does not fit.
   size_t CountFitting(const std::vector<StructuralPtr>& alternatives, const Json& value,
                       const std::string& field, std::optional<FieldErrors>& nearest) {
     size_t fitting = 0;
     for (const StructuralPtr& alternative : alternatives) {
       FieldErrors failures;
-      Check(*alternative, value, nullptr, field, false, failures);
+      CheckValue(*alternative, value, nullptr, field, false, failures);
       if (failures.empty()) {
         ++fitting;
       } else if (!nearest || failures.count() < nearest->count()) {
@@ -220,8 +221,8 @@ class Checker {
   void CheckCombinations(const StructuralSchema& schema, const Json& value,
                          const std::string& field, FieldErrors& errors) {
     // These errors have no field, as in Kubernetes.
-    const auto fail = [&](std::string_view what) {
-      errors.Invalid("<nil>", "", fmt::format("\"{}\" must {}", field, what));
+    const auto fail = [&](std::string_view requirement) {
+      errors.Invalid("<nil>", "", fmt::format("\"{}\" must {}", field, requirement));
     };
     std::optional<FieldErrors> nearest;
     if (!schema.any_of.empty() && CountFitting(schema.any_of, value, field, nearest) == 0) {
@@ -241,7 +242,7 @@ class Checker {
     }
     FieldErrors failures;
     for (const StructuralPtr& part : schema.all_of) {
-      Check(*part, value, nullptr, field, false, failures);
+      CheckValue(*part, value, nullptr, field, false, failures);
     }
     if (!failures.empty()) {
       fail("validate all the schemas (allOf)");
@@ -249,7 +250,7 @@ class Checker {
     }
     if (schema.not_one != nullptr) {
       FieldErrors unwanted;
-      Check(*schema.not_one, value, nullptr, field, false, unwanted);
+      CheckValue(*schema.not_one, value, nullptr, field, false, unwanted);
       if (unwanted.empty()) fail("not validate the schema (not)");
     }
   }
@@ -257,9 +258,10 @@ class Checker {
   void CheckProperties(const StructuralSchema& schema, const Json& value, const Json* old,
                        const std::string& field, bool settled, FieldErrors& errors) {
     for (const auto& [name, member] : value.items()) {
-      const StructuralSchema* known = schema.Member(name);
+      const StructuralSchema* known = schema.FindMember(name);
       if (known == nullptr) continue;
-      Check(*known, member, OldMember(schema, old, name), Child(field, name), settled, errors);
+      CheckValue(*known, member, FindOldMember(schema, old, name), ChildField(field, name), settled,
+                 errors);
     }
   }
 
@@ -268,21 +270,21 @@ class Checker {
     if (schema.items == nullptr) return;
     const OldItems old_items(schema, old);
     for (size_t i = 0; i < value.size(); ++i) {
-      Check(*schema.items, value[i], old_items.Of(value[i]), fmt::format("{}[{}]", field, i),
-            settled, errors);
+      CheckValue(*schema.items, value[i], old_items.Find(value[i]), fmt::format("{}[{}]", field, i),
+                 settled, errors);
     }
   }
 };
 
 }  // namespace
 
-std::string Child(const std::string& field, std::string_view name) {
+std::string ChildField(const std::string& field, std::string_view name) {
   return field.empty() ? std::string(name) : fmt::format("{}.{}", field, name);
 }
 
 void CheckObject(const StructuralSchema& schema, const Json& value, const Json* old,
                  const std::string& field, FieldErrors& errors) {
-  Checker().Check(schema, value, old, field, false, errors);
+  Checker().CheckValue(schema, value, old, field, false, errors);
 }
 
 }  // namespace berth::apiserver

@@ -76,7 +76,7 @@ TEST(JsonPathTest, FindsTheFirstValue) {
   for (const auto& [text, value] : cases) {
     const auto path = JsonPath::Parse(text);
     ASSERT_TRUE(path.ok()) << text;
-    const Json* found = path->First(object);
+    const Json* found = path->FindFirst(object);
     EXPECT_EQ(found != nullptr ? base::json::Dump(*found) : "none", value) << text;
   }
 }

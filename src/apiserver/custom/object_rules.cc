@@ -12,7 +12,7 @@ using api::cel::Program;
 
 namespace {
 
-// Kubernetes' bounds: what one rule and what all rules of one object may cost.
+// Kubernetes' bounds on the cost of one rule, and of all rules of one object.
 constexpr int64_t kRuleBudget = 1'000'000;
 constexpr int64_t kObjectBudget = 10'000'000;
 constexpr size_t kMaxMessage = 5 * 1024;
@@ -23,30 +23,32 @@ class Compiler {
  public:
   explicit Compiler(FieldErrors& errors) : errors_(errors) {}
 
-  // `unmatched` is the place from which on old and new values cannot be matched; empty if they can
-  // be.
-  void Compile(StructuralSchema& schema, const std::string& field, const std::string& unmatched) {
+  // `unmatched` is the path of the list or map below which old and new values cannot be matched;
+  // empty if they can be matched.
+  void CompileSchema(StructuralSchema& schema, const std::string& field,
+                     const std::string& unmatched) {
     if (!schema.has_rules) return;
     for (size_t i = 0; i < schema.rules.size(); ++i) {
-      CompileOne(schema, schema.rules[i], fmt::format("{}.x-kubernetes-validations[{}]", field, i),
-                 unmatched);
+      CompileRule(schema, schema.rules[i], fmt::format("{}.x-kubernetes-validations[{}]", field, i),
+                  unmatched);
     }
     const std::string below_object = schema.atomic && unmatched.empty() ? field : unmatched;
     for (auto& [name, property] : schema.properties) {
-      Compile(*property, fmt::format("{}.properties[{}]", field, name), below_object);
+      CompileSchema(*property, fmt::format("{}.properties[{}]", field, name), below_object);
     }
     if (schema.additional != nullptr) {
-      Compile(*schema.additional, field + ".additionalProperties", unmatched);
+      CompileSchema(*schema.additional, field + ".additionalProperties", unmatched);
     }
     if (schema.items != nullptr) {
       const bool matched = schema.list_type == api::ListType::kMap;
-      Compile(*schema.items, field + ".items", !matched && unmatched.empty() ? field : unmatched);
+      CompileSchema(*schema.items, field + ".items",
+                    !matched && unmatched.empty() ? field : unmatched);
     }
   }
 
  private:
-  void CompileOne(const StructuralSchema& schema, ValidationRule& rule, const std::string& field,
-                  const std::string& unmatched) {
+  void CompileRule(const StructuralSchema& schema, ValidationRule& rule, const std::string& field,
+                   const std::string& unmatched) {
     auto program = Program::Compile(rule.rule, schema.tree, Kind::kBool, rule.optional_old_self);
     if (!program.ok()) {
       errors_.Invalid(field + ".rule", rule.rule,
@@ -91,34 +93,35 @@ class Runner {
  public:
   explicit Runner(FieldErrors& errors) : errors_(errors) {}
 
-  void Run(const StructuralSchema& schema, const Json& value, const Json* old,
-           const std::string& field) {
+  void RunRules(const StructuralSchema& schema, const Json& value, const Json* old,
+                const std::string& field) {
     if (!schema.has_rules || value.is_null() || over_) return;
     // A rule that does not read the old value is skipped if the value is unchanged.
     const bool unchanged = old != nullptr && *old == value;
     for (const ValidationRule& rule : schema.rules) {
-      RunOne(schema, rule, value, old, field, unchanged);
+      RunRule(schema, rule, value, old, field, unchanged);
       if (over_) return;
     }
     if (value.is_object()) {
       for (const auto& [name, member] : value.items()) {
-        const StructuralSchema* known = schema.Member(name);
+        const StructuralSchema* known = schema.FindMember(name);
         if (known == nullptr) continue;
-        const bool property = schema.Property(name) != nullptr;
-        Run(*known, member, OldMember(schema, old, name),
-            property ? Child(field, name) : fmt::format("{}[{}]", field, name));
+        const bool property = schema.FindProperty(name) != nullptr;
+        RunRules(*known, member, FindOldMember(schema, old, name),
+                 property ? ChildField(field, name) : fmt::format("{}[{}]", field, name));
       }
     } else if (value.is_array() && schema.items != nullptr) {
       const OldItems old_items(schema, old);
       for (size_t i = 0; i < value.size(); ++i) {
-        Run(*schema.items, value[i], old_items.Of(value[i]), fmt::format("{}[{}]", field, i));
+        RunRules(*schema.items, value[i], old_items.Find(value[i]),
+                 fmt::format("{}[{}]", field, i));
       }
     }
   }
 
  private:
-  void RunOne(const StructuralSchema& schema, const ValidationRule& rule, const Json& value,
-              const Json* old, const std::string& path, bool unchanged) {
+  void RunRule(const StructuralSchema& schema, const ValidationRule& rule, const Json& value,
+               const Json* old, const std::string& path, bool unchanged) {
     const std::string field = path.empty() ? "<nil>" : path;
     const std::string shown =
         rule.message.empty() ? std::string(base::Trim(rule.rule)) : rule.message;
@@ -133,13 +136,13 @@ class Runner {
     Budget budget(std::min(kRuleBudget, left_));
     const auto result = rule.program->Run(value, old, schema.tree, budget);
     left_ -= std::min(kRuleBudget, left_) - std::max<int64_t>(budget.left(), 0);
-    if (!result.ok()) return Fail(result.status(), schema, field, shown);
+    if (!result.ok()) return AddFailure(result.status(), schema, field, shown);
     if (result->is(Kind::kBool) && result->bool_value()) return;
-    Report(rule, schema, path, MessageFor(rule, schema, value, old));
+    AddViolation(rule, schema, path, MakeMessage(rule, schema, value, old));
   }
 
-  void Fail(const base::Status& status, const StructuralSchema& schema, const std::string& field,
-            const std::string& shown) {
+  void AddFailure(const base::Status& status, const StructuralSchema& schema,
+                  const std::string& field, const std::string& shown) {
     const std::string_view why = base::Message(status);
     if (status.code() == base::StatusCode::kResourceExhausted) {
       over_ = true;
@@ -160,8 +163,8 @@ class Runner {
     errors_.Invalid(field, schema.type, fmt::format("{} evaluating rule: {}", why, shown));
   }
 
-  std::string MessageFor(const ValidationRule& rule, const StructuralSchema& schema,
-                         const Json& value, const Json* old) {
+  std::string MakeMessage(const ValidationRule& rule, const StructuralSchema& schema,
+                          const Json& value, const Json* old) {
     if (rule.message_program &&
         (old != nullptr || !rule.message_program->uses_old_self() || rule.optional_old_self)) {
       Budget budget(std::min(kRuleBudget, left_));
@@ -178,8 +181,8 @@ class Runner {
     return fmt::format("failed rule: {}", base::Trim(rule.rule));
   }
 
-  void Report(const ValidationRule& rule, const StructuralSchema& schema, const std::string& field,
-              const std::string& message) {
+  void AddViolation(const ValidationRule& rule, const StructuralSchema& schema,
+                    const std::string& field, const std::string& message) {
     std::string at = field;
     if (!rule.field_path.empty()) {
       const std::string_view path = rule.field_path;
@@ -201,12 +204,12 @@ class Runner {
 }  // namespace
 
 void CompileRules(StructuralSchema& schema, const std::string& field, FieldErrors& errors) {
-  Compiler(errors).Compile(schema, field, "");
+  Compiler(errors).CompileSchema(schema, field, "");
 }
 
 void CheckRules(const StructuralSchema& schema, const Json& object, const Json* old,
                 FieldErrors& errors) {
-  Runner(errors).Run(schema, object, old, "");
+  Runner(errors).RunRules(schema, object, old, "");
 }
 
 }  // namespace berth::apiserver

@@ -11,23 +11,23 @@ bool IsIdentity(std::string_view name) {
 // Which of the members that the schema does not list are kept.
 enum class Keep { kNothing, kIdentity, kMembers };
 
-Keep KeepOf(const StructuralSchema* schema) {
+Keep MembersKeptBy(const StructuralSchema* schema) {
   return schema != nullptr && schema->embedded ? Keep::kIdentity : Keep::kNothing;
 }
 
-void Prune(const StructuralSchema* schema, Json& value, Keep keep);
+void PruneValue(const StructuralSchema* schema, Json& value, Keep keep);
 
 void PruneObject(const StructuralSchema& schema, Json& object, Keep keep) {
   for (auto it = object.begin(); it != object.end();) {
-    const StructuralSchema* property = schema.Property(it.key());
+    const StructuralSchema* property = schema.FindProperty(it.key());
     if (keep == Keep::kIdentity && IsIdentity(it.key())) {
       ++it;
     } else if (property != nullptr) {
-      Prune(property, *it++, KeepOf(property));
+      PruneValue(property, *it++, MembersKeptBy(property));
     } else if (schema.additional != nullptr || schema.any_additional) {
-      Prune(schema.additional.get(), *it++, KeepOf(schema.additional.get()));
+      PruneValue(schema.additional.get(), *it++, MembersKeptBy(schema.additional.get()));
     } else if (schema.preserve_unknown || keep == Keep::kMembers) {
-      ++it;  // with all that is in it
+      ++it;  // the member is kept with all its content
     } else {
       it = object.erase(it);
     }
@@ -35,7 +35,7 @@ void PruneObject(const StructuralSchema& schema, Json& object, Keep keep) {
 }
 
 // Without a schema, objects lose all members, because no member is known.
-void Prune(const StructuralSchema* schema, Json& value, Keep keep) {
+void PruneValue(const StructuralSchema* schema, Json& value, Keep keep) {
   if (value.is_object()) {
     if (schema != nullptr) return PruneObject(*schema, value, keep);
     value.clear();
@@ -43,12 +43,12 @@ void Prune(const StructuralSchema* schema, Json& value, Keep keep) {
     const bool kept = keep == Keep::kMembers || (schema != nullptr && schema->preserve_unknown);
     const StructuralSchema* items = schema != nullptr ? schema->items.get() : nullptr;
     if (items == nullptr && kept) return;
-    for (Json& item : value) Prune(items, item, kept ? Keep::kMembers : KeepOf(items));
+    for (Json& item : value) PruneValue(items, item, kept ? Keep::kMembers : MembersKeptBy(items));
   }
 }
 
-// The default that stands in for `value`; null if the value stays.
-const Json* DefaultFor(const StructuralSchema& schema, const Json& value) {
+// The default that replaces `value`; null if the value stays.
+const Json* FindDefault(const StructuralSchema& schema, const Json& value) {
   return value.is_null() && !schema.nullable && schema.default_value ? &*schema.default_value
                                                                      : nullptr;
 }
@@ -56,13 +56,13 @@ const Json* DefaultFor(const StructuralSchema& schema, const Json& value) {
 }  // namespace
 
 void PruneUnknown(const StructuralSchema& schema, Json& value, bool whole) {
-  Prune(&schema, value, whole ? Keep::kIdentity : KeepOf(&schema));
+  PruneValue(&schema, value, whole ? Keep::kIdentity : MembersKeptBy(&schema));
 }
 
 void DropNulls(const StructuralSchema& schema, Json& value) {
   if (value.is_object()) {
     for (auto it = value.begin(); it != value.end();) {
-      const StructuralSchema* member = schema.Member(it.key());
+      const StructuralSchema* member = schema.FindMember(it.key());
       if (member != nullptr && it->is_null() && !member->nullable && !member->default_value) {
         it = value.erase(it);
       } else {
@@ -81,19 +81,19 @@ void ApplyDefaults(const StructuralSchema& schema, Json& value) {
     for (const auto& [name, property] : schema.properties) {
       if (!property->default_value) continue;
       const auto it = value.find(name);
-      if (it == value.end() || DefaultFor(*property, *it) != nullptr) {
+      if (it == value.end() || FindDefault(*property, *it) != nullptr) {
         value[name] = *property->default_value;
       }
     }
     for (auto& [name, member] : value.items()) {
-      const StructuralSchema* known = schema.Member(name);
+      const StructuralSchema* known = schema.FindMember(name);
       if (known == nullptr) continue;
-      if (const Json* fallback = DefaultFor(*known, member)) member = *fallback;
+      if (const Json* fallback = FindDefault(*known, member)) member = *fallback;
       ApplyDefaults(*known, member);
     }
   } else if (value.is_array() && schema.items != nullptr) {
     for (Json& item : value) {
-      if (const Json* fallback = DefaultFor(*schema.items, item)) item = *fallback;
+      if (const Json* fallback = FindDefault(*schema.items, item)) item = *fallback;
       ApplyDefaults(*schema.items, item);
     }
   }

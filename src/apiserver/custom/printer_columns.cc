@@ -10,7 +10,7 @@ using base::json::String;
 
 namespace {
 
-// The cell of a present value. It is empty if the value has another type than the column.
+// The cell for a value. It is null if the value has another type than the column.
 Json PrintCell(const std::string& type, const Json& value, base::WallTime now) {
   if (value.is_null()) return nullptr;
   if (type == "string") {
@@ -50,7 +50,7 @@ PrinterColumns::PrinterColumns(const Json& columns) {
   }
 }
 
-Json PrinterColumns::Definitions() const {
+Json PrinterColumns::MakeDefinitions() const {
   Json all = Json::array({{{"name", "Name"},
                            {"type", "string"},
                            {"format", "name"},
@@ -60,10 +60,10 @@ Json PrinterColumns::Definitions() const {
   return all;
 }
 
-Json PrinterColumns::Cells(const Json& object, base::WallTime now) const {
+Json PrinterColumns::MakeCells(const Json& object, base::WallTime now) const {
   Json cells = Json::array({String(object, {"metadata", "name"})});
   for (const Column& column : columns_) {
-    const Json* value = column.path ? column.path->First(object) : nullptr;
+    const Json* value = column.path ? column.path->FindFirst(object) : nullptr;
     cells.push_back(value != nullptr ? PrintCell(column.type, *value, now) : Json());
   }
   return cells;

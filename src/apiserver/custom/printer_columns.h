@@ -1,4 +1,4 @@
-// What `kubectl get` shows of custom resources: additionalPrinterColumns.
+// The columns that `kubectl get` shows of custom resources (additionalPrinterColumns).
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace berth::apiserver {
 // Immutable and thread-safe.
 class PrinterColumns {
  public:
-  // `columns` is a version's additionalPrinterColumns; name and age if there are none. A column
-  // whose path cannot be parsed stays empty.
+  // `columns` is a version's additionalPrinterColumns; if there are none, the only column besides
+  // the name is the age. A column whose path cannot be parsed stays empty.
   explicit PrinterColumns(const base::Json& columns);
 
   // As TableColumns and TableCells (table.h).
-  base::Json Definitions() const;
-  base::Json Cells(const base::Json& object, base::WallTime now) const;
+  base::Json MakeDefinitions() const;
+  base::Json MakeCells(const base::Json& object, base::WallTime now) const;
 
  private:
   struct Column {

@@ -19,8 +19,8 @@ using base::json::String;
 
 namespace {
 
-// Bounds the size of all compiled patterns of one schema together, because they stay in memory as
-// long as the definition.
+// The most that all compiled patterns of one schema may take together (RE2::ProgramSize). They are
+// bounded because they stay in memory as long as the definition.
 constexpr int64_t kMaxPatternProgram = 500'000;
 
 enum class Level { kRoot, kItem, kField };
@@ -32,11 +32,11 @@ struct Place {
   // Below allOf, anyOf, oneOf or not: the schema may only constrain members that are declared
   // outside.
   bool nested = false;
-  // In the schema of an object's apiVersion, kind or metadata.
+  // Whether this is within the schema of an object's apiVersion, kind or metadata.
   bool in_identity = false;
   // The reason why a default is forbidden; empty: a default is allowed.
   std::string no_default;
-  // The members of an int-or-string pattern's anyOf, which have types.
+  // Whether this is a member of an int-or-string pattern's anyOf, which may have a type.
   bool may_have_type = false;
 
   Place Below(std::string_view part, Level next) const {
@@ -55,7 +55,7 @@ struct Place {
   }
 };
 
-// [{type: integer}, {type: string}], which int-or-string fields may have.
+// Whether `any_of` is [{type: integer}, {type: string}], which int-or-string fields may have.
 bool IsIntOrStringPattern(const Json& any_of) {
   static const Json pattern = {{{"type", "integer"}}, {{"type", "string"}}};
   return any_of == pattern;
@@ -65,7 +65,7 @@ class SchemaChecker {
  public:
   explicit SchemaChecker(FieldErrors& errors) : errors_(errors) {}
 
-  void Check(const Json& schema, const Place& place) {
+  void CheckPlace(const Json& schema, const Place& place) {
     if (!schema.is_object()) {
       return errors_.Invalid(place.field, schema, "must be a schema object");
     }
@@ -77,7 +77,7 @@ class SchemaChecker {
   }
 
  private:
-  // ---- what no schema may have
+  // ---- members that no schema may have
 
   void CheckUnsupported(const Json& schema, const Place& place) {
     const std::string type = String(schema, {"type"});
@@ -87,7 +87,7 @@ class SchemaChecker {
     } else if (!type.empty()) {
       CheckTypeName(type, at("type"));
     }
-    if (IsMember(schema, "default") && !place.nested && !place.no_default.empty()) {
+    if (HasMember(schema, "default") && !place.nested && !place.no_default.empty()) {
       errors_.Forbidden(at("default"), "must not be set " + place.no_default);
     }
     for (const char* name :
@@ -124,7 +124,7 @@ class SchemaChecker {
     }
   }
 
-  // ---- what makes it structural
+  // ---- the rules of structural schemas
 
   void CheckStructural(const Json& schema, const Place& place) {
     const std::string type = String(schema, {"type"});
@@ -133,10 +133,10 @@ class SchemaChecker {
     const bool embedded = Bool(schema, {"x-kubernetes-embedded-resource"});
     const bool root = place.level == Level::kRoot;
     const std::string at_type = place.field + ".type";
-    if (type == "array" && !IsMember(schema, "items")) {
+    if (type == "array" && !HasMember(schema, "items")) {
       errors_.Required(place.field + ".items", "must be specified");
     }
-    if (IsMember(schema, "additionalProperties")) {
+    if (HasMember(schema, "additionalProperties")) {
       if (root) {
         errors_.Forbidden(place.field + ".additionalProperties", "must not be used at the root");
       } else if (embedded) {
@@ -207,31 +207,31 @@ class SchemaChecker {
   // ---- below allOf, anyOf, oneOf and not
 
   void CheckNested(const Json& schema, const Place& place) {
-    const auto forbid = [&](bool there, std::string_view name, std::string_view why) {
-      if (there) {
+    const auto forbid = [&](bool present, std::string_view name, std::string_view why) {
+      if (present) {
         errors_.Forbidden(fmt::format("{}.{}", place.field, name),
                           fmt::format("must be {} to be structural", why));
       }
     };
     const auto text = [&](std::string_view name) { return !String(schema, {name}).empty(); };
     forbid(text("type") && !place.may_have_type, "type", "empty");
-    forbid(IsMember(schema, "additionalProperties"), "additionalProperties", "undefined");
-    forbid(IsMember(schema, "default"), "default", "undefined");
+    forbid(HasMember(schema, "additionalProperties"), "additionalProperties", "undefined");
+    forbid(HasMember(schema, "default"), "default", "undefined");
     forbid(text("title"), "title", "empty");
     forbid(text("description"), "description", "empty");
     forbid(Bool(schema, {"nullable"}), "nullable", "false");
-    forbid(IsMember(schema, "externalDocs"), "externalDocs", "undefined");
+    forbid(HasMember(schema, "externalDocs"), "externalDocs", "undefined");
     for (const char* name : {"x-kubernetes-preserve-unknown-fields",
                              "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"}) {
       forbid(Bool(schema, {name}), name, "false");
     }
     forbid(!Array(schema, {"x-kubernetes-list-map-keys"}).empty(), "x-kubernetes-list-map-keys",
            "empty");
-    forbid(IsMember(schema, "x-kubernetes-list-type"), "x-kubernetes-list-type", "undefined");
-    forbid(IsMember(schema, "x-kubernetes-map-type"), "x-kubernetes-map-type", "undefined");
+    forbid(HasMember(schema, "x-kubernetes-list-type"), "x-kubernetes-list-type", "undefined");
+    forbid(HasMember(schema, "x-kubernetes-map-type"), "x-kubernetes-map-type", "undefined");
     forbid(!Array(schema, {"x-kubernetes-validations"}).empty(), "x-kubernetes-validations",
            "empty");
-    if (IsMember(Map(schema, {"properties"}), "metadata")) {
+    if (HasMember(Map(schema, {"properties"}), "metadata")) {
       errors_.Forbidden(place.field + ".properties[metadata]",
                         "must not be specified in a nested context");
     }
@@ -297,7 +297,7 @@ class SchemaChecker {
     }
   }
 
-  // ---- downwards
+  // ---- the schemas below
 
   void CheckChildren(const Json& schema, const Place& place) {
     const bool whole = !place.nested && (place.level == Level::kRoot ||
@@ -308,10 +308,10 @@ class SchemaChecker {
         below.in_identity = true;
         if (place.level == Level::kRoot) below.no_default = fmt::format("in top-level {}", name);
       }
-      Check(property, below);
+      CheckPlace(property, below);
     }
     if (const Json* items = Find(schema, {"items"}); items != nullptr && items->is_object()) {
-      Check(*items, place.Below("items", Level::kItem));
+      CheckPlace(*items, place.Below("items", Level::kItem));
     }
     const Json* additional = Find(schema, {"additionalProperties"});
     if (additional != nullptr && additional->is_object()) {
@@ -319,7 +319,7 @@ class SchemaChecker {
       if (place.in_identity) {
         below.no_default = "inside additionalProperties applying to object metadata";
       }
-      Check(*additional, below);
+      CheckPlace(*additional, below);
     }
     CheckCombinations(schema, place);
   }
@@ -333,10 +333,10 @@ class SchemaChecker {
       // In the pattern's other form, the anyOf is in the first allOf.
       const bool first_all =
           !place.nested && name == "allOf[0]" && IsIntOrStringPattern(Array(part, {"anyOf"}));
-      if (!first_all) return Check(part, below);
+      if (!first_all) return CheckPlace(part, below);
       Json rest = part;
       rest.erase("anyOf");
-      Check(rest, below);
+      CheckPlace(rest, below);
     });
   }
 
@@ -395,7 +395,7 @@ void CheckDefault(const StructuralSchema& schema, const std::string& field, Fiel
 void CheckSchema(const Json& schema, const std::string& field, bool has_status,
                  FieldErrors& errors) {
   if (has_status && schema.is_object()) CheckRootMembers(schema, field, errors);
-  SchemaChecker(errors).Check(schema, {.field = field, .level = Level::kRoot});
+  SchemaChecker(errors).CheckPlace(schema, {.field = field, .level = Level::kRoot});
 }
 
 void CheckDefaults(const StructuralSchema& schema, const std::string& field, FieldErrors& errors) {

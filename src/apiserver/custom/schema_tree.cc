@@ -11,7 +11,7 @@ class TreeMaker {
  public:
   explicit TreeMaker(api::SchemaArena& arena) : arena_(arena) {}
 
-  Schema* Make(StructuralSchema& node) {
+  Schema* MakeNode(StructuralSchema& node) {
     Schema* made = arena_.New();
     node.tree = made;
     made->type = TypeOf(node);
@@ -21,11 +21,12 @@ class TreeMaker {
     made->atomic = node.atomic;
     made->list_type = node.list_type;
     made->list_keys = node.list_keys;
-    if (node.items != nullptr) made->element = Make(*node.items);
+    if (node.items != nullptr) made->element = MakeNode(*node.items);
     if (made->type == FieldType::kMap) {
-      made->element = node.additional != nullptr ? Make(*node.additional) : Scalar(FieldType::kAny);
+      made->element =
+          node.additional != nullptr ? MakeNode(*node.additional) : MakeScalar(FieldType::kAny);
     }
-    for (auto& [name, property] : node.properties) AddField(*made, node, name, Make(*property));
+    for (auto& [name, property] : node.properties) AddField(*made, node, name, MakeNode(*property));
     if (node.embedded) AddIdentity(*made);
     return made;
   }
@@ -33,8 +34,8 @@ class TreeMaker {
   // Adds apiVersion, kind and metadata, which a whole object has without listing them.
   void AddIdentity(Schema& object) {
     AddFirst(object, "metadata", api::NamedSchema("ObjectMeta"));
-    AddFirst(object, "kind", Scalar(FieldType::kString));
-    AddFirst(object, "apiVersion", Scalar(FieldType::kString));
+    AddFirst(object, "kind", MakeScalar(FieldType::kString));
+    AddFirst(object, "apiVersion", MakeScalar(FieldType::kString));
   }
 
  private:
@@ -50,7 +51,7 @@ class TreeMaker {
     return map ? FieldType::kMap : FieldType::kObject;
   }
 
-  Schema* Scalar(FieldType type) {
+  Schema* MakeScalar(FieldType type) {
     Schema* made = arena_.New();
     made->type = type;
     return made;
@@ -64,7 +65,7 @@ class TreeMaker {
     field.description = type->description;
     field.required =
         std::find(node.required.begin(), node.required.end(), name) != node.required.end();
-    const StructuralSchema* property = node.Property(name);
+    const StructuralSchema* property = node.FindProperty(name);
     if (property->default_value) field.default_value = *property->default_value;
     object.fields.push_back(std::move(field));
   }
@@ -85,7 +86,7 @@ class TreeMaker {
 
 const Schema* MakeSchemaTree(StructuralSchema& schema, std::string name, api::SchemaArena& arena) {
   TreeMaker maker(arena);
-  Schema* root = maker.Make(schema);
+  Schema* root = maker.MakeNode(schema);
   root->type = FieldType::kObject;
   root->name = std::move(name);
   if (!schema.embedded) maker.AddIdentity(*root);

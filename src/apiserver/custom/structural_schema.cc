@@ -12,19 +12,19 @@ using base::json::String;
 
 namespace {
 
-std::optional<double> Number(const Json& json, std::string_view name) {
+std::optional<double> ReadNumber(const Json& json, std::string_view name) {
   const Json* value = Find(json, {name});
   if (value == nullptr || !value->is_number()) return std::nullopt;
   return value->get<double>();
 }
 
-std::optional<int64_t> Count(const Json& json, std::string_view name) {
+std::optional<int64_t> ReadCount(const Json& json, std::string_view name) {
   const Json* value = Find(json, {name});
   if (value == nullptr || !value->is_number_integer()) return std::nullopt;
   return value->get<int64_t>();
 }
 
-std::vector<std::string> Strings(const Json& json, std::string_view name) {
+std::vector<std::string> ReadTexts(const Json& json, std::string_view name) {
   std::vector<std::string> out;
   for (const Json& item : Array(json, {name})) {
     if (item.is_string()) out.push_back(item.get<std::string>());
@@ -41,7 +41,7 @@ void ReadExtensions(const Json& json, StructuralSchema& schema) {
   schema.list_type = list_type == "map"   ? api::ListType::kMap
                      : list_type == "set" ? api::ListType::kSet
                                           : api::ListType::kAtomic;
-  schema.list_keys = Strings(json, "x-kubernetes-list-map-keys");
+  schema.list_keys = ReadTexts(json, "x-kubernetes-list-map-keys");
   for (const Json& rule : Array(json, {"x-kubernetes-validations"})) {
     schema.rules.push_back({.rule = String(rule, {"rule"}),
                             .message = String(rule, {"message"}),
@@ -55,17 +55,17 @@ void ReadExtensions(const Json& json, StructuralSchema& schema) {
 }
 
 void ReadConstraints(const Json& json, StructuralSchema& schema) {
-  schema.maximum = Number(json, "maximum");
-  schema.minimum = Number(json, "minimum");
+  schema.maximum = ReadNumber(json, "maximum");
+  schema.minimum = ReadNumber(json, "minimum");
   schema.exclusive_maximum = Bool(json, {"exclusiveMaximum"});
   schema.exclusive_minimum = Bool(json, {"exclusiveMinimum"});
-  schema.multiple_of = Number(json, "multipleOf");
-  schema.max_length = Count(json, "maxLength");
-  schema.min_length = Count(json, "minLength");
-  schema.max_items = Count(json, "maxItems");
-  schema.min_items = Count(json, "minItems");
-  schema.max_properties = Count(json, "maxProperties");
-  schema.min_properties = Count(json, "minProperties");
+  schema.multiple_of = ReadNumber(json, "multipleOf");
+  schema.max_length = ReadCount(json, "maxLength");
+  schema.min_length = ReadCount(json, "minLength");
+  schema.max_items = ReadCount(json, "maxItems");
+  schema.min_items = ReadCount(json, "minItems");
+  schema.max_properties = ReadCount(json, "maxProperties");
+  schema.min_properties = ReadCount(json, "minProperties");
   schema.pattern = String(json, {"pattern"});
   if (!schema.pattern.empty()) {
     auto regex = api::cel::CompilePattern(schema.pattern);
@@ -73,14 +73,14 @@ void ReadConstraints(const Json& json, StructuralSchema& schema) {
   }
   const Json& values = Array(json, {"enum"});
   schema.enum_values.assign(values.begin(), values.end());
-  schema.required = Strings(json, "required");
+  schema.required = ReadTexts(json, "required");
 }
 
 void ReadList(const Json& json, std::string_view name, std::vector<StructuralPtr>& out) {
   for (const Json& item : Array(json, {name})) out.push_back(ReadSchema(item));
 }
 
-void SumUp(StructuralSchema& schema) {
+void SetSummaries(StructuralSchema& schema) {
   schema.has_defaults = schema.default_value.has_value();
   schema.has_rules = !schema.rules.empty();
   const auto add = [&](const StructuralPtr& child) {
@@ -118,7 +118,7 @@ StructuralPtr ReadSchema(const Json& json) {
   ReadList(json, "anyOf", schema->any_of);
   ReadList(json, "oneOf", schema->one_of);
   if (const Json* not_one = Find(json, {"not"})) schema->not_one = ReadSchema(*not_one);
-  SumUp(*schema);
+  SetSummaries(*schema);
   return schema;
 }
 

@@ -1,13 +1,13 @@
-// The schema of a custom resource's version, as its CustomResourceDefinition gives it (OpenAPI v3,
-// "structural"): read once, then used for every object.
+// The schema of a custom resource's version, from its CustomResourceDefinition (OpenAPI v3,
+// "structural"). It is read once and then used for every object.
 //
-//   schema_check     is it one that Kubernetes accepts?
+//   schema_check     checks that Kubernetes accepts the schema
 //   object_shape     prunes unknown members, fills in defaults
-//   object_check     types and values
-//   object_rules     x-kubernetes-validations, in CEL
-//   schema_tree      the same as an api::Schema, for apply, OpenAPI and strict decoding
+//   object_check     checks types and values
+//   object_rules     runs x-kubernetes-validations, in CEL
+//   schema_tree      converts the schema to an api::Schema, for apply, OpenAPI, strict decoding
 //
-// Immutable once built, thread-safe, pure.
+// Immutable and thread-safe after ReadSchema, MakeSchemaTree and CompileRules have run. Pure.
 #pragma once
 
 #include <re2/re2.h>
@@ -36,7 +36,7 @@ struct ValidationRule {
   std::string message;
   std::string message_expression;
   std::string reason;      // "FieldValueInvalid" if empty
-  std::string field_path;  // ".spec.x", relative to where the rule stands
+  std::string field_path;  // ".spec.x", relative to the value that the rule is for
   bool optional_old_self = false;
   // Set by CompileRules.
   std::optional<api::cel::Program> program;
@@ -80,16 +80,16 @@ struct StructuralSchema {
 
   // The tree's node for this schema, also for nodes that have only constraints.
   const api::Schema* tree = nullptr;  // set by MakeSchemaTree
-  bool has_defaults = false;          // here or below
-  bool has_rules = false;             // here or below
+  bool has_defaults = false;          // in this schema or below it
+  bool has_rules = false;             // in this schema or below it
 
-  const StructuralSchema* Property(std::string_view name) const {
+  const StructuralSchema* FindProperty(std::string_view name) const {
     const auto it = properties.find(name);
     return it != properties.end() ? it->second.get() : nullptr;
   }
   // The schema of the member `name`, a property or an additional one; null if it has none.
-  const StructuralSchema* Member(std::string_view name) const {
-    const StructuralSchema* property = Property(name);
+  const StructuralSchema* FindMember(std::string_view name) const {
+    const StructuralSchema* property = FindProperty(name);
     return property != nullptr ? property : additional.get();
   }
 };

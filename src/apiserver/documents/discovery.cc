@@ -19,7 +19,7 @@ struct Group {
   std::vector<std::string> versions;
 };
 
-Json Strings(const std::vector<std::string_view>& list) {
+Json TextsJson(const std::vector<std::string_view>& list) {
   Json out = Json::array();
   for (const std::string_view one : list) out.push_back(std::string(one));
   return out;
@@ -76,16 +76,16 @@ void AppendResource(Json& resources, const api::KindInfo& info) {
                    {"singularName", std::string(info.singular)},
                    {"namespaced", info.namespaced},
                    {"kind", std::string(info.kind)},
-                   {"verbs", Strings(VerbsOf(info))}};
-  if (!info.short_names.empty()) resource["shortNames"] = Strings(info.short_names);
-  if (!info.categories.empty()) resource["categories"] = Strings(info.categories);
+                   {"verbs", TextsJson(VerbsOf(info))}};
+  if (!info.short_names.empty()) resource["shortNames"] = TextsJson(info.short_names);
+  if (!info.categories.empty()) resource["categories"] = TextsJson(info.categories);
   resources.push_back(std::move(resource));
   for (const Subresource& sub : SubresourcesOf(info)) {
     Json one = {{"name", fmt::format("{}/{}", info.plural, sub.name)},
                 {"singularName", ""},
                 {"namespaced", info.namespaced},
                 {"kind", std::string(sub.kind)},
-                {"verbs", Strings(sub.verbs)}};
+                {"verbs", TextsJson(sub.verbs)}};
     if (sub.group != info.group || sub.version != info.version) {
       if (!sub.group.empty()) one["group"] = std::string(sub.group);
       one["version"] = std::string(sub.version);
@@ -94,7 +94,7 @@ void AppendResource(Json& resources, const api::KindInfo& info) {
   }
 }
 
-// Null if no kind belongs to `group_version`.
+// The resources of `group_version` ("apps/v1"); null if no kind belongs to it.
 Json ResourceListJson(Kinds kinds, std::string_view group_version) {
   Json resources = Json::array();
   for (const api::KindInfo* info : kinds) {
@@ -120,14 +120,14 @@ Json AggregatedResource(const api::KindInfo& info) {
                    {"responseKind", GroupVersionKind(info.group, info.version, info.kind)},
                    {"scope", info.namespaced ? "Namespaced" : "Cluster"},
                    {"singularResource", std::string(info.singular)},
-                   {"verbs", Strings(VerbsOf(info))}};
-  if (!info.short_names.empty()) resource["shortNames"] = Strings(info.short_names);
-  if (!info.categories.empty()) resource["categories"] = Strings(info.categories);
+                   {"verbs", TextsJson(VerbsOf(info))}};
+  if (!info.short_names.empty()) resource["shortNames"] = TextsJson(info.short_names);
+  if (!info.categories.empty()) resource["categories"] = TextsJson(info.categories);
   for (const Subresource& sub : SubresourcesOf(info)) {
     resource["subresources"].push_back(
         {{"subresource", std::string(sub.name)},
          {"responseKind", GroupVersionKind(sub.group, sub.version, sub.kind)},
-         {"verbs", Strings(sub.verbs)}});
+         {"verbs", TextsJson(sub.verbs)}});
   }
   return resource;
 }
@@ -148,8 +148,8 @@ Json AggregatedGroup(Kinds kinds, const Group& group) {
 }
 
 // /api lists the core group, /apis the others.
-http::Response Aggregated(Kinds kinds, bool core, std::string_view version,
-                          const http::Request& request) {
+http::Response MakeAggregatedDocument(Kinds kinds, bool core, std::string_view version,
+                                      const http::Request& request) {
   Json items = Json::array();
   for (const Group& group : GroupsOf(kinds)) {
     if (group.name.empty() == core) items.push_back(AggregatedGroup(kinds, group));
@@ -167,8 +167,8 @@ http::Response Aggregated(Kinds kinds, bool core, std::string_view version,
   return response;
 }
 
-// The aggregated version that the client accepts best; "" if it asks for none. It is preferred to
-// plain JSON even if the client prefers plain JSON.
+// The version of the aggregated form that the client prefers; "" if it accepts none. The aggregated
+// form is chosen even if the client prefers plain JSON.
 std::string_view AggregatedVersion(const std::vector<MediaRange>& accepted) {
   for (const MediaRange& range : accepted) {
     if (!range.Includes("application/json")) continue;
@@ -188,7 +188,7 @@ bool AcceptsPlainJson(const std::vector<MediaRange>& accepted) {
 }
 
 // The plain document at `path`; null if there is none.
-Json PlainDocument(Kinds kinds, std::string_view path, std::string_view server_address) {
+Json MakePlainDocument(Kinds kinds, std::string_view path, std::string_view server_address) {
   if (path == "/api") return ApiVersions(server_address);
   if (path == "/api/v1") return ResourceListJson(kinds, "v1");
   const std::vector<Group> groups = GroupsOf(kinds);
@@ -208,15 +208,15 @@ Json PlainDocument(Kinds kinds, std::string_view path, std::string_view server_a
 
 }  // namespace
 
-std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view path,
-                                                const http::Request& request,
-                                                std::string_view server_address) {
+std::optional<http::Response> MakeDiscoveryDocument(Kinds kinds, std::string_view path,
+                                                    const http::Request& request,
+                                                    std::string_view server_address) {
   const std::vector<MediaRange> accepted = ParseAccept(request.Header("Accept"));
   if (path == "/api" || path == "/apis") {
     const std::string_view version = AggregatedVersion(accepted);
-    if (!version.empty()) return Aggregated(kinds, path == "/api", version, request);
+    if (!version.empty()) return MakeAggregatedDocument(kinds, path == "/api", version, request);
   }
-  const Json document = PlainDocument(kinds, path, server_address);
+  const Json document = MakePlainDocument(kinds, path, server_address);
   if (document.is_null()) return std::nullopt;
   if (!AcceptsPlainJson(accepted)) {
     return ToResponse(KubeError(Reason::kNotAcceptable,
@@ -225,7 +225,7 @@ std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view pa
   return http::Response{.body = base::json::Dump(document)};
 }
 
-std::vector<std::string> DiscoveryPaths(Kinds kinds) {
+std::vector<std::string> ListDiscoveryPaths(Kinds kinds) {
   std::vector<std::string> paths = {"/api", "/apis"};
   for (const Group& group : GroupsOf(kinds)) {
     if (!group.name.empty()) paths.push_back("/apis/" + group.name);

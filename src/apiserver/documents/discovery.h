@@ -1,8 +1,8 @@
-// The discovery documents /api, /apis and those below: the groups, versions and resources,
+// The discovery documents /api, /apis and the paths below them: the groups, versions and resources,
 // generated from the served kinds. Pure.
 //
-// Every document comes in its own form; /api and /apis also aggregated
-// (apidiscovery.k8s.io/v2 and v2beta1), which tells of all resources in two requests.
+// Every document has a plain form. /api and /apis also have an aggregated form
+// (apidiscovery.k8s.io/v2 and v2beta1), with which a client learns all resources in two requests.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@
 
 namespace berth::apiserver {
 
-// The document at `path` (decoded, without query); nullopt if there is none. An aggregated document
-// has an ETag, and a client that already has it gets a 304. `server_address`, "host:port", may be
-// empty. 406 if the client accepts none of the forms.
-std::optional<http::Response> DiscoveryDocument(Kinds kinds, std::string_view path,
-                                                const http::Request& request,
-                                                std::string_view server_address);
+// Makes the document at `path` (decoded, without query); nullopt if there is none. An aggregated
+// document has an ETag, and a client that already has the document gets a 304. `server_address`,
+// "host:port", may be empty. 406 if the client accepts none of the forms.
+std::optional<http::Response> MakeDiscoveryDocument(Kinds kinds, std::string_view path,
+                                                    const http::Request& request,
+                                                    std::string_view server_address);
 
 // The paths of all discovery documents, for the index at "/".
-std::vector<std::string> DiscoveryPaths(Kinds kinds);
+std::vector<std::string> ListDiscoveryPaths(Kinds kinds);
 
 }  // namespace berth::apiserver

@@ -14,7 +14,7 @@ namespace {
 std::vector<HealthCheck> ChecksOf(store::Store& store) {
   return {{"ping", [] { return base::OkStatus(); }},
           {"store", [&store] {
-             // The read shows that the database answers; the object need not exist.
+             // The read shows that the database answers. The object does not have to exist.
              const auto record = store.Get("/namespaces/default");
              return record.status().code() == base::StatusCode::kNotFound ? base::OkStatus()
                                                                           : record.status();
@@ -23,7 +23,7 @@ std::vector<HealthCheck> ChecksOf(store::Store& store) {
 
 }  // namespace
 
-void Documents::UseAddress(std::string address) {
+void Documents::SetAddress(std::string address) {
   base::MutexLock lock(mutex_);
   address_ = std::move(address);
 }
@@ -43,24 +43,25 @@ bool Documents::MayServe(std::string_view path) {
   return true;
 }
 
-std::optional<http::Response> Documents::Find(std::string_view path, const http::Request& request) {
-  if (path == "/") return Index();
+std::optional<http::Response> Documents::FindDocument(std::string_view path,
+                                                      const http::Request& request) {
+  if (path == "/") return MakeIndex();
   if (path == "/version") return http::Response{.body = base::json::Dump(VersionDocument())};
   const auto query = http::Query::Parse(request.raw_query());
   if (!query.ok()) {
     return ToResponse(KubeError(Reason::kBadRequest, base::Message(query.status())));
   }
-  if (auto health = HealthDocument(ChecksOf(context_.store), path, *query)) return health;
+  if (auto health = AnswerHealthPath(ChecksOf(context_.store), path, *query)) return health;
   const auto kinds = context_.kinds.Current();
-  if (auto document = open_api_.Find(*kinds, path, request)) return document;
-  return DiscoveryDocument(kinds->infos(), path, request, address());
+  if (auto document = open_api_.AnswerPath(*kinds, path, request)) return document;
+  return MakeDiscoveryDocument(kinds->infos(), path, request, address());
 }
 
-http::Response Documents::Index() {
+http::Response Documents::MakeIndex() {
   const auto kinds = context_.kinds.Current();
   std::vector<std::string> paths = {"/version"};
-  for (auto&& more : {DiscoveryPaths(kinds->infos()), HealthPaths(ChecksOf(context_.store)),
-                      OpenApiDocuments::Paths(*kinds)}) {
+  for (auto&& more : {ListDiscoveryPaths(kinds->infos()), ListHealthPaths(ChecksOf(context_.store)),
+                      OpenApiDocuments::ListPaths(*kinds)}) {
     paths.insert(paths.end(), more.begin(), more.end());
   }
   std::sort(paths.begin(), paths.end());
@@ -71,7 +72,7 @@ void Documents::AnswerRequest(http::Exchange& exchange) {
   const http::Request& request = exchange.request();
   std::string_view path = request.raw_path();
   path = base::TrimSlashes(path);
-  auto document = Find(path, request);
+  auto document = FindDocument(path, request);
   if (!document) {
     return ReplyError(
         exchange, KubeError(Reason::kNotFound, "the server could not find the requested resource"));

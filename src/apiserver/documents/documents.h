@@ -1,4 +1,5 @@
-// The documents about the server itself: version, health, discovery, OpenAPI, and an index of them.
+// Serves the documents about the server itself: version, health, discovery, OpenAPI, and an index
+// of them.
 #pragma once
 
 #include <memory>
@@ -12,21 +13,23 @@
 
 namespace berth::apiserver {
 
+// Thread-safe.
 class Documents {
  public:
-  explicit Documents(ApiContext& context) : context_(context) {}
+  explicit Documents(ApiContext& context) : context_(context) {}  // borrows `context`
 
   // Sets the "host:port" at which clients reach the server, when it is known.
-  void UseAddress(std::string address);
+  void SetAddress(std::string address);
 
-  // Whether `path` may be that of a document. All other paths are those of resources.
+  // Whether `path` may be the path of a document. All other paths are paths of resources.
   static bool MayServe(std::string_view path);
-  // On a worker: answers a GET or HEAD; 404 if there is no such document, 405 for other methods.
+  // Answers a GET or HEAD; 404 if there is no such document, 405 for other methods. Call it on a
+  // worker, because it may read the store or make a document.
   void AnswerRequest(http::Exchange& exchange);
 
  private:
-  std::optional<http::Response> Find(std::string_view path, const http::Request& request);
-  http::Response Index();
+  std::optional<http::Response> FindDocument(std::string_view path, const http::Request& request);
+  http::Response MakeIndex();
   std::string address();
 
   ApiContext& context_;

@@ -1,4 +1,4 @@
-// /openapi/v2 and /openapi/v3: the fields of the kinds and the operations on them.
+// Serves /openapi/v2 and /openapi/v3: the fields of the kinds and the operations on them.
 //
 //   /openapi/v3                  {"paths": {"apis/apps/v1": {"serverRelativeURL": ...?hash=H}}}
 //   /openapi/v3/apis/apps/v1     one document for each group and version, in JSON
@@ -23,12 +23,13 @@ namespace berth::apiserver {
 
 class OpenApiDocuments {
  public:
-  // The answer at `path`; nullopt if there is none. Must be called on a worker, because it may have
-  // to make a document.
-  std::optional<http::Response> Find(const ServedKinds& kinds, std::string_view path,
-                                     const http::Request& request);
+  // The answer at `path`; nullopt if there is no document. 406 if the client accepts no format of
+  // the document. Must be called on a worker, because it may have to make a document.
+  std::optional<http::Response> AnswerPath(const ServedKinds& kinds, std::string_view path,
+                                           const http::Request& request);
 
-  static std::vector<std::string> Paths(const ServedKinds& kinds);
+  // The paths of all OpenAPI documents, for the index at "/".
+  static std::vector<std::string> ListPaths(const ServedKinds& kinds);
 
  private:
   struct Document {
@@ -39,17 +40,19 @@ class OpenApiDocuments {
   using DocumentPtr = std::shared_ptr<const Document>;
   using Make = std::string (*)(const std::vector<KindPtr>& kinds);
 
-  http::Response Index(const ServedKinds& kinds, const http::Request& request);
-  std::optional<http::Response> GroupVersion(const ServedKinds& kinds, const std::string& name,
-                                             const http::Request& request);
-  http::Response VersionTwo(const ServedKinds& kinds, const http::Request& request);
-  // The document `key` about `kinds`. It is made if it is missing or describes other kinds.
-  DocumentPtr Get(const std::string& key, const std::vector<KindPtr>& kinds, Make make)
+  http::Response AnswerIndex(const ServedKinds& kinds, const http::Request& request);
+  std::optional<http::Response> AnswerGroupVersion(const ServedKinds& kinds,
+                                                   const std::string& name,
+                                                   const http::Request& request);
+  http::Response AnswerVersion2(const ServedKinds& kinds, const http::Request& request);
+  // The document `key` about `kinds`. `make` makes it if it is missing or describes other kinds.
+  DocumentPtr FindOrMake(const std::string& key, const std::vector<KindPtr>& kinds, Make make)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void ForgetOthers(const std::map<std::string, std::vector<KindPtr>>& served)
+  // Removes the documents whose key is not in `served` and does not begin with '/'.
+  void RemoveOthers(const std::map<std::string, std::vector<KindPtr>>& served)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  static http::Response Send(const Document& document, const http::Request& request,
-                             std::string_view content_type);
+  static http::Response MakeResponse(const Document& document, const http::Request& request,
+                                     std::string_view content_type);
 
   base::Mutex mutex_;
   std::map<std::string, DocumentPtr> documents_ ABSL_GUARDED_BY(mutex_);

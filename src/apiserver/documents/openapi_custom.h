@@ -9,13 +9,14 @@
 
 namespace berth::apiserver {
 
-// "io.k8s.storage.snapshot.v1.VolumeSnapshot": the group backwards, the version, the kind.
+// "io.k8s.storage.snapshot.v1.VolumeSnapshot": the parts of the group in reverse order, the
+// version, the kind.
 std::string CustomDefinitionName(const api::KindInfo& info);
 
 // The definition of a custom resource from its CustomResourceDefinition's openAPIV3Schema.
-Json CustomDefinition(const Json& schema, OpenApi version);
+Json MakeCustomDefinition(const Json& schema, OpenApi version);
 
 // The definition of the list of any kind whose objects are of the definition `item`.
-Json ListDefinition(const std::string& item, std::string_view kind, OpenApi version);
+Json MakeListDefinition(const std::string& item, std::string_view kind, OpenApi version);
 
 }  // namespace berth::apiserver

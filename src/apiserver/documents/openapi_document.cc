@@ -18,28 +18,28 @@ constexpr std::string_view kPatch = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
 // Receives the parts of a document, one after the other.
 using Part = std::function<void(std::string_view name, const Json& value)>;
 
-// The parts of the documents about `kinds`.
+// Makes the parts of the documents about `kinds`. Borrows the kinds.
 class Parts {
  public:
   Parts(const std::vector<KindPtr>& kinds, OpenApi version) : version_(version) {
-    for (const KindPtr& kind : kinds) Include(*kind);
+    for (const KindPtr& kind : kinds) IncludeKind(*kind);
     for (const char* shared : {"Status", "DeleteOptions", "WatchEvent", "ListMeta", "ObjectMeta"}) {
       if (const api::Schema* schema = api::NamedSchema(shared)) CollectNamed(*schema, named_);
     }
   }
 
-  void Paths(const Part& part) const {
-    // Sorted, as clients list them.
+  void VisitPaths(const Part& part) const {
+    // The paths are sorted, because clients list them in the order of the document.
     std::map<std::string, Json> sorted;
     for (const auto& [info, definitions] : kinds_) {
-      for (auto& [path, item] : PathItems(*info, definitions, version_)) {
+      for (auto& [path, item] : MakePathItems(*info, definitions, version_)) {
         sorted.emplace(path, std::move(item));
       }
     }
     for (const auto& [path, item] : sorted) part(path, item);
   }
 
-  void Definitions(const Part& part) const {
+  void VisitDefinitions(const Part& part) const {
     std::map<std::string_view, std::function<Json()>> sorted;
     for (const api::Schema* schema : named_) {
       sorted.emplace(schema->name, [this, schema] { return SchemaDefinition(*schema, version_); });
@@ -47,7 +47,8 @@ class Parts {
     for (const auto& [name, make] : custom_) sorted.emplace(name, make);
     sorted.emplace(kPatch, [] {
       return Json{{"type", "object"},
-                  {"description", "A change of an object, in one of several languages."}};
+                  {"description",
+                   "A patch: JSON patch, merge patch, strategic merge patch or apply patch."}};
     });
     for (const auto& [name, make] : sorted) {
       Json definition = make();
@@ -60,7 +61,7 @@ class Parts {
   }
 
  private:
-  void Include(const KindRules& kind) {
+  void IncludeKind(const KindRules& kind) {
     const api::KindInfo& info = *kind.info;
     const api::Schema* schema = api::SchemaOf(info);
     KindDefinitions definitions;
@@ -92,10 +93,10 @@ class Parts {
   void IncludeCustom(const KindRules& kind, const KindDefinitions& definitions) {
     const api::KindInfo& info = *kind.info;
     custom_.emplace(definitions.object, [this, &kind] {
-      return CustomDefinition(base::json::Parse(kind.custom_schema).value_or(Json()), version_);
+      return MakeCustomDefinition(base::json::Parse(kind.custom_schema).value_or(Json()), version_);
     });
     custom_.emplace(definitions.list, [this, &info, object = definitions.object] {
-      return ListDefinition(object, info.kind, version_);
+      return MakeListDefinition(object, info.kind, version_);
     });
   }
 
@@ -130,35 +131,35 @@ class Members {
   bool first_ = true;
 };
 
-std::string Info() {
+std::string InfoText() {
   return base::json::Dump({{"title", std::string(kTitle)}, {"version", ServerVersion()}});
 }
 
 }  // namespace
 
-std::string OpenApiV3Document(const std::vector<KindPtr>& kinds) {
+std::string MakeOpenApiV3Document(const std::vector<KindPtr>& kinds) {
   const Parts parts(kinds, OpenApi::kV3);
-  std::string out = fmt::format(R"({{"openapi":"3.0.0","info":{},"paths":{{)", Info());
-  parts.Paths(Members(out));
+  std::string out = fmt::format(R"({{"openapi":"3.0.0","info":{},"paths":{{)", InfoText());
+  parts.VisitPaths(Members(out));
   out += R"(},"components":{"schemas":{)";
-  parts.Definitions(Members(out));
+  parts.VisitDefinitions(Members(out));
   return out + "}}}";
 }
 
-std::string OpenApiV2Document(const std::vector<KindPtr>& kinds) {
+std::string MakeOpenApiV2Document(const std::vector<KindPtr>& kinds) {
   const Parts parts(kinds, OpenApi::kV2);
-  std::string out = fmt::format(R"({{"swagger":"2.0","info":{},"paths":{{)", Info());
-  parts.Paths(Members(out));
+  std::string out = fmt::format(R"({{"swagger":"2.0","info":{},"paths":{{)", InfoText());
+  parts.VisitPaths(Members(out));
   out += R"(},"definitions":{)";
-  parts.Definitions(Members(out));
+  parts.VisitDefinitions(Members(out));
   return out + "}}";
 }
 
-std::string OpenApiV2Message(const std::vector<KindPtr>& kinds) {
+std::string MakeOpenApiV2Message(const std::vector<KindPtr>& kinds) {
   const Parts parts(kinds, OpenApi::kV2);
   OpenApiMessage message;
-  parts.Paths([&](std::string_view path, const Json& item) { message.AddPath(path, item); });
-  parts.Definitions(
+  parts.VisitPaths([&](std::string_view path, const Json& item) { message.AddPath(path, item); });
+  parts.VisitDefinitions(
       [&](std::string_view name, const Json& schema) { message.AddDefinition(name, schema); });
   return message.Finish(kTitle, ServerVersion());
 }

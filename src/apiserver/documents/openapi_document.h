@@ -1,4 +1,5 @@
-// Whole OpenAPI documents of the kinds that are served, as text. Pure; one takes some milliseconds.
+// Makes whole OpenAPI documents of the kinds that are served, as text. Pure. Making one takes some
+// milliseconds.
 #pragma once
 
 #include <string>
@@ -10,11 +11,11 @@
 
 namespace berth::apiserver {
 
-// Version 3, about the kinds of one group and version: `kinds` are those.
-std::string OpenApiV3Document(const std::vector<KindPtr>& kinds);
+// Version 3; `kinds` are the kinds of one group and version.
+std::string MakeOpenApiV3Document(const std::vector<KindPtr>& kinds);
 
 // Version 2, about all kinds; as JSON, or in protobuf.
-std::string OpenApiV2Document(const std::vector<KindPtr>& kinds);
-std::string OpenApiV2Message(const std::vector<KindPtr>& kinds);
+std::string MakeOpenApiV2Document(const std::vector<KindPtr>& kinds);
+std::string MakeOpenApiV2Message(const std::vector<KindPtr>& kinds);
 
 }  // namespace berth::apiserver

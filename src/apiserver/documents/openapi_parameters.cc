@@ -12,60 +12,61 @@ struct Parameter {
 
 constexpr Parameter kParameters[] = {
     {QueryGroup::kList, "allowWatchBookmarks", "boolean",
-     "Lets a watch send BOOKMARK events, which tell how far it has come."},
+     "A watch also sends BOOKMARK events, which have the revision that it has reached."},
     {QueryGroup::kList, "continue", "string",
-     "Goes on with a list where its last page ended: the continue of that page's metadata."},
-    {QueryGroup::kList, "fieldSelector", "string", "Shows only objects with these fields."},
-    {QueryGroup::kList, "labelSelector", "string", "Shows only objects with these labels."},
-    {QueryGroup::kList, "limit", "integer", "The most objects that a page may have."},
+     "Continues a list after its last page; the value is metadata.continue of that page."},
+    {QueryGroup::kList, "fieldSelector", "string", "Selects objects by their fields."},
+    {QueryGroup::kList, "labelSelector", "string", "Selects objects by their labels."},
+    {QueryGroup::kList, "limit", "integer", "The maximum number of objects in a page."},
     {QueryGroup::kList, "resourceVersion", "string",
-     "The revision that a list is to show, or after which a watch is to begin."},
+     "The revision of a list, or the revision after which a watch begins."},
     {QueryGroup::kList, "resourceVersionMatch", "string",
-     "Whether resourceVersion is meant as Exact or as NotOlderThan."},
+     "How resourceVersion applies to a list: Exact or NotOlderThan."},
     {QueryGroup::kList, "sendInitialEvents", "boolean",
-     "Lets a watch begin with what is there, and mark the end of that by a bookmark."},
-    {QueryGroup::kList, "timeoutSeconds", "integer", "How long a watch lasts at most."},
-    {QueryGroup::kList, "watch", "boolean",
-     "Tells of changes as they happen instead of listing what is there."},
-    {QueryGroup::kWrite, "dryRun", "string", "All: goes through everything but the write itself."},
+     "A watch begins with the existing objects, and marks their end with a bookmark."},
+    {QueryGroup::kList, "timeoutSeconds", "integer", "The maximum duration of a watch."},
+    {QueryGroup::kList, "watch", "boolean", "Sends changes as they happen instead of a list."},
+    {QueryGroup::kWrite, "dryRun", "string", "All: does everything except the write itself."},
     {QueryGroup::kWrite, "fieldManager", "string",
-     "Who makes this change: the name under which the fields are managed."},
+     "The name of the client or user that manages the changed fields."},
     {QueryGroup::kWrite, "fieldValidation", "string",
-     "What to do about fields that are unknown or given twice: Ignore, Warn or Strict."},
+     "How unknown and duplicate fields are handled: Ignore, Warn or Strict."},
     {QueryGroup::kForce, "force", "boolean",
-     "Takes over fields that others manage. Only for apply patches."},
-    {QueryGroup::kDelete, "dryRun", "string",
-     "All: goes through everything but the deletion itself."},
+     "Takes over fields that other managers own. Only for apply patches."},
+    {QueryGroup::kDelete, "dryRun", "string", "All: does everything except the deletion itself."},
     {QueryGroup::kDelete, "gracePeriodSeconds", "integer",
-     "How long the object has to end; zero removes it at once."},
-    {QueryGroup::kDelete, "orphanDependents", "boolean", "Superseded by propagationPolicy."},
+     "The time that the object has to end; zero removes it at once."},
+    {QueryGroup::kDelete, "orphanDependents", "boolean", "Deprecated: use propagationPolicy."},
     {QueryGroup::kDelete, "propagationPolicy", "string",
-     "What becomes of the objects that depend on this one: Orphan, Background or Foreground."},
-    {QueryGroup::kLog, "container", "string", "Whose log; not needed in a pod of one container."},
-    {QueryGroup::kLog, "follow", "boolean", "Goes on with what is logged from now on."},
-    {QueryGroup::kLog, "limitBytes", "integer", "Ends after so many bytes."},
-    {QueryGroup::kLog, "previous", "boolean", "The log of the container before this one."},
-    {QueryGroup::kLog, "sinceSeconds", "integer", "Begins so long ago."},
-    {QueryGroup::kLog, "tailLines", "integer", "Begins with the last so many lines."},
-    {QueryGroup::kLog, "timestamps", "boolean", "Puts the time before each line."},
-    {QueryGroup::kCommand, "command", "string", "What to run, once for each word."},
-    {QueryGroup::kStream, "container", "string", "Where; not needed in a pod of one container."},
-    {QueryGroup::kStream, "stderr", "boolean", "Sends what it writes to its error output."},
-    {QueryGroup::kStream, "stdin", "boolean", "Takes its input from the client."},
-    {QueryGroup::kStream, "stdout", "boolean", "Sends what it writes to its output."},
-    {QueryGroup::kStream, "tty", "boolean", "Gives it a terminal."},
-    {QueryGroup::kPorts, "ports", "integer", "Which ports, for clients that speak WebSocket."},
+     "How dependent objects are deleted: Orphan, Background or Foreground."},
+    {QueryGroup::kLog, "container", "string",
+     "The container whose log is read. Optional if the pod has one container."},
+    {QueryGroup::kLog, "follow", "boolean", "Also sends the lines that are logged from now on."},
+    {QueryGroup::kLog, "limitBytes", "integer", "The maximum number of bytes in the answer."},
+    {QueryGroup::kLog, "previous", "boolean", "Reads the log of the previous container."},
+    {QueryGroup::kLog, "sinceSeconds", "integer", "Sends lines that are at most this old."},
+    {QueryGroup::kLog, "tailLines", "integer", "Sends this many lines from the end of the log."},
+    {QueryGroup::kLog, "timestamps", "boolean", "Adds the time at the start of each line."},
+    {QueryGroup::kCommand, "command", "string",
+     "The command, with one parameter for each argument."},
+    {QueryGroup::kStream, "container", "string",
+     "The container of the command. Optional if the pod has one container."},
+    {QueryGroup::kStream, "stderr", "boolean", "Sends the standard error to the client."},
+    {QueryGroup::kStream, "stdin", "boolean", "Reads the standard input from the client."},
+    {QueryGroup::kStream, "stdout", "boolean", "Sends the standard output to the client."},
+    {QueryGroup::kStream, "tty", "boolean", "Allocates a terminal."},
+    {QueryGroup::kPorts, "ports", "integer", "The ports to forward, for WebSocket clients."},
 };
 
-Json Make(std::string_view in, std::string_view name, std::string_view type,
-          std::string_view description, OpenApi version) {
+Json MakeParameter(std::string_view in, std::string_view name, std::string_view type,
+                   std::string_view description, OpenApi version) {
   Json out = {{"name", std::string(name)},
               {"in", std::string(in)},
               {"description", std::string(description)}};
   if (in == "path") out["required"] = true;
-  Json& where = version == OpenApi::kV2 ? out : out["schema"];
-  where["type"] = std::string(type);
-  where["uniqueItems"] = true;
+  Json& schema = version == OpenApi::kV2 ? out : out["schema"];
+  schema["type"] = std::string(type);
+  schema["uniqueItems"] = true;
   return out;
 }
 
@@ -76,18 +77,19 @@ Json QueryParameters(std::initializer_list<QueryGroup> groups, OpenApi version) 
   for (const QueryGroup group : groups) {
     for (const Parameter& parameter : kParameters) {
       if (parameter.group != group) continue;
-      out.push_back(Make("query", parameter.name, parameter.type, parameter.description, version));
+      out.push_back(
+          MakeParameter("query", parameter.name, parameter.type, parameter.description, version));
     }
   }
   return out;
 }
 
 Json PathParameter(std::string_view name, std::string_view description, OpenApi version) {
-  return Make("path", name, "string", description, version);
+  return MakeParameter("path", name, "string", description, version);
 }
 
 Json PrettyParameter(OpenApi version) {
-  return Make("query", "pretty", "string", "\"true\" indents the answer.", version);
+  return MakeParameter("query", "pretty", "string", "\"true\" indents the answer.", version);
 }
 
 }  // namespace berth::apiserver

@@ -19,7 +19,7 @@ constexpr std::string_view kMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 // One verb at one path.
 struct Operation {
   std::string_view method;  // "get"
-  std::string_view action;  // as Kubernetes calls it: "list"
+  std::string_view action;  // x-kubernetes-action: "list"
   std::string description;
   std::string body;   // definition of the request's body; empty: none
   std::string reply;  // definition of the answer; empty: a text
@@ -27,7 +27,7 @@ struct Operation {
   Json parameters = Json::array();
 };
 
-std::string Capital(std::string_view text) {
+std::string Capitalize(std::string_view text) {
   std::string out(text);
   if (!out.empty()) {
     out[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out[0])));
@@ -41,7 +41,7 @@ class Builder {
   Builder(const api::KindInfo& info, const KindDefinitions& definitions, OpenApi version)
       : info_(info), definitions_(definitions), version_(version), verbs_(VerbsOf(info)) {}
 
-  std::vector<std::pair<std::string, Json>> Build() {
+  std::vector<std::pair<std::string, Json>> BuildItems() {
     const std::string plain = info_.url("");
     const std::string scoped = info_.namespaced ? info_.url("{namespace}") : plain;
     if (info_.namespaced) AddCollection(plain, /*everywhere=*/true);
@@ -53,13 +53,13 @@ class Builder {
   }
 
  private:
-  bool Has(std::string_view verb) const {
+  bool HasVerb(std::string_view verb) const {
     return std::find(verbs_.begin(), verbs_.end(), verb) != verbs_.end();
   }
 
   // Adds the item at `path` if it has operations.
-  void Add(const std::string& path, const std::vector<Operation>& operations,
-           std::string_view suffix, const Json& kind) {
+  void AddItem(const std::string& path, const std::vector<Operation>& operations,
+               std::string_view suffix, const Json& kind) {
     if (operations.empty()) return;
     Json item = Json::object();
     for (const Operation& operation : operations) {
@@ -78,14 +78,14 @@ class Builder {
 
   void AddCollection(const std::string& path, bool everywhere) {
     std::vector<Operation> all;
-    if (Has("list")) {
+    if (HasVerb("list")) {
       all.push_back({.method = "get",
                      .action = "list",
                      .description = fmt::format("list or watch objects of kind {}", info_.kind),
                      .reply = definitions_.list,
                      .parameters = QueryParameters({QueryGroup::kList}, version_)});
     }
-    if (!everywhere && Has("create")) {
+    if (!everywhere && HasVerb("create")) {
       all.push_back({.method = "post",
                      .action = "post",
                      .description = fmt::format("create an object of kind {}", info_.kind),
@@ -94,48 +94,48 @@ class Builder {
                      .code = 201,
                      .parameters = QueryParameters({QueryGroup::kWrite}, version_)});
     }
-    if (!everywhere && Has("deletecollection")) {
+    if (!everywhere && HasVerb("deletecollection")) {
       all.push_back(
           {.method = "delete",
            .action = "deletecollection",
            .description = fmt::format("delete objects of kind {}", info_.kind),
-           .body = Shared("DeleteOptions"),
-           .reply = Shared("Status"),
+           .body = SharedName("DeleteOptions"),
+           .reply = SharedName("Status"),
            .parameters = QueryParameters({QueryGroup::kList, QueryGroup::kDelete}, version_)});
     }
-    Add(path, all, everywhere ? "ForAllNamespaces" : "", OwnKind());
+    AddItem(path, all, everywhere ? "ForAllNamespaces" : "", OwnKind());
   }
 
   void AddObject(const std::string& path) {
     std::vector<Operation> all;
-    if (Has("get")) all.push_back(Read(definitions_.object));
-    if (Has("update")) all.push_back(Replace(definitions_.object));
-    if (Has("patch")) all.push_back(Patch(definitions_.object));
-    if (Has("delete")) {
+    if (HasVerb("get")) all.push_back(ReadOperation(definitions_.object));
+    if (HasVerb("update")) all.push_back(ReplaceOperation(definitions_.object));
+    if (HasVerb("patch")) all.push_back(PatchOperation(definitions_.object));
+    if (HasVerb("delete")) {
       all.push_back({.method = "delete",
                      .action = "delete",
                      .description = fmt::format("delete an object of kind {}", info_.kind),
-                     .body = Shared("DeleteOptions"),
-                     .reply = Shared("Status"),
+                     .body = SharedName("DeleteOptions"),
+                     .reply = SharedName("Status"),
                      .parameters = QueryParameters({QueryGroup::kDelete}, version_)});
     }
-    Add(path, all, "", OwnKind());
+    AddItem(path, all, "", OwnKind());
   }
 
   void AddSubresource(const std::string& object_path, const Subresource& sub) {
     const std::string body = BodyOf(sub);
     std::vector<Operation> all;
     for (const std::string_view verb : sub.verbs) {
-      if (verb == "get") all.push_back(Read(body));
-      if (verb == "update") all.push_back(Replace(body));
-      if (verb == "patch") all.push_back(Patch(body));
+      if (verb == "get") all.push_back(ReadOperation(body));
+      if (verb == "update") all.push_back(ReplaceOperation(body));
+      if (verb == "patch") all.push_back(PatchOperation(body));
       if (verb == "create") {
         all.push_back(
             {.method = "post",
              .action = "post",
              .description = fmt::format("create {} of an object of kind {}", sub.name, info_.kind),
              .body = body,
-             .reply = body.empty() ? Shared("Status") : body,
+             .reply = body.empty() ? SharedName("Status") : body,
              .code = 201,
              .parameters = QueryParameters({QueryGroup::kWrite}, version_)});
       }
@@ -147,8 +147,8 @@ class Builder {
       operation.body.clear();
       operation.reply.clear();
     }
-    Add(fmt::format("{}/{}", object_path, sub.name), all, Capital(sub.name),
-        KindReference(sub.group, sub.version, sub.kind));
+    AddItem(fmt::format("{}/{}", object_path, sub.name), all, Capitalize(sub.name),
+            KindReference(sub.group, sub.version, sub.kind));
   }
 
   Json StreamParameters(std::string_view subresource) const {
@@ -158,7 +158,7 @@ class Builder {
     return QueryParameters({QueryGroup::kCommand, QueryGroup::kStream}, version_);
   }
 
-  // The definition of what is read and written there; empty if there is none.
+  // The definition of the object that is read and written at `sub`; empty if there is none.
   std::string BodyOf(const Subresource& sub) const {
     if (sub.kind == info_.kind && sub.group == info_.group) return definitions_.object;
     const std::string api_version =
@@ -167,13 +167,13 @@ class Builder {
     return schema == nullptr ? "" : schema->name;
   }
 
-  Operation Read(const std::string& definition) const {
+  Operation ReadOperation(const std::string& definition) const {
     return {.method = "get",
             .action = "get",
             .description = fmt::format("read the object of kind {}", info_.kind),
             .reply = definition};
   }
-  Operation Replace(const std::string& definition) const {
+  Operation ReplaceOperation(const std::string& definition) const {
     return {.method = "put",
             .action = "put",
             .description = fmt::format("replace the object of kind {}", info_.kind),
@@ -181,17 +181,17 @@ class Builder {
             .reply = definition,
             .parameters = QueryParameters({QueryGroup::kWrite}, version_)};
   }
-  Operation Patch(const std::string& definition) const {
+  Operation PatchOperation(const std::string& definition) const {
     return {.method = "patch",
             .action = "patch",
             .description = fmt::format("change parts of the object of kind {}", info_.kind),
-            .body = Shared("Patch"),
+            .body = SharedName("Patch"),
             .reply = definition,
             .parameters = QueryParameters({QueryGroup::kWrite, QueryGroup::kForce}, version_)};
   }
 
   Json OwnKind() const { return KindReference(info_.group, info_.version, info_.kind); }
-  static std::string Shared(std::string_view name) { return fmt::format("{}{}", kMeta, name); }
+  static std::string SharedName(std::string_view name) { return fmt::format("{}{}", kMeta, name); }
 
   std::vector<std::string> PatchTypes() const {
     std::vector<std::string> types(std::begin(kMergePatches), std::end(kMergePatches));
@@ -206,10 +206,10 @@ class Builder {
     std::string camel;
     for (size_t at = 0; at < group.size();) {
       const size_t end = std::min(group.find_first_of(".-", at), group.size());
-      camel += Capital(std::string_view(group).substr(at, end - at));
+      camel += Capitalize(std::string_view(group).substr(at, end - at));
       at = end + 1;
     }
-    return fmt::format("{}{}{}{}{}{}", VerbName(operation.action), camel, Capital(info_.version),
+    return fmt::format("{}{}{}{}{}{}", VerbName(operation.action), camel, Capitalize(info_.version),
                        info_.namespaced && suffix != "ForAllNamespaces" ? "Namespaced" : "",
                        operation.action == "deletecollection" ? fmt::format("{}s", info_.kind)
                                                               : std::string(info_.kind),
@@ -229,7 +229,7 @@ class Builder {
         {"description", operation.description},
         // The GET and the POST of exec need different ids, because they are two operations.
         {"operationId", OperationId(operation, suffix) +
-                            (operation.action == "connect" ? Capital(operation.method) : "")},
+                            (operation.action == "connect" ? Capitalize(operation.method) : "")},
         {"tags", Json::array({fmt::format("{}_{}", info_.group.empty() ? "core" : info_.group,
                                           info_.version)})},
         {"parameters", operation.parameters},
@@ -288,10 +288,10 @@ class Builder {
 
 }  // namespace
 
-std::vector<std::pair<std::string, Json>> PathItems(const api::KindInfo& info,
-                                                    const KindDefinitions& definitions,
-                                                    OpenApi version) {
-  return Builder(info, definitions, version).Build();
+std::vector<std::pair<std::string, Json>> MakePathItems(const api::KindInfo& info,
+                                                        const KindDefinitions& definitions,
+                                                        OpenApi version) {
+  return Builder(info, definitions, version).BuildItems();
 }
 
 }  // namespace berth::apiserver

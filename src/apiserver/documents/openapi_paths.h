@@ -19,8 +19,8 @@ struct KindDefinitions {
 };
 
 // The path items of a kind and its subresources: "/api/v1/namespaces/{namespace}/pods" and so on.
-std::vector<std::pair<std::string, Json>> PathItems(const api::KindInfo& info,
-                                                    const KindDefinitions& definitions,
-                                                    OpenApi version);
+std::vector<std::pair<std::string, Json>> MakePathItems(const api::KindInfo& info,
+                                                        const KindDefinitions& definitions,
+                                                        OpenApi version);
 
 }  // namespace berth::apiserver

@@ -1,7 +1,7 @@
-// An OpenAPI version 2 document in protobuf, which kubectl asks for: the message
-// openapi.v2.Document of gnostic, field by field.
+// Builds an OpenAPI version 2 document in protobuf, which kubectl asks for: the message
+// openapi.v2.Document of gnostic.
 //
-// The document is made from JSON parts, one after the other, so that the whole tree is never in
+// The document is built from JSON parts, one after the other, so that the whole tree is never in
 // memory. Pure.
 #pragma once
 
@@ -14,6 +14,7 @@ namespace berth::apiserver {
 
 class OpenApiMessage {
  public:
+  // `item` is a path item, `schema` a definition, each in the JSON form of version 2.
   void AddPath(std::string_view path, const base::Json& item);
   void AddDefinition(std::string_view name, const base::Json& schema);
 

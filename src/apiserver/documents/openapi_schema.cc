@@ -77,8 +77,8 @@ void DescribeList(const Schema& schema, OpenApi version, Json& out) {
   }
 }
 
-// What `schema` is, in place.
-Json Describe(const Schema& schema, OpenApi version) {
+// The schema itself, without a reference, even if it has a name.
+Json DescribeSchema(const Schema& schema, OpenApi version) {
   Json out = Json::object();
   if (!schema.description.empty()) out["description"] = schema.description;
   switch (schema.type) {
@@ -127,7 +127,7 @@ Json Describe(const Schema& schema, OpenApi version) {
 
 // The schema of a field, an item or a map's member: a reference if `schema` has a name.
 Json RenderUse(const Schema& schema, OpenApi version) {
-  if (schema.name.empty()) return Describe(schema, version);
+  if (schema.name.empty()) return DescribeSchema(schema, version);
   Json out = SchemaReference(schema.name, version);
   // A field may be atomic although the named schema is merged, or the reverse.
   const Schema* named = api::NamedSchema(schema.name);
@@ -145,7 +145,9 @@ Json SchemaReference(std::string_view name, OpenApi version) {
                            version == OpenApi::kV2 ? "definitions" : "components/schemas", name)}};
 }
 
-Json SchemaDefinition(const Schema& schema, OpenApi version) { return Describe(schema, version); }
+Json SchemaDefinition(const Schema& schema, OpenApi version) {
+  return DescribeSchema(schema, version);
+}
 
 void CollectNamed(const Schema& schema, std::set<const Schema*>& reached) {
   if (!schema.name.empty()) {

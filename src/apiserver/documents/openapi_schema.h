@@ -1,9 +1,9 @@
 // The types of fields in OpenAPI's form: version 2, which kubectl up to 1.26 reads, and version 3.
 //
-// Pure. Besides what OpenAPI knows, a schema says in extensions how its lists and maps merge
-// (x-kubernetes-list-type, x-kubernetes-patch-strategy ...) and of which kinds it is
-// (x-kubernetes-group-version-kind): what `kubectl explain`, `apply` and client-side validation go
-// by.
+// Pure. A schema has extensions that OpenAPI does not know: how its lists and maps are merged
+// (x-kubernetes-list-type, x-kubernetes-patch-strategy ...) and which kinds it describes
+// (x-kubernetes-group-version-kind). `kubectl explain`, `apply` and client-side validation read
+// them.
 #pragma once
 
 #include <set>
@@ -25,8 +25,8 @@ Json SchemaReference(std::string_view name, OpenApi version);
 // The definition of a schema that has a name. Other named schemas appear in it only as references.
 Json SchemaDefinition(const api::Schema& schema, OpenApi version);
 
-// Adds to `reached` the named schemas that the definition of `schema`, and theirs, refer to;
-// `schema` itself too if it has a name.
+// Adds to `reached` the named schemas to which the definition of `schema` refers, directly or
+// through other definitions. `schema` itself is added if it has a name.
 void CollectNamed(const api::Schema& schema, std::set<const api::Schema*>& reached);
 
 // {"group", "version", "kind"}: how x-kubernetes-group-version-kind names a kind.

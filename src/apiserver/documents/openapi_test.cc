@@ -260,13 +260,13 @@ const Json kSchema = base::json::Parse(R"({
                          .value();
 
 TEST(OpenApiCustomTest, AClientOfVersionTwoRefusesNothingThatTheServerTakes) {
-  const Json v3 = CustomDefinition(kSchema, OpenApi::kV3);
+  const Json v3 = MakeCustomDefinition(kSchema, OpenApi::kV3);
   EXPECT_TRUE(v3["properties"]["spec"]["properties"]["size"].contains("anyOf"));
   EXPECT_TRUE(v3["properties"]["maybe"].contains("nullable"));
   EXPECT_TRUE(v3["properties"].contains("metadata"));
   EXPECT_TRUE(v3["properties"]["spec"]["properties"]["pod"]["properties"].contains("apiVersion"));
 
-  const Json v2 = CustomDefinition(kSchema, OpenApi::kV2);
+  const Json v2 = MakeCustomDefinition(kSchema, OpenApi::kV2);
   const Json& spec = v2["properties"]["spec"]["properties"];
   EXPECT_FALSE(spec["size"].contains("anyOf"));
   EXPECT_FALSE(spec["free"].contains("properties"));
@@ -297,7 +297,7 @@ TEST(OpenApiCustomTest, ACustomKindComesAndGoesAndLeavesTheOthersAlone) {
   OpenApiDocuments documents;
   http::Request request;
   const auto find = [&](std::string_view path) {
-    return documents.Find(*registry.Current(), path, request);
+    return documents.AnswerPath(*registry.Current(), path, request);
   };
   const auto tag = [&] {
     const Json index = base::json::Parse(find("/openapi/v3")->body).value();

@@ -3,7 +3,7 @@
 namespace berth::apiserver {
 namespace {
 
-// Clients decide by this version which features they can use.
+// Clients use this version to decide which features they can use.
 constexpr std::string_view kMajor = "1";
 constexpr std::string_view kMinor = "32";
 

@@ -1,4 +1,4 @@
-// The Kubernetes version that the server reports: the release whose API its kinds follow.
+// The Kubernetes version that the server reports. It is the release whose API the kinds follow.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ namespace berth::apiserver {
 
 // TableColumnDefinitions: name, type, format, description, priority (1: only with -o wide).
 base::Json TableColumns(const api::KindInfo& info);
-// One cell for each column, of an object as it is stored (KindInfo::stored_as).
+// One cell for each column. `object` has the stored form (KindInfo::stored_as).
 base::Json TableCells(const api::KindInfo& info, const base::Json& object, base::WallTime now);
 
 }  // namespace berth::apiserver

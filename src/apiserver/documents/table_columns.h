@@ -36,7 +36,7 @@ inline constexpr std::string_view kUnset = "<unset>";
 
 // `text`, or `fallback` if it is empty.
 std::string TextOr(std::string text, std::string_view fallback);
-// The texts of a list, with commas between them.
+// The strings of a list, separated by commas. Items of other types are skipped.
 std::string JoinTexts(const Json& list);
 
 Json NameCell(const Json& object, base::WallTime now);
@@ -71,7 +71,7 @@ Json NumberCell(const Json& object, base::WallTime) {
   return base::json::Int(object, {std::string_view(kPath.text)...});
 }
 
-// How many members or items there are.
+// The number of members of an object, or of items of a list; 0 if it is absent.
 template <Literal... kPath>
 Json CountCell(const Json& object, base::WallTime) {
   const Json* value = base::json::Find(object, {std::string_view(kPath.text)...});

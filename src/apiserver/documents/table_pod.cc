@@ -22,8 +22,8 @@ bool HasCondition(const Json& pod, std::string_view type) {
   return false;
 }
 
-// The reason why a container does not run, from its state; empty if there is none.
-std::string TroubleOf(const Json& status) {
+// Why a container does not run, from its state; empty if it runs or has no state.
+std::string ReasonNotRunning(const Json& status) {
   if (const std::string reason = String(status, {"state", "waiting", "reason"}); !reason.empty()) {
     return reason;
   }
@@ -37,7 +37,7 @@ std::string TroubleOf(const Json& status) {
                      : fmt::format("ExitCode:{}", Int(status, {"state", "terminated", "exitCode"}));
 }
 
-// Summarises the states of a pod's containers, as `kubectl get pods` shows it.
+// Summarises the states of a pod's containers, as `kubectl get pods` shows them.
 class Summary {
  public:
   explicit Summary(const Json& pod)
@@ -104,9 +104,9 @@ class Summary {
         if (Bool(init, {"ready"})) ++ready_;
         continue;
       }
-      const std::string trouble = TroubleOf(init);
-      status_ = trouble.empty() || trouble == "PodInitializing" ? fmt::format("Init:{}/{}", at, all)
-                                                                : fmt::format("Init:{}", trouble);
+      const std::string reason = ReasonNotRunning(init);
+      status_ = reason.empty() || reason == "PodInitializing" ? fmt::format("Init:{}/{}", at, all)
+                                                              : fmt::format("Init:{}", reason);
       return true;
     }
     restarts_ = sidecar_restarts;
@@ -119,8 +119,8 @@ class Summary {
     const Json& statuses = Array(pod_, {"status", "containerStatuses"});
     for (auto it = statuses.rbegin(); it != statuses.rend(); ++it) {
       CountRestarts(*it);
-      if (const std::string trouble = TroubleOf(*it); !trouble.empty()) {
-        status_ = trouble;
+      if (const std::string reason = ReasonNotRunning(*it); !reason.empty()) {
+        status_ = reason;
       } else if (Bool(*it, {"ready"}) && Find(*it, {"state", "running"}) != nullptr) {
         running = true;
         ++ready_;
@@ -176,7 +176,7 @@ Json NodeSelectorCell(const Json& set, base::WallTime) {
   return TextOr(LabelsText(Map(set, {"spec", "template", "spec", "nodeSelector"})), kNone);
 }
 
-// The selector as one types it: "a=b,c in (d,e),!f".
+// The selector as a person types it: "a=b,c in (d,e),!f".
 Json SelectorCell(const Json& set, base::WallTime) {
   std::string out = LabelsText(Map(set, {"spec", "selector", "matchLabels"}));
   for (const Json& one : Array(set, {"spec", "selector", "matchExpressions"})) {
@@ -192,7 +192,7 @@ Json SelectorCell(const Json& set, base::WallTime) {
   return TextOr(out, kNone);
 }
 
-std::string OfContainers(const Json& set, const char* member) {
+std::string JoinOfContainers(const Json& set, const char* member) {
   Json texts = Json::array();
   for (const Json& container : Array(set, {"spec", "template", "spec", "containers"})) {
     texts.push_back(String(container, {member}));
@@ -200,8 +200,8 @@ std::string OfContainers(const Json& set, const char* member) {
   return JoinTexts(texts);
 }
 
-Json ContainersCell(const Json& set, base::WallTime) { return OfContainers(set, "name"); }
-Json ImagesCell(const Json& set, base::WallTime) { return OfContainers(set, "image"); }
+Json ContainersCell(const Json& set, base::WallTime) { return JoinOfContainers(set, "name"); }
+Json ImagesCell(const Json& set, base::WallTime) { return JoinOfContainers(set, "image"); }
 
 // "daemonset.apps/NAME"
 Json ControllerCell(const Json& revision, base::WallTime) {

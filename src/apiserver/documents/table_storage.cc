@@ -11,7 +11,7 @@ using base::json::String;
 
 namespace {
 
-std::string AccessModes(const Json& modes) {
+std::string ShortAccessModes(const Json& modes) {
   constexpr std::pair<std::string_view, std::string_view> kShort[] = {{"ReadWriteOnce", "RWO"},
                                                                       {"ReadOnlyMany", "ROX"},
                                                                       {"ReadWriteMany", "RWX"},
@@ -25,7 +25,7 @@ std::string AccessModes(const Json& modes) {
 }
 
 Json SpecModesCell(const Json& object, base::WallTime) {
-  return AccessModes(Array(object, {"spec", "accessModes"}));
+  return ShortAccessModes(Array(object, {"spec", "accessModes"}));
 }
 
 Json VolumeClaimCell(const Json& volume, base::WallTime) {
@@ -42,7 +42,7 @@ Json ClaimCapacityCell(const Json& claim, base::WallTime) {
 
 Json ClaimModesCell(const Json& claim, base::WallTime) {
   const bool has_volume = !String(claim, {"spec", "volumeName"}).empty();
-  return has_volume ? AccessModes(Array(claim, {"status", "accessModes"})) : "";
+  return has_volume ? ShortAccessModes(Array(claim, {"status", "accessModes"})) : "";
 }
 
 // The old annotation takes precedence over the field.

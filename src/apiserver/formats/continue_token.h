@@ -12,11 +12,11 @@
 namespace berth::apiserver {
 
 struct ContinueToken {
-  // Stands for the current revision: the list continues, but its pages are not of one revision.
+  // Stands for the current revision: the list continues, but its pages are of several revisions.
   static constexpr store::Revision kNow = -1;
 
-  store::Revision revision = kNow;        // the revision that the list shows
-  std::string start;                      // the key, behind the list's prefix, after which to go on
+  store::Revision revision = kNow;  // the revision that the list shows
+  std::string start;  // the list continues after this key, which is without the list's prefix
   std::optional<int64_t> remaining = {};  // how many objects follow, if that was counted
 };
 

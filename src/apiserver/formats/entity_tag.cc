@@ -18,7 +18,8 @@ std::string EntityTag(std::string_view document) {
 void TagEntity(const http::Request& request, std::string_view tag, http::Response& response) {
   const std::string quoted = fmt::format("\"{}\"", tag);
   response.headers.emplace_back("ETag", quoted);
-  // One tag, or several with commas between them, "W/" before those that only mean the same.
+  // The header has one tag or several, separated by commas. A weak tag begins with W/; it matches
+  // too.
   const std::string_view known = request.Header("If-None-Match");
   if (known != "*" && known.find(quoted) == std::string_view::npos) return;
   response.code = 304;

@@ -11,8 +11,8 @@ namespace berth::apiserver {
 // The tag of a document, without quotes: its SHA-512 in capital hex digits.
 std::string EntityTag(std::string_view document);
 
-// Sets the ETag header; makes `response` a 304 without a body if the request's If-None-Match names
-// the tag.
+// Sets the ETag header to `tag`. Makes `response` a 304 without a body if the request's
+// If-None-Match names the tag or is "*".
 void TagEntity(const http::Request& request, std::string_view tag, http::Response& response);
 
 }  // namespace berth::apiserver

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMaxShown = 256;
 constexpr size_t kMaxCauses = 100;
 
-std::string Shown(const Json& value) {
+std::string ShownText(const Json& value) {
   std::string text = base::json::Dump(value);
   if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
   return text;
@@ -29,7 +29,7 @@ void FieldErrors::Required(std::string_view field, std::string_view detail) {
 }
 
 void FieldErrors::Invalid(std::string_view field, const Json& value, std::string_view detail) {
-  InvalidText(field, Shown(value), detail);
+  InvalidText(field, ShownText(value), detail);
 }
 
 void FieldErrors::InvalidText(std::string_view field, std::string_view shown,
@@ -43,7 +43,8 @@ void FieldErrors::NotSupported(std::string_view field, const Json& value,
 }
 
 void FieldErrors::TypeInvalid(std::string_view field, const Json& value, std::string_view detail) {
-  Add("FieldValueTypeInvalid", field, fmt::format("Invalid value: {}: {}", Shown(value), detail));
+  Add("FieldValueTypeInvalid", field,
+      fmt::format("Invalid value: {}: {}", ShownText(value), detail));
 }
 
 void FieldErrors::TooMany(std::string_view field, size_t count, size_t max) {
@@ -71,7 +72,7 @@ void FieldErrors::NotSupported(std::string_view field, const Json& value,
     list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", one);
   }
   Add("FieldValueNotSupported", field,
-      fmt::format("Unsupported value: {}: supported values: {}", Shown(value), list));
+      fmt::format("Unsupported value: {}: supported values: {}", ShownText(value), list));
 }
 
 void FieldErrors::Forbidden(std::string_view field, std::string_view detail) {
@@ -79,11 +80,11 @@ void FieldErrors::Forbidden(std::string_view field, std::string_view detail) {
 }
 
 void FieldErrors::Duplicate(std::string_view field, const Json& value) {
-  Add("FieldValueDuplicate", field, fmt::format("Duplicate value: {}", Shown(value)));
+  Add("FieldValueDuplicate", field, fmt::format("Duplicate value: {}", ShownText(value)));
 }
 
 void FieldErrors::NotFound(std::string_view field, const Json& value) {
-  Add("FieldValueNotFound", field, fmt::format("Not found: {}", Shown(value)));
+  Add("FieldValueNotFound", field, fmt::format("Not found: {}", ShownText(value)));
 }
 
 void FieldErrors::TooLong(std::string_view field, size_t max_bytes) {

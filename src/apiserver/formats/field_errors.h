@@ -1,4 +1,4 @@
-// Collects the failures of validation for each field, with Kubernetes' messages.
+// Collects the errors of a validation, each with its field and Kubernetes' message.
 #pragma once
 
 #include <initializer_list>
@@ -12,6 +12,8 @@
 
 namespace berth::apiserver {
 
+// The functions that add an error have the names of Kubernetes' field package. `field` is a path:
+// "spec.ports[0].name". At most 100 errors are kept.
 class FieldErrors {
  public:
   void Required(std::string_view field, std::string_view detail = "");
@@ -38,7 +40,8 @@ class FieldErrors {
 
   bool empty() const { return causes_.empty(); }
   size_t count() const { return causes_.size(); }
-  // Whether one of the errors makes it pointless to check further rules on the object.
+  // Whether an error (required, wrong type, too long, too many) makes further checks of the object
+  // useless.
   bool blocking() const;
   void Append(const FieldErrors& others);
   // 422 Invalid with all causes; OK if there are none.

@@ -1,6 +1,6 @@
 // Indents compact JSON piece by piece, so that `?pretty=true` works for answers of any length.
 //
-// Pure but for its own state; never holds more than a few words. Not thread-safe.
+// The indenter keeps only a few words between two pieces. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class JsonIndenter {
   size_t depth_ = 0;
   bool in_string_ = false;
   bool escaped_ = false;
-  bool just_opened_ = false;  // an empty object or array stays on its line
+  bool just_opened_ = false;  // after '{' or '[': an empty object or array stays on its line
 };
 
 }  // namespace berth::apiserver

@@ -36,7 +36,7 @@ constexpr ReasonRow kReasons[] = {
     {Reason::kTimeout, 504, "Timeout", StatusCode::kDeadlineExceeded},
 };
 
-const ReasonRow& Row(Reason reason) {
+const ReasonRow& FindRow(Reason reason) {
   for (const ReasonRow& row : kReasons) {
     if (row.reason == reason) return row;
   }
@@ -95,7 +95,7 @@ Reason ReasonOf(StatusCode code) {
   }
 }
 
-ErrorDetails For(const api::KindInfo& kind, std::string_view name) {
+ErrorDetails DetailsFor(const api::KindInfo& kind, std::string_view name) {
   return {.name = std::string(name),
           .group = std::string(kind.group),
           .kind = std::string(kind.plural)};
@@ -104,7 +104,7 @@ ErrorDetails For(const api::KindInfo& kind, std::string_view name) {
 }  // namespace
 
 Status KubeError(Reason reason, std::string_view message, const ErrorDetails& details) {
-  const ReasonRow& row = Row(reason);
+  const ReasonRow& row = FindRow(reason);
   Status status(row.code, base::ToAbsl(message));
   status.SetPayload(
       base::ToAbsl(kPayload),
@@ -119,20 +119,20 @@ Status BadRequestError(std::string_view message) { return KubeError(Reason::kBad
 Status NotFoundError(const api::KindInfo& kind, std::string_view name) {
   return KubeError(Reason::kNotFound,
                    fmt::format("{} \"{}\" not found", kind.group_resource(), name),
-                   For(kind, name));
+                   DetailsFor(kind, name));
 }
 
 Status AlreadyExistsError(const api::KindInfo& kind, std::string_view name) {
   return KubeError(Reason::kAlreadyExists,
                    fmt::format("{} \"{}\" already exists", kind.group_resource(), name),
-                   For(kind, name));
+                   DetailsFor(kind, name));
 }
 
 Status ConflictError(const api::KindInfo& kind, std::string_view name, std::string_view why) {
   return KubeError(Reason::kConflict,
                    fmt::format("Operation cannot be fulfilled on {} \"{}\": {}",
                                kind.group_resource(), name, why),
-                   For(kind, name));
+                   DetailsFor(kind, name));
 }
 
 Status StaleError(const api::KindInfo& kind, std::string_view name) {
@@ -148,7 +148,7 @@ Status StaleError(const api::KindInfo& kind, std::string_view name) {
 
 Status ForbiddenError(const api::KindInfo& kind, std::string_view name, std::string_view why,
                       std::vector<ErrorDetails::Cause> causes) {
-  ErrorDetails details = For(kind, name);
+  ErrorDetails details = DetailsFor(kind, name);
   details.causes = std::move(causes);
   return KubeError(Reason::kForbidden,
                    fmt::format("{} \"{}\" is forbidden: {}", kind.group_resource(), name, why),
@@ -159,13 +159,11 @@ bool IsKubeError(const Status& status) {
   return status.GetPayload(base::ToAbsl(kPayload)).has_value();
 }
 
-bool IsStale(const Status& status) { return status.code() == StatusCode::kAborted; }
-
 Json StatusObject(const Status& status) {
   if (const auto payload = status.GetPayload(base::ToAbsl(kPayload))) {
     return Json::parse(std::string(*payload));
   }
-  return FailureObject(Row(ReasonOf(status.code())), base::Message(status), {});
+  return FailureObject(FindRow(ReasonOf(status.code())), base::Message(status), {});
 }
 
 http::Response ToResponse(const Status& status) {
@@ -176,7 +174,7 @@ http::Response ToResponse(const Status& status) {
 }
 
 Json SuccessObject(const api::KindInfo& kind, std::string_view name, std::string_view uid) {
-  ErrorDetails details = For(kind, name);
+  ErrorDetails details = DetailsFor(kind, name);
   details.uid = uid;
   return {{"kind", "Status"},
           {"apiVersion", "v1"},

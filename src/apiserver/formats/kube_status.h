@@ -1,7 +1,7 @@
 // Kubernetes' `Status` errors, carried inside base::Status.
 //
-// A KubeError is an ordinary base::Status that holds the Status object as a payload, so that it
-// passes through every function that returns base::Status and reaches the client word for word.
+// A KubeError is an ordinary base::Status with the Status object as a payload. Therefore it passes
+// through every function that returns base::Status, and the client gets the object unchanged.
 #pragma once
 
 #include <optional>
@@ -16,6 +16,7 @@
 
 namespace berth::apiserver {
 
+// Status.reason; each has its HTTP code.
 enum class Reason {
   kBadRequest,
   kUnauthorized,
@@ -48,9 +49,10 @@ struct ErrorDetails {
   std::string uid;
   std::vector<Cause> causes;
   int retry_after_seconds = 0;
-  std::string continue_token;  // in metadata, for an expired one
+  std::string continue_token;  // a new token, in metadata, in place of one that has expired
 };
 
+// Makes the error. Its StatusCode follows from the reason.
 base::Status KubeError(Reason reason, std::string_view message, const ErrorDetails& details = {});
 
 base::Status BadRequestError(std::string_view message);
@@ -65,11 +67,10 @@ base::Status ForbiddenError(const api::KindInfo& kind, std::string_view name, st
 
 // Whether `status` was made by one of the functions above.
 bool IsKubeError(const base::Status& status);
-// Whether `status` was made by StaleError, in contrast to a failed precondition.
-bool IsStale(const base::Status& status);
 
 // The Status object for the client. A status that is no KubeError is translated by its code.
 base::Json StatusObject(const base::Status& status);
+// The same as an answer in JSON, with Retry-After for 429 and 503.
 http::Response ToResponse(const base::Status& status);
 
 // {kind: Status, status: Success, details}: the answer to a DELETE that has no object to return.

@@ -21,7 +21,7 @@ std::string_view TakeUntil(std::string_view& text, char separator) {
   return part;
 }
 
-// "0" to "1" with at most three decimals. Anything else counts as 1, because clients mean that.
+// "0" to "1". Any other text counts as 1, because the client has listed the range as acceptable.
 double ParseQuality(std::string_view text) {
   double quality = 1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), quality);

@@ -1,7 +1,7 @@
-// The Accept and Accept-Encoding headers of a request, parsed.
+// Parses the Accept and Accept-Encoding headers of a request.
 //
-// Pure. The bound on the request's head bounds both; at most 64 ranges of an Accept header are
-// read.
+// Pure. Both headers are bounded, because the request's head is. At most 64 ranges of an Accept
+// header are read.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct MediaRange {
 
   // The value of the first parameter `name`; empty if there is none.
   std::string_view Parameter(std::string_view name) const;
-  // Whether `type` ("application/json") lies in the range, whatever the parameters.
+  // Whether the range includes `media_type` ("application/json"). Parameters are ignored.
   bool Includes(std::string_view media_type) const;
 };
 
@@ -30,7 +30,7 @@ struct MediaRange {
 // everything.
 std::vector<MediaRange> ParseAccept(std::string_view header);
 
-// Whether the answer to `request` may come gzip-compressed.
+// Whether the client accepts an answer that is compressed with gzip.
 bool AcceptsGzip(const http::Request& request);
 
 }  // namespace berth::apiserver

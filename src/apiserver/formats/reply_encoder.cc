@@ -37,7 +37,7 @@ void ReplyEncoder::AddHeaders(http::Response& head) const {
   head.headers.emplace_back("Vary", "Accept-Encoding");
 }
 
-std::string ReplyEncoder::Next(std::string piece) {
+std::string ReplyEncoder::EncodePiece(std::string piece) {
   if (indenter_) {
     std::string indented;
     indenter_->Write(piece, indented);
@@ -62,7 +62,7 @@ std::string ReplyEncoder::Finish() {
   return out;
 }
 
-void EncodeFor(const http::Request& request, http::Response& response) {
+void EncodeReply(const http::Request& request, http::Response& response) {
   for (const auto& [name, value] : response.headers) {
     if (name == "Content-Encoding") return;  // already encoded
   }
@@ -71,7 +71,7 @@ void EncodeFor(const http::Request& request, http::Response& response) {
   if (!pretty && !gzip) return;
   ReplyEncoder encoder({.pretty = pretty, .gzip = gzip});
   encoder.AddHeaders(response);
-  response.body = encoder.Next(std::move(response.body));
+  response.body = encoder.EncodePiece(std::move(response.body));
   response.body += encoder.Finish();
 }
 

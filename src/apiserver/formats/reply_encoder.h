@@ -15,12 +15,12 @@
 
 namespace berth::apiserver {
 
-// Answers of at least this size are compressed if the client accepts it. For smaller ones the time
-// costs more than the bytes.
+// Answers larger than this (bytes) are compressed if the client accepts it. Smaller answers are
+// not, because the compression would take longer than sending the bytes that it saves.
 inline constexpr size_t kGzipFrom = 128 * 1024;
 
-// Whether to indent JSON: for `?pretty=true`, and for a browser or curl unless the query says
-// otherwise.
+// Whether JSON is indented: if the query has pretty=true, or if it has no `pretty` and the client
+// is a browser, curl or Wget.
 bool WantsPretty(const http::Request& request);
 
 class ReplyEncoder {
@@ -33,9 +33,10 @@ class ReplyEncoder {
 
   // Adds the headers that the encoding needs.
   void AddHeaders(http::Response& head) const;
-  // The bytes to send for the next piece. They may be empty while the compressor gathers input.
-  std::string Next(std::string piece);
-  // The bytes to send at the end.
+  // Returns the bytes to send for the next piece. They may be empty, because the compressor gathers
+  // input.
+  std::string EncodePiece(std::string piece);
+  // Returns the bytes to send at the end. Call it once, after the last piece.
   std::string Finish();
 
  private:
@@ -43,7 +44,8 @@ class ReplyEncoder {
   std::unique_ptr<http::GzipWriter> gzip_;
 };
 
-// Indents and compresses `response`, a whole answer in JSON or another type, as `request` asks.
-void EncodeFor(const http::Request& request, http::Response& response);
+// Indents and compresses `response`, a whole answer in JSON or another type, as `request` asks. An
+// answer that has a Content-Encoding stays as it is.
+void EncodeReply(const http::Request& request, http::Response& response);
 
 }  // namespace berth::apiserver

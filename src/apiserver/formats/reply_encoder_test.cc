@@ -37,39 +37,39 @@ TEST(ReplyEncoderTest, IndentsForThoseWhoReadIt) {
   EXPECT_FALSE(WantsPretty(With("/x?pretty=0", "", "curl/7.88")));
   EXPECT_FALSE(WantsPretty(With("/x", "", "kubectl/v1.32")));
   http::Response json{.body = R"({"a":1})"};
-  EncodeFor(With("/x?pretty=1", ""), json);
+  EncodeReply(With("/x?pretty=1", ""), json);
   EXPECT_EQ(json.body, "{\n  \"a\": 1\n}\n");
   http::Response text{.content_type = "text/plain", .body = "{}"};
-  EncodeFor(With("/x?pretty=1", ""), text);
+  EncodeReply(With("/x?pretty=1", ""), text);
   EXPECT_EQ(text.body, "{}");
 }
 
 TEST(ReplyEncoderTest, CompressesWhatIsLong) {
   const std::string body(kGzipFrom + 1, 'x');
   http::Response response{.body = body};
-  EncodeFor(With("/x", "gzip"), response);
+  EncodeReply(With("/x", "gzip"), response);
   EXPECT_LT(response.body.size(), size_t{4000});
   EXPECT_EQ(http::Gunzip(response.body), body);
   ASSERT_FALSE(response.headers.empty());
   EXPECT_EQ(response.headers[0], (std::pair<std::string, std::string>("Content-Encoding", "gzip")));
 
   http::Response small{.body = std::string(kGzipFrom, 'x')};
-  EncodeFor(With("/x", "gzip"), small);
+  EncodeReply(With("/x", "gzip"), small);
   EXPECT_EQ(small.body.size(), kGzipFrom);
   http::Response plain{.body = body};
-  EncodeFor(With("/x", "br"), plain);
+  EncodeReply(With("/x", "br"), plain);
   EXPECT_EQ(plain.body.size(), body.size());
 }
 
 TEST(ReplyEncoderTest, PiecesMakeOneCompressedText) {
   ReplyEncoder encoder({.pretty = true, .gzip = true});
-  std::string sent = encoder.Next("[");
+  std::string sent = encoder.EncodePiece("[");
   std::string number;
   for (int i = 0; i < 100'000; ++i) {
     number = std::to_string(i * 7919) + ",";
-    sent += encoder.Next(number);
+    sent += encoder.EncodePiece(number);
   }
-  sent += encoder.Next("0]");
+  sent += encoder.EncodePiece("0]");
   sent += encoder.Finish();
   const std::string text = http::Gunzip(sent).value();
   EXPECT_TRUE(text.starts_with("[\n  0,\n  7919,\n"));

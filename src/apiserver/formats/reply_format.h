@@ -17,21 +17,22 @@ enum class Format { kJson, kYaml, kProtobuf };
 
 std::string_view MediaType(Format format);
 
-// The format of one media range that is best for the client, in the order of kube-apiserver's
-// preference; nullopt if the range includes none. `schema` describes the objects (null: not known).
+// The format for one media range. If the range includes several, JSON comes before YAML, and YAML
+// before protobuf, as in kube-apiserver; nullopt if it includes none. `schema` describes the
+// objects (null: not known, so there is no protobuf).
 std::optional<Format> FormatIn(const MediaRange& range, const api::Schema* schema);
 
-// The format that the client likes best for objects of `schema`; nullopt if it accepts none.
+// The format that the client prefers for objects of `schema`; nullopt if it accepts none.
 std::optional<Format> FormatFor(const http::Request& request, const api::Schema* schema);
 // A 406 that lists the supported formats.
 base::Status NotAcceptableError(const api::Schema* schema);
 
-// `json`, the text of an object or list with its apiVersion and kind, in `format`; nullopt if the
-// object has no form in that format (there is no protobuf message for it).
+// Converts `json`, the text of an object or list with its apiVersion and kind, to `format`. nullopt
+// if there is no protobuf message for the object, or if the text is damaged and `format` is YAML.
 std::optional<std::string> WriteObject(Format format, std::string_view json);
 
-// An answer with an object, given as JSON text, in the format that the client likes best; JSON if
-// the client accepts none of the formats.
+// Makes an answer with an object, given as JSON text, in the format that the client prefers; JSON
+// if the client accepts none of the formats, or if the object cannot be converted.
 http::Response ObjectResponse(const http::Request& request, int code, std::string json);
 
 }  // namespace berth::apiserver

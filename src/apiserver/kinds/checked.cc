@@ -10,7 +10,7 @@ namespace {
 
 const Json kAbsent;
 
-const Json* Member(const Json* value, std::string_view name) {
+const Json* FindMember(const Json* value, std::string_view name) {
   if (value == nullptr || !value->is_object()) return nullptr;
   const auto it = value->find(name);
   return it == value->end() ? nullptr : &*it;
@@ -33,12 +33,13 @@ bool HasBackstep(std::string_view path) {
 }  // namespace
 
 Checked Checked::operator[](std::string_view member) const {
-  return {Member(value_, member), Member(old_, member), errors_,
+  return {FindMember(value_, member), FindMember(old_, member), errors_,
           field_.empty() ? std::string(member) : fmt::format("{}.{}", field_, member)};
 }
 
 Checked Checked::Key(std::string_view key) const {
-  return {Member(value_, key), Member(old_, key), errors_, fmt::format("{}[{}]", field_, key)};
+  return {FindMember(value_, key), FindMember(old_, key), errors_,
+          fmt::format("{}[{}]", field_, key)};
 }
 
 std::vector<Checked> Checked::Items() const {

@@ -33,7 +33,7 @@ class Checked {
   Checked Key(std::string_view key) const;            // "field[key]", of a map
   std::vector<Checked> Items() const;                 // "field[0]"..., of a list; else none
   std::vector<std::pair<std::string, Checked>> Entries() const;  // of a map, by Key
-  // The same value, with its errors under another name.
+  // The same value, whose errors name `field` instead of its own path.
   Checked Named(std::string_view field) const;
 
   const std::string& field() const { return field_; }
@@ -45,7 +45,7 @@ class Checked {
   bool changed() const { return json() != old(); }
   std::string text() const;  // "" unless a string
   int64_t number(int64_t fallback = 0) const;
-  bool flag() const;
+  bool flag() const;  // false unless it is true
 
   // These add errors about the value.
   void Required(std::string_view detail = "") const { errors_->Required(field_, detail); }
@@ -68,13 +68,13 @@ class Checked {
   bool OneOfIfGiven(List supported) const;
   bool Is(base::Status (*check)(std::string_view)) const;  // also checks an absent text
   bool IsIfGiven(base::Status (*check)(std::string_view)) const;
-  bool AtLeast(int64_t min) const;  // an absent value holds
+  bool AtLeast(int64_t min) const;  // holds for an absent value
   bool Between(int64_t min, int64_t max) const;
   bool FileMode() const;
   bool NonNegativeQuantity() const;
   bool PositiveQuantity() const;
   bool NoBacksteps() const;   // of a path: no part is ".."
-  bool RelativePath() const;  // and it is not absolute
+  bool RelativePath() const;  // of a path: it is not absolute, and no part is ".."
   // Checks that the value is not in `seen` yet, and adds it.
   bool Unique(std::set<std::string>& seen) const;
   bool Immutable() const;

@@ -101,7 +101,7 @@ api::ManagedFields ManagersBefore(const Json& object, const Json* old, bool clie
 
 }  // namespace
 
-void FieldTracker::Track(const KindRules& rules, Json& object, const Json* old) const {
+void FieldTracker::SetManagedFields(const KindRules& rules, Json& object, const Json* old) const {
   static const Json nothing;
   Json& metadata = object["metadata"];
   Json list = managed_;

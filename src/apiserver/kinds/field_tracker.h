@@ -42,9 +42,10 @@ class FieldTracker {
   // An apply, which has already computed the managers.
   static FieldTracker OfApply(const api::ManagedFields& managed);
 
-  // Sets the managers of `object`, the successor of `old` (null: it is new).
-  void Track(const KindRules& rules, Json& object, const Json* old) const;
-  // Keeps the times of `old` if nothing else differs, because such a write must change nothing.
+  // Sets metadata.managedFields of `object`, the successor of `old` (null: it is new).
+  void SetManagedFields(const KindRules& rules, Json& object, const Json* old) const;
+  // Takes the times of managedFields from `old` if nothing else differs, because such a write must
+  // change nothing.
   static void KeepTimes(Json& object, const Json& old);
 
  private:

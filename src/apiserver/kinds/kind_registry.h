@@ -3,9 +3,9 @@
 //
 //   CustomResourceDefinition ─▶ KindRegistry::SetCustom ─▶ a new ServedKinds ─▶ requests, discovery
 //
-// A request takes one snapshot and uses only that. A kind lives as long as someone holds its
-// KindPtr. Therefore a request or watch keeps the kind with which it began, even if the definition
-// changes or is deleted meanwhile.
+// A request takes one snapshot and uses no other. A kind lives as long as a KindPtr to it exists.
+// Therefore a request or watch keeps the kind with which it began, even if the definition changes
+// or is deleted meanwhile.
 #pragma once
 
 #include <memory>
@@ -33,11 +33,11 @@ class ServedKinds {
   KindPtr Find(std::string_view group, std::string_view version, std::string_view plural) const;
   // The kind of an object, "apps/v1" and "DaemonSet"; null if it is not served.
   KindPtr FindKind(std::string_view api_version, std::string_view kind) const;
-  // Whether this same entry is still served.
+  // Whether the snapshot has this same entry.
   bool Contains(const KindPtr& kind) const;
 
-  // Each snapshot has another number. It is a key for data derived from the snapshot (documents,
-  // hashes).
+  // The number of the snapshot; KindRegistry gives each another one. It is a key for data that is
+  // derived from the snapshot (documents, hashes).
   uint64_t number() const { return number_; }
 
  private:
@@ -50,7 +50,7 @@ class ServedKinds {
 // Thread-safe.
 class KindRegistry {
  public:
-  KindRegistry();
+  KindRegistry();  // serves the built-in kinds
 
   std::shared_ptr<const ServedKinds> Current() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Replaces the custom kinds. If an entry that is served now is given again, its watches continue.

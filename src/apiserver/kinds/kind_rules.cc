@@ -26,11 +26,11 @@ const KindRules& RulesFor(const api::KindInfo& info) {
                        [&](const KindRules& rules) { return rules.info == &info; });
 }
 
-void Default(Json& object, base::json::Path path, Json value) {
+void SetDefault(Json& object, base::json::Path path, Json value) {
   if (base::json::Find(object, path) == nullptr) base::json::Set(object, path, std::move(value));
 }
 
-Json* Mutable(Json& object, base::json::Path path) {
+Json* FindMutable(Json& object, base::json::Path path) {
   return const_cast<Json*>(base::json::Find(object, path));
 }
 

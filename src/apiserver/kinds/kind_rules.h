@@ -1,5 +1,5 @@
-// What the API does with a kind beyond storing it: defaults, admission, validation, immutability,
-// and how its verbs behave. One KindRules per row of api/kind_info.h; one kinds_*.cc per family.
+// The rules of a kind: defaults, admission, validation, immutability, and how its verbs behave.
+// Each row of api/kind_info.h has one KindRules; each family of kinds has one kinds_*.cc.
 //
 // The order on a write: defaults, admit, validate (and validate_create or validate_update). All but
 // admission are pure.
@@ -22,7 +22,7 @@ namespace berth::apiserver {
 
 using base::Json;
 
-// What admission may read besides the object. Objects come without resourceVersion.
+// Reads other objects for admission. They come without resourceVersion.
 class Lookup {
  public:
   virtual ~Lookup() = default;
@@ -34,7 +34,7 @@ class Lookup {
 struct KindRules {
   explicit KindRules(const api::KindInfo& info) : info(&info) {}
 
-  // "PodList"
+  // The kind of the lists of this kind: "PodList".
   std::string list() const {
     return list_kind.empty() ? fmt::format("{}List", info->kind) : list_kind;
   }
@@ -51,7 +51,7 @@ struct KindRules {
   bool counts_generation = false;      // metadata.generation follows changes of the spec
   bool update_needs_version = false;   // PUT without resourceVersion is 422
   bool create_on_update = false;       // PUT of a missing object creates it
-  bool delete_returns_object = false;  // rather than a Status
+  bool delete_returns_object = false;  // a delete answers with the object and not with a Status
   bool graceful = false;               // a delete waits for the node agent
   bool created_with_status = false;    // else a new object starts with `initial_status`
   bool status_keeps_metadata = false;  // labels and annotations may be written with the status
@@ -60,7 +60,7 @@ struct KindRules {
 
   // Custom resources (src/apiserver/custom).
   bool custom = false;
-  bool terminating = false;         // its definition is being deleted: no new objects
+  bool terminating = false;         // no new objects, because its definition is being deleted
   bool counts_all_changes = false;  // metadata.generation follows all but metadata and status
   bool has_scale = false;           // declares /scale, which is not served
   std::string list_kind;            // empty: the kind and "List"
@@ -72,7 +72,7 @@ struct KindRules {
   // Convert between the stored form and the form of this version (stored_form.h).
   std::function<void(Json& object)> from_stored;
   std::function<void(Json& object)> to_stored;
-  // Stored objects need from_stored even if they were stored in this version.
+  // Stored objects must pass from_stored even if they were stored in this version.
   bool reads_through_schema = false;
   // As TableColumns and TableCells (table.h).
   std::function<Json()> columns;
@@ -83,9 +83,9 @@ struct KindRules {
   std::function<void(Json& object)> defaults;
   std::function<base::Status(Json& object, Lookup& lookup)> admit_create;
   std::function<base::Status(Json& object, const Json& old, Lookup& lookup)> admit_update;
-  // A write of the status: `old` is the object before.
+  // For a write of the status; `old` is the object before.
   std::function<void(Json& object, const Json& old, base::WallTime now)> admit_status;
-  // Called before a delete marks the object; may add a finalizer that holds it.
+  // Called before a delete marks the object; may add a finalizer, so that the object stays.
   std::function<void(Json& object)> before_delete;
   // Called after a delete has marked the object (deletionTimestamp).
   std::function<void(Json& object)> on_delete;
@@ -102,10 +102,10 @@ struct KindRules {
 // Shared, because a request keeps the rules with which it began (kind_registry.h).
 using KindPtr = std::shared_ptr<const KindRules>;
 
-// The rules of a built-in kind.
+// The rules of a built-in kind; `info` must be a row of api::BuiltInKinds().
 const KindRules& RulesFor(const api::KindInfo& info);
 
-// The families.
+// Each adds the rules of one family.
 void AddCoreRules(std::vector<KindRules>& rules);
 void AddEventRules(std::vector<KindRules>& rules);
 void AddPodRules(std::vector<KindRules>& rules);
@@ -119,9 +119,10 @@ void AddDefinitionRules(std::vector<KindRules>& rules);
 // Helpers that the families share.
 
 // Sets the member if it is absent.
-void Default(Json& object, base::json::Path path, Json value);
-// The member, to be changed; nullptr if it is absent.
-Json* Mutable(Json& object, base::json::Path path);
+void SetDefault(Json& object, base::json::Path path, Json value);
+// The member, which the caller may change; nullptr if it is absent.
+Json* FindMutable(Json& object, base::json::Path path);
+// Adds `finalizer` to metadata.finalizers unless it is there already.
 void AddFinalizer(Json& object, std::string_view finalizer);
 
 }  // namespace berth::apiserver

@@ -14,20 +14,20 @@ using base::json::String;
 
 namespace {
 
-// Counts the templates that a DaemonSet has had; older clients read it.
+// The annotation that counts the templates that a DaemonSet has had. Older clients read it.
 constexpr std::string_view kTemplateGeneration = "deprecated.daemonset.template.generation";
 
 // ---- DaemonSet
 
 void DefaultDaemonSet(Json& object) {
-  Default(object, {"spec", "updateStrategy", "type"}, "RollingUpdate");
+  SetDefault(object, {"spec", "updateStrategy", "type"}, "RollingUpdate");
   if (String(object, {"spec", "updateStrategy", "type"}) == "RollingUpdate") {
-    Default(object, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"}, 1);
-    Default(object, {"spec", "updateStrategy", "rollingUpdate", "maxSurge"}, 0);
+    SetDefault(object, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"}, 1);
+    SetDefault(object, {"spec", "updateStrategy", "rollingUpdate", "maxSurge"}, 0);
   }
-  Default(object, {"spec", "revisionHistoryLimit"}, 10);
-  Default(object, {"spec", "template", "metadata"}, Json::object());
-  Default(object, {"spec", "template", "spec"}, Json::object());
+  SetDefault(object, {"spec", "revisionHistoryLimit"}, 10);
+  SetDefault(object, {"spec", "template", "metadata"}, Json::object());
+  SetDefault(object, {"spec", "template", "spec"}, Json::object());
   DefaultPodSpec(object["spec"]["template"]["spec"], PodSpecOf::kTemplate);
 }
 
@@ -122,7 +122,7 @@ void ValidateDaemonSet(const Json& json, FieldErrors& errors) {
   spec["revisionHistoryLimit"].AtLeast(0);
 }
 
-void UpdateDaemonSet(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateDaemonSetUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["spec"]["selector"].Immutable();
 }
 
@@ -149,7 +149,7 @@ void ValidateRevision(const Json& json, FieldErrors& errors) {
   object["revision"].AtLeast(0);
 }
 
-void UpdateRevision(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateRevisionUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["data"].Immutable();
 }
 
@@ -167,13 +167,13 @@ void AddAppRules(std::vector<KindRules>& rules) {
   set.admit_create = AdmitDaemonSet;
   set.admit_update = CountTemplates;
   set.validate = ValidateDaemonSet;
-  set.validate_update = UpdateDaemonSet;
+  set.validate_update = ValidateDaemonSetUpdate;
   set.validate_status = ValidateDaemonSetStatus;
   rules.push_back(set);
 
   KindRules revision(api::kinds::kControllerRevision);
   revision.validate = ValidateRevision;
-  revision.validate_update = UpdateRevision;
+  revision.validate_update = ValidateRevisionUpdate;
   rules.push_back(revision);
 }
 

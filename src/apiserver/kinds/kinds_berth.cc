@@ -7,7 +7,8 @@ namespace berth::apiserver {
 
 namespace {
 
-// Absolute, and without parts that a mount by descriptor would not understand.
+// Whether `path` is absolute and below "/", without an empty, "." or ".." part. A mount by
+// descriptor needs such a path.
 bool IsCleanPath(std::string_view path) {
   if (path.size() < 2 || !path.starts_with('/') || path.ends_with('/')) return false;
   path.remove_prefix(1);
@@ -30,7 +31,7 @@ void ValidateHostMount(const Json& json, FieldErrors& errors) {
   }
 }
 
-void UpdateHostMount(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateHostMountUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["spec"].Immutable();
 }
 
@@ -43,7 +44,7 @@ void AddBerthRules(std::vector<KindRules>& rules) {
   mount.delete_returns_object = true;
   mount.initial_status = {{"phase", "Pending"}};
   mount.validate = ValidateHostMount;
-  mount.validate_update = UpdateHostMount;
+  mount.validate_update = ValidateHostMountUpdate;
   rules.push_back(mount);
 }
 

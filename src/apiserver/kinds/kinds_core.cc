@@ -54,7 +54,7 @@ base::Status KeepNamespaceFinalizers(Json& object, const Json& old, Lookup&) {
   return base::OkStatus();
 }
 
-void EndNamespace(Json& object) {
+void MarkNamespaceTerminating(Json& object) {
   base::json::Set(object, {"status", "phase"}, "Terminating");
   base::json::Remove(object, {"metadata", "deletionGracePeriodSeconds"});
 }
@@ -81,7 +81,7 @@ void ValidateNamespaceStatus(const Json& json, const Json& old, FieldErrors& err
 
 // Moves stringData into data, because stringData is for writing only.
 void DefaultSecret(Json& object) {
-  Default(object, {"type"}, "Opaque");
+  SetDefault(object, {"type"}, "Opaque");
   const Json text = Map(object, {"stringData"});
   object.erase("stringData");
   for (const auto& [key, value] : text.items()) {
@@ -92,7 +92,8 @@ void DefaultSecret(Json& object) {
   }
 }
 
-// The bytes of all values; keys are checked. Values may be secret and stay out of messages.
+// Checks the keys and, for `binary` data, that the values are base64. Returns the bytes of all
+// values. Messages do not show values, because values may be secret.
 size_t CheckData(const Checked& data, bool binary) {
   size_t total = 0;
   for (const auto& [key, value] : data.Entries()) {
@@ -168,7 +169,7 @@ void ValidateConfigMap(const Json& json, FieldErrors& errors) {
   if (total > kMaxConfigBytes) config.TooLong(kMaxConfigBytes);
 }
 
-void KeepImmutableData(const Json& json, const Json& old, FieldErrors& errors) {
+void CheckImmutableData(const Json& json, const Json& old, FieldErrors& errors) {
   constexpr std::string_view kSealed = "field is immutable when `immutable` is set";
   if (!Bool(old, {"immutable"})) return;
   const Checked object(json, old, errors);
@@ -177,20 +178,20 @@ void KeepImmutableData(const Json& json, const Json& old, FieldErrors& errors) {
   object["binaryData"].Unchanged(kSealed);
 }
 
-void UpdateSecret(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateSecretUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["type"].Immutable();
-  KeepImmutableData(json, old, errors);
+  CheckImmutableData(json, old, errors);
 }
 
 // ---- Endpoints
 
 void DefaultEndpoints(Json& object) {
-  Json* subsets = Mutable(object, {"subsets"});
+  Json* subsets = FindMutable(object, {"subsets"});
   if (subsets == nullptr || !subsets->is_array()) return;
   for (Json& subset : *subsets) {
-    Json* ports = Mutable(subset, {"ports"});
+    Json* ports = FindMutable(subset, {"ports"});
     if (ports == nullptr || !ports->is_array()) continue;
-    for (Json& port : *ports) Default(port, {"protocol"}, "TCP");
+    for (Json& port : *ports) SetDefault(port, {"protocol"}, "TCP");
   }
 }
 
@@ -200,9 +201,9 @@ bool ParseAddress(const std::string& text, in6_addr& address) {
   return inet_pton(AF_INET6, ("::ffff:" + text).c_str(), &address) == 1;
 }
 
-// The name of a special range, whose addresses other machines cannot be reached at; empty for other
-// addresses.
-std::string_view SpecialAddress(const in6_addr& address) {
+// Why endpoints cannot have this address: it is in a special range and reaches no other machine.
+// Empty for other addresses.
+std::string_view SpecialRangeReason(const in6_addr& address) {
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     uint32_t word = 0;
     std::memcpy(&word, address.s6_addr + 12, sizeof(word));
@@ -233,7 +234,7 @@ void CheckEndpointAddress(const Checked& address) {
   in6_addr parsed = {};
   if (!ParseAddress(ip.text(), parsed)) {
     ip.Invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-  } else if (const std::string_view special = SpecialAddress(parsed); !special.empty()) {
+  } else if (const std::string_view special = SpecialRangeReason(parsed); !special.empty()) {
     ip.Invalid(special);
   }
   address["hostname"].IsIfGiven(api::CheckDns1123Label);
@@ -272,7 +273,7 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   ns.defaults = DefaultNamespace;
   ns.admit_create = AdmitNamespace;
   ns.admit_update = KeepNamespaceFinalizers;
-  ns.on_delete = EndNamespace;
+  ns.on_delete = MarkNamespaceTerminating;
   ns.forbid_delete = ForbidNamespaceDelete;
   ns.validate = ValidateNamespace;
   ns.validate_status = ValidateNamespaceStatus;
@@ -281,12 +282,12 @@ void AddCoreRules(std::vector<KindRules>& rules) {
   KindRules secret(api::kinds::kSecret);
   secret.defaults = DefaultSecret;
   secret.validate = ValidateSecret;
-  secret.validate_update = UpdateSecret;
+  secret.validate_update = ValidateSecretUpdate;
   rules.push_back(secret);
 
   KindRules config(api::kinds::kConfigMap);
   config.validate = ValidateConfigMap;
-  config.validate_update = KeepImmutableData;
+  config.validate_update = CheckImmutableData;
   rules.push_back(config);
 
   KindRules account(api::kinds::kServiceAccount);

@@ -17,7 +17,7 @@ constexpr size_t kMaxWord = 128;  // for action, reason and reportingInstance
 constexpr size_t kMaxNote = 1024;
 
 // The event in core's form. Messages name the fields of core for both forms.
-Json CoreForm(Json event) {
+Json ToCoreForm(Json event) {
   ConvertToStored(api::kinds::kEventsEvent, event);
   return event;
 }
@@ -33,7 +33,7 @@ void CheckWord(const Json& event, std::string_view field, size_t max, bool requi
 
 // Events about objects without a namespace are in "default". Events with an eventTime, which the
 // newer form has, may also be in kube-system.
-void ValidateCore(const Json& event, FieldErrors& errors) {
+void ValidateCoreEvent(const Json& event, FieldErrors& errors) {
   const std::string ns = String(event, {"metadata", "namespace"});
   const std::string involved = String(event, {"involvedObject", "namespace"});
   const bool timed = !String(event, {"eventTime"}).empty();
@@ -62,12 +62,12 @@ void ValidateSeries(const Json& event, FieldErrors& errors) {
   }
 }
 
-void ValidateBoth(const Json& object, FieldErrors& errors) {
-  ValidateCore(CoreForm(object), errors);
+void ValidateEventsForm(const Json& object, FieldErrors& errors) {
+  ValidateCoreEvent(ToCoreForm(object), errors);
 }
 
-void ValidateNew(const Json& object, FieldErrors& errors) {
-  const Json event = CoreForm(object);
+void ValidateNewEvent(const Json& object, FieldErrors& errors) {
+  const Json event = ToCoreForm(object);
   ValidateSeries(event, errors);
   if (String(event, {"eventTime"}).empty()) errors.Required("eventTime");
   const std::string type = String(event, {"type"});
@@ -85,9 +85,9 @@ void ValidateNew(const Json& object, FieldErrors& errors) {
 }
 
 // Only the series may change.
-void ValidateUpdate(const Json& object, const Json& before, FieldErrors& errors) {
-  const Json event = CoreForm(object);
-  const Json old = CoreForm(before);
+void ValidateEventUpdate(const Json& object, const Json& before, FieldErrors& errors) {
+  const Json event = ToCoreForm(object);
+  const Json old = ToCoreForm(before);
   if (Map(event, {"series"}) != Map(old, {"series"})) ValidateSeries(event, errors);
   for (const char* field :
        {"involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
@@ -103,14 +103,14 @@ void ValidateUpdate(const Json& object, const Json& before, FieldErrors& errors)
 void AddEventRules(std::vector<KindRules>& rules) {
   KindRules core(api::kinds::kEvent);
   core.create_on_update = true;
-  core.validate = ValidateCore;
+  core.validate = ValidateCoreEvent;
   rules.push_back(core);
 
   KindRules event(api::kinds::kEventsEvent);
   event.create_on_update = true;
-  event.validate = ValidateBoth;
-  event.validate_create = ValidateNew;
-  event.validate_update = ValidateUpdate;
+  event.validate = ValidateEventsForm;
+  event.validate_create = ValidateNewEvent;
+  event.validate_update = ValidateEventUpdate;
   rules.push_back(event);
 }
 

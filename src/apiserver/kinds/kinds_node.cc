@@ -35,7 +35,7 @@ void CheckAddresses(const Checked& addresses) {
   }
 }
 
-void UpdateNode(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateNodeUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   const Json& before = spec.old();
   for (const std::string_view once : {"podCIDR", "providerID"}) {
@@ -96,14 +96,14 @@ void ValidateRuntimeClass(const Json& json, FieldErrors& errors) {
   CheckResourceAmounts(object["overhead"]["podFixed"].Named("overhead.limits"));
   CheckLabels(object["scheduling"]["nodeSelector"]);
   CheckTolerations(object["scheduling"]["tolerations"]);
-  // Where the handler's file system service listens: runtime-assisted mounting (KEP 2857).
+  // The socket of the handler's file system service, for runtime-assisted mounting (KEP-2857).
   const Checked socket = object["fsMgmtSocket"];
   if (!socket.given()) return;
   if (!socket.text().starts_with('/')) socket.Invalid("must be an absolute path");
   socket.NoBacksteps();
 }
 
-void UpdateRuntimeClass(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateRuntimeClassUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["handler"].Immutable();
 }
 
@@ -114,7 +114,7 @@ void AddNodeRules(std::vector<KindRules>& rules) {
   node.status_keeps_metadata = true;
   node.created_with_status = true;  // a node agent registers the node with its status
   node.validate = ValidateNode;
-  node.validate_update = UpdateNode;
+  node.validate_update = ValidateNodeUpdate;
   node.validate_status = ValidateNodeStatus;
   rules.push_back(node);
 
@@ -128,7 +128,7 @@ void AddNodeRules(std::vector<KindRules>& rules) {
   runtime.create_on_update = true;
   runtime.update_needs_version = true;
   runtime.validate = ValidateRuntimeClass;
-  runtime.validate_update = UpdateRuntimeClass;
+  runtime.validate_update = ValidateRuntimeClassUpdate;
   rules.push_back(runtime);
 }
 

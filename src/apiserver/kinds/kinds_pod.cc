@@ -19,7 +19,7 @@ constexpr int64_t kDefaultTolerationSeconds = 300;
 constexpr int64_t kClusterCritical = 2'000'000'000;
 constexpr int64_t kNodeCritical = 2'000'001'000;
 
-base::Status Refuse(const Json& pod, std::string_view why) {
+base::Status RefusePod(const Json& pod, std::string_view why) {
   std::string name = String(pod, {"metadata", "name"});
   return ForbiddenError(api::kinds::kPod, name, why);
 }
@@ -28,16 +28,17 @@ void DefaultPod(Json& object) { DefaultPodSpec(object["spec"], PodSpecOf::kPod);
 
 // ---- admission
 
-// Adds default tolerations, so that the pods of a node that stops answering stay on it for a while.
+// Adds default tolerations, so that the pods of a node that stops answering stay on it for five
+// minutes.
 void AddTolerations(Json& pod) {
   Json tolerations = Array(pod, {"spec", "tolerations"});
   for (const std::string key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
-    const bool said = std::any_of(tolerations.begin(), tolerations.end(), [&](const Json& one) {
+    const bool present = std::any_of(tolerations.begin(), tolerations.end(), [&](const Json& one) {
       const std::string effect = String(one, {"effect"});
       return (String(one, {"key"}) == key || String(one, {"key"}).empty()) &&
              (effect.empty() || effect == "NoExecute");
     });
-    if (said) continue;
+    if (present) continue;
     tolerations.push_back({{"key", key},
                            {"operator", "Exists"},
                            {"effect", "NoExecute"},
@@ -55,17 +56,18 @@ base::Status SetPriority(Json& pod) {
   } else if (name == "system-node-critical") {
     priority = kNodeCritical;
   } else if (!name.empty()) {
-    return Refuse(pod, fmt::format("no PriorityClass with name {} was found", name));
+    return RefusePod(pod, fmt::format("no PriorityClass with name {} was found", name));
   }
   const Json* asked = Find(pod, {"spec", "priority"});
   if (asked != nullptr && *asked != priority) {
-    return Refuse(pod, fmt::format("the integer value of priority ({}) must not be provided in pod "
-                                   "spec; priority admission controller computed {} from the given "
-                                   "PriorityClass name",
-                                   base::json::Dump(*asked), priority));
+    return RefusePod(pod,
+                     fmt::format("the integer value of priority ({}) must not be provided in pod "
+                                 "spec; priority admission controller computed {} from the given "
+                                 "PriorityClass name",
+                                 base::json::Dump(*asked), priority));
   }
   base::json::Set(pod, {"spec", "priority"}, priority);
-  Default(pod, {"spec", "preemptionPolicy"}, "PreemptLowerPriority");
+  SetDefault(pod, {"spec", "preemptionPolicy"}, "PreemptLowerPriority");
   return base::OkStatus();
 }
 
@@ -76,22 +78,23 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   const auto found = lookup.Get(api::kinds::kRuntimeClass, "", name);
   if (!found.ok()) {
     if (found.status().code() != base::StatusCode::kNotFound) return found.status();
-    return Refuse(pod, fmt::format("pod rejected: RuntimeClass \"{}\" not found", name));
+    return RefusePod(pod, fmt::format("pod rejected: RuntimeClass \"{}\" not found", name));
   }
   if (const Json* overhead = Find(*found, {"overhead", "podFixed"})) {
     const Json* own = Find(pod, {"spec", "overhead"});
     if (own != nullptr && *own != *overhead) {
-      return Refuse(pod,
-                    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+      return RefusePod(
+          pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
     }
     base::json::Set(pod, {"spec", "overhead"}, *overhead);
   }
   for (const auto& [key, value] : Map(*found, {"scheduling", "nodeSelector"}).items()) {
     const Json* own = Find(pod, {"spec", "nodeSelector", key});
     if (own != nullptr && *own != value) {
-      return Refuse(pod, fmt::format("conflict: runtimeClass.scheduling.nodeSelector[{}] = {}; "
-                                     "pod.spec.nodeSelector[{}] = {}",
-                                     key, value.get<std::string>(), key, own->get<std::string>()));
+      return RefusePod(pod,
+                       fmt::format("conflict: runtimeClass.scheduling.nodeSelector[{}] = {}; "
+                                   "pod.spec.nodeSelector[{}] = {}",
+                                   key, value.get<std::string>(), key, own->get<std::string>()));
     }
     base::json::Set(pod, {"spec", "nodeSelector", key}, value);
   }
@@ -105,7 +108,7 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// The pod's service account must exist. "default" need not exist yet, because it is created shortly
+// The pod's service account must exist. "default" may be missing, because it is created shortly
 // after each namespace.
 base::Status CheckAccount(const Json& pod, Lookup& lookup) {
   const std::string name = String(pod, {"spec", "serviceAccountName"});
@@ -114,16 +117,16 @@ base::Status CheckAccount(const Json& pod, Lookup& lookup) {
   const auto found = lookup.Get(api::kinds::kServiceAccount, ns, name);
   if (found.ok()) return base::OkStatus();
   if (found.status().code() != base::StatusCode::kNotFound) return found.status();
-  return Refuse(
+  return RefusePod(
       pod, fmt::format("error looking up service account {}/{}: serviceaccount \"{}\" not found",
                        ns, name, name));
 }
 
 base::Status AdmitPod(Json& object, Lookup& lookup) {
-  Default(object, {"spec", "serviceAccountName"}, "default");
+  SetDefault(object, {"spec", "serviceAccountName"}, "default");
   RETURN_IF_ERROR(CheckAccount(object, lookup));
-  Default(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
-  Default(object, {"spec", "enableServiceLinks"}, true);
+  SetDefault(object, {"spec", "serviceAccount"}, String(object, {"spec", "serviceAccountName"}));
+  SetDefault(object, {"spec", "enableServiceLinks"}, true);
   RETURN_IF_ERROR(SetPriority(object));
   RETURN_IF_ERROR(ApplyRuntimeClass(object, lookup));
   AddTolerations(object);
@@ -140,19 +143,19 @@ base::Status AdmitPod(Json& object, Lookup& lookup) {
   return base::OkStatus();
 }
 
-// An update need not repeat the fields that admission added on creation.
+// Adds the fields that admission added on creation, because an update does not have to repeat them.
 base::Status AdmitPodUpdate(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"priority", "preemptionPolicy"}) {
-    if (const Json* was = Find(old, {"spec", field})) Default(object, {"spec", field}, *was);
+    if (const Json* was = Find(old, {"spec", field})) SetDefault(object, {"spec", field}, *was);
   }
   AddTolerations(object);
   return base::OkStatus();
 }
 
-// Keeps the QoS class, because a writer of the status need not know it.
+// Keeps the QoS class, because a writer of the status may leave it out.
 void KeepQosClass(Json& object, const Json& old, base::WallTime) {
   if (const std::string was = String(old, {"status", "qosClass"}); !was.empty()) {
-    Default(object, {"status", "qosClass"}, was);
+    SetDefault(object, {"status", "qosClass"}, was);
   }
 }
 
@@ -172,7 +175,7 @@ void ValidateNewPod(const Json& json, FieldErrors& errors) {
   }
 }
 
-// A deadline may only be added or made earlier.
+// Checks that a deadline is only added or made earlier.
 void CheckDeadline(const Checked& deadline) {
   if (!deadline.changed() || deadline.old().is_null()) return;
   if (!deadline.present()) {
@@ -215,7 +218,7 @@ void CheckRemovedGates(const Checked& gates) {
 Json FixedPart(const Json& spec, bool gated) {
   Json fixed = spec;
   for (const char* list : {"containers", "initContainers"}) {
-    Json* containers = Mutable(fixed, {list});
+    Json* containers = FindMutable(fixed, {list});
     if (containers == nullptr || !containers->is_array()) continue;
     for (Json& container : *containers) container.erase("image");
   }
@@ -230,7 +233,7 @@ Json FixedPart(const Json& spec, bool gated) {
   return fixed;
 }
 
-// The node selection of a gated pod may only become narrower.
+// Checks that the new node selection of a gated pod only adds conditions.
 void CheckNarrowed(const Checked& spec) {
   const Checked selector = spec["nodeSelector"];
   for (const auto& [key, value] : Map(spec.old(), {"nodeSelector"}).items()) {
@@ -250,7 +253,7 @@ void CheckNarrowed(const Checked& spec) {
 }
 
 // Only few fields of a pod's spec may change, because the node agent acts on the spec only once.
-void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidatePodUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   for (const std::string_view list : {"containers", "initContainers"}) {
     const size_t before = spec[list].old().is_array() ? spec[list].old().size() : 0;
@@ -272,7 +275,7 @@ void UpdatePod(const Json& json, const Json& old, FieldErrors& errors) {
 }
 
 // Ephemeral containers can only be added, because the pod must list all containers that run or ran.
-void UpdateEphemeral(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateEphemeralUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked containers = Checked(json, old, errors)["spec"]["ephemeralContainers"];
   if (Find(Map(json, {"metadata", "annotations"}), {"kubernetes.io/config.mirror"}) != nullptr) {
     return containers.Forbidden("static pods do not support ephemeral containers");
@@ -307,8 +310,8 @@ void AddPodRules(std::vector<KindRules>& rules) {
   pod.admit_status = KeepQosClass;
   pod.validate = ValidatePod;
   pod.validate_create = ValidateNewPod;
-  pod.validate_update = UpdatePod;
-  pod.validate_ephemeral = UpdateEphemeral;
+  pod.validate_update = ValidatePodUpdate;
+  pod.validate_ephemeral = ValidateEphemeralUpdate;
   rules.push_back(pod);
 }
 

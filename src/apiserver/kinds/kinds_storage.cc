@@ -15,13 +15,13 @@ namespace {
 constexpr size_t kMaxAttachmentMetadata = 256 * 1024;
 constexpr size_t kMaxVolumeError = 1024;
 constexpr size_t kMaxNodeId = 192;
-constexpr int64_t kShortestAllocatableUpdate = 10;
+constexpr int64_t kShortestAllocatableUpdate = 10;  // seconds
 
 // ---- StorageClass
 
 void DefaultClass(Json& object) {
-  Default(object, {"reclaimPolicy"}, "Delete");
-  Default(object, {"volumeBindingMode"}, "Immediate");
+  SetDefault(object, {"reclaimPolicy"}, "Delete");
+  SetDefault(object, {"volumeBindingMode"}, "Immediate");
 }
 
 void CheckTopologies(const Checked& topologies) {
@@ -52,7 +52,7 @@ void ValidateClass(const Json& json, FieldErrors& errors) {
   CheckTopologies(object["allowedTopologies"]);
 }
 
-void UpdateClass(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateClassUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked object(json, old, errors);
   for (const std::string_view field : {"parameters", "provisioner", "reclaimPolicy"}) {
     object[field].Unchanged(fmt::format("updates to {} are forbidden.", field));
@@ -70,7 +70,7 @@ void ValidateAttributesClass(const Json& json, FieldErrors& errors) {
   }
 }
 
-void UpdateAttributesClass(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateAttributesClassUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked object(json, old, errors);
   for (const std::string_view field : {"driverName", "parameters"}) {
     object[field].Unchanged(fmt::format("updates to {} are forbidden.", field));
@@ -114,7 +114,7 @@ void ValidateAttachment(const Json& json, FieldErrors& errors) {
   spec["nodeName"].Is(api::CheckDns1123Subdomain);
 }
 
-void UpdateAttachment(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateAttachmentUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   Checked(json, old, errors)["spec"].Immutable();
 }
 
@@ -138,7 +138,7 @@ void ValidateCsiNode(const Json& json, FieldErrors& errors) {
   }
 }
 
-const Json* DriverNamed(const Json& node, const std::string& name) {
+const Json* FindDriver(const Json& node, const std::string& name) {
   for (const Json& driver : base::json::Array(node, {"spec", "drivers"})) {
     if (base::json::String(driver, {"name"}) == name) return &driver;
   }
@@ -151,11 +151,11 @@ Json WithoutCount(Json driver) {
   return driver;
 }
 
-// Only the limit in a driver's entry may change, because volumes were attached with the rest of the
-// entry.
-void UpdateCsiNode(const Json& json, const Json& old, FieldErrors& errors) {
+// Only the limit (allocatable.count) in a driver's entry may change, because volumes were attached
+// with the rest of the entry.
+void ValidateCsiNodeUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   for (const Json& driver : base::json::Array(json, {"spec", "drivers"})) {
-    const Json* before = DriverNamed(old, base::json::String(driver, {"name"}));
+    const Json* before = FindDriver(old, base::json::String(driver, {"name"}));
     if (before != nullptr && WithoutCount(driver) != WithoutCount(*before)) {
       errors.Invalid("CSINodeDriver", driver, "field is immutable");
     }
@@ -165,13 +165,13 @@ void UpdateCsiNode(const Json& json, const Json& old, FieldErrors& errors) {
 // ---- CSIDriver
 
 void DefaultDriver(Json& object) {
-  Default(object, {"spec", "attachRequired"}, true);
+  SetDefault(object, {"spec", "attachRequired"}, true);
   for (const std::string_view off :
        {"podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"}) {
-    Default(object, {"spec", off}, false);
+    SetDefault(object, {"spec", off}, false);
   }
-  Default(object, {"spec", "fsGroupPolicy"}, "ReadWriteOnceWithFSType");
-  Default(object, {"spec", "volumeLifecycleModes"}, Json::array({"Persistent"}));
+  SetDefault(object, {"spec", "fsGroupPolicy"}, "ReadWriteOnceWithFSType");
+  SetDefault(object, {"spec", "volumeLifecycleModes"}, Json::array({"Persistent"}));
 }
 
 void ValidateDriver(const Json& json, FieldErrors& errors) {
@@ -194,13 +194,13 @@ void ValidateDriver(const Json& json, FieldErrors& errors) {
   }
 }
 
-void UpdateDriver(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateDriverUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   spec["attachRequired"].Named("spec.attachedRequired").Immutable();
   spec["volumeLifecycleModes"].Immutable();
 }
 
-// Counts a new generation if a field changed that the node agent acts on.
+// Increases metadata.generation if a field changed that the node agent uses.
 base::Status CountDriverGeneration(Json& object, const Json& old, Lookup&) {
   for (const char* field : {"tokenRequests", "requiresRepublish"}) {
     const Json* now = Find(object, {"spec", field});
@@ -222,7 +222,7 @@ void ValidateCapacity(const Json& json, FieldErrors& errors) {
   object["maximumVolumeSize"].NonNegativeQuantity();
 }
 
-void UpdateCapacity(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateCapacityUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked object(json, old, errors);
   object["nodeTopology"].Immutable();
   object["storageClassName"].Immutable();
@@ -235,13 +235,13 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   storage_class.delete_returns_object = true;
   storage_class.defaults = DefaultClass;
   storage_class.validate = ValidateClass;
-  storage_class.validate_update = UpdateClass;
+  storage_class.validate_update = ValidateClassUpdate;
   rules.push_back(storage_class);
 
   KindRules attributes(api::kinds::kVolumeAttributesClass);
   attributes.delete_returns_object = true;
   attributes.validate = ValidateAttributesClass;
-  attributes.validate_update = UpdateAttributesClass;
+  attributes.validate_update = ValidateAttributesClassUpdate;
   rules.push_back(attributes);
 
   KindRules attachment(api::kinds::kVolumeAttachment);
@@ -249,7 +249,7 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   attachment.update_needs_version = true;
   attachment.initial_status = {{"attached", false}};
   attachment.validate = ValidateAttachment;
-  attachment.validate_update = UpdateAttachment;
+  attachment.validate_update = ValidateAttachmentUpdate;
   attachment.validate_status = ValidateAttachmentStatus;
   rules.push_back(attachment);
 
@@ -257,7 +257,7 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   node.delete_returns_object = true;
   node.update_needs_version = true;
   node.validate = ValidateCsiNode;
-  node.validate_update = UpdateCsiNode;
+  node.validate_update = ValidateCsiNodeUpdate;
   rules.push_back(node);
 
   KindRules driver(api::kinds::kCsiDriver);
@@ -266,13 +266,13 @@ void AddStorageRules(std::vector<KindRules>& rules) {
   driver.defaults = DefaultDriver;
   driver.admit_update = CountDriverGeneration;
   driver.validate = ValidateDriver;
-  driver.validate_update = UpdateDriver;
+  driver.validate_update = ValidateDriverUpdate;
   rules.push_back(driver);
 
   KindRules capacity(api::kinds::kCsiStorageCapacity);
   capacity.update_needs_version = true;
   capacity.validate = ValidateCapacity;
-  capacity.validate_update = UpdateCapacity;
+  capacity.validate_update = ValidateCapacityUpdate;
   rules.push_back(capacity);
 }
 

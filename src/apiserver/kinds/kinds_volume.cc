@@ -34,14 +34,14 @@ void DefaultClaim(Json& object) {
   }
 }
 
-bool NamesClass(const Json& claim) {
+bool HasClass(const Json& claim) {
   return Find(claim, {"spec", "storageClassName"}) != nullptr ||
          Find(claim, {"metadata", "annotations", kBetaClass}) != nullptr;
 }
 
 // The newest class that is marked as default (of equally old ones the first by name); empty if none
 // is.
-base::StatusOr<std::string> DefaultClassName(Lookup& lookup) {
+base::StatusOr<std::string> FindDefaultClass(Lookup& lookup) {
   ASSIGN_OR_RETURN(const auto classes, lookup.List(api::kinds::kStorageClass));
   std::string newest;
   std::string name;
@@ -58,8 +58,8 @@ base::StatusOr<std::string> DefaultClassName(Lookup& lookup) {
 
 base::Status AdmitClaim(Json& object, Lookup& lookup) {
   AddFinalizer(object, "kubernetes.io/pvc-protection");
-  if (NamesClass(object)) return base::OkStatus();
-  ASSIGN_OR_RETURN(const std::string name, DefaultClassName(lookup));
+  if (HasClass(object)) return base::OkStatus();
+  ASSIGN_OR_RETURN(const std::string name, FindDefaultClass(lookup));
   if (!name.empty()) base::json::Set(object, {"spec", "storageClassName"}, name);
   return base::OkStatus();
 }
@@ -99,7 +99,7 @@ void ValidateClaim(const Json& json, FieldErrors& errors) {
 
 // A claim's spec is immutable, with these exceptions: the volume's name can be set once, the class
 // can be set once if there was none, and the size and the attributes class can change when bound.
-void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateClaimUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked object(json, old, errors);
   const bool bound = String(old, {"status", "phase"}) == "Bound";
   Json spec = Map(json, {"spec"});
@@ -113,7 +113,7 @@ void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
   if (name.old().is_null() && (beta.old().is_null() || beta.old() == name.json())) {
     spec.erase("storageClassName");
   }
-  // The field may replace the annotation.
+  // The class may move from the beta annotation to the field.
   const bool taken_over = name.old().is_null() && beta.old().is_string() &&
                           beta.old() == name.json() && !beta.present();
   if (!taken_over) beta.Immutable();
@@ -134,7 +134,7 @@ void UpdateClaim(const Json& json, const Json& old, FieldErrors& errors) {
     object["spec"]["resources"]["requests"]["storage"].Forbidden(
         "field can not be less than status.capacity");
   }
-  // The attributes class cannot be removed again, because volumes cannot return to having none.
+  // The attributes class cannot be removed, because a volume that had a class always has one.
   const Checked attributes = object["spec"]["volumeAttributesClassName"];
   if (Find(old, {"status", "currentVolumeAttributesClassName"}) != nullptr &&
       attributes.changed() && !attributes.given()) {
@@ -173,8 +173,8 @@ void ValidateClaimStatus(const Json& json, const Json& old, FieldErrors& errors)
 // ---- PersistentVolume
 
 void DefaultPersistentVolume(Json& object) {
-  Default(object, {"spec", "volumeMode"}, "Filesystem");
-  Default(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+  SetDefault(object, {"spec", "volumeMode"}, "Filesystem");
+  SetDefault(object, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
   DefaultSource(object["spec"]);
 }
 
@@ -197,12 +197,12 @@ Json SourcesIn(const Json& spec) {
   return sources;
 }
 
-void UpdateVolume(const Json& json, const Json& old, FieldErrors& errors) {
+void ValidateVolumeUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   Json source = SourcesIn(spec.json());
   const Json before = SourcesIn(spec.old());
-  // The secret for expansion may be added later, because a volume may be older than the plan to
-  // expand it.
+  // The secret for expansion may be added later, because a volume may be created before its
+  // expansion is planned.
   if (Find(before, {"csi", "controllerExpandSecretRef"}) == nullptr) {
     base::json::Remove(source, {"csi", "controllerExpandSecretRef"});
   }
@@ -236,7 +236,7 @@ void AddVolumeRules(std::vector<KindRules>& rules) {
   claim.admit_create = AdmitClaim;
   claim.admit_update = AdmitClaimUpdate;
   claim.validate = ValidateClaim;
-  claim.validate_update = UpdateClaim;
+  claim.validate_update = ValidateClaimUpdate;
   claim.validate_status = ValidateClaimStatus;
   rules.push_back(claim);
 
@@ -248,7 +248,7 @@ void AddVolumeRules(std::vector<KindRules>& rules) {
   volume.admit_create = AdmitVolume;
   volume.admit_status = AdmitVolumeStatus;
   volume.validate = ValidateVolume;
-  volume.validate_update = UpdateVolume;
+  volume.validate_update = ValidateVolumeUpdate;
   rules.push_back(volume);
 }
 

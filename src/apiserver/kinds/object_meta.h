@@ -1,5 +1,5 @@
-// The rules of metadata that all kinds share: what a client may set, what the server sets, what may
-// change.
+// The rules of metadata that all kinds share: which fields a client may set, which fields the
+// server sets, and which may change.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace berth::apiserver {
 // 400 unless `object` is an object of `info`. Absent apiVersion, kind and metadata are filled in.
 base::Status CheckShape(const api::KindInfo& info, Json& object);
 
-// Sets the namespace of the URL; 400 if the body names another.
+// Sets the namespace of the URL; 400 if the body names another. An object of a cluster-scoped kind
+// loses its namespace.
 base::Status FillNamespace(const api::KindInfo& info, std::string_view ns, Json& object);
 
 // Prepares a new object: removes the fields that a client cannot choose, and sets uid and
@@ -27,6 +28,7 @@ std::string GenerateName(std::string_view prefix);
 // FieldTracker handles managedFields, not this function or StampNew.
 void KeepSystemFields(Json& object, const Json& old);
 
+// Checks names, labels, annotations, finalizers and owners.
 void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& errors);
 // If the client sends fields that the server set, they must be unchanged.
 void ValidateKeptMetadata(const Json& object, const Json& old, FieldErrors& errors);

@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kMaxPort = 65535;
 constexpr size_t kMaxPortName = 15;
 
-// An image with ":latest" or without a tag is pulled each time, because such a tag moves.
+// An image with ":latest" or without a tag is pulled each time, because it may be another image
+// the next time.
 std::string_view PullPolicyFor(std::string_view image) {
   if (image.find('@') != std::string_view::npos) return "IfNotPresent";
   const size_t slash = image.rfind('/');
@@ -27,24 +28,25 @@ std::string_view PullPolicyFor(std::string_view image) {
 }
 
 void DefaultHandler(Json& handler) {
-  if (Mutable(handler, {"httpGet"}) != nullptr) {
-    Default(handler, {"httpGet", "path"}, "/");
-    Default(handler, {"httpGet", "scheme"}, "HTTP");
+  if (FindMutable(handler, {"httpGet"}) != nullptr) {
+    SetDefault(handler, {"httpGet", "path"}, "/");
+    SetDefault(handler, {"httpGet", "scheme"}, "HTTP");
   }
-  if (Mutable(handler, {"grpc"}) != nullptr) Default(handler, {"grpc", "service"}, "");
+  if (FindMutable(handler, {"grpc"}) != nullptr) SetDefault(handler, {"grpc", "service"}, "");
 }
 
 void DefaultProbe(Json& probe) {
   DefaultHandler(probe);
-  Default(probe, {"timeoutSeconds"}, 1);
-  Default(probe, {"periodSeconds"}, 10);
-  Default(probe, {"successThreshold"}, 1);
-  Default(probe, {"failureThreshold"}, 3);
+  SetDefault(probe, {"timeoutSeconds"}, 1);
+  SetDefault(probe, {"periodSeconds"}, 10);
+  SetDefault(probe, {"successThreshold"}, 1);
+  SetDefault(probe, {"failureThreshold"}, 3);
 }
 
 // ---- validation
 
-// At most 15 of [a-z0-9-] with a letter, and no hyphen at the ends or twice in a row.
+// A port name has at most 15 characters of [a-z0-9-] and at least one letter. It has no hyphen at
+// its ends, and no two hyphens in a row.
 base::Status CheckPortName(std::string_view name) {
   const auto fail = [](std::string_view why) {
     return base::Status(base::StatusCode::kInvalidArgument, base::ToAbsl(why));
@@ -154,7 +156,7 @@ void CheckEnvFrom(const Checked& env) {
 // The pod's volumes by name.
 using Volumes = std::map<std::string, const Json*>;
 
-std::set<std::string> MembersOf(const Checked& list, std::string_view member) {
+std::set<std::string> TextsOf(const Checked& list, std::string_view member) {
   std::set<std::string> texts;
   for (const Checked& item : list.Items()) texts.insert(item[member].text());
   return texts;
@@ -176,8 +178,8 @@ void CheckPropagation(const Checked& mount, const Checked& container) {
 }
 
 void CheckMounts(const Checked& container, const Volumes& volumes) {
-  const auto device_names = MembersOf(container["volumeDevices"], "name");
-  const auto device_paths = MembersOf(container["volumeDevices"], "devicePath");
+  const auto device_names = TextsOf(container["volumeDevices"], "name");
+  const auto device_paths = TextsOf(container["volumeDevices"], "devicePath");
   std::set<std::string> paths;
   for (const Checked& mount : container["volumeMounts"].Items()) {
     const Checked name = mount["name"];
@@ -264,7 +266,7 @@ void CheckProbe(const Checked& probe, bool of_readiness) {
   if (probe["successThreshold"].number(1) != 1) probe["successThreshold"].Invalid("must be 1");
 }
 
-void CheckLife(const Checked& container) {
+void CheckLifecycle(const Checked& container) {
   for (const std::string_view hook : {"postStart", "preStop"}) {
     const Checked handler = container["lifecycle"][hook];
     if (handler.present()) CheckHandler(handler, {"exec", "httpGet", "tcpSocket", "sleep"});
@@ -318,9 +320,9 @@ void CheckContainer(const Checked& container, const Volumes& volumes, PodSpecOf 
 void CheckHostPorts(const Checked& container, std::set<std::string>& taken) {
   for (const Checked& port : container["ports"].Items()) {
     if (port["hostPort"].number() == 0) continue;
-    const std::string place = fmt::format("{}/{}/{}", port["protocol"].text(),
-                                          port["hostIP"].text(), port["hostPort"].number());
-    if (!taken.insert(place).second) port["hostPort"].Duplicate(place);
+    const std::string address = fmt::format("{}/{}/{}", port["protocol"].text(),
+                                            port["hostIP"].text(), port["hostPort"].number());
+    if (!taken.insert(address).second) port["hostPort"].Duplicate(address);
   }
 }
 
@@ -338,7 +340,7 @@ void CheckHostNetworkPorts(const Checked& container, PodSpecOf of) {
 void CheckInitContainer(const Checked& container) {
   const Checked policy = container["restartPolicy"];
   policy.OneOfIfGiven({"Always"});
-  if (policy.text() == "Always") return CheckLife(container);
+  if (policy.text() == "Always") return CheckLifecycle(container);
   for (const std::string_view member :
        {"lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}) {
     if (container[member].present()) {
@@ -348,8 +350,8 @@ void CheckInitContainer(const Checked& container) {
   }
 }
 
-// An ephemeral container is added by a person to debug a running pod. It cannot have fields that
-// would make the node agent keep it running, or the scheduler count it.
+// A person adds an ephemeral container to debug a running pod. It cannot have fields that would
+// make the node agent keep it running, or the scheduler count it.
 void CheckEphemeralContainer(const Checked& container, const std::set<std::string>& others) {
   constexpr std::string_view kNot = "cannot be set for an Ephemeral Container";
   for (const std::string_view member : {"ports", "livenessProbe", "readinessProbe", "startupProbe",
@@ -371,25 +373,26 @@ void CheckEphemeralContainer(const Checked& container, const std::set<std::strin
 }  // namespace
 
 void DefaultContainer(Json& container) {
-  Default(container, {"imagePullPolicy"}, std::string(PullPolicyFor(String(container, {"image"}))));
-  Default(container, {"terminationMessagePath"}, "/dev/termination-log");
-  Default(container, {"terminationMessagePolicy"}, "File");
-  Default(container, {"resources"}, Json::object());
-  if (Json* ports = Mutable(container, {"ports"}); ports != nullptr && ports->is_array()) {
-    for (Json& port : *ports) Default(port, {"protocol"}, "TCP");
+  SetDefault(container, {"imagePullPolicy"},
+             std::string(PullPolicyFor(String(container, {"image"}))));
+  SetDefault(container, {"terminationMessagePath"}, "/dev/termination-log");
+  SetDefault(container, {"terminationMessagePolicy"}, "File");
+  SetDefault(container, {"resources"}, Json::object());
+  if (Json* ports = FindMutable(container, {"ports"}); ports != nullptr && ports->is_array()) {
+    for (Json& port : *ports) SetDefault(port, {"protocol"}, "TCP");
   }
-  if (Json* env = Mutable(container, {"env"}); env != nullptr && env->is_array()) {
+  if (Json* env = FindMutable(container, {"env"}); env != nullptr && env->is_array()) {
     for (Json& variable : *env) {
       if (Find(variable, {"valueFrom", "fieldRef"}) != nullptr) {
-        Default(variable, {"valueFrom", "fieldRef", "apiVersion"}, "v1");
+        SetDefault(variable, {"valueFrom", "fieldRef", "apiVersion"}, "v1");
       }
     }
   }
   for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
-    if (Json* found = Mutable(container, {probe})) DefaultProbe(*found);
+    if (Json* found = FindMutable(container, {probe})) DefaultProbe(*found);
   }
   for (const char* hook : {"postStart", "preStop"}) {
-    if (Json* handler = Mutable(container, {"lifecycle", hook})) DefaultHandler(*handler);
+    if (Json* handler = FindMutable(container, {"lifecycle", hook})) DefaultHandler(*handler);
   }
 }
 
@@ -405,7 +408,7 @@ void ValidateContainers(const Checked& spec, PodSpecOf of) {
   for (const Checked& container : spec["containers"].Items()) {
     CheckContainer(container, volumes, of);
     if (container["name"].given()) container["name"].Unique(names);
-    CheckLife(container);
+    CheckLifecycle(container);
     if (container["restartPolicy"].present()) {
       container["restartPolicy"].Forbidden("may not be set for non-init containers");
     }

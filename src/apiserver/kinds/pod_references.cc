@@ -64,7 +64,7 @@ std::string ReferenceTo(std::string_view resource, std::string_view ns, std::str
   return fmt::format("{}/{}/{}", resource, ns, name);
 }
 
-std::vector<std::string> PodReferences(const Json& pod) {
+std::vector<std::string> FindPodReferences(const Json& pod) {
   if (Find(base::json::Map(pod, {"metadata", "annotations"}), {"kubernetes.io/config.mirror"}) !=
       nullptr) {
     return {};

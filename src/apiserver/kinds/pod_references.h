@@ -15,7 +15,7 @@ std::string ReferenceTo(std::string_view resource, std::string_view ns, std::str
 
 // The secrets, configmaps, endpoints, claims and the service account that `pod` names, each once.
 // Empty for a mirror pod, because a node creates it and must not gain access to objects by it.
-std::vector<std::string> PodReferences(const base::Json& pod);
+std::vector<std::string> FindPodReferences(const base::Json& pod);
 
 // Whether `volume` (a PersistentVolume) names the object, one of "secrets" or "endpoints", and a
 // node needs it.

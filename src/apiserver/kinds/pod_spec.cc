@@ -32,11 +32,11 @@ void DefaultPodVolume(Json& volume) {
 
 // On the host's network, a container's port is also the host port.
 void DefaultHostPorts(Json& container) {
-  Json* ports = Mutable(container, {"ports"});
+  Json* ports = FindMutable(container, {"ports"});
   if (ports == nullptr || !ports->is_array()) return;
   for (Json& port : *ports) {
     if (const Json* number = Find(port, {"containerPort"})) {
-      Default(port, {"hostPort"}, Json(*number));
+      SetDefault(port, {"hostPort"}, Json(*number));
     }
   }
 }
@@ -44,7 +44,7 @@ void DefaultHostPorts(Json& container) {
 // A limit is also the default of the request.
 void DefaultRequests(Json& container) {
   for (const auto& [name, limit] : Map(container, {"resources", "limits"}).items()) {
-    Default(container, {"resources", "requests", name}, Json(limit));
+    SetDefault(container, {"resources", "requests", name}, Json(limit));
   }
 }
 
@@ -182,7 +182,8 @@ void CheckGates(const Checked& gates) {
   }
 }
 
-bool Asks(const Json& container, const char* list, const char* resource) {
+// Whether resources.LIST of the container has an amount of `resource` above zero.
+bool HasAmount(const Json& container, const char* list, const char* resource) {
   const Json* amount = Find(container, {"resources", list, resource});
   if (amount == nullptr) return false;
   const auto quantity = api::Quantity::Parse(amount->is_string() ? amount->get<std::string>()
@@ -193,13 +194,13 @@ bool Asks(const Json& container, const char* list, const char* resource) {
 }  // namespace
 
 void DefaultPodSpec(Json& spec, PodSpecOf of) {
-  Default(spec, {"restartPolicy"}, "Always");
-  Default(spec, {"dnsPolicy"}, "ClusterFirst");
-  Default(spec, {"terminationGracePeriodSeconds"}, 30);
-  Default(spec, {"schedulerName"}, "default-scheduler");
-  Default(spec, {"securityContext"}, Json::object());
+  SetDefault(spec, {"restartPolicy"}, "Always");
+  SetDefault(spec, {"dnsPolicy"}, "ClusterFirst");
+  SetDefault(spec, {"terminationGracePeriodSeconds"}, 30);
+  SetDefault(spec, {"schedulerName"}, "default-scheduler");
+  SetDefault(spec, {"securityContext"}, Json::object());
   for (const char* list : {"containers", "initContainers", "ephemeralContainers"}) {
-    Json* containers = Mutable(spec, {list});
+    Json* containers = FindMutable(spec, {list});
     if (containers == nullptr || !containers->is_array()) continue;
     for (Json& container : *containers) {
       if (!container.is_object()) continue;
@@ -209,10 +210,10 @@ void DefaultPodSpec(Json& spec, PodSpecOf of) {
       if (Bool(spec, {"hostNetwork"})) DefaultHostPorts(container);
     }
   }
-  if (Json* volumes = Mutable(spec, {"volumes"}); volumes != nullptr && volumes->is_array()) {
+  if (Json* volumes = FindMutable(spec, {"volumes"}); volumes != nullptr && volumes->is_array()) {
     for (Json& volume : *volumes) DefaultPodVolume(volume);
   }
-  // One field has two names; serviceAccount is the deprecated one.
+  // The field has two names, of which serviceAccount is deprecated. Both get the same value.
   const std::string account =
       String(spec, {"serviceAccountName"}, String(spec, {"serviceAccount"}));
   if (!account.empty()) spec["serviceAccountName"] = spec["serviceAccount"] = account;
@@ -262,8 +263,8 @@ std::string QosClassOf(const Json& spec) {
   for (const char* list : {"containers", "initContainers"}) {
     for (const Json& container : Array(spec, {list})) {
       for (const char* resource : {"cpu", "memory"}) {
-        const bool limited = Asks(container, "limits", resource);
-        any |= limited || Asks(container, "requests", resource);
+        const bool limited = HasAmount(container, "limits", resource);
+        any |= limited || HasAmount(container, "requests", resource);
         all &= limited && Map(container, {"resources", "limits"})[resource] ==
                               Map(container, {"resources", "requests"}).value(resource, Json());
       }

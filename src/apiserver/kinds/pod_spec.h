@@ -1,4 +1,4 @@
-// PodSpec, of a pod or of a template that pods are made from: defaults and validation.
+// Defaults and validation of a PodSpec, which is in a pod or in the template of pods.
 #pragma once
 
 #include "apiserver/kinds/checked.h"

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kForeground = "foregroundDeletion";
 constexpr std::string_view kOrphan = "orphan";
 
-base::Status Invalid(std::string_view why) {
+base::Status InvalidPolicyError(std::string_view why) {
   return KubeError(
       Reason::kInvalid,
       fmt::format("DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: {}", why),
@@ -27,7 +27,7 @@ base::StatusOr<Propagation> ParsePropagation(const Json& options) {
                           .orphan_dependents = {}};
   const std::string& policy = propagation.policy;
   if (!policy.empty() && policy != "Background" && policy != "Foreground" && policy != "Orphan") {
-    return Invalid(
+    return InvalidPolicyError(
         fmt::format("Unsupported value: \"{}\": supported values: \"Foreground\", "
                     "\"Background\", \"Orphan\", \"nil\"",
                     policy));
@@ -39,7 +39,7 @@ base::StatusOr<Propagation> ParsePropagation(const Json& options) {
   }
   propagation.orphan_dependents = orphan->get<bool>();
   if (policy.empty()) return propagation;
-  return Invalid(
+  return InvalidPolicyError(
       fmt::format("Invalid value: \"{}\": orphanDependents and deletionPropagation cannot be both "
                   "set",
                   policy));

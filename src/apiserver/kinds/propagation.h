@@ -1,11 +1,11 @@
-// What a delete does with the dependents, whose ownerReferences name the deleted object.
+// The propagation policy of a delete: what happens to the dependents, which are the objects whose
+// ownerReferences name the deleted object. Each policy has a finalizer.
 //
-//   Background   it goes at once, they follow                     no finalizer
-//   Foreground   they go first, it follows                        foregroundDeletion
-//   Orphan       they stay, without the reference, and it goes    orphan
+//   Background   the object is removed first, then the dependents    no finalizer
+//   Foreground   the dependents are removed first, then the object   foregroundDeletion
+//   Orphan       the dependents stay, but lose their reference       orphan
 //
-// The garbage collector (controllers/ownergc) does the rest, because the finalizers ask it to.
-// Pure.
+// The garbage collector (controllers/ownergc) sees the finalizers and does the rest. Pure.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,11 @@ namespace berth::apiserver {
 
 struct Propagation {
   std::string policy;                     // "" if not given
-  std::optional<bool> orphan_dependents;  // the deprecated option for the same
+  std::optional<bool> orphan_dependents;  // the deprecated option; true is Orphan
 };
 
-// From DeleteOptions; 422 for an unknown policy, and for both ways at once.
+// Reads DeleteOptions. 422 for an unknown policy, and if both options are given; 400 if
+// orphanDependents is not a boolean.
 base::StatusOr<Propagation> ParsePropagation(const Json& options);
 
 // metadata.finalizers of `object` after a delete with this propagation. If the delete names no

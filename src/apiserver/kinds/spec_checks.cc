@@ -13,7 +13,7 @@ constexpr size_t kMaxDriverName = 63;
 constexpr size_t kMaxClassParameters = 512;
 constexpr size_t kMaxParameterBytes = 256 * 1024;
 
-// The key as a label's name.
+// Checks a key, which must be a qualified name like the key of a label.
 void CheckKey(const Checked& key) { key.Is(api::CheckQualifiedName); }
 
 // A requirement of a label selector or, with Gt and Lt, of a node selector.

@@ -1,4 +1,4 @@
-// Checks of the parts that several kinds have in common: labels, selectors, tolerations, resources,
+// Checks the parts that several kinds have in common: labels, selectors, tolerations, resources,
 // references.
 #pragma once
 
@@ -10,9 +10,9 @@ namespace berth::apiserver {
 void CheckLabels(const Checked& labels);
 void CheckAnnotations(const Checked& annotations);
 
-// metav1.LabelSelector; one that is absent holds.
+// metav1.LabelSelector; an absent one is valid.
 void CheckLabelSelector(const Checked& selector);
-// v1.NodeSelector: required terms of node affinity, also of volumes. One that is absent holds.
+// v1.NodeSelector: required terms of node affinity, also of volumes. An absent one is valid.
 void CheckNodeSelector(const Checked& selector);
 // One NodeSelectorTerm.
 void CheckNodeSelectorTerm(const Checked& term);
@@ -24,20 +24,22 @@ void CheckResources(const Checked& resources);
 // The amounts of one ResourceList.
 void CheckResourceAmounts(const Checked& amounts);
 
-// "driver.example.com": needed, at most 63 characters, a subdomain in any case.
+// "driver.example.com": required, at most 63 characters, a DNS subdomain in upper or lower case.
 void CheckCsiDriverName(const Checked& name);
-// A SecretReference with both name and namespace; one that is absent holds.
+// A SecretReference with both name and namespace; an absent one is valid.
 void CheckSecretReference(const Checked& reference);
 
-// "example.com/Name" in any case, as provisioners are called.
+// The name of a provisioner: "example.com/Name" in upper or lower case. INVALID_ARGUMENT if it is
+// not valid.
 base::Status CheckAnyCaseQualifiedName(std::string_view name);
-// "kubernetes", "orphan", "foregroundDeletion", or one with a domain.
+// "kubernetes", "orphan", "foregroundDeletion", or a name with a domain. INVALID_ARGUMENT for other
+// names.
 base::Status CheckFinalizerName(std::string_view name);
 
 // Parameters of StorageClass and VolumeAttributesClass: bounded in number and size.
 void CheckParameters(const Checked& parameters);
 
-// A ServiceAccount token that lives from ten minutes to 2^32 seconds.
+// The lifetime of a service account's token: from ten minutes to 2^32 seconds.
 void CheckTokenLifetime(const Checked& seconds);
 
 }  // namespace berth::apiserver

@@ -8,7 +8,7 @@ using base::Json;
 
 namespace {
 
-// The members of an Event that have another name in events.k8s.io: that name, and core's name.
+// The members of an Event that have another name in events.k8s.io: this name, and the name in core.
 constexpr std::pair<const char*, const char*> kEventNames[] = {
     {"regarding", "involvedObject"},
     {"note", "message"},
@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kEventNames[] = {
     {"deprecatedCount", "count"},
 };
 
-void Rename(Json& object, const char* from, const char* to) {
+void RenameMember(Json& object, const char* from, const char* to) {
   const auto it = object.find(from);
   if (it == object.end()) return;
   object[to] = std::move(*it);
@@ -27,7 +27,7 @@ void Rename(Json& object, const char* from, const char* to) {
 }
 
 // Whether the stored `text` must be parsed to be shown in the form of `kind`.
-bool OtherForm(const KindRules& kind, std::string_view text) {
+bool NeedsConversion(const KindRules& kind, std::string_view text) {
   if (kind.info->stored_as == nullptr) return false;
   constexpr std::string_view kOpening = R"({"apiVersion":")";
   if (kind.reads_through_schema || !text.starts_with(kOpening)) return kind.reads_through_schema;
@@ -43,14 +43,14 @@ void ConvertFromStored(const KindRules& kind, Json& object) {
   if (info.stored_as == nullptr) return;
   object["apiVersion"] = info.api_version();
   if (&info != &api::kinds::kEventsEvent) return;
-  for (const auto& [here, core] : kEventNames) Rename(object, core, here);
+  for (const auto& [here, core] : kEventNames) RenameMember(object, core, here);
 }
 
 void ConvertToStored(const api::KindInfo& info, Json& object) {
   if (info.stored_as == nullptr) return;
   object["apiVersion"] = info.stored_as->api_version();
   if (&info != &api::kinds::kEventsEvent) return;
-  for (const auto& [here, core] : kEventNames) Rename(object, here, core);
+  for (const auto& [here, core] : kEventNames) RenameMember(object, here, core);
 }
 
 void ConvertToStored(const KindRules& kind, Json& object) {
@@ -77,7 +77,7 @@ std::string EncodeStored(const KindRules& kind, Json object) {
 
 void AppendAs(const KindRules& kind, std::string& out, std::string_view text,
               store::Revision revision) {
-  if (!OtherForm(kind, text)) return AppendWithRevision(out, text, revision);
+  if (!NeedsConversion(kind, text)) return AppendWithRevision(out, text, revision);
   const auto object = DecodeStoredAs(kind, text);
   AppendWithRevision(out, object.ok() ? EncodeObject(*object) : std::string(text), revision);
 }

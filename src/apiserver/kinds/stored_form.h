@@ -27,7 +27,7 @@ void ConvertToStored(const api::KindInfo& info, base::Json& object);  // of a bu
 base::StatusOr<base::Json> DecodeStoredAs(const KindRules& kind, std::string_view text);
 base::StatusOr<base::Json> DecodeRecordAs(const KindRules& kind, const store::Record& record);
 std::string EncodeStored(const KindRules& kind, base::Json object);
-// Parses only if the forms differ.
+// Parse only if the forms differ. A damaged text is used unchanged.
 void AppendAs(const KindRules& kind, std::string& out, std::string_view text,
               store::Revision revision);
 std::string TextAs(const KindRules& kind, std::string_view text, store::Revision revision);

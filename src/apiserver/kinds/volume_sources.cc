@@ -205,7 +205,8 @@ std::span<const SourceRule> SourceRules() {
 void DefaultFieldRefs(Json* items) {
   if (items == nullptr || !items->is_array()) return;
   for (Json& item : *items) {
-    if (Mutable(item, {"fieldRef"}) != nullptr) Default(item, {"fieldRef", "apiVersion"}, "v1");
+    if (FindMutable(item, {"fieldRef"}) != nullptr)
+      SetDefault(item, {"fieldRef", "apiVersion"}, "v1");
   }
 }
 
@@ -220,19 +221,19 @@ bool IsSource(std::string_view member, SourcePlace place) {
 
 void DefaultSource(Json& volume) {
   for (const char* source : {"secret", "configMap", "projected", "downwardAPI"}) {
-    if (volume.contains(source)) Default(volume, {source, "defaultMode"}, kDefaultFileMode);
+    if (volume.contains(source)) SetDefault(volume, {source, "defaultMode"}, kDefaultFileMode);
   }
-  if (volume.contains("hostPath")) Default(volume, {"hostPath", "type"}, "");
-  if (Json* spec = Mutable(volume, {"ephemeral", "volumeClaimTemplate", "spec"})) {
+  if (volume.contains("hostPath")) SetDefault(volume, {"hostPath", "type"}, "");
+  if (Json* spec = FindMutable(volume, {"ephemeral", "volumeClaimTemplate", "spec"})) {
     DefaultClaimSpec(*spec);
   }
-  DefaultFieldRefs(Mutable(volume, {"downwardAPI", "items"}));
-  Json* sources = Mutable(volume, {"projected", "sources"});
+  DefaultFieldRefs(FindMutable(volume, {"downwardAPI", "items"}));
+  Json* sources = FindMutable(volume, {"projected", "sources"});
   if (sources == nullptr || !sources->is_array()) return;
   for (Json& source : *sources) {
-    DefaultFieldRefs(Mutable(source, {"downwardAPI", "items"}));
-    if (Mutable(source, {"serviceAccountToken"}) != nullptr) {
-      Default(source, {"serviceAccountToken", "expirationSeconds"}, kDefaultTokenSeconds);
+    DefaultFieldRefs(FindMutable(source, {"downwardAPI", "items"}));
+    if (FindMutable(source, {"serviceAccountToken"}) != nullptr) {
+      SetDefault(source, {"serviceAccountToken", "expirationSeconds"}, kDefaultTokenSeconds);
     }
   }
 }

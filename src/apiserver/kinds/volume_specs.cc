@@ -62,7 +62,7 @@ void CheckCapacity(const Checked& capacity) {
 
 }  // namespace
 
-void DefaultClaimSpec(Json& spec) { Default(spec, {"volumeMode"}, "Filesystem"); }
+void DefaultClaimSpec(Json& spec) { SetDefault(spec, {"volumeMode"}, "Filesystem"); }
 
 void ValidateClaimSpec(const Checked& spec) {
   spec["accessModes"].Needed("at least 1 access mode is required");
@@ -111,7 +111,7 @@ void ValidateVolumeSpec(const Checked& spec) {
   }
 }
 
-// An inline spec describes an existing volume, so that fields which request something are refused.
+// An inline spec describes an existing volume, so fields that request something are refused.
 void ValidateInlineVolumeSpec(const Checked& spec) {
   constexpr std::string_view kContext = "in the context of inline volumes";
   for (const std::string_view member :

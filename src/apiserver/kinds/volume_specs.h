@@ -10,13 +10,14 @@ namespace berth::apiserver {
 void DefaultClaimSpec(base::Json& spec);
 void ValidateClaimSpec(const Checked& spec);
 
-// PersistentVolumeSpec, of an object of its own or inline in a VolumeAttachment.
+// PersistentVolumeSpec, of a PersistentVolume or inline in a VolumeAttachment.
 void ValidateVolumeSpec(const Checked& spec);
 void ValidateInlineVolumeSpec(const Checked& spec);
 
-// The volume sources: members of a pod's volume or of a PersistentVolumeSpec, one of which is
-// given.
+// The volume sources: the members of a pod's volume or of a PersistentVolumeSpec of which exactly
+// one is set.
 enum class SourcePlace { kPod, kVolume };
+// Whether `member` ("nfs", "csi") is the name of a volume source there.
 bool IsSource(std::string_view member, SourcePlace place);
 // Sets the defaults of the source that `volume` has.
 void DefaultSource(base::Json& volume);

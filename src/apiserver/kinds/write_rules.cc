@@ -17,13 +17,13 @@ using Action = Mutation::Plan::Action;
 
 namespace {
 
-constexpr int64_t kDefaultGrace = 30;
+constexpr int64_t kDefaultGrace = 30;  // seconds
 // How much the server may add to an object of the maximum size.
 constexpr size_t kDefaultsRoom = 64 * 1024;
 
 // `ephemeral`: an update of the ephemeral containers alone.
-Status Validate(const KindRules& rules, const Json& object, const Json* old,
-                bool ephemeral = false) {
+Status ValidateObject(const KindRules& rules, const Json& object, const Json* old,
+                      bool ephemeral = false) {
   FieldErrors errors;
   ValidateMetadata(rules, object, errors);
   if (old != nullptr) ValidateMetadataUpdate(object, *old, errors);
@@ -61,7 +61,8 @@ bool IsHeld(const KindRules& rules, const Json& object) {
          (rules.has_spec_finalizers && !Array(object, {"spec", "finalizers"}).empty());
 }
 
-// How long the node agent may take to end the pod; nullopt if the present value stays.
+// How long the node agent may take to end the pod, in seconds; nullopt if the pod's present value
+// stays.
 std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
   const Json* left = Find(pod, {"metadata", "deletionGracePeriodSeconds"});
   if (left != nullptr && !asked) return std::nullopt;
@@ -69,7 +70,7 @@ std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
       asked.value_or(Int(pod, {"spec", "terminationGracePeriodSeconds"}, kDefaultGrace));
   if (grace < 0) grace = 1;
   const std::string phase = String(pod, {"status", "phase"});
-  // Zero if no node agent runs the pod, because nobody has to end it.
+  // Zero if no node agent runs the pod, because then there is nothing to end.
   if (String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" || phase == "Failed")
     grace = 0;
   if (left != nullptr && left->is_number_integer() && grace >= left->get<int64_t>()) {
@@ -113,12 +114,12 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
-// The member `skip` is not counted (null: all members are).
-bool DeeperThan(const Json& value, int levels, const Json* skip) {
+// Whether `value` nests deeper than `levels`. The member `skip` is not counted (null: all are).
+bool IsDeeperThan(const Json& value, int levels, const Json* skip) {
   if (!value.is_structured() || &value == skip) return false;
   if (levels == 0) return true;
   return std::any_of(value.begin(), value.end(),
-                     [&](const Json& item) { return DeeperThan(item, levels - 1, skip); });
+                     [&](const Json& item) { return IsDeeperThan(item, levels - 1, skip); });
 }
 
 // managedFields has bounds of its own, because it nests deeper than the fields that it describes
@@ -136,7 +137,7 @@ Status CheckBounds(const Json& object, size_t bytes) {
         fmt::format("Request entity too large: the object would have {} bytes, limit is {}", bytes,
                     limits.max_bytes));
   }
-  if (DeeperThan(object, limits.max_depth, managed)) {
+  if (IsDeeperThan(object, limits.max_depth, managed)) {
     return KubeError(
         Reason::kRequestEntityTooLarge,
         fmt::format("Request entity too large: the object would nest deeper than {} levels",
@@ -179,9 +180,9 @@ Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& trac
     object["metadata"]["name"] = GenerateName(prefix);
   }
   if (rules.defaults != nullptr) rules.defaults(object);
-  tracker.Track(rules, object, nullptr);
+  tracker.SetManagedFields(rules, object, nullptr);
   if (rules.admit_create != nullptr) RETURN_IF_ERROR(rules.admit_create(object, lookup));
-  return Validate(rules, object, nullptr);
+  return ValidateObject(rules, object, nullptr);
 }
 
 Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
@@ -195,11 +196,11 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
     const Json finalizers = Array(object, {"spec", "finalizers"});
     object = old;
     base::json::Set(object, {"spec", "finalizers"}, finalizers);
-    return Validate(rules, object, &old);
+    return ValidateObject(rules, object, &old);
   }
   if (subresource == "status") {
     KeepAllButStatus(rules, object, old);
-    tracker.Track(rules, object, &old);
+    tracker.SetManagedFields(rules, object, &old);
     if (rules.admit_status != nullptr) rules.admit_status(object, old, now);
     FieldTracker::KeepTimes(object, old);
     FieldErrors errors;
@@ -219,11 +220,11 @@ Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
     if (const Json* status = Find(old, {"status"})) object["status"] = *status;
   }
   if (rules.defaults != nullptr) rules.defaults(object);
-  tracker.Track(rules, object, &old);
+  tracker.SetManagedFields(rules, object, &old);
   if (rules.admit_update != nullptr) RETURN_IF_ERROR(rules.admit_update(object, old, lookup));
   if (rules.counts_generation && ChangesGeneration(rules, object, old)) BumpGeneration(object);
   FieldTracker::KeepTimes(object, old);
-  return Validate(rules, object, &old, ephemeral);
+  return ValidateObject(rules, object, &old, ephemeral);
 }
 
 base::StatusOr<Mutation::Plan> PlanUpdate(const KindRules& rules, const Json& object,

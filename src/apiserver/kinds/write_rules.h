@@ -21,12 +21,14 @@ base::Status CheckUpdatePreconditions(const KindRules& rules, const Json& object
                                       store::Revision revision);
 
 // Turns a new object, decoded and with its namespace, into the object to store. If `object` has
-// only a generateName, the name is chosen here.
+// only a generateName, the name is chosen here. 422 if validation fails; other errors come from
+// admission.
 base::Status PrepareNew(const KindRules& rules, Json& object, const FieldTracker& tracker,
                         Lookup& lookup, base::WallTime now);
 
 // Turns `object` (the whole object that the client wants) into the successor of `old` (without
-// resourceVersion). `subresource` is "", "status", "finalize" or "ephemeralcontainers".
+// resourceVersion). `subresource` is "", "status", "finalize" or "ephemeralcontainers". Errors as
+// PrepareNew.
 base::Status PrepareUpdate(const KindRules& rules, Json& object, const Json& old,
                            std::string_view subresource, const FieldTracker& tracker,
                            Lookup& lookup, base::WallTime now);
@@ -45,7 +47,7 @@ struct DeleteRequest {
   Propagation propagation;
 };
 
-// Parses the body's DeleteOptions (null if there are none). KubeError for malformed ones.
+// Parses the body's DeleteOptions (null if there are none). 400 or 422 if they are malformed.
 base::StatusOr<DeleteRequest> ParseDeleteOptions(const Json& body);
 
 // The plan for deleting `current`: its removal, or the mark that asks the owners of its finalizers
