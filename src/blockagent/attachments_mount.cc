@@ -382,7 +382,7 @@ Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::B
   const block::Mapping& mapping = *record.mapping;
   // The back end's note comes first, because another node may have written it. This node's record
   // counts only if the back end keeps no notes.
-  const auto asked = backend.Formatting(record.image);
+  const auto asked = backend.ReadFormatting(record.image);
   const bool keeps_notes = asked.status().code() != StatusCode::kUnimplemented;
   if (keeps_notes) RETURN_IF_ERROR(asked);
   std::string noted = keeps_notes ? *asked : "";

@@ -51,7 +51,7 @@ class Node {
   Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
        const Offer& offer)
       : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {
-    pool_.AskWhetherDeferred([&records](const std::string& volume_id) {
+    pool_.SetDeferredCheck([&records](const std::string& volume_id) {
       const auto record = records.Get(volume_id);
       return record.has_value() && record->use == DeviceUse::kDeferred;
     });

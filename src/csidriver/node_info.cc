@@ -131,7 +131,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   RETURN_IF_ERROR(CheckLimits(request));
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(block::Record volume, pool_.Get(block::Kind::kVolume, request.volume_id()));
   if (request.has_volume_capability()) {
     ASSIGN_OR_RETURN(const Capability capability,
@@ -181,7 +181,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   // The record is read again, because Map may have changed it.
   ASSIGN_OR_RETURN(volume, pool_.Get(block::Kind::kVolume, volume.id));
   volume.grow_file_system = false;
-  RETURN_IF_ERROR(pool_.Update(volume));
+  RETURN_IF_ERROR(pool_.UpdateRecord(volume));
   return response;
 }
 

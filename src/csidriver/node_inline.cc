@@ -68,7 +68,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
 base::Status Node::MountInline(const block::Record& volume, const Capability& capability,
                                bool read_only) {
   const std::string& path = volume.inline_target;
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   RETURN_IF_ERROR(CheckUse(volume, capability));
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
@@ -101,7 +101,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
 // Unmounts and deletes an inline volume, also after a crash left it half-made.
 base::Status Node::RemoveInline(const block::Record& volume) {
   {
-    ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+    ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
     RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
     RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
     RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));

@@ -97,7 +97,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   }
   ASSIGN_OR_RETURN(std::string staging,
                    CheckPath("staging_target_path", request.staging_target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
@@ -236,7 +236,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {

@@ -58,7 +58,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                    CheckPath("staging_target_path", request.staging_target_path()));
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
@@ -195,7 +195,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path,
                    CheckPath("staging_target_path", request.staging_target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {

@@ -93,7 +93,7 @@ base::Status RemoveImage(const std::string& path, const Record& record, const Po
   return platform::RemoveDurably<"block.image">(path);
 }
 
-int64_t AllocatedBytes(const std::string& path) {
+int64_t ReadAllocatedBytes(const std::string& path) {
   struct stat st;
   return lstat(path.c_str(), &st) == 0 ? st.st_blocks * 512 : 0;
 }

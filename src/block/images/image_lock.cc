@@ -37,9 +37,10 @@ struct flock Range(short type, off_t start, off_t length) {
   return range;
 }
 
-base::StatusOr<bool> Stands(int fd, struct flock range) {
+// Whether a lock of another open file conflicts with `range`.
+base::StatusOr<bool> HasConflict(int fd, struct flock range) {
   if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
-    return platform::ErrnoError(errno, "look for locks of an image");
+    return platform::ErrnoError(errno, "read the locks of an image");
   }
   return range.l_type != F_UNLCK;
 }
@@ -56,13 +57,13 @@ int LockImage(int fd, ImageLock lock) {
   return errno == EACCES ? EAGAIN : errno;
 }
 
-base::StatusOr<bool> HasImageLock(int fd) { return Stands(fd, Range(F_WRLCK, 0, 0)); }
+base::StatusOr<bool> HasImageLock(int fd) { return HasConflict(fd, Range(F_WRLCK, 0, 0)); }
 
-base::StatusOr<bool> IsAgainst(int fd, ImageLock lock) {
+base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock) {
   const Ranges types = RangesOf(lock);
-  ASSIGN_OR_RETURN(const bool image, Stands(fd, Range(types.image, 0, kWritersByte)));
+  ASSIGN_OR_RETURN(const bool image, HasConflict(fd, Range(types.image, 0, kWritersByte)));
   if (image || types.writers == F_UNLCK) return image;
-  return Stands(fd, Range(types.writers, kWritersByte, 1));
+  return HasConflict(fd, Range(types.writers, kWritersByte, 1));
 }
 
 }  // namespace berth::block

@@ -12,13 +12,14 @@
 
 namespace berth::block {
 
+// kAuto: kKernel if the kernel has an NBD client now (HasKernelNbd), else kProxy.
 enum class NbdAccess { kAuto, kKernel, kProxy };
 
 struct NbdOptions {
   std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string folder;  // of its images; empty: this host cannot reach it
+  std::string folder;  // of the server's images; empty: this host cannot reach it
   NbdAccess access = NbdAccess::kAuto;
-  std::chrono::seconds timeout{30};  // of a request to the server
+  std::chrono::seconds timeout{30};  // of a request of the kernel to the server
 };
 
 // `parts` is used as in OpenBackend.

@@ -45,8 +45,8 @@ base::StatusOr<Message> Client::Call(const Message& request,
                                      std::chrono::milliseconds within) const {
   if (socket_.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "access by proxy needs `berth io-proxy` on this node, and the agent was not told "
-                 "of one (--io-proxy-socket)");
+                 "access Proxy needs `berth io-proxy` on this node, but the agent has no flag "
+                 "--io-proxy-socket");
   }
   auto reply = base::ipc::Call(socket_, request, base::ipc::In(within));
   if (reply.ok()) return *std::move(reply);

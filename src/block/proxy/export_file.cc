@@ -45,7 +45,7 @@ base::StatusOr<base::UniqueFd> OpenImage(const Volume& volume) {
         return error == 0 ? fd : -error;
       }));
   if (opened.error == EAGAIN) {
-    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another",
+    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another holder",
                  Quote(volume.path));
   }
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);

@@ -130,7 +130,7 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
     return base::OkStatus();
   }
   return Error(StatusCode::kDeadlineExceeded,
-               "process {} of qemu-storage-daemon does not end though it was killed: it waits in "
+               "process {} of qemu-storage-daemon was killed and does not end, because it waits in "
                "the kernel",
                id.pid);
 }
