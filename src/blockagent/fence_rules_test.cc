@@ -71,7 +71,7 @@ TEST(FenceRulesTest, WhoMayBeTogether) {
             const std::string what =
                 fmt::format("sharing {} same pod {} same node {} old reads {} new reads {}",
                             static_cast<int>(sharing), same_pod, same_node, old_reads, new_reads);
-            EXPECT_EQ(Conflicting({old}, request).empty(), together) << what;
+            EXPECT_EQ(FindConflicts({old}, request).empty(), together) << what;
             const ConsumerFacts there{.pod = PodFact::kThere, .node = NodeFact::kThere};
             EXPECT_EQ(Decide({old}, request, {there}).verdict,
                       together ? Verdict::kJoin : Verdict::kBlocked)
@@ -154,7 +154,7 @@ TEST(FenceRulesTest, OneEntryWithoutProofKeepsAll) {
   EXPECT_THAT(one.missing, AllOf(HasSubstr("'n3'"), Not(HasSubstr("'n2'"))));
   const Decision both = Decide(entries, request, {gone, gone});
   EXPECT_EQ(both.verdict, Verdict::kBreak);
-  EXPECT_THAT(Apply(entries, request, both), ElementsAre(request.entry));
+  EXPECT_THAT(ApplyDecision(entries, request, both), ElementsAre(request.entry));
   // What is not known is as good as there.
   EXPECT_EQ(Decide(entries, request, {gone}).verdict, Verdict::kBlocked);
 }
@@ -166,7 +166,7 @@ TEST(FenceRulesTest, ApplyReplacesTheSameUseAndKeepsOthers) {
   const FenceRequest request = Wants(Entry("n1", "new", true), Sharing::kReaders);
   const Decision decision = Decide({before, other}, request, {});
   EXPECT_EQ(decision.verdict, Verdict::kJoin);
-  EXPECT_THAT(Apply({before, other}, request, decision), ElementsAre(other, request.entry));
+  EXPECT_THAT(ApplyDecision({before, other}, request, decision), ElementsAre(other, request.entry));
 }
 
 TEST(FenceRulesTest, AFurtherNodeOfAReadWriteManyVolumeIsToldWhy) {

@@ -108,7 +108,7 @@ TEST_F(FormattingTest, WhatAnotherNodeUsedMeanwhileIsNotMadeAnew) {
   Write(next, "kept");
   ASSERT_TRUE(agent->Unmount(next.mount_dir, FakeSite::Soon()).ok());
   auto old_node = site_.Start("n2");
-  ASSERT_EQ(old_node->Volumes().size(), 1u);
+  ASSERT_EQ(old_node->ListVolumes().size(), 1u);
   const base::Status mounted = old_node->Mount(first, FakeSite::Soon());
   ASSERT_TRUE(mounted.ok()) << mounted;
   EXPECT_EQ(Read(first), "kept");
