@@ -83,7 +83,7 @@ class DriverServiceImpl : public DriverService {
 
   Status Init(const ipc::Message& /*request*/, Deadline /*deadline*/) {
     MutexLock lock(mutex_);
-    if (!ready_) LOG_INFO("the kubelet called the driver's init: mounts are served");
+    if (!ready_) LOG_INFO("the driver made its handshake: mounts are served");
     ready_ = true;
     changed_.NotifyAll();
     return base::OkStatus();
