@@ -53,8 +53,8 @@ void CsiClient::CancelAll() { stubs_->channel->CancelAll(); }
                                                         Timeout timeout) {                    \
     const CallName name = {                                                                   \
         .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true}; \
-    return CheckAnswer(Unary(*stubs_->channel, name, stubs_->service,                         \
-                             &csi::v1::service::Stub::rpc, request, timeout),                 \
+    return CheckAnswer(CallUnary(*stubs_->channel, name, stubs_->service,                     \
+                                 &csi::v1::service::Stub::rpc, request, timeout),             \
                        #rpc);                                                                 \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)
