@@ -1,12 +1,14 @@
-// A storage cluster's back end: where images are, and how one becomes a device of this node.
+// The interface of a storage cluster's back end, which makes images, and maps them to devices of
+// this node.
 //
 // An image is identified by its name, which the caller chooses (a PersistentVolume's name) and
 // which becomes part of paths and export names: lower-case letters, digits, '-' and '.', at most
 // 253 bytes, beginning with a letter or digit. INVALID_ARGUMENT: the name is not of this form.
 //
-// The second fence: a mapping holds a lock of the image as long as the kernel has the device, even
-// if the process that made the mapping ends. The lock is exclusive for a writer and shared for
-// readers. So HasLock tells whether somebody may still write, if the back end can know that.
+// Locks are the second fence beside the VolumeFence objects: a mapping holds a lock of the image as
+// long as the kernel has the device, even if the process that made the mapping ends. The lock is
+// exclusive for a writer and shared for readers. So HasLock tells whether any node may still write,
+// if the back end can know that.
 //
 // All calls are idempotent, and none blocks for ever, because an operation that may hang runs in a
 // child process with a deadline. Thread-safe; two calls for one image exclude each other: the
@@ -72,7 +74,7 @@ class Backend {
   // NOT_FOUND: there is no such source. FAILED_PRECONDITION: the source may be written to now.
   // OUT_OF_RANGE: the source is larger than the image.
   virtual base::StatusOr<ImageInfo> Create(const NewImage& wanted) = 0;
-  // OK also if the image does not exist. FAILED_PRECONDITION: somebody holds a lock of it.
+  // Deletes an image or snapshot; OK also if it does not exist. FAILED_PRECONDITION: it has a lock.
   virtual base::Status Delete(const std::string& image) = 0;
   // Makes a consistent copy that never changes, or gives the one that was made before.
   // ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another image. NOT_FOUND: there is no
@@ -94,11 +96,12 @@ class Backend {
   // later. UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const std::string& node) = 0;
 
-  // --- A file system in the making ---
+  // --- A file system that mkfs has not finished ---
 
   // Notes durably with the image that mkfs is making the file system `uuid` in it, and that it was
   // never mounted. So the next user of the image, on any node, may run mkfs again. An empty `uuid`
-  // removes the note. UNIMPLEMENTED: this back end keeps nothing with its images.
+  // removes the note. NOT_FOUND: there is no such image. UNIMPLEMENTED: this back end keeps no
+  // notes with its images.
   virtual base::Status NoteFormatting(const std::string& image, const std::string& uuid) = 0;
   // The UUID that NoteFormatting noted; empty: none. It is valid only while the image is mapped for
   // writing here, because else another node may use the file system by now. UNIMPLEMENTED as above.
@@ -106,22 +109,24 @@ class Backend {
 
   // --- The devices of this node ---
 
-  // Gives the device that shows the image, and makes one if there is none. FAILED_PRECONDITION:
-  // another holder has the image's lock. Never gives a device that shows anything else.
+  // Gives the device that shows the image, and makes one if there is none. NOT_FOUND: there is no
+  // such image. FAILED_PRECONDITION: another holder has the image's lock, or the image is mapped
+  // here in a way that does not fit `options`. Never gives a device that shows anything else.
   virtual base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) = 0;
-  // nullopt: it is not mapped here.
+  // nullopt: the image is not mapped here.
   virtual base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) = 0;
   // All mappings of this node.
   virtual base::StatusOr<std::vector<Mapping>> ListMappings() = 0;
   // Checks that the device still serves the image's blocks. DATA_LOSS: it does not and never will
-  // again; the message tells people what happened and what to do. Any other failure leaves the
-  // question open.
+  // again; the message tells people what happened and what to do. After any other failure, it is
+  // not known.
   virtual base::Status Check(const Mapping& mapping);
   // Gives the device the present size of the image, and returns the mapping with that size.
   // NOT_FOUND: the device no longer is that mapping. UNIMPLEMENTED: only a new mapping gets the
   // size.
   virtual base::StatusOr<Mapping> Refresh(const Mapping& mapping) = 0;
-  // OK if it is not mapped. FAILED_PRECONDITION: something has the device open.
+  // Removes the device; OK if it no longer is that mapping. FAILED_PRECONDITION: something has the
+  // device open.
   virtual base::Status Unmap(const Mapping& mapping) = 0;
   // Unmaps by force, even if something has the device open or the back end does not answer: writes
   // fail from then on. `patience` is how long each step may take by itself. On any error, the

@@ -14,7 +14,7 @@ base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only);
 
 // Writes out what the device's own cache holds. With `exclusive`, it fails with FAILED_PRECONDITION
 // if the device is mounted or another process has it open exclusively.
-base::Status Flush(const platform::LoopDevice& device, bool exclusive);
+base::Status FlushDevice(const platform::LoopDevice& device, bool exclusive);
 
 // Opens a device if it still is the attachment `sequence` (DiskSequence in
 // platform/devices/loop_table.h). The check is needed because the device number may belong to

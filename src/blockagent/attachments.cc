@@ -28,7 +28,7 @@ StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions optio
                                                          AttachmentParts parts) {
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
-  for (Record record : records->All()) {
+  for (Record record : records->ListRecords()) {
     if (record.boot_id == boot_id) continue;
     // The reboot removed devices and mounts. The fence still names this node until Reconcile has
     // looked at the pods.
@@ -72,7 +72,7 @@ std::string Attachments::SharedMountOf(const std::string& volume) const {
 
 std::vector<std::string> Attachments::ListVolumes() const {
   std::vector<std::string> volumes;
-  for (const Record& record : records_->All()) volumes.push_back(record.volume);
+  for (const Record& record : records_->ListRecords()) volumes.push_back(record.volume);
   return volumes;
 }
 

@@ -90,7 +90,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
 
 StatusOr<std::set<std::string>> Attachments::FindVolumesOf(const std::string& cluster) {
   std::set<std::string> volumes;
-  for (const Record& record : records_->All()) {
+  for (const Record& record : records_->ListRecords()) {
     if (record.cluster == cluster) volumes.insert(record.volume);
   }
   ASSIGN_OR_RETURN(const auto fences, parts_.client.List(api::kinds::kVolumeFence, "", {}));

@@ -211,7 +211,7 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(mount_dir));
   if (volume.empty() && mounted != nullptr) {
     // This may be another mount of a device that is on record.
-    for (const Record& record : records_->All()) {
+    for (const Record& record : records_->ListRecords()) {
       if (record.mapping.has_value() && Shows(*mounted, *record.mapping)) volume = record.volume;
     }
   }

@@ -193,7 +193,7 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     std::vector<ConsumerFacts> facts;
     for (const FenceEntry& old : FindConflicts(entries, request))
       facts.push_back(callbacks.find_facts(old));
-    const Decision decision = Decide(entries, request, facts);
+    const Decision decision = DecideRequest(entries, request, facts);
     if (decision.verdict == Verdict::kHeld) {
       RETURN_IF_ERROR(callbacks.entering());
       return fence;

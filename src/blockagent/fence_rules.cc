@@ -148,8 +148,8 @@ std::vector<FenceEntry> FindConflicts(const std::vector<FenceEntry>& entries,
   return conflicting;
 }
 
-Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& request,
-                const std::vector<ConsumerFacts>& facts) {
+Decision DecideRequest(const std::vector<FenceEntry>& entries, const FenceRequest& request,
+                       const std::vector<ConsumerFacts>& facts) {
   const std::vector<FenceEntry> conflicting = FindConflicts(entries, request);
   Decision decision;
   if (conflicting.empty()) {

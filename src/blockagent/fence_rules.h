@@ -99,8 +99,8 @@ struct Decision {
 };
 
 // `facts` are those of FindConflicts(entries, request), in that order.
-Decision Decide(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
-                const std::vector<ConsumerFacts>& facts);
+Decision DecideRequest(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
+                       const std::vector<ConsumerFacts>& facts);
 
 // The entries after the decision: without the broken ones, and with the request's.
 std::vector<api::FenceEntry> ApplyDecision(const std::vector<api::FenceEntry>& entries,

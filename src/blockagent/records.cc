@@ -145,7 +145,7 @@ std::optional<Record> Records::Get(const std::string& volume) const {
   return it == records_.end() ? std::nullopt : std::optional(it->second);
 }
 
-std::vector<Record> Records::All() const {
+std::vector<Record> Records::ListRecords() const {
   MutexLock lock(mutex_);
   std::vector<Record> all;
   all.reserve(records_.size());

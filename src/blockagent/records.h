@@ -70,7 +70,7 @@ class Records {
   static base::StatusOr<std::unique_ptr<Records>> Open(const std::string& folder);
 
   std::optional<Record> Get(const std::string& volume) const;
-  std::vector<Record> All() const;
+  std::vector<Record> ListRecords() const;
   // The volume that has `mount_dir` as a pod's folder; empty: none.
   std::string FindVolumeAt(std::string_view mount_dir) const;
   // Another volume on record whose image is that of `record`; empty: none.

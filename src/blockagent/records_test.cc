@@ -57,7 +57,7 @@ TEST(RecordsTest, KeepsAllOfARecordOverARestart) {
   EXPECT_EQ((*records)->FindVolumeAt("/k/pods/p-1"), "pv-1");
   EXPECT_EQ((*records)->FindVolumeAt("/k/pods/p-2"), "");
   ASSERT_TRUE((*records)->Remove("pv-1").ok());
-  EXPECT_THAT((*Records::Open(folder / "volumes"))->All(), IsEmpty());
+  EXPECT_THAT((*Records::Open(folder / "volumes"))->ListRecords(), IsEmpty());
 }
 
 TEST(RecordsTest, AWriteThatFailsChangesNothing) {
@@ -71,7 +71,7 @@ TEST(RecordsTest, AWriteThatFailsChangesNothing) {
     EXPECT_FALSE(records->Put(changed).ok());
   }
   EXPECT_EQ(records->Get("pv-1")->state, State::kMapped);
-  EXPECT_THAT((*Records::Open(folder / "volumes"))->All(), SizeIs(1));
+  EXPECT_THAT((*Records::Open(folder / "volumes"))->ListRecords(), SizeIs(1));
 }
 
 TEST(RecordsTest, AnotherVolumeOfTheSameImageIsFoundByClusterOrBackEnd) {

@@ -1,10 +1,10 @@
 // A client of a container runtime handler that mounts volumes in sandboxes (proto/crust).
 //
-// The requests name the devices to mount, so each call connects anew and sends only to a process of
-// the user that the handler runs as (SO_PEERCRED). Every call has a deadline and blocks the caller;
-// it passes the fault points "rpc.crust.METHOD.before" and ".after". UNAVAILABLE: no process
-// listens; if a request was sent, the outcome is unknown. PERMISSION_DENIED: a process of another
-// user listens. WasNotSent (outcome.h) tells whether no request was sent. Thread-safe.
+// The requests name the devices to mount, so each call makes a connection and sends only to a
+// process of the user that the handler runs as (SO_PEERCRED). Every call has a deadline and blocks
+// the caller; it passes the fault points "rpc.crust.METHOD.before" and ".after". UNAVAILABLE: no
+// process listens; if a request was sent, the outcome is unknown. PERMISSION_DENIED: a process of
+// another user listens. WasNotSent (outcome.h) tells whether no request was sent. Thread-safe.
 #pragma once
 
 #include <sys/types.h>

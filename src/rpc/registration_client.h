@@ -19,7 +19,7 @@ struct PluginInfo {
 };
 
 // Call Registration.GetInfo and NotifyRegistrationStatus on the plugin's registration socket. Each
-// call connects anew, and blocks for at most `timeout`. UNAVAILABLE: no process listens.
+// call makes a connection, and blocks for at most `timeout`. UNAVAILABLE: no process listens.
 // INVALID_ARGUMENT: `socket` is not the path of a socket.
 base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout timeout);
 base::Status NotifyRegistrationStatus(const std::string& socket, bool registered,

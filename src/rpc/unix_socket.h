@@ -16,7 +16,7 @@ inline constexpr size_t kLongestSocketPath = 107;
 // INVALID_ARGUMENT if it is not absolute, holds a NUL, or is longer than the kernel allows.
 base::StatusOr<std::string> SocketPath(std::string_view endpoint);
 
-// Connects to `path` without blocking. The socket does not block either. UNAVAILABLE, with the
+// Connects to `path` without blocking, and gives a non-blocking socket. UNAVAILABLE, with the
 // kernel's reason: no process listens. RESOURCE_EXHAUSTED: the queue of the listener is full, or
 // this process has no free descriptor.
 base::StatusOr<base::UniqueFd> ConnectTo(const std::string& path);
@@ -27,7 +27,7 @@ base::Status ProbeSocket(const std::string& path);
 
 // Binds and listens at `path` with mode 0600, and replaces a socket on which no process listens.
 // FAILED_PRECONDITION: another process listens there, or `path` is not a socket. NOT_FOUND: its
-// folder does not exist. PERMISSION_DENIED. The socket does not block.
+// folder does not exist. PERMISSION_DENIED. Gives a non-blocking socket.
 base::StatusOr<base::UniqueFd> ListenAt(const std::string& path);
 
 }  // namespace berth::rpc

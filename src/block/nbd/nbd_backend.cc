@@ -195,11 +195,11 @@ class NbdBackend : public Backend {
                        platform::DiskSequence(device->path), patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
-    // The kernel keeps the device's settings while somebody has it open. The tiny size marks the
+    // The kernel keeps the device's settings while a process has it open. The tiny size marks the
     // device as forced off (ListNbdDevices).
     const base::Status emptied = ResizeNbdDevice(device->index, device->identifier, kForcedNbdSize);
     if (!emptied.ok()) LOG_WARNING("{}", base::ToString(emptied));
-    // Without a connection every request fails, even if somebody has the device open.
+    // Without a connection every request fails, even if a process has the device open.
     return DisconnectNbdDevice(device->index, device->identifier, patience);
   }
 

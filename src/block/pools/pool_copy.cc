@@ -88,12 +88,12 @@ base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& t
           "its file system mounted",
           base::Quote(source.id));
     }
-    RETURN_IF_ERROR(Flush(device, /*exclusive=*/false));
+    RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/false));
     return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
   }
   ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
   if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
-  RETURN_IF_ERROR(Flush(device, /*exclusive=*/true));
+  RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/true));
   return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
 }
 
