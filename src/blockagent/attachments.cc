@@ -30,8 +30,8 @@ StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions optio
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
   for (Record record : records->ListRecords()) {
     if (record.boot_id == boot_id) continue;
-    // The reboot removed devices and mounts. The fence still names this node until Reconcile has
-    // looked at the pods.
+    // The reboot removed devices and mounts. The fence still names this node until Reconcile finds
+    // that the pods are gone.
     LOG_INFO("volume {} was attached before the machine rebooted", Quote(record.volume));
     record.boot_id = boot_id;
     record.mapping.reset();
@@ -61,8 +61,8 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
   }
   ASSIGN_OR_RETURN(auto made, parts_.make_backend(settings));
   MutexLock lock(mutex_);
-  // Another thread may have made it meanwhile. All threads must use the same object, because it
-  // keeps calls for one image apart.
+  // Another thread may have made the back end meanwhile. All threads must use the same object,
+  // because its locks make calls for one image exclude each other.
   return backends_.try_emplace(key, std::move(made)).first->second;
 }
 
@@ -78,13 +78,13 @@ std::vector<std::string> Attachments::ListVolumes() const {
 
 void Attachments::ReportDevice(const Record& record, std::string_view state,
                                const std::string& message, const api::VolumeFence* known) {
-  const Status told = fences_.WriteDeviceStatus(
+  const Status written = fences_.WriteDeviceStatus(
       record.volume,
       {.device_path = record.mapping.has_value() ? record.mapping->device : "",
        .state = std::string(state),
        .message = message},
       known);
-  if (!told.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(told));
+  if (!written.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(written));
 }
 
 }  // namespace berth::blockagent

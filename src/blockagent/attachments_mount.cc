@@ -47,7 +47,7 @@ bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
 // tell.
 StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
   return platform::AskChild<bool>(
-      fmt::format("look at device {}", Quote(device)), kLookTime, [device, target](bool& free) {
+      fmt::format("check device {}", Quote(device)), kLookTime, [device, target](bool& free) {
         struct statx found = {};
         constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
         if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) return 0;

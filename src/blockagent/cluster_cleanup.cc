@@ -106,10 +106,10 @@ Status ClusterCleanup::ReportCleanup(const api::StorageCluster& cluster, bool cl
   const Json* before = base::json::Find(cluster.json(), {"status", "nodes", node_});
   if (before != nullptr && *before == own) return base::OkStatus();
   // The patch changes only this node's member.
-  const Status told =
+  const Status written =
       kube::MergePatch(client_, cluster, {{"status", {{"nodes", {{node_, own}}}}}}, "status")
           .status();
-  return told.code() == StatusCode::kNotFound ? base::OkStatus() : told;
+  return written.code() == StatusCode::kNotFound ? base::OkStatus() : written;
 }
 
 }  // namespace berth::blockagent

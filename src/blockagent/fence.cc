@@ -167,13 +167,13 @@ void Fences::ReportBlocked(const FenceRequest& request, const FenceContext& cont
   for (const auto* object : {&context.volume, &context.pod}) {
     options_.events.Record(*object, base::EventType::kWarning, "FenceBlocked", text);
   }
-  const Status told = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
+  const Status written = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
     // If many pods are blocked, the condition keeps the first one, because else their agents would
     // overwrite it in turn for ever.
     if (BlockedMessage(edited).ends_with(decision.missing)) return false;
     return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
   });
-  if (!told.ok()) LOG_WARNING("{}", base::ToString(told));
+  if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
 }
 
 StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceContext& context,
@@ -199,10 +199,10 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
       return fence;
     }
     if (decision.verdict == Verdict::kBlocked) {
-      // Asks the agents of living nodes to take off what pods that are gone left there.
-      if (const Status asked = WriteCleanups(request, context, decision.stale, fence);
-          !asked.ok()) {
-        LOG_WARNING("{}", base::ToString(asked));
+      // The agents of nodes that are alive then take off the volumes of pods that are gone.
+      if (const Status written = WriteCleanups(request, context, decision.stale, fence);
+          !written.ok()) {
+        LOG_WARNING("{}", base::ToString(written));
       }
       ReportBlocked(request, context, decision, fence);
       return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",

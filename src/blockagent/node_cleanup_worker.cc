@@ -87,8 +87,8 @@ Status NodeCleanupWorker::WorkOffEntries(Time deadline) {
     if (!done.ok()) failures[KeyOf(entry)] = std::string(base::Message(done));
   }
   if (failures.empty()) return base::OkStatus();
-  if (const Status told = WriteStatus(*cleanup, failures); !told.ok()) {
-    LOG_WARNING("{}", base::ToString(told));
+  if (const Status written = WriteStatus(*cleanup, failures); !written.ok()) {
+    LOG_WARNING("{}", base::ToString(written));
   }
   return base::Error(StatusCode::kUnavailable, "{} volumes are still to be taken off: {}",
                      failures.size(), failures.begin()->second);

@@ -31,9 +31,9 @@ struct DriverOptions {
 
 class Driver {
  public:
-  // Opens the pool, finishes what a crash left there, and serves. INVALID_ARGUMENT: an option is
-  // wrong. FAILED_PRECONDITION: another process has the pool or the socket, or this host supports
-  // no file system.
+  // Opens the pool, finishes or undoes the changes that a crash interrupted, and serves.
+  // INVALID_ARGUMENT: an option is wrong. FAILED_PRECONDITION: another process has the pool or the
+  // socket, or this host supports no file system.
   static base::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
 
   // Stops serving and waits for running calls. Leaves every volume as it is.

@@ -84,8 +84,8 @@ base::StatusOr<platform::LoopDevice> Node::GetDeviceFor(const block::Record& vol
 
 // Detaches the device and prepares the volume again. The detachment proves that no earlier user
 // still has the device: copied mount namespaces, or a sandbox that has not ended, would make it
-// fail. The preparation repairs what a virtual machine left when it was switched off, as at
-// staging.
+// fail. The preparation repairs the file system if a virtual machine was switched off while it had
+// the file system mounted, as at staging.
 base::StatusOr<platform::LoopDevice> Node::PrepareAgain(const block::Record& volume,
                                                         DeviceUse use) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.anew.detach.before">());

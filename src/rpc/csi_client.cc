@@ -7,8 +7,8 @@
 namespace berth::rpc {
 namespace {
 
-// An answer that exceeds the bounds cannot be used. UNAVAILABLE, because the driver may have done
-// what was asked.
+// Gives UNAVAILABLE for an answer that exceeds the bounds, because Berth does not use it, but the
+// driver may have carried out the request.
 template <typename Response>
 base::StatusOr<Response> CheckAnswer(base::StatusOr<Response> answer, std::string_view method) {
   if (!answer.ok()) return answer;

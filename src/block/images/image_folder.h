@@ -86,8 +86,8 @@ class ImageFolder {
   base::Status WriteRecord(const ImageRecord& record);
   // Reads the record of a ready image. NOT_FOUND: there is none.
   base::StatusOr<ImageRecord> ReadReady(const std::string& image) const;
-  // Finishes or undoes what a crash left, and gives the record if the image is ready then. The
-  // caller holds the ChangeLock; the functions below need it, too.
+  // Finishes or undoes a change that a crash interrupted, and gives the record if the image is
+  // ready then. The caller holds the ChangeLock; the functions below need it, too.
   base::StatusOr<std::optional<ImageRecord>> SettleImage(const std::string& image,
                                                          const PoolPlace& place);
   base::StatusOr<ImageInfo> CreateFromRecord(ImageRecord record, const PoolPlace& place);

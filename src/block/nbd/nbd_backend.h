@@ -1,8 +1,8 @@
 // Shows exports of an NBD server as devices of this node; an export has the name of its image. The
 // device comes from the kernel's NBD client, or from a loop device over a file of `berth io-proxy`.
 //
-// The server may hold no lock of what it serves (nbdkit holds none), so the absence of a lock
-// proves nothing: HasLock then gives UNIMPLEMENTED.
+// The server may hold no lock of the files that it serves (nbdkit holds none), so the absence of a
+// lock proves nothing: HasLock then gives UNIMPLEMENTED.
 #pragma once
 
 #include <memory>

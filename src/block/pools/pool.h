@@ -61,10 +61,10 @@ struct Capacity {
 
 class Pool {
  public:
-  // Opens the pool in `folder`, and makes the folder if it is missing. Finishes what a crash left:
-  // removes half-made images, completes deletions and growths, and thaws file systems that were
-  // frozen for a copy. FAILED_PRECONDITION: another process has it open. `mounter` and `clock` are
-  // borrowed.
+  // Opens the pool in `folder`, and makes the folder if it is missing. Finishes or undoes the
+  // changes that a crash interrupted: removes half-made images, completes deletions and growths,
+  // and thaws file systems that were frozen for a copy. FAILED_PRECONDITION: another process has it
+  // open. `mounter` and `clock` are borrowed.
   static base::StatusOr<std::unique_ptr<Pool>> Open(const std::string& folder,
                                                     const PoolOptions& options,
                                                     platform::Mounter& mounter,
@@ -73,9 +73,9 @@ class Pool {
 
   // Makes the volume, or gives the volume of that name that was made before. ALREADY_EXISTS: that
   // volume does not fit the request. NOT_FOUND: there is no such source. INVALID_ARGUMENT: the
-  // source has another access type or file system. OUT_OF_RANGE: no size fits the range, or the
-  // pool can never hold it. RESOURCE_EXHAUSTED: the pool has no room now. FAILED_PRECONDITION: the
-  // source is in use in a way that allows no consistent copy.
+  // size range is not valid, or the source has another access type or file system. OUT_OF_RANGE: no
+  // size fits the range, or the pool can never hold it. RESOURCE_EXHAUSTED: the pool has no room
+  // now. FAILED_PRECONDITION: the source is in use in a way that allows no consistent copy.
   base::StatusOr<Record> CreateVolume(const NewVolume& wanted);
 
   // The volume of that name, if it is ready.

@@ -1,6 +1,6 @@
 // Configures, through QMP, the volume that a storage daemon shows. Functions without state:
 // thread-safe. FAILED_PRECONDITION: the daemon refused. DEADLINE_EXCEEDED: it did not answer, and
-// what it did is unknown.
+// the outcome is unknown.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace berth::block::proxy {
 
-// What a daemon is told to show.
+// The daemon, the volume that it is to show, and the file at which it shows the volume.
 struct ExportCall {
   std::string qmp_socket;
   DaemonId daemon;

@@ -67,7 +67,7 @@ base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& pr
   ASSIGN_OR_RETURN(
       const Seen seen,
       platform::AskChild<Seen>(
-          fmt::format("look at {}", Quote(path)), kFileAnswerTime, [path](Seen& seen) {
+          fmt::format("inspect {}", Quote(path)), kFileAnswerTime, [path](Seen& seen) {
             struct statx st = {};
             if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
                       STATX_BASIC_STATS, &st) != 0) {

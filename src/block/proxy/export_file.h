@@ -32,7 +32,7 @@ base::StatusOr<bool> IsShownByLoop(const std::string& store_folder, const std::s
 
 // Aborts the FUSE connection of the mount at `file`, so that its users get errors even if its
 // daemon hangs. Reads the mount table only and never accesses the file, because that could hang.
-// Does nothing if nothing is mounted there. A failure is only logged.
+// Does nothing if nothing is mounted there. The caller does not learn of a failure.
 void AbortFuseOf(const std::string& proxy_folder, const std::string& file);
 
 // Detaches everything that is mounted at `file`; OK if nothing is.
