@@ -92,9 +92,9 @@ class Attachments {
   // failed.
   base::Status Mount(const MountCall& call, Deadline deadline);
 
-  // Unmounts the volume at a folder, and with its last pod also unmaps the device and leaves the
-  // fence. OK if nothing is mounted there. FAILED_PRECONDITION: the volume is busy, or something
-  // else is mounted there.
+  // Unmounts the volume at a folder and removes the pod's use from the fence; with the last use on
+  // this node, also unmaps the device. OK if nothing is mounted there. FAILED_PRECONDITION: the
+  // volume is busy, or something else is mounted there.
   base::Status Unmount(const std::string& mount_dir, Deadline deadline);
 
   // Takes one use of a volume off this node, and with the last use the device. OK if this node has

@@ -16,14 +16,13 @@
 //                                     several kernels (ADR 14)
 //
 // An entry is broken only if its consumer is provably gone. That takes two proofs:
-//   the pod    no pod has its uid any more; or the pod is being deleted, and the pod that wants in
+//   the pod    no pod has its uid; or the pod is being deleted, and the pod that wants in
 //              has the same controller, which moved it. The pod's name alone proves nothing
 //   the node   one of
 //              - its agent confirmed that it took the volume off
 //              - it has the taint node.kubernetes.io/out-of-service, by which a person vouches that
 //                the machine runs nothing any more
-//              - its Node is gone, and its Lease expired, and the back end has fenced it or holds
-//              no
+//              - its Node is gone, its Lease expired, and the back end has fenced it or holds no
 //                lock of the image
 #pragma once
 

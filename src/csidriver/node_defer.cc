@@ -41,8 +41,8 @@ base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& 
   for (const PublishedTarget& other : others) {
     if (other.deferred != wanted.deferred) {
       return Error(StatusCode::kFailedPrecondition,
-                   "volume {} is {} at {}, and cannot be {} at {} meanwhile: two kernels that have "
-                   "one file system mounted destroy it",
+                   "volume {} is {} at {}, and cannot be {} at {} meanwhile, because two kernels "
+                   "that have one file system mounted destroy it",
                    base::Quote(volume.id),
                    other.deferred ? "deferred to a container runtime" : "mounted on this host",
                    base::Quote(other.path),
@@ -52,7 +52,7 @@ base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& 
     if (wanted.deferred && !(wanted.read_only && other.read_only)) {
       return Error(StatusCode::kFailedPrecondition,
                    "volume {} is deferred to a container runtime {} at {}: a second sandbox, at "
-                   "{}, may have it only if both of them only read",
+                   "{}, may have it only if both are read-only",
                    base::Quote(volume.id), other.read_only ? "read-only" : "writable",
                    base::Quote(other.path), base::Quote(wanted.path));
     }
