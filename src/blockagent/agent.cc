@@ -32,8 +32,9 @@ constexpr std::chrono::seconds kOwnPatience{30};
 // The delay before the agent works again on a volume for which Reconcile left something open.
 constexpr std::chrono::seconds kSoon{10};
 
-// Gives the driver's executable with its trailer (base/ipc/block_call.h).
-StatusOr<std::string> DriverWithTrailer(const std::string& executable, const std::string& socket) {
+// Reads the driver's executable, and appends its trailer (base/ipc/block_call.h).
+StatusOr<std::string> ReadDriverWithTrailer(const std::string& executable,
+                                            const std::string& socket) {
   namespace call = base::ipc::block;
   ASSIGN_OR_RETURN(std::string content, platform::ReadFile(executable, kLargestDriver));
   const std::string trailer =
@@ -177,7 +178,7 @@ class AgentImpl : public Agent {
       plugin_folder_ = found.path;
     }
     ASSIGN_OR_RETURN(const std::string content,
-                     DriverWithTrailer(options_.driver_executable, socket));
+                     ReadDriverWithTrailer(options_.driver_executable, socket));
     for (const std::string& driver : options_.drivers) {
       RETURN_IF_ERROR_WITH(
           volume::InstallDriverFile(options_.host_root + plugin_folder_, driver, content),

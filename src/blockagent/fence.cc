@@ -85,7 +85,7 @@ std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
 }
 
 // The message of the condition Blocked if that is true; else empty.
-std::string BlockedMessage(const VolumeFence& fence) {
+std::string FindBlockedMessage(const VolumeFence& fence) {
   for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
     if (base::json::String(condition, {"type"}) == kBlocked &&
         base::json::String(condition, {"status"}) == "True") {
@@ -170,7 +170,7 @@ void Fences::ReportBlocked(const FenceRequest& request, const FenceContext& cont
   const Status written = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
     // If many pods are blocked, the condition keeps the first one, because else their agents would
     // overwrite it in turn for ever.
-    if (BlockedMessage(edited).ends_with(decision.missing)) return false;
+    if (FindBlockedMessage(edited).ends_with(decision.missing)) return false;
     return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
   });
   if (!written.ok()) LOG_WARNING("{}", base::ToString(written));

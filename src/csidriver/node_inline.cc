@@ -17,7 +17,7 @@ using base::StatusCode;
 
 // Whether the target's parent folder is gone, which the CO makes before the publish and removes
 // after the unpublish.
-bool PodFolderIsGone(const std::string& target) {
+bool IsPodFolderGone(const std::string& target) {
   const std::string folder(base::FolderOf(target));
   struct stat info;
   return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
@@ -132,7 +132,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
 
 void Node::RemoveOrphans() {
   for (const block::Record& volume : pool_.List(block::Kind::kVolume)) {
-    if (volume.inline_target.empty() || !PodFolderIsGone(volume.inline_target)) continue;
+    if (volume.inline_target.empty() || !IsPodFolderGone(volume.inline_target)) continue;
     const base::Status removed = RemoveInline(volume);
     if (removed.ok()) {
       LOG_INFO("inline volume {} is removed, because its pod's folder is gone",

@@ -33,7 +33,7 @@ constexpr size_t kLongestStem = 200;  // with a suffix it fits the 255 bytes of 
 constexpr std::chrono::minutes kTornAge{10};
 constexpr std::string_view kRecordSuffix = ".json";
 
-base::Status NoImage(const std::string& image, const std::string& folder) {
+base::Status NoImageError(const std::string& image, const std::string& folder) {
   return Error(StatusCode::kNotFound, "image {} does not exist in {}", Quote(image), Quote(folder));
 }
 
@@ -90,7 +90,8 @@ base::Status ImageFolder::WriteRecord(const ImageRecord& record) {
 base::StatusOr<ImageRecord> ImageFolder::ReadReady(const std::string& image) const {
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, ReadRecord(image));
-  if (!record.has_value() || record->state != ImageState::kReady) return NoImage(image, folder_);
+  if (!record.has_value() || record->state != ImageState::kReady)
+    return NoImageError(image, folder_);
   return *std::move(record);
 }
 
@@ -321,7 +322,7 @@ base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t si
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
-  if (!record.has_value()) return NoImage(image, folder_);
+  if (!record.has_value()) return NoImageError(image, folder_);
   if (!record->snapshot_of.empty()) {
     return Error(StatusCode::kFailedPrecondition, "{} is a snapshot, which never changes",
                  Quote(image));
@@ -353,7 +354,7 @@ base::Status ImageFolder::NoteFormatting(const std::string& image, const std::st
   ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
-  if (!record.has_value()) return NoImage(image, folder_);
+  if (!record.has_value()) return NoImageError(image, folder_);
   if (record->formatting == uuid) return base::OkStatus();
   record->formatting = uuid;
   return WriteRecord(*record);
@@ -439,12 +440,12 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenImageFile(const Located& image, 
     return Error(StatusCode::kFailedPrecondition, "image {} is locked by another holder: {}",
                  Quote(image.info.name), DescribeHolders(image));
   }
-  if (opened.error == ENOENT) return NoImage(image.info.name, folder_);
+  if (opened.error == ENOENT) return NoImageError(image.info.name, folder_);
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
   // A file that was deleted before it was locked has no name any more.
   struct stat st;
   if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
-  if (st.st_nlink == 0) return NoImage(image.info.name, folder_);
+  if (st.st_nlink == 0) return NoImageError(image.info.name, folder_);
   if (st.st_dev != image.identity.dev || st.st_ino != image.identity.ino) {
     return Error(StatusCode::kDataLoss, "image {} became another file (inode {}, was {})",
                  Quote(image.path), st.st_ino, image.identity.ino);

@@ -84,7 +84,7 @@ base::StatusOr<std::string> ReceiveAll(int fd, size_t size, NbdDeadline deadline
 
 // Reads a big-endian number, as all numbers of the protocol are.
 template <typename T>
-T Number(std::string_view bytes, size_t at) {
+T ReadNumber(std::string_view bytes, size_t at) {
   uint64_t number = 0;
   for (size_t i = 0; i < sizeof(T); ++i) {
     number = (number << 8) | static_cast<unsigned char>(bytes[at + i]);
@@ -93,7 +93,7 @@ T Number(std::string_view bytes, size_t at) {
 }
 
 template <typename T>
-void Append(std::string& bytes, T number) {
+void AppendNumber(std::string& bytes, T number) {
   for (size_t i = sizeof(T); i-- > 0;) {
     bytes += static_cast<char>((static_cast<uint64_t>(number) >> (8 * i)) & 0xff);
   }
@@ -192,34 +192,34 @@ base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_vi
                                     NbdDeadline deadline) {
   const int fd = socket.get();
   ASSIGN_OR_RETURN(const std::string greeting, ReceiveAll(fd, 16, deadline));
-  if (Number<uint64_t>(greeting, 0) != kMagic)
+  if (ReadNumber<uint64_t>(greeting, 0) != kMagic)
     return ProtocolError("its greeting is not that of NBD");
-  if (Number<uint64_t>(greeting, 8) != kOptionMagic) {
+  if (ReadNumber<uint64_t>(greeting, 8) != kOptionMagic) {
     return Error(StatusCode::kFailedPrecondition, "the NBD server speaks the oldstyle protocol");
   }
   ASSIGN_OR_RETURN(const std::string flag_bytes, ReceiveAll(fd, 2, deadline));
-  const auto server_flags = Number<uint16_t>(flag_bytes, 0);
+  const auto server_flags = ReadNumber<uint16_t>(flag_bytes, 0);
   if ((server_flags & kFixedNewstyle) == 0) {
     return Error(StatusCode::kFailedPrecondition,
                  "the NBD server does not speak the fixed newstyle protocol");
   }
   std::string request;
-  Append<uint32_t>(request, kFixedNewstyle | (server_flags & kNoZeroes));
-  Append<uint64_t>(request, kOptionMagic);
-  Append<uint32_t>(request, kGo);
-  Append<uint32_t>(request, static_cast<uint32_t>(4 + name.size() + 2 + 2));
-  Append<uint32_t>(request, static_cast<uint32_t>(name.size()));
+  AppendNumber<uint32_t>(request, kFixedNewstyle | (server_flags & kNoZeroes));
+  AppendNumber<uint64_t>(request, kOptionMagic);
+  AppendNumber<uint32_t>(request, kGo);
+  AppendNumber<uint32_t>(request, static_cast<uint32_t>(4 + name.size() + 2 + 2));
+  AppendNumber<uint32_t>(request, static_cast<uint32_t>(name.size()));
   request += name;
-  Append<uint16_t>(request, 1);
-  Append<uint16_t>(request, kInfoBlockSize);
+  AppendNumber<uint16_t>(request, 1);
+  AppendNumber<uint16_t>(request, kInfoBlockSize);
   RETURN_IF_ERROR(SendAll(fd, request, deadline));
   NbdExport exported;
   bool has_size = false;
   for (int i = 0; i < kMostReplies; ++i) {
     ASSIGN_OR_RETURN(const std::string head, ReceiveAll(fd, 20, deadline));
-    const auto type = Number<uint32_t>(head, 12);
-    const auto length = Number<uint32_t>(head, 16);
-    if (Number<uint64_t>(head, 0) != kReplyMagic || Number<uint32_t>(head, 8) != kGo) {
+    const auto type = ReadNumber<uint32_t>(head, 12);
+    const auto length = ReadNumber<uint32_t>(head, 16);
+    if (ReadNumber<uint64_t>(head, 0) != kReplyMagic || ReadNumber<uint32_t>(head, 8) != kGo) {
       return ProtocolError("a reply does not belong to the request");
     }
     if (length > kLargestReply) return ProtocolError("a reply is too long");
@@ -230,17 +230,17 @@ base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_vi
       return exported;
     }
     if (type != kInfo || body.size() < 2) return ProtocolError("a reply has an unknown type");
-    const auto info = Number<uint16_t>(body, 0);
+    const auto info = ReadNumber<uint16_t>(body, 0);
     if (info == kInfoExport) {
       if (body.size() < 12) return ProtocolError("a reply is too short");
-      exported.size_bytes = Number<uint64_t>(body, 2);
-      exported.flags = Number<uint16_t>(body, 10);
+      exported.size_bytes = ReadNumber<uint64_t>(body, 2);
+      exported.flags = ReadNumber<uint16_t>(body, 10);
       if (exported.size_bytes > static_cast<uint64_t>(INT64_MAX))
         return ProtocolError("the size of the export exceeds 63 bits");
       has_size = true;
     } else if (info == kInfoBlockSize) {
       if (body.size() < 14) return ProtocolError("a reply is too short");
-      if (const auto least = Number<uint32_t>(body, 2); least > kPage) {
+      if (const auto least = ReadNumber<uint32_t>(body, 2); least > kPage) {
         return Error(StatusCode::kFailedPrecondition,
                      "the NBD server's blocks have {} bytes, more than the kernel's client takes",
                      least);

@@ -143,7 +143,7 @@ std::optional<std::string> FindAttribute(std::string_view attributes, uint16_t t
 }
 
 template <typename T>
-std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
+std::optional<T> FindNumberAttribute(std::string_view attributes, uint16_t type) {
   const auto value = FindAttribute(attributes, type);
   if (!value.has_value() || value->size() != sizeof(T)) return {};
   T number;
@@ -174,7 +174,7 @@ base::StatusOr<uint16_t> FindNbdFamily() {
                  "namespace: use access Proxy");
   }
   RETURN_IF_ERROR(answer);
-  const auto family = NumberAttribute<uint16_t>(*answer, CTRL_ATTR_FAMILY_ID);
+  const auto family = FindNumberAttribute<uint16_t>(*answer, CTRL_ATTR_FAMILY_ID);
   if (!family.has_value()) {
     return Error(StatusCode::kInternal, "the kernel did not give the id of its NBD family");
   }
@@ -223,7 +223,7 @@ base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
   ASSIGN_OR_RETURN(const std::string answer, AskKernel(std::move(message), "connect an NBD device",
                                                        kAnswerTime, {connection.socket.get()}));
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.after">());
-  const auto index = NumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
+  const auto index = FindNumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
   if (!index.has_value()) {
     return Error(StatusCode::kInternal, "the kernel did not say which NBD device it connected");
   }

@@ -14,7 +14,7 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-int64_t Promisable(const Space& space, double overcommit) {
+int64_t PromisableBytes(const Space& space, double overcommit) {
   return static_cast<int64_t>(static_cast<double>(space.total) * overcommit);
 }
 
@@ -128,7 +128,7 @@ int64_t Pool::CommittedBytes() const {
 base::StatusOr<Capacity> Pool::GetCapacity() const {
   ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
   Capacity capacity;
-  capacity.promisable_bytes = Promisable(space, options_.overcommit) / kSizeStep * kSizeStep;
+  capacity.promisable_bytes = PromisableBytes(space, options_.overcommit) / kSizeStep * kSizeStep;
   if (space.free < space.reserve()) return capacity;
   base::MutexLock lock(mutex_);
   capacity.available_bytes =
@@ -139,7 +139,7 @@ base::StatusOr<Capacity> Pool::GetCapacity() const {
 // Enters `record`, with its size, into the shelf if the pool may promise that much space.
 base::Status Pool::ReserveSpace(const Record& record) {
   ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
-  const int64_t promisable = Promisable(space, options_.overcommit);
+  const int64_t promisable = PromisableBytes(space, options_.overcommit);
   if (record.kind == Kind::kVolume && record.size_bytes > promisable) {
     return Error(StatusCode::kOutOfRange,
                  "{} bytes are more than pool {} can ever hold: {} bytes, over-commit {}",
