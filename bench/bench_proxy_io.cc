@@ -62,7 +62,7 @@ base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
   RETURN_IF_ERROR(platform::MakeFolders(run));
   ASSIGN_OR_RETURN(const auto exports, block::proxy::Exports::Open({.folder = run}));
   ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(run + "/sock"));
-  const auto server = block::proxy::Serve(*exports, std::move(listener));
+  const auto server = block::proxy::ServeExports(*exports, std::move(listener));
   const auto exec = platform::NewHostExec();
   const auto mounter = platform::NewMounter();
   std::map<std::string, std::unique_ptr<block::Backend>> backends;

@@ -61,10 +61,10 @@ base::StatusOr<std::unique_ptr<Backend>> OpenNbd(const Json& settings, const Bac
 base::Status Backend::Check(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::optional<Mapping> found, FindMapping(mapping.image));
   if (found.has_value() && found->device_number == mapping.device_number) return base::OkStatus();
-  return NoLongerShown(mapping);
+  return NoLongerShownError(mapping);
 }
 
-base::Status NoLongerShown(const Mapping& mapping) {
+base::Status NoLongerShownError(const Mapping& mapping) {
   return Error(StatusCode::kDataLoss,
                "{} no longer shows image {}: end the pods that use it, so that it is mapped anew",
                mapping.device, base::Quote(mapping.image));

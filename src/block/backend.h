@@ -1,14 +1,18 @@
-// A storage cluster's back end: where images are, and how one becomes a device of this node.
+// The interface of a storage cluster's back end, which makes images, and maps them to devices of
+// this node.
 //
-// Images are known by their name, which Create is given and which becomes part of paths and export
-// names: lower-case letters, digits, '-' and '.', at most 253 bytes (a PersistentVolume's name).
+// An image is identified by its name, which the caller chooses (a PersistentVolume's name) and
+// which becomes part of paths and export names: lower-case letters, digits, '-' and '.', at most
+// 253 bytes, beginning with a letter or digit. INVALID_ARGUMENT: the name is not of this form.
 //
-// The second fence: a mapping holds a lock of the image as long as the kernel has the device, even
-// if the process that made the mapping ends. The lock is exclusive for a writer and shared for
-// readers. So HasLock tells whether somebody may still write, if the back end can know that.
+// Locks are the second fence beside the VolumeFence objects: a mapping holds a lock of the image as
+// long as the kernel has the device, even if the process that made the mapping ends. The lock is
+// exclusive for a writer and shared for readers. So HasLock tells whether any node may still write,
+// if the back end can know that.
 //
-// All calls are idempotent and end: an operation that may hang runs in a child process with a
-// deadline. Thread-safe; two calls for one image exclude each other.
+// All calls are idempotent, and none blocks for ever, because an operation that may hang runs in a
+// child process with a deadline. Thread-safe; two calls for one image exclude each other: the
+// second one may get ABORTED.
 //
 // Failures: UNIMPLEMENTED: the back end cannot do that at all; the message says what to do instead.
 // UNAVAILABLE, DEADLINE_EXCEEDED: the outcome is unknown. DATA_LOSS: the image is not the recorded
@@ -38,7 +42,7 @@ struct ImageInfo {
 struct NewImage {
   std::string name;
   int64_t size_bytes = 0;
-  std::string source;  // an image or snapshot of the same back end to copy; empty: blank
+  std::string source;  // an image or snapshot of the same back end to copy; empty: none
 };
 
 struct MapOptions {
@@ -65,67 +69,79 @@ class Backend {
 
   // --- The images; where the images are reached (the operator) ---
 
-  // Makes the image, or gives the one that was made before, also if it has grown since.
-  // ALREADY_EXISTS: the image was made with another size or source.
+  // Makes the image with at least `wanted.size_bytes`, or gives the one that was made before, also
+  // if it has grown since. ALREADY_EXISTS: the image was made with another size or source.
+  // NOT_FOUND: there is no such source. FAILED_PRECONDITION: the source may be written to now.
+  // OUT_OF_RANGE: the source is larger than the image.
   virtual base::StatusOr<ImageInfo> Create(const NewImage& wanted) = 0;
-  // OK also if the image does not exist. FAILED_PRECONDITION: somebody holds a lock of it.
+  // Deletes an image or snapshot; OK also if it does not exist. FAILED_PRECONDITION: it has a lock.
   virtual base::Status Delete(const std::string& image) = 0;
-  // Makes a consistent copy that never changes. FAILED_PRECONDITION: the image may be written to
-  // now.
+  // Makes a consistent copy that never changes, or gives the one that was made before.
+  // ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another image. NOT_FOUND: there is no
+  // such image. FAILED_PRECONDITION: the image may be written to now.
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
-  // Grows the image to at least `size_bytes`. Refresh on its node then grows the device.
+  // Grows the image to at least `size_bytes`. Refresh on its node then grows the device. NOT_FOUND:
+  // there is no such image. FAILED_PRECONDITION: it is a snapshot.
   virtual base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) = 0;
+  // All images and snapshots that are complete.
   virtual base::StatusOr<std::vector<ImageInfo>> List() = 0;
 
   // --- The fence ---
 
-  // Whether some node has the image mapped. UNIMPLEMENTED: this back end cannot know.
+  // Whether some process or device, on any node, holds a lock of the image. UNIMPLEMENTED: this
+  // back end cannot know.
   virtual base::StatusOr<bool> HasLock(const std::string& image) = 0;
-  // Shuts a node out for good, so that the back end writes nothing that the node sends later.
-  // UNIMPLEMENTED: this back end cannot do that.
+  // Fences the node for good: the back end discards everything that the node writes to the image
+  // later. UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const std::string& node) = 0;
 
-  // --- A file system in the making ---
+  // --- A file system that mkfs has not finished ---
 
   // Notes durably with the image that mkfs is making the file system `uuid` in it, and that it was
   // never mounted. So the next user of the image, on any node, may run mkfs again. An empty `uuid`
-  // removes the note. UNIMPLEMENTED: this back end keeps nothing with its images.
+  // removes the note. NOT_FOUND: there is no such image. UNIMPLEMENTED: this back end keeps no
+  // notes with its images.
   virtual base::Status NoteFormatting(const std::string& image, const std::string& uuid) = 0;
   // The UUID that NoteFormatting noted; empty: none. It is valid only while the image is mapped for
   // writing here, because else another node may use the file system by now. UNIMPLEMENTED as above.
-  virtual base::StatusOr<std::string> Formatting(const std::string& image) = 0;
+  virtual base::StatusOr<std::string> ReadFormatting(const std::string& image) = 0;
 
   // --- The devices of this node ---
 
-  // Gives the device that shows the image, and makes one if there is none. FAILED_PRECONDITION:
-  // another holder has the image's lock. Never gives a device that shows anything else.
+  // Gives the device that shows the image, and makes one if there is none. NOT_FOUND: there is no
+  // such image. FAILED_PRECONDITION: another holder has the image's lock, or the image is mapped
+  // here in a way that does not fit `options`. Never gives a device that shows anything else.
   virtual base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) = 0;
-  // nullopt: it is not mapped here.
+  // nullopt: the image is not mapped here.
   virtual base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) = 0;
   // All mappings of this node.
-  virtual base::StatusOr<std::vector<Mapping>> Mappings() = 0;
+  virtual base::StatusOr<std::vector<Mapping>> ListMappings() = 0;
   // Checks that the device still serves the image's blocks. DATA_LOSS: it does not and never will
-  // again; the message tells people what happened and what to do. Any other failure leaves the
-  // question open.
+  // again; the message tells people what happened and what to do. After any other failure, it is
+  // not known.
   virtual base::Status Check(const Mapping& mapping);
   // Gives the device the present size of the image, and returns the mapping with that size.
+  // NOT_FOUND: the device no longer is that mapping. UNIMPLEMENTED: only a new mapping gets the
+  // size.
   virtual base::StatusOr<Mapping> Refresh(const Mapping& mapping) = 0;
-  // OK if it is not mapped. FAILED_PRECONDITION: something has the device open.
+  // Removes the device; OK if it no longer is that mapping. FAILED_PRECONDITION: something has the
+  // device open.
   virtual base::Status Unmap(const Mapping& mapping) = 0;
   // Unmaps by force, even if something has the device open or the back end does not answer: writes
-  // fail from then on. `patience` is how long each step may take by itself.
+  // fail from then on. `patience` is how long each step may take by itself. On any error, the
+  // programs that have the device open may still write.
   virtual base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) = 0;
 };
 
 // The DATA_LOSS that Check gives.
-base::Status NoLongerShown(const Mapping& mapping);
+base::Status NoLongerShownError(const Mapping& mapping);
 
 // What every back end needs. It borrows `exec` and `mounter`.
 struct BackendParts {
   platform::Exec& exec;
   platform::Mounter& mounter;
-  // Where `berth io-proxy` of this node listens; empty: there is none.
+  // The socket of `berth io-proxy` on this node; empty: there is none.
   std::string proxy_socket;
   // The name of this node. A back end uses it to ignore devices that the agent of another node made
   // on the same kernel, as happens in tests.
@@ -133,11 +149,12 @@ struct BackendParts {
 };
 
 // Makes the back end that a StorageCluster's spec.backend describes: an object with one member,
-// whose name is the type.
+// whose name is the type. Without `access`, it is Loop or Auto.
 //   {"images": {"folder": "/srv/pool", "access": "Loop" | "Proxy"}}
 //   {"nbd": {"server": "10.0.0.5:10809" | "unix:/run/nbd.sock", "folder": "/srv/exports",
 //            "access": "Kernel" | "Proxy" | "Auto"}}
-//       `folder` is where the images are, for Create and the like; empty: made at the server
+//       `folder` has the server's images; without it, Create, Delete, CreateSnapshot, Grow, List
+//       and HasLock give UNIMPLEMENTED, because images are then managed at the server
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);

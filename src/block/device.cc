@@ -21,7 +21,7 @@ base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only) {
   return base::OkStatus();
 }
 
-base::Status Flush(const platform::LoopDevice& device, bool exclusive) {
+base::Status FlushDevice(const platform::LoopDevice& device, bool exclusive) {
   const int flags = O_RDONLY | O_CLOEXEC | (exclusive ? O_EXCL : 0);
   const base::UniqueFd fd(open(device.path.c_str(), flags));
   if (!fd.valid() && errno == EBUSY) {

@@ -34,7 +34,7 @@ class FakeImages {
   base::Mutex mutex;
   std::map<std::string, Image> images ABSL_GUARDED_BY(mutex);
   std::map<std::string, std::set<std::string>> shut_out ABSL_GUARDED_BY(mutex);  // image → nodes
-  // False: this is a back end that cannot know.
+  // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
 };
@@ -43,8 +43,8 @@ class FakeBackend : public Backend {
  public:
   FakeBackend(FakeImages& images, std::string node) : images_(images), node_(std::move(node)) {}
 
-  // Called with the name of each call and its image before it does anything; if the hook fails, the
-  // call fails with the same status.
+  // Each call first calls `hook` with its own name and image; if the hook fails, the call fails
+  // with the same status.
   void OnCall(std::function<base::Status(std::string_view call, const std::string& image)> hook) {
     base::MutexLock lock(images_.mutex);
     hook_ = std::move(hook);
@@ -76,7 +76,7 @@ class FakeBackend : public Backend {
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
     if (it == images_.images.end()) return base::OkStatus();
-    if (!it->second.mapped_by.empty()) return Locked(image);
+    if (!it->second.mapped_by.empty()) return LockedError(image);
     images_.images.erase(it);
     return base::OkStatus();
   }
@@ -85,8 +85,8 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("CreateSnapshot", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
-    if (it == images_.images.end()) return Missing(image);
-    if (!it->second.mapped_by.empty()) return Locked(image);
+    if (it == images_.images.end()) return MissingError(image);
+    if (!it->second.mapped_by.empty()) return LockedError(image);
     const ImageInfo info{snapshot, it->second.info.size_bytes, image};
     images_.images[snapshot].info = info;
     return info;
@@ -95,7 +95,7 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("Grow", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
-    if (it == images_.images.end()) return Missing(image);
+    if (it == images_.images.end()) return MissingError(image);
     it->second.info.size_bytes = std::max(it->second.info.size_bytes, size_bytes);
     return it->second.info;
   }
@@ -111,7 +111,7 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("HasLock", image));
     base::MutexLock lock(images_.mutex);
     if (!images_.knows_locks) {
-      return base::Error(base::StatusCode::kUnimplemented, "this back end knows no locks");
+      return base::Error(base::StatusCode::kUnimplemented, "this back end cannot know its locks");
     }
     const auto it = images_.images.find(image);
     return it != images_.images.end() && !it->second.mapped_by.empty();
@@ -120,7 +120,7 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("Fence", image));
     base::MutexLock lock(images_.mutex);
     if (!images_.can_fence) {
-      return base::Error(base::StatusCode::kUnimplemented, "this back end shuts nobody out");
+      return base::Error(base::StatusCode::kUnimplemented, "this back end cannot fence a node");
     }
     images_.shut_out[image].insert(node);
     images_.images[image].mapped_by.erase(node);
@@ -131,15 +131,15 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("NoteFormatting", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
-    if (it == images_.images.end()) return Missing(image);
+    if (it == images_.images.end()) return MissingError(image);
     it->second.formatting = uuid;
     return base::OkStatus();
   }
-  base::StatusOr<std::string> Formatting(const std::string& image) override {
-    RETURN_IF_ERROR(Call("Formatting", image));
+  base::StatusOr<std::string> ReadFormatting(const std::string& image) override {
+    RETURN_IF_ERROR(Call("ReadFormatting", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
-    if (it == images_.images.end()) return Missing(image);
+    if (it == images_.images.end()) return MissingError(image);
     return it->second.formatting;
   }
 
@@ -147,32 +147,32 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("Map", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
-    if (it == images_.images.end()) return Missing(image);
+    if (it == images_.images.end()) return MissingError(image);
     FakeImages::Image& found = it->second;
     if (!found.mapped_by.contains(node_)) {
       for (const auto& [node, reads] : found.mapped_by) {
         if (reads && options.read_only) continue;
         if (found.shared_writers && options.shared_writers) continue;
-        return Locked(image);
+        return LockedError(image);
       }
       found.mapped_by[node_] = options.read_only;
       found.shared_writers = options.shared_writers;
     }
-    return Of(image, found);
+    return ToMapping(image, found);
   }
   base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
     RETURN_IF_ERROR(Call("FindMapping", image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(image);
     if (it == images_.images.end() || !it->second.mapped_by.contains(node_)) return std::nullopt;
-    return std::optional(Of(image, it->second));
+    return std::optional(ToMapping(image, it->second));
   }
-  base::StatusOr<std::vector<Mapping>> Mappings() override {
-    RETURN_IF_ERROR(Call("Mappings", ""));
+  base::StatusOr<std::vector<Mapping>> ListMappings() override {
+    RETURN_IF_ERROR(Call("ListMappings", ""));
     base::MutexLock lock(images_.mutex);
     std::vector<Mapping> all;
     for (const auto& [name, image] : images_.images) {
-      if (image.mapped_by.contains(node_)) all.push_back(Of(name, image));
+      if (image.mapped_by.contains(node_)) all.push_back(ToMapping(name, image));
     }
     return all;
   }
@@ -184,8 +184,8 @@ class FakeBackend : public Backend {
     RETURN_IF_ERROR(Call("Refresh", mapping.image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(mapping.image);
-    if (it == images_.images.end()) return Missing(mapping.image);
-    return Of(mapping.image, it->second);
+    if (it == images_.images.end()) return MissingError(mapping.image);
+    return ToMapping(mapping.image, it->second);
   }
   base::Status Unmap(const Mapping& mapping) override {
     RETURN_IF_ERROR(Call("Unmap", mapping.image));
@@ -216,14 +216,14 @@ class FakeBackend : public Backend {
     }
     return hook ? hook(call, image) : base::OkStatus();
   }
-  static base::Status Locked(const std::string& image) {
+  static base::Status LockedError(const std::string& image) {
     return base::Error(base::StatusCode::kFailedPrecondition, "image {} has a lock",
                        base::Quote(image));
   }
-  static base::Status Missing(const std::string& image) {
+  static base::Status MissingError(const std::string& image) {
     return base::Error(base::StatusCode::kNotFound, "there is no image {}", base::Quote(image));
   }
-  Mapping Of(const std::string& name, const FakeImages::Image& image) const
+  Mapping ToMapping(const std::string& name, const FakeImages::Image& image) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(images_.mutex) {
     const auto device = devices_.find(name);
     return {.image = name,

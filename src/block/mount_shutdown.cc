@@ -24,9 +24,9 @@ namespace {
 // Shuts down without writing the log first, because that write could wait for ever.
 constexpr uint32_t kAtOnce = 2;
 
-// Makes system calls only; returns 0 or an errno. It checks the file system and the device again,
-// because both may have changed since the mount table was read. While they are open, they cannot
-// change.
+// Shuts down the file system of the open file `fd`. Makes system calls only; returns 0 or an errno.
+// It checks the file system and the device again, because both may have changed since the mount
+// table was read. While they are open, they cannot change.
 int ShutDown(int fd, const char* device, dev_t number, uint64_t sequence) {
   struct stat st;
   if (fstat(fd, &st) != 0) return errno;

@@ -10,11 +10,12 @@
 
 namespace berth::block {
 
-// Shuts down the file system that is mounted from `device` (its path and number), as long as the
-// device still is the attachment `sequence` (DiskSequence in platform/devices/loop_table.h). The
-// file system then writes nothing more, in any mount namespace. `mounted` tells whether one was
-// mounted. Fails if the file system does not support it (btrfs does not), does not answer within
-// `patience`, or no longer is on that attachment.
+// Shuts down the file system that is mounted from `device` (only its path and number are used), as
+// long as the device still is the attachment `sequence` (DiskSequence in
+// platform/devices/loop_table.h). The file system then writes nothing more, in any mount namespace.
+// Sets `mounted` to whether a mount of the device was found; OK if there is none. Fails if the file
+// system does not support a shutdown (btrfs does not), does not answer within `patience`, or no
+// longer is on that attachment.
 base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,
                             uint64_t sequence, std::chrono::milliseconds patience, bool& mounted);
 

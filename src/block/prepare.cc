@@ -12,11 +12,11 @@ using base::StatusCode;
 using platform::LoopDevice;
 using platform::Signature;
 
-base::Status Foreign(const Record& record, const LoopDevice& device,
-                     const std::optional<Signature>& found) {
+base::Status ForeignContentError(const Record& record, const LoopDevice& device,
+                                 const std::optional<Signature>& found) {
   if (!found.has_value()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "volume {} should hold {} with UUID {}, and nothing is found on {}: it is not "
+                 "volume {} should hold {} with UUID {}, but nothing is found on {}: it is not "
                  "formatted again; restore it from a snapshot or backup",
                  base::Quote(record.id), record.fs_type, record.fs_uuid, device.path);
   }
@@ -35,34 +35,40 @@ base::Status CheckIsRecorded(const Record& record, const LoopDevice& device) {
   if (found.has_value() && found->type == record.fs_type && found->uuid == record.fs_uuid) {
     return base::OkStatus();
   }
-  return Foreign(record, device, found);
+  return ForeignContentError(record, device, found);
 }
 
-base::StatusOr<LoopDevice> Format(Pool& pool, platform::Exec& exec, Record& record,
-                                  LoopDevice device) {
+// Makes the recorded file system on a device that has never had one. Gives the device, which is a
+// new one if the image was emptied.
+base::StatusOr<LoopDevice> FormatVolume(Pool& pool, platform::Exec& exec, Record& record,
+                                        LoopDevice device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
   if (record.content == Content::kFormatting) {
     // An interrupted mkfs leaves either the recorded UUID or nothing that a probe finds.
-    if (found.has_value() && found->uuid != record.fs_uuid) return Foreign(record, device, found);
+    if (found.has_value() && found->uuid != record.fs_uuid)
+      return ForeignContentError(record, device, found);
     ASSIGN_OR_RETURN(device, pool.MapEmptied(record.id));
   } else {
-    if (found.has_value()) return Foreign(record, device, found);
+    if (found.has_value()) return ForeignContentError(record, device, found);
     record.content = Content::kFormatting;
-    RETURN_IF_ERROR(pool.Update(record));
+    RETURN_IF_ERROR(pool.UpdateRecord(record));
   }
   RETURN_IF_ERROR(
       platform::FormatIfBlank(exec, device.path, record.fs_type, {.uuid = record.fs_uuid}));
   RETURN_IF_ERROR(CheckIsRecorded(record, device));
   record.content = Content::kFormatted;
   record.grow_file_system = false;
-  RETURN_IF_ERROR(pool.Update(record));
+  RETURN_IF_ERROR(pool.UpdateRecord(record));
   return device;
 }
 
-base::Status TakeOver(Pool& pool, platform::Exec& exec, const platform::FileSystem& fs,
-                      Record& record, const LoopDevice& device) {
+// Gives the file system of a copy its own UUID, because two mounted file systems must not have the
+// same one.
+base::Status RenewUuid(Pool& pool, platform::Exec& exec, const platform::FileSystem& fs,
+                       Record& record, const LoopDevice& device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
-  if (!found.has_value() || found->type != record.fs_type) return Foreign(record, device, found);
+  if (!found.has_value() || found->type != record.fs_type)
+    return ForeignContentError(record, device, found);
   RETURN_IF_ERROR(base::FaultPoint<"block.prepare.new_uuid.before">());
   RETURN_IF_ERROR(fs.NewUuid(exec, device.path));
   RETURN_IF_ERROR(base::FaultPoint<"block.prepare.new_uuid.after">());
@@ -73,7 +79,7 @@ base::Status TakeOver(Pool& pool, platform::Exec& exec, const platform::FileSyst
   }
   record.fs_uuid = renewed->uuid;
   record.content = Content::kFormatted;
-  return pool.Update(record);
+  return pool.UpdateRecord(record);
 }
 
 }  // namespace
@@ -94,9 +100,9 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
                    base::Quote(volume_id));
     case Content::kBlank:
     case Content::kFormatting:
-      return Format(pool, exec, record, device);
+      return FormatVolume(pool, exec, record, device);
     case Content::kCopied:
-      RETURN_IF_ERROR(TakeOver(pool, exec, *fs, record, device));
+      RETURN_IF_ERROR(RenewUuid(pool, exec, *fs, record, device));
       break;
     case Content::kFormatted:
       RETURN_IF_ERROR(CheckIsRecorded(record, device));
@@ -112,7 +118,7 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
   RETURN_IF_ERROR(fs->Resize(exec, device.path, /*mount_point=*/""));
   RETURN_IF_ERROR(base::FaultPoint<"block.prepare.grow.after">());
   record.grow_file_system = false;
-  RETURN_IF_ERROR(pool.Update(record));
+  RETURN_IF_ERROR(pool.UpdateRecord(record));
   return device;
 }
 

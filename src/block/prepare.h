@@ -6,10 +6,9 @@
 //   copied ───── the right type is found ─▶ new UUID ─▶ `formatted` ─┬─▶ grown if its image grew,
 //   formatted ── the right type and UUID are found ──────────────────┘   else a quick check
 //
-// Anything else on the device is refused and stays unchanged.
+// If the device holds anything else, the call fails and the device stays unchanged.
 //
-// Last, the file system is grown if its image grew; else it gets a check that is quick enough for
-// every mount.
+// A file system that mkfs made just now is neither grown nor checked.
 #pragma once
 
 #include "base/status.h"
@@ -18,9 +17,10 @@
 
 namespace berth::block {
 
-// The caller holds the volume's lock and has mapped it to `device`; it is not mounted. Gives the
-// device to mount, which may differ from `device`. FAILED_PRECONDITION: something else is on the
-// device, which the message names; it is left as it is.
+// The caller holds the volume's lock, and has mapped the volume to `device`, which is not mounted.
+// Gives the device to mount, which differs from `device` if the image was emptied.
+// FAILED_PRECONDITION: the device holds something else, which the message names, or this node does
+// not support the volume's file system. INTERNAL: it is a raw block volume.
 base::StatusOr<platform::LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
                                                        const std::string& volume_id,
                                                        const platform::LoopDevice& device);

@@ -7,11 +7,11 @@
 //
 // Nothing outside the pool ever saw an image whose record says `creating`, so removing it is safe.
 //
-// The content of an image, which decides what may be done to it before a mount:
+// The content of an image, which decides how it may be changed before a mount:
 //
 //   kRaw         a raw block volume: never probed, never formatted
 //   kBlank       never written: may be formatted if a probe, too, finds nothing at all
-//   kFormatting  a format was begun and never mounted: the image is emptied and formatted
+//   kFormatting  mkfs began, and the file system was never mounted: it is emptied and formatted
 //   kCopied      a copy of another image: its file system gets `fs_uuid` before its first mount
 //   kFormatted   holds the file system `fs_uuid`: never formatted again, even after an empty probe
 #pragma once
@@ -54,7 +54,7 @@ struct Source {
 struct Record {
   Kind kind = Kind::kVolume;
   std::string id;    // random UUID
-  std::string name;  // as the CO gave it
+  std::string name;  // from the CSI request
   State state = State::kCreating;
   int64_t size_bytes = 0;
   base::WallTime created;
@@ -63,16 +63,16 @@ struct Record {
   Content content = Content::kBlank;
   std::string fs_uuid;            // the UUID that the file system has or will get
   bool grow_file_system = false;  // the image grew and the file system in it has not followed yet
-  uint32_t sector_size = 0;       // of its file system's first device; 0: none yet
-  int64_t growing_from = 0;       // the old size while the image grows; else 0
-  Source source;                  // id empty: none; of a snapshot, the volume that it shows
+  uint32_t sector_size = 0;  // of its first loop device, and of all later ones; 0: never mapped
+  int64_t growing_from = 0;  // the old size while the image grows; else 0
+  Source source;             // id empty: none; of a snapshot, the volume that it shows
   ImageIdentity image;
   // For an inline volume, which ends with its pod: the path where the pod has it. Empty for other
   // volumes.
   std::string inline_target;
 };
 
-// True if `text` has the form of the UUIDs that this pool makes. A volume id that comes from
+// Whether `text` has the form of the UUIDs that base::NewUuid makes. A volume id that comes from
 // outside must pass this check before it becomes part of a path.
 bool IsId(std::string_view text);
 

@@ -16,8 +16,8 @@ int64_t MinimumSize(std::string_view fs_type) {
 base::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t minimum) {
   if (range.required < 0 || range.limit < 0 || (range.limit > 0 && range.required > range.limit)) {
     return base::Error(base::StatusCode::kInvalidArgument,
-                       "capacity range [{}, {}] is none: bytes are not negative, and the limit is "
-                       "not below what is required",
+                       "capacity range [{}, {}] is not valid: sizes must not be negative, and the "
+                       "limit must not be below the required size",
                        range.required, range.limit);
   }
   int64_t size = range.required;

@@ -13,7 +13,7 @@ namespace berth::block {
 
 int64_t Space::reserve() const { return std::min(64 * kMiB, total / 50); }
 
-base::StatusOr<Space> SpaceOf(const std::string& folder) {
+base::StatusOr<Space> ReadSpace(const std::string& folder) {
   struct statvfs st;
   if (statvfs(folder.c_str(), &st) != 0) {
     return platform::ErrnoError(errno, "read the size of pool " + base::Quote(folder));

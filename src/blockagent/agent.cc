@@ -27,13 +27,14 @@ using Deadline = Attachments::Deadline;
 using Outcome = base::KeyedWorkers::Outcome;
 
 constexpr size_t kLargestDriver = 8 * 1024 * 1024;
-// How long work that the agent starts by itself waits for a volume that a request works on.
+// How long Reconcile and the node's cleanup wait for a volume that a request works on.
 constexpr std::chrono::seconds kOwnPatience{30};
 // The delay before the agent works again on a volume for which Reconcile left something open.
 constexpr std::chrono::seconds kSoon{10};
 
-// Gives the driver's executable with its trailer (base/ipc/block_call.h).
-StatusOr<std::string> DriverWithTrailer(const std::string& executable, const std::string& socket) {
+// Reads the driver's executable, and appends its trailer (base/ipc/block_call.h).
+StatusOr<std::string> ReadDriverWithTrailer(const std::string& executable,
+                                            const std::string& socket) {
   namespace call = base::ipc::block;
   ASSIGN_OR_RETURN(std::string content, platform::ReadFile(executable, kLargestDriver));
   const std::string trailer =
@@ -58,12 +59,12 @@ class AgentImpl : public Agent {
                   .max_workers = 32,
                   .retry_start = std::chrono::seconds(2),
                   .retry_max = std::chrono::minutes(2)},
-                 [this](const std::string& volume) { return Reconcile(volume); }),
+                 [this](const std::string& volume) { return ReconcileVolume(volume); }),
         cleanups_({.name = "node-cleanup",
                    .workers = 1,
                    .retry_start = std::chrono::seconds(2),
                    .retry_max = std::chrono::minutes(1)},
-                  [this](const std::string&) { return CleanUp(); }) {}
+                  [this](const std::string&) { return RunNodeCleanup(); }) {}
 
   ~AgentImpl() override {
     service_.reset();
@@ -73,8 +74,8 @@ class AgentImpl : public Agent {
     workers_.Stop();
   }
 
-  Status Run(kube::Client& client, base::EventSink& events, const base::Clock& clock,
-             MakeBackend make_backend) {
+  Status StartParts(kube::Client& client, base::EventSink& events, const base::Clock& clock,
+                    MakeBackend make_backend) {
     if (!make_backend) {
       make_backend = [this](const base::Json& settings) {
         return block::OpenBackend(settings,
@@ -102,8 +103,8 @@ class AgentImpl : public Agent {
     cleanup_worker_.emplace(NodeCleanupWorker::Options{.node = options_.node}, client, events,
                             *attachments_);
     cluster_cleanup_ = std::make_unique<ClusterCleanup>(options_.node, client, *attachments_);
-    Watch();
-    for (const std::string& volume : attachments_->Volumes()) workers_.Add(volume);
+    WatchObjects();
+    for (const std::string& volume : attachments_->ListVolumes()) workers_.Add(volume);
     workers_.Start();
     cleanups_.Add(options_.node);
     cleanups_.Start();
@@ -115,7 +116,7 @@ class AgentImpl : public Agent {
                               .mount =
                                   [this](const MountCall& call, Deadline deadline) {
                                     const Status mounted = attachments_->Mount(call, deadline);
-                                    Later(call.volume);
+                                    QueueLater(call.volume);
                                     return mounted;
                                   },
                               .unmount =
@@ -134,27 +135,27 @@ class AgentImpl : public Agent {
   Attachments& attachments() override { return *attachments_; }
 
  private:
-  void Watch() {
+  void WatchObjects() {
     informers_.OfOptional<api::VolumeFence>().AddHandler(
-        [this](const auto& change) { Changed(change.key); });
+        [this](const auto& change) { QueueNow(change.key); });
     informers_.Of<api::PersistentVolume>().AddHandler(
-        [this](const auto& change) { Changed(change.key); });
+        [this](const auto& change) { QueueNow(change.key); });
     informers_.OfOptional<api::NodeCleanup>().AddHandler([this](const auto& change) {
       if (change.key == options_.node) cleanups_.AddNow(change.key);
     });
     informers_.OfOptional<api::StorageCluster>().AddHandler([this](const auto& change) {
-      if (change.latest().deleting()) cluster_cleanup_->Changed(change.key);
+      if (change.latest().deleting()) cluster_cleanup_->QueueCluster(change.key);
     });
   }
 
-  void Changed(const std::string& volume) {
+  void QueueNow(const std::string& volume) {
     if (attachments_->Find(volume).has_value()) workers_.AddNow(volume);
   }
-  void Later(const std::string& volume) {
+  void QueueLater(const std::string& volume) {
     if (attachments_->Find(volume).has_value()) workers_.AddAfter(volume, options_.resync);
   }
 
-  Outcome Reconcile(const std::string& volume) {
+  Outcome ReconcileVolume(const std::string& volume) {
     const auto again =
         attachments_->Reconcile(volume, std::chrono::steady_clock::now() + kOwnPatience);
     if (!again.ok()) return Outcome::Retry(again.status());
@@ -162,8 +163,9 @@ class AgentImpl : public Agent {
     return Outcome::After(*again ? kSoon : options_.resync);
   }
 
-  Outcome CleanUp() {
-    const Status done = cleanup_worker_->WorkOff(std::chrono::steady_clock::now() + kOwnPatience);
+  Outcome RunNodeCleanup() {
+    const Status done =
+        cleanup_worker_->WorkOffEntries(std::chrono::steady_clock::now() + kOwnPatience);
     return done.ok() ? Outcome::After(options_.resync) : Outcome::Retry(done);
   }
 
@@ -176,12 +178,12 @@ class AgentImpl : public Agent {
       plugin_folder_ = found.path;
     }
     ASSIGN_OR_RETURN(const std::string content,
-                     DriverWithTrailer(options_.driver_executable, socket));
+                     ReadDriverWithTrailer(options_.driver_executable, socket));
     for (const std::string& driver : options_.drivers) {
       RETURN_IF_ERROR_WITH(
           volume::InstallDriverFile(options_.host_root + plugin_folder_, driver, content),
           fmt::format("install driver {} in {}", Quote(driver), Quote(plugin_folder_)));
-      LOG_INFO("installed driver '{}' in '{}'", driver, plugin_folder_);
+      LOG_INFO("driver '{}' is installed in '{}'", driver, plugin_folder_);
     }
     return base::OkStatus();
   }
@@ -206,7 +208,7 @@ StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, kube::Client
                                               base::EventSink& events, const base::Clock& clock,
                                               MakeBackend make_backend) {
   auto agent = std::make_unique<AgentImpl>(std::move(options), client);
-  RETURN_IF_ERROR(agent->Run(client, events, clock, std::move(make_backend)));
+  RETURN_IF_ERROR(agent->StartParts(client, events, clock, std::move(make_backend)));
   return std::unique_ptr<Agent>(std::move(agent));
 }
 

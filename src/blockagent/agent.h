@@ -6,8 +6,8 @@
 //   while it runs   each volume on record is compared with fence, pods and image: at start, when
 //                   its VolumeFence or PersistentVolume changes, after a failure, and every minute
 //
-// If the agent dies, mounts and devices stay, because the kernel holds them. The next agent goes on
-// from the records.
+// If the agent dies, mounts and devices stay, because the kernel holds them. The next agent
+// continues from the records.
 #pragma once
 
 #include <memory>
@@ -46,8 +46,9 @@ struct AgentOptions {
 
 class Agent {
  public:
-  // Borrows the objects that it takes by reference. If `make_backend` is null, block::OpenBackend
-  // is used.
+  // Starts the threads, serves the socket and installs the drivers. Borrows the objects that it
+  // takes by reference; they must outlive the agent. If `make_backend` is null, block::OpenBackend
+  // is used. Fails if another block agent of this node runs, or if a record is damaged.
   static base::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options, kube::Client& client,
                                                       base::EventSink& events,
                                                       const base::Clock& clock,
@@ -55,7 +56,7 @@ class Agent {
   // Waits for running calls. Mounts stay.
   virtual ~Agent() = default;
 
-  // UNAVAILABLE: the driver's handshake has not been made.
+  // UNAVAILABLE: the kubelet has not called the driver's init yet.
   virtual base::Status Health() const = 0;
   virtual Attachments& attachments() = 0;
 };

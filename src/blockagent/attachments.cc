@@ -28,11 +28,11 @@ StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions optio
                                                          AttachmentParts parts) {
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
-  for (Record record : records->All()) {
+  for (Record record : records->ListRecords()) {
     if (record.boot_id == boot_id) continue;
-    // The reboot removed devices and mounts. The fence still names this node until Reconcile has
-    // looked at the pods.
-    LOG_INFO("volume {} was attached before the machine was started anew", Quote(record.volume));
+    // The reboot removed devices and mounts. The fence still names this node until Reconcile finds
+    // that the pods are gone.
+    LOG_INFO("volume {} was attached before the machine rebooted", Quote(record.volume));
     record.boot_id = boot_id;
     record.mapping.reset();
     record.state = State::kAttaching;
@@ -61,30 +61,30 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
   }
   ASSIGN_OR_RETURN(auto made, parts_.make_backend(settings));
   MutexLock lock(mutex_);
-  // Another thread may have made it meanwhile. All threads must use the same object, because it
-  // keeps calls for one image apart.
+  // Another thread may have made the back end meanwhile. All threads must use the same object,
+  // because its locks make calls for one image exclude each other.
   return backends_.try_emplace(key, std::move(made)).first->second;
 }
 
-std::string Attachments::SharedMount(const std::string& volume) const {
+std::string Attachments::SharedMountOf(const std::string& volume) const {
   return fmt::format("{}/plugins/{}/mounts/{}", options_.kubelet_folder, api::kBlockDriver, volume);
 }
 
-std::vector<std::string> Attachments::Volumes() const {
+std::vector<std::string> Attachments::ListVolumes() const {
   std::vector<std::string> volumes;
-  for (const Record& record : records_->All()) volumes.push_back(record.volume);
+  for (const Record& record : records_->ListRecords()) volumes.push_back(record.volume);
   return volumes;
 }
 
-void Attachments::TellDevice(const Record& record, std::string_view state,
-                             const std::string& message, const api::VolumeFence* known) {
-  const Status told =
-      fences_.SetDevice(record.volume,
-                        {.device_path = record.mapping.has_value() ? record.mapping->device : "",
-                         .state = std::string(state),
-                         .message = message},
-                        known);
-  if (!told.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(told));
+void Attachments::ReportDevice(const Record& record, std::string_view state,
+                               const std::string& message, const api::VolumeFence* known) {
+  const Status written = fences_.WriteDeviceStatus(
+      record.volume,
+      {.device_path = record.mapping.has_value() ? record.mapping->device : "",
+       .state = std::string(state),
+       .message = message},
+      known);
+  if (!written.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(written));
 }
 
 }  // namespace berth::blockagent

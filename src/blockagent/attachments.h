@@ -5,7 +5,8 @@
 //   Unmount  record ─▶ unmount ─▶ with the last pod: unmap ─▶ fence ─▶ no record
 //
 // Only one call works on a volume at a time. Each step is recorded before it is taken (records.h),
-// so that after a restart either call, or the agent by itself, goes on from there:
+// so that after a restart a repeated call continues from there, or Reconcile, which the agent calls
+// without a request:
 //
 //   Reconcile   a pod is gone         ─▶ taken off as by Unmount
 //               the fence names it no more ─▶ taken off at once, by force, and told
@@ -70,51 +71,60 @@ struct AttachmentOptions {
 class Attachments {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  // How a volume is taken off.
+  // Whether a volume is taken off by force.
   struct Force {
     bool on = false;
     // The patience of Backend::ForceUnmap.
     std::chrono::milliseconds patience{30000};
   };
 
+  // Reads the records. DATA_LOSS: a record is damaged.
   static base::StatusOr<std::unique_ptr<Attachments>> Open(AttachmentOptions options,
                                                            AttachmentParts parts);
 
-  // Gives the pod its volume at call.mount_dir; OK if the pod has it already. FAILED_PRECONDITION:
-  // the fence keeps the pod out, or something else is on the device or at the folder. The caller
-  // may repeat a call that failed.
+  // `deadline` bounds only how long each of these calls waits for another call that works on the
+  // same volume: DEADLINE_EXCEEDED.
+
+  // Mounts the pod's volume at call.mount_dir; OK if it is mounted there already.
+  // FAILED_PRECONDITION: an API object is missing or does not fit, the StorageCluster is being
+  // deleted, the fence keeps the pod out, or something else is on the device or at the folder.
+  // PERMISSION_DENIED: the pod does not use the volume's claim. The caller may repeat a call that
+  // failed.
   base::Status Mount(const MountCall& call, Deadline deadline);
 
-  // Unmounts the volume at a folder; OK if nothing is mounted there. FAILED_PRECONDITION: it is
-  // busy, or something else is mounted there.
+  // Unmounts the volume at a folder and removes the pod's use from the fence; with the last use on
+  // this node, also unmaps the device. OK if nothing is mounted there. FAILED_PRECONDITION: the
+  // volume is busy, or something else is mounted there.
   base::Status Unmount(const std::string& mount_dir, Deadline deadline);
 
   // Takes one use of a volume off this node, and with the last use the device. OK if this node has
-  // nothing of the volume; the fence may still name the node then. By force: mounts are detached
+  // no record of the volume; the fence may still name the node then. By force: mounts are detached
   // lazily, and the device is unmapped even if something has it open.
   base::Status TakeOff(const std::string& volume, const api::FenceEntry& use, const Force& force,
                        Deadline deadline);
 
-  // Takes an entry of a NodeCleanup off this node, whether or not there is a record of it, and
-  // removes it from the fence. FAILED_PRECONDITION: nothing shows that the mount there is the
-  // volume's.
-  base::Status Clear(const api::CleanupEntry& entry, const Force& force, Deadline deadline);
+  // Takes the use that an entry of a NodeCleanup names off this node, whether or not there is a
+  // record of it, and removes it from the fence. FAILED_PRECONDITION: nothing shows that the mount
+  // at the entry's folder is of the volume.
+  base::Status TakeEntryOff(const api::CleanupEntry& entry, const Force& force, Deadline deadline);
 
-  // Takes all uses of the volume off this node.
+  // Takes all uses of the volume off this node: those on record, and those that the fence names.
   base::Status TakeAllOff(const std::string& volume, const Force& force, Deadline deadline);
 
   // Whether the fence names that use.
   base::StatusOr<bool> IsFenced(const std::string& volume, const api::FenceEntry& use);
 
-  // Compares the volume's record with fence, pods and image, and does what follows from that. Gives
-  // true if the caller should call it again soon, because something is left that only time changes.
+  // Compares the volume's record with fence, pods and image, and takes the steps listed above.
+  // Gives true if the caller should call it again soon, because a use is still attaching or could
+  // not be taken off.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
   // The volumes of which there are records.
-  std::vector<std::string> Volumes() const;
+  std::vector<std::string> ListVolumes() const;
   // The volumes of a StorageCluster that this node has on record, or for which a fence names this
-  // node.
-  base::StatusOr<std::set<std::string>> VolumesOf(const std::string& cluster);
+  // node. The fences are read from the API.
+  base::StatusOr<std::set<std::string>> FindVolumesOf(const std::string& cluster);
+  // The volume's record; nullopt: there is none.
   std::optional<Record> Find(const std::string& volume) const { return records_->Get(volume); }
 
  private:
@@ -146,53 +156,59 @@ class Attachments {
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
                                                 bool likely_first, block::Backend& backend,
                                                 const std::function<base::Status()>& entering);
-  BackendFact AskBackend(block::Backend& backend, const std::string& image,
-                         const std::string& node);
-  // Whether the pod has it mounted already, as recorded.
+  // Fences the node in the back end if the back end can do that. Else finds whether the image has a
+  // lock.
+  BackendFact FenceInBackend(block::Backend& backend, const std::string& image,
+                             const std::string& node);
+  // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,
                            block::Backend& backend);
   base::Status MountDevice(const Subject& subject, Record& record, const std::string& target,
                            bool read_only, block::Backend& backend);
-  // Makes the file system on the device ready for its mount, and runs mkfs if there is none.
-  base::Status ReadyDevice(const Subject& subject, Record& record, block::Backend& backend);
+  // Prepares the file system on the device for its mount, and runs mkfs if there is none.
+  base::Status PrepareDevice(const Subject& subject, Record& record, block::Backend& backend);
   base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry,
                         block::Backend& backend);
-  void Grow(Record& record, block::Backend& backend);
+  // Grows the device and its file system if the image grew.
+  void GrowVolume(Record& record, block::Backend& backend);
   // Reports in events and in the fence's status why the volume's device no longer works.
-  void TellQuarantined(const Record& record, const std::string& why);
+  void ReportQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
   // Takes off a use that the fence does not name, by force if needed, because another node may have
   // the volume by now.
   base::Status TakeOffLost(const Record& record, const Use& use);
-  // Unmounts every mount of the record's device at `target`.
-  base::Status UnmountAt(const Record& record, const std::string& target, bool lazily);
-  // Unmounts the pod's mount, and with the last pod also the mount that pods share.
+  // Unmounts every mount of the record's device at `folder`. FAILED_PRECONDITION: something else is
+  // mounted there.
+  base::Status UnmountAt(const Record& record, const std::string& folder, bool lazily);
+  // Unmounts the last pod's mount, and the mount that pods share.
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
-  void ShutOff(const Record& record, const Force& force);
+  void ShutOffDevice(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
-  // Makes a record of a mount that has no record yet. nullopt: nothing there is this agent's.
-  base::StatusOr<std::optional<Record>> Adopt(const std::string& mount_dir,
-                                              const platform::MountEntry* mounted);
+  // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
+  // is not of a volume of this agent.
+  base::StatusOr<std::optional<Record>> AdoptMount(const std::string& mount_dir,
+                                                   const platform::MountEntry* mounted);
   base::StatusOr<std::optional<Record>> AdoptVolume(const api::VolumeName& volume,
                                                     const std::string& mount_dir,
                                                     const api::PodUid& pod,
                                                     const platform::MountEntry* mounted);
   base::Status TakeAllOffLocked(const std::string& volume, const Force& force);
-  base::Status ClearLocked(const api::CleanupEntry& entry, const Force& force);
-  // Gives the settings of a cluster's back end. Null: the cluster has none, or does not exist.
-  base::StatusOr<base::Json> BackendOf(const std::string& cluster_name);
-  // Makes a record of an image that is mapped here but has no record yet. nullopt: it is not mapped
-  // here.
+  base::Status TakeEntryOffLocked(const api::CleanupEntry& entry, const Force& force);
+  // Reads the settings of a cluster's back end. Null: the cluster has none, or does not exist.
+  base::StatusOr<base::Json> ReadBackendSettings(const std::string& cluster_name);
+  // Makes a record, which it does not write, of an image that is mapped here but has no record yet.
+  // nullopt: the image is not mapped here, or belongs to another volume on record.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
-  // Reports that a pod loses the volume that it uses here.
-  void TellLost(const Record& record, const api::FenceEntry& use);
-
-  void TellDevice(const Record& record, std::string_view state, const std::string& message,
-                  const api::VolumeFence* known = nullptr);
-  std::string SharedMount(const std::string& volume) const;
+  // Reports in events that a pod loses the volume that it uses here.
+  void ReportLost(const Record& record, const api::FenceEntry& use);
+  // Writes the state of the device into the fence's status. A failure is only logged.
+  void ReportDevice(const Record& record, std::string_view state, const std::string& message,
+                    const api::VolumeFence* known = nullptr);
+  // The path of the mount that the volume's pods share.
+  std::string SharedMountOf(const std::string& volume) const;
 
   const AttachmentOptions options_;
   AttachmentParts parts_;

@@ -1,4 +1,5 @@
-// Takes off what others want taken off, whether or not there is a record of it.
+// The part of Attachments that takes uses off which a NodeCleanup or a fence names, whether or not
+// there is a record of them.
 
 #include "base/log.h"
 #include "blockagent/attachments.h"
@@ -16,22 +17,22 @@ using base::StatusOr;
 using platform::MountEntry;
 
 StatusOr<bool> Attachments::IsFenced(const std::string& volume, const FenceEntry& use) {
-  return fences_.Holds(volume, use);
+  return fences_.HasEntry(volume, use);
 }
 
-Status Attachments::Clear(const CleanupEntry& entry, const Force& force, Deadline deadline) {
+Status Attachments::TakeEntryOff(const CleanupEntry& entry, const Force& force, Deadline deadline) {
   ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(entry.volume, deadline));
-  return base::Annotate(ClearLocked(entry, force),
+  return base::Annotate(TakeEntryOffLocked(entry, force),
                         fmt::format("take volume {} off", Quote(entry.volume)));
 }
 
-Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
+Status Attachments::TakeEntryOffLocked(const CleanupEntry& entry, const Force& force) {
   const FenceEntry& use = entry.attachment;
   std::optional<Record> record = records_->Get(entry.volume);
   if (Use* known = record.has_value() ? record->Find(use) : nullptr; known != nullptr) {
     if (known->state == State::kMounted) {
-      ASSIGN_OR_RETURN(const bool held, fences_.Holds(entry.volume, use));
-      if (!held) TellLost(*record, use);
+      ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(entry.volume, use));
+      if (!held) ReportLost(*record, use);
     }
     return TakeOffLocked(*std::move(record), use, force);
   }
@@ -42,7 +43,7 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
     if (mounted != nullptr) RETURN_IF_ERROR(UnmountAt(*record, use.mount_dir, force.on));
     return fences_.Release(entry.volume, use);
   }
-  ASSIGN_OR_RETURN(std::optional<Record> adopted, Adopt(use.mount_dir, mounted));
+  ASSIGN_OR_RETURN(std::optional<Record> adopted, AdoptMount(use.mount_dir, mounted));
   if (!adopted.has_value()) {
     ASSIGN_OR_RETURN(adopted, AdoptImage(entry));
   }
@@ -51,15 +52,15 @@ Status Attachments::ClearLocked(const CleanupEntry& entry, const Force& force) {
     RETURN_IF_ERROR(TakeOffLocked(*std::move(adopted), own, force));
   } else if (mounted != nullptr) {
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is a mount point of {}, which cannot be told to be this volume: it is left "
-                 "mounted; look at it and unmount it",
+                 "{} is a mount point of {}, and nothing shows that this is the volume: it is left "
+                 "mounted; check it and unmount it",
                  Quote(use.mount_dir), Quote(mounted->source));
   }
   // This node has nothing of the volume.
   return fences_.Release(entry.volume, use);
 }
 
-StatusOr<base::Json> Attachments::BackendOf(const std::string& cluster_name) {
+StatusOr<base::Json> Attachments::ReadBackendSettings(const std::string& cluster_name) {
   const auto cluster = kube::Get<api::StorageCluster>(parts_.client, "", cluster_name);
   if (cluster.status().code() == StatusCode::kNotFound) return base::Json();
   RETURN_IF_ERROR(cluster);
@@ -71,7 +72,7 @@ StatusOr<base::Json> Attachments::BackendOf(const std::string& cluster_name) {
 // mapped.
 StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
   if (entry.image.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(base::Json settings, BackendOf(entry.cluster_name));
+  ASSIGN_OR_RETURN(base::Json settings, ReadBackendSettings(entry.cluster_name));
   if (settings.is_null()) return std::nullopt;
   Record record{.volume = entry.volume,
                 .cluster = entry.cluster_name,
@@ -81,14 +82,15 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-  if (!record.mapping.has_value() || !records_->OtherOf(record).empty()) return std::nullopt;
+  if (!record.mapping.has_value() || !records_->FindOtherVolume(record).empty())
+    return std::nullopt;
   record.uses.push_back({.entry = entry.attachment, .state = State::kDetaching});
   return std::optional(std::move(record));
 }
 
-StatusOr<std::set<std::string>> Attachments::VolumesOf(const std::string& cluster) {
+StatusOr<std::set<std::string>> Attachments::FindVolumesOf(const std::string& cluster) {
   std::set<std::string> volumes;
-  for (const Record& record : records_->All()) {
+  for (const Record& record : records_->ListRecords()) {
     if (record.cluster == cluster) volumes.insert(record.volume);
   }
   ASSIGN_OR_RETURN(const auto fences, parts_.client.List(api::kinds::kVolumeFence, "", {}));
@@ -121,10 +123,10 @@ Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& for
     RETURN_IF_ERROR(TakeOffLocked(*std::move(record), use, force));
   }
   // The fence may name uses of this node that have no record.
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
   for (const FenceEntry& entry : entries) {
     if (entry.node != options_.node) continue;
-    RETURN_IF_ERROR(ClearLocked(
+    RETURN_IF_ERROR(TakeEntryOffLocked(
         {.volume = volume, .attachment = entry, .cluster_name = entry.cluster_name}, force));
   }
   return base::OkStatus();

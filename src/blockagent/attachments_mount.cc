@@ -1,4 +1,4 @@
-// Attaches volumes: the steps of Attachments::Mount.
+// The part of Attachments that attaches volumes: the steps of Mount.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -42,14 +42,14 @@ bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
   return false;
 }
 
-// Whether nobody has the device open and nothing is mounted at the target. Then the caller need not
-// read the mount table, which may be long.
+// Whether the device is neither mounted nor open exclusively, and nothing is mounted at the target.
+// Then the caller need not read the mount table, which may be long. False also if this check cannot
+// tell.
 StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
   return platform::AskChild<bool>(
-      fmt::format("look at device {}", Quote(device)), kLookTime, [device, target](bool& free) {
+      fmt::format("check device {}", Quote(device)), kLookTime, [device, target](bool& free) {
         struct statx found = {};
         constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
-        // If this check cannot tell, the caller reads the mount table.
         if (statx(AT_FDCWD, target.c_str(), kFlags, STATX_TYPE, &found) != 0) return 0;
         // The exclusive open fails if the device is mounted in any mount namespace.
         const int fd = open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
@@ -63,19 +63,19 @@ StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
 // Turns NOT_FOUND into FAILED_PRECONDITION, because a retry at once does not help if an API object
 // is missing.
 template <typename T>
-StatusOr<T> Need(StatusOr<T> found, const std::string& what) {
+StatusOr<T> RequireFound(StatusOr<T> found, const std::string& object) {
   if (found.status().code() == StatusCode::kNotFound) {
-    return Error(StatusCode::kFailedPrecondition, "{} does not exist", what);
+    return Error(StatusCode::kFailedPrecondition, "{} does not exist", object);
   }
-  RETURN_IF_ERROR_WITH(found, fmt::format("read {}", what));
+  RETURN_IF_ERROR_WITH(found, fmt::format("read {}", object));
   return found;
 }
 
 // Finds a StorageCluster whose volumes may be mounted.
 StatusOr<api::StorageCluster> FindCluster(kube::Client& client, const std::string& name) {
   ASSIGN_OR_RETURN(api::StorageCluster cluster,
-                   Need(kube::Get<api::StorageCluster>(client, "", name),
-                        fmt::format("StorageCluster {}", Quote(name))));
+                   RequireFound(kube::Get<api::StorageCluster>(client, "", name),
+                                fmt::format("StorageCluster {}", Quote(name))));
   if (cluster.deleting()) {
     return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
                  Quote(name));
@@ -90,30 +90,31 @@ StatusOr<api::StorageCluster> FindCluster(kube::Client& client, const std::strin
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   Subject subject;
-  ASSIGN_OR_RETURN(subject.volume,
-                   Need(kube::Get<api::PersistentVolume>(parts_.client, "", call.volume),
-                        fmt::format("PersistentVolume {} (volumes inline in a pod are not served)",
-                                    Quote(call.volume))));
+  ASSIGN_OR_RETURN(
+      subject.volume,
+      RequireFound(kube::Get<api::PersistentVolume>(parts_.client, "", call.volume),
+                   fmt::format("PersistentVolume {} (volumes inline in a pod are not served)",
+                               Quote(call.volume))));
   const api::PersistentVolume& pv = subject.volume;
   if (const std::string driver = pv.String({"spec", "flexVolume", "driver"});
       driver != call.driver) {
     return Error(StatusCode::kFailedPrecondition,
-                 "PersistentVolume {} is of driver {} and was asked of {}", Quote(call.volume),
-                 Quote(driver), Quote(call.driver));
+                 "PersistentVolume {} is of driver {}, but driver {} was called",
+                 Quote(call.volume), Quote(driver), Quote(call.driver));
   }
   subject.cluster = pv.String({"spec", "flexVolume", "options", api::kClusterOption});
   subject.image = pv.String({"spec", "flexVolume", "options", api::kImageOption});
   subject.fs_type = pv.String({"spec", "flexVolume", "fsType"});
   if (subject.cluster.empty() || subject.image.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "PersistentVolume {} names no '{}' and '{}' in flexVolume.options",
-                 Quote(call.volume), api::kClusterOption, api::kImageOption);
+                 "PersistentVolume {} lacks '{}' or '{}' in flexVolume.options", Quote(call.volume),
+                 api::kClusterOption, api::kImageOption);
   }
   ASSIGN_OR_RETURN(subject.pod,
-                   Need(kube::Get<api::Pod>(parts_.client, call.pod_namespace, call.pod),
-                        fmt::format("pod {}", Quote(call.pod_namespace + "/" + call.pod))));
+                   RequireFound(kube::Get<api::Pod>(parts_.client, call.pod_namespace, call.pod),
+                                fmt::format("pod {}", Quote(call.pod_namespace + "/" + call.pod))));
   if (subject.pod.uid() != call.pod_uid) {
-    return Error(StatusCode::kFailedPrecondition, "pod {} has uid {} by now, and not {}",
+    return Error(StatusCode::kFailedPrecondition, "pod {} now has uid {}, and not {}",
                  Quote(subject.pod.key()), subject.pod.uid(), call.pod_uid);
   }
   // This check is needed because an inline volume of the pod may have a PersistentVolume's name,
@@ -139,7 +140,7 @@ Status Attachments::Mount(const MountCall& call, Deadline deadline) {
   ASSIGN_OR_RETURN(const Subject subject, FindSubject(call));
   ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(call.volume, deadline));
   // Two volumes may name one image. The lock makes sure that one of them is on record before the
-  // other call looks.
+  // call for the other one reads the records.
   ASSIGN_OR_RETURN(const auto image_hold, image_locks_.WaitExclusive(subject.image, deadline));
   return base::Annotate(MountLocked(call, subject),
                         fmt::format("mount volume {}", Quote(call.volume)));
@@ -158,7 +159,8 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   Record record = before.value_or(Record{.volume = call.volume, .boot_id = boot_id_});
   if (before.has_value() && (record.image != subject.image || record.cluster != subject.cluster)) {
     return Error(StatusCode::kFailedPrecondition,
-                 "it is attached as image {} of StorageCluster {}, and is now image {} of {}",
+                 "it is attached as image {} of StorageCluster {}, but the PersistentVolume now "
+                 "names image {} of {}",
                  Quote(record.image), Quote(record.cluster), Quote(subject.image),
                  Quote(subject.cluster));
   }
@@ -166,9 +168,9 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   record.cluster = subject.cluster;
   record.image = subject.image;
   if (!record.formatting_uuid.empty()) {
-    // If this node left the fence since, another node may use the file system with that UUID by
-    // now.
-    ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(call.volume));
+    // If the fence has lost this node's entries since, another node may use the file system with
+    // that UUID by now.
+    ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(call.volume));
     const auto is_on_record = [&](const FenceEntry& one) { return record.Find(one) != nullptr; };
     if (std::ranges::none_of(entries, is_on_record)) record.formatting_uuid.clear();
   }
@@ -177,11 +179,11 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   Use* use = record.Find(entry);
   if (use != nullptr && use->state == State::kMounted) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record, *use));
-    ASSIGN_OR_RETURN(const bool held, fences_.Holds(call.volume, entry));
+    ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(call.volume, entry));
     if (mounted && held) return base::OkStatus();
   }
   // Both volumes would get the same device, and its file system would be mounted twice.
-  if (const std::string other = records_->OtherOf(record); !other.empty()) {
+  if (const std::string other = records_->FindOtherVolume(record); !other.empty()) {
     return Error(StatusCode::kFailedPrecondition,
                  "image {} of StorageCluster {} is in use on this node as volume {}: delete one of "
                  "the two PersistentVolumes",
@@ -202,15 +204,15 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     return base::OkStatus();
   });
   if (fence.status().code() == StatusCode::kFailedPrecondition && recorded) {
-    // Another request was faster, so this one certainly is not in the fence. The earlier record is
-    // restored.
+    // Another request was faster, so the fence certainly does not name this use. The earlier record
+    // is restored.
     const Status undone =
         before.has_value() ? records_->Put(*before) : records_->Remove(call.volume);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   }
   RETURN_IF_ERROR(fence);
-  // The cluster is read again, because the cleanup of a cluster that is being deleted may have
-  // looked before the record was written.
+  // The cluster is read again, because the cleanup of a cluster that is being deleted may have read
+  // the records before this one was written.
   if (const auto cluster = FindCluster(parts_.client, subject.cluster); !cluster.ok()) {
     if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
     const Status undone = TakeOffLocked(record, entry, {});
@@ -218,7 +220,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     return cluster.status();
   }
   RETURN_IF_ERROR(MapAndMount(subject, record, entry, *backend));
-  TellDevice(record, "Attached", "", &*fence);
+  ReportDevice(record, "Attached", "", &*fence);
   LOG_INFO("volume {} is mounted at {} from {}", Quote(call.volume), Quote(call.mount_dir),
            record.mapping->device);
   return base::OkStatus();
@@ -230,11 +232,11 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
   if (!record.has_value() || std::ranges::none_of(record->uses, is_another)) {
     return base::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume));
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
   for (const Use& use : record->uses) {
     if (!is_another(use)) continue;
     // The record is read again each time, because each use that is taken off changes it.
-    if (!Names(entries, use.entry)) {
+    if (!ContainsUse(entries, use.entry)) {
       RETURN_IF_ERROR(TakeOffLost(*records_->Get(volume), use));
       continue;
     }
@@ -247,8 +249,8 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
   return base::OkStatus();
 }
 
-BackendFact Attachments::AskBackend(block::Backend& backend, const std::string& image,
-                                    const std::string& node) {
+BackendFact Attachments::FenceInBackend(block::Backend& backend, const std::string& image,
+                                        const std::string& node) {
   const Status shut_out = backend.Fence(image, node);
   if (shut_out.ok()) return BackendFact::kFenced;
   const auto locked = backend.HasLock(image);
@@ -266,7 +268,7 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const auto find_facts = [&](const FenceEntry& old) {
     ConsumerFacts facts = consumers_.Find(
         volume, old, controller.has_value() ? controller->uid : "",
-        [&](const std::string& node) { return AskBackend(backend, subject.image, node); });
+        [&](const std::string& node) { return FenceInBackend(backend, subject.image, node); });
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
     // The old node is this node, so this agent can confirm the detachment itself.
     auto record = records_->Get(volume);
@@ -314,7 +316,7 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   RETURN_IF_ERROR(mapped);
   record.mapping = *std::move(mapped);
   if (record.state == State::kAttaching) record.state = State::kMapped;
-  if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMount(record.volume);
+  if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMountOf(record.volume);
   RETURN_IF_ERROR(records_->Put(record));
   RETURN_IF_ERROR(MountUse(subject, record, entry, backend));
   record.Find(entry)->state = State::kMounted;
@@ -362,7 +364,7 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
     elsewhere =
         std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
   }
-  if (!elsewhere) RETURN_IF_ERROR(ReadyDevice(subject, record, backend));
+  if (!elsewhere) RETURN_IF_ERROR(PrepareDevice(subject, record, backend));
   std::vector<std::string> options;
   if (read_only) {
     options.emplace_back("ro");
@@ -378,14 +380,14 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
   return base::FaultPoint<"blockagent.mount.after">();
 }
 
-Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::Backend& backend) {
+Status Attachments::PrepareDevice(const Subject& subject, Record& record, block::Backend& backend) {
   const block::Mapping& mapping = *record.mapping;
   // The back end's note comes first, because another node may have written it. This node's record
   // counts only if the back end keeps no notes.
-  const auto asked = backend.Formatting(record.image);
-  const bool keeps_notes = asked.status().code() != StatusCode::kUnimplemented;
-  if (keeps_notes) RETURN_IF_ERROR(asked);
-  std::string noted = keeps_notes ? *asked : "";
+  const auto read = backend.ReadFormatting(record.image);
+  const bool keeps_notes = read.status().code() != StatusCode::kUnimplemented;
+  if (keeps_notes) RETURN_IF_ERROR(read);
+  std::string noted = keeps_notes ? *read : "";
   const auto note = [&](const std::string& uuid) {
     if (!keeps_notes) return base::OkStatus();
     Status done = backend.NoteFormatting(record.image, uuid);
@@ -394,15 +396,15 @@ Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::B
   };
   ASSIGN_OR_RETURN(
       record.fs_type,
-      ReadyContent(parts_.exec, {.device = mapping.device,
-                                 .fs_type = subject.fs_type,
-                                 .read_only = mapping.read_only,
-                                 .formatting_uuid = keeps_notes ? noted : record.formatting_uuid,
-                                 .about_to_format = [&](const std::string& uuid) -> Status {
-                                   record.formatting_uuid = uuid;
-                                   RETURN_IF_ERROR(records_->Put(record));
-                                   return note(uuid);
-                                 }}));
+      PrepareContent(parts_.exec, {.device = mapping.device,
+                                   .fs_type = subject.fs_type,
+                                   .read_only = mapping.read_only,
+                                   .formatting_uuid = keeps_notes ? noted : record.formatting_uuid,
+                                   .about_to_format = [&](const std::string& uuid) -> Status {
+                                     record.formatting_uuid = uuid;
+                                     RETURN_IF_ERROR(records_->Put(record));
+                                     return note(uuid);
+                                   }}));
   if (mapping.read_only) return base::OkStatus();
   // The file system is grown before it is mounted, because every kernel allows that.
   RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
@@ -412,7 +414,7 @@ Status Attachments::ReadyDevice(const Subject& subject, Record& record, block::B
 }
 
 // A failure is only logged and tried again later, because the volume is usable at its old size.
-void Attachments::Grow(Record& record, block::Backend& backend) {
+void Attachments::GrowVolume(Record& record, block::Backend& backend) {
   if (!record.mapping.has_value() || record.mapping->read_only) return;
   const auto grown = [&]() -> Status {
     ASSIGN_OR_RETURN(block::Mapping now, backend.Refresh(*record.mapping));
@@ -427,7 +429,7 @@ void Attachments::Grow(Record& record, block::Backend& backend) {
         record.shared_mount.empty() ? mounted->entry.mount_dir : record.shared_mount);
   };
   if (const Status status = grown(); !status.ok()) {
-    LOG_WARNING("volume {}: grow it: {}", Quote(record.volume), base::ToString(status));
+    LOG_WARNING("grow volume {}: {}", Quote(record.volume), base::ToString(status));
   }
 }
 

@@ -35,7 +35,7 @@ class AttachmentsTest : public testing::Test {
     return platform::ReadFile(call.mount_dir + "/note").value_or("(none)");
   }
   void ExpectNothingLeft(Attachments& agent, const std::string& volume) {
-    EXPECT_THAT(agent.Volumes(), IsEmpty());
+    EXPECT_THAT(agent.ListVolumes(), IsEmpty());
     EXPECT_THAT(site_.Fence(volume), IsEmpty());
     EXPECT_EQ(site_.Devices(volume), 0u);
   }
@@ -140,7 +140,7 @@ TEST_F(AttachmentsTest, WhatAPodThatIsGoneLeftIsTakenOffFromAnyStep) {
     }
     site_.RemovePod("web");
     auto agent = site_.Start("n1");
-    for (const std::string& one : agent->Volumes()) {
+    for (const std::string& one : agent->ListVolumes()) {
       const auto again = agent->Reconcile(one, FakeSite::Soon());
       ASSERT_TRUE(again.ok()) << again.status();
     }
@@ -210,7 +210,7 @@ TEST_F(AttachmentsTest, PodsOfOneNodeShareAReadWriteManyVolume) {
   auto other = site_.Start("n2");
   const MountCall three = site_.AddPod("n2", "three", "pv-1");
   EXPECT_THAT(Refusal(other->Mount(three, FakeSite::Soon())), HasSubstr("two nodes"));
-  EXPECT_THAT(other->Volumes(), IsEmpty());
+  EXPECT_THAT(other->ListVolumes(), IsEmpty());
   ASSERT_TRUE(agent->Unmount(two.mount_dir, FakeSite::Soon()).ok());
   Write(one, "still");
   ASSERT_TRUE(agent->Unmount(one.mount_dir, FakeSite::Soon()).ok());
@@ -285,7 +285,7 @@ TEST_F(AttachmentsTest, AVolumeThatIsNoLongerOursIsTakenOffAtOnce) {
   agent = site_.Start("n1");
   ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
   EXPECT_FALSE(site_.MountAt(call.mount_dir).has_value());
-  EXPECT_THAT(agent->Volumes(), IsEmpty());
+  EXPECT_THAT(agent->ListVolumes(), IsEmpty());
   EXPECT_THAT(site_.events.told(), Contains(HasSubstr("Pod FenceLost")));
   const bool written = write(open_file.get(), "late", 4) == 4 && fsync(open_file.get()) == 0;
   EXPECT_FALSE(written) << "what has it open writes no more";
@@ -324,10 +324,10 @@ TEST_F(AttachmentsTest, AfterARebootTheFenceStandsUntilPodsAreLookedAt) {
   }
   site_.RemovePod("goes");
   agent = site_.Start("n1");
-  for (const std::string& volume : agent->Volumes()) {
+  for (const std::string& volume : agent->ListVolumes()) {
     ASSERT_TRUE(agent->Reconcile(volume, FakeSite::Soon()).ok());
   }
-  EXPECT_THAT(agent->Volumes(), ElementsAre("pv-1"));
+  EXPECT_THAT(agent->ListVolumes(), ElementsAre("pv-1"));
   EXPECT_THAT(site_.Fence("pv-1"), SizeIs(1));
   EXPECT_THAT(site_.Fence("pv-2"), IsEmpty());
   ASSERT_TRUE(agent->Mount(stays, FakeSite::Soon()).ok());
@@ -356,7 +356,7 @@ TEST_F(AttachmentsTest, AFailOverWaitsForTheLeaseAndTheBackEndsWord) {
   EXPECT_THAT(site_.events.told(), Contains(AllOf(HasSubstr("FenceBroken"), HasSubstr("no lock"))));
   // The old node comes back, with its record.
   ASSERT_TRUE(old_node->Reconcile("pv-1", FakeSite::Soon()).ok());
-  EXPECT_THAT(old_node->Volumes(), IsEmpty());
+  EXPECT_THAT(old_node->ListVolumes(), IsEmpty());
   Write(after, "second");
   EXPECT_EQ(Read(after), "second");
   ASSERT_TRUE(agent->Unmount(after.mount_dir, FakeSite::Soon()).ok());

@@ -1,4 +1,5 @@
-// Detaches volumes, and compares records with the fence, the pods and the image (Reconcile).
+// The part of Attachments that detaches volumes, and compares records with the fence, the pods and
+// the image (Reconcile).
 
 #include <unistd.h>
 
@@ -39,9 +40,9 @@ base::ObjectReference ReferenceTo(const FenceEntry& entry) {
           .uid = entry.pod_uid};
 }
 
-Status Foreign(const std::string& folder, const MountEntry& mount) {
+Status OtherMountError(const std::string& folder, const MountEntry& mount) {
   return Error(StatusCode::kFailedPrecondition,
-               "{} is a mount point of {}, which is no volume of this agent's: it is left mounted",
+               "{} is a mount point of {}, which is not a volume of this agent: it is left mounted",
                Quote(folder), Quote(mount.source));
 }
 
@@ -54,7 +55,7 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
     const MountEntry* mount = platform::FindMount(table, target);
     if (mount == nullptr) return base::OkStatus();
     if (!record.mapping.has_value() || !Shows(*mount, *record.mapping)) {
-      return Foreign(folder, *mount);
+      return OtherMountError(folder, *mount);
     }
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmount.before">());
     RETURN_IF_ERROR(lazily ? parts_.mounter.UnmountLazy(target) : parts_.mounter.Unmount(target));
@@ -81,9 +82,9 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
 }
 
 // With force, the device is shut off before its mounts are removed: writes fail from then on, so
-// unmounting does not wait for the back end. If this fails, it is tried again once the mounts are
-// gone.
-void Attachments::ShutOff(const Record& record, const Force& force) {
+// unmounting does not wait for the back end. A failure is only logged, because UnmapLocked tries
+// again once the mounts are gone.
+void Attachments::ShutOffDevice(const Record& record, const Force& force) {
   const auto shut_off = [&]() -> Status {
     if (!record.mapping.has_value()) return base::OkStatus();
     ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
@@ -109,7 +110,7 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
     std::erase_if(record.uses, [&](const Use& one) { return one.entry.IsSameUse(entry); });
     return records_->Put(record);
   }
-  if (force.on) ShutOff(record, force);
+  if (force.on) ShutOffDevice(record, force);
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
   RETURN_IF_ERROR(UnmapLocked(record, force));
   // The fence may be released now, because the device is gone.
@@ -140,7 +141,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const api::VolumeName& 
                                                          const std::string& mount_dir,
                                                          const api::PodUid& pod,
                                                          const MountEntry* mounted) {
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(volume.text()));
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume.text()));
   const auto entry = std::ranges::find_if(entries, [&](const FenceEntry& one) {
     return one.node == options_.node && one.mount_dir == mount_dir &&
            (pod.empty() || one.pod_uid == pod.text());
@@ -151,7 +152,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const api::VolumeName& 
   RETURN_IF_ERROR(pv);
   const std::string cluster_name =
       pv->String({"spec", "flexVolume", "options", api::kClusterOption});
-  ASSIGN_OR_RETURN(base::Json settings, BackendOf(cluster_name));
+  ASSIGN_OR_RETURN(base::Json settings, ReadBackendSettings(cluster_name));
   if (settings.is_null()) return std::nullopt;
   Record record{.volume = volume.text(),
                 .volume_uid = pv->uid(),
@@ -162,7 +163,7 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const api::VolumeName& 
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-  if (!records_->OtherOf(record).empty()) return std::nullopt;  // it is that volume's
+  if (!records_->FindOtherVolume(record).empty()) return std::nullopt;  // it belongs to that volume
   if (mounted != nullptr && (!record.mapping.has_value() || !Shows(*mounted, *record.mapping))) {
     return std::nullopt;
   }
@@ -175,14 +176,14 @@ StatusOr<std::optional<Record>> Attachments::AdoptVolume(const api::VolumeName& 
                                                        .read_only = false,
                                                        .cluster_name = cluster_name};
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
-  const std::string shared = SharedMount(volume.text());
+  const std::string shared = SharedMountOf(volume.text());
   if (platform::FindMount(table, MountPointOf(shared)) != nullptr) record.shared_mount = shared;
   record.uses.push_back({.entry = std::move(use), .state = State::kDetaching});
   return std::optional(std::move(record));
 }
 
-StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
-                                                   const MountEntry* mounted) {
+StatusOr<std::optional<Record>> Attachments::AdoptMount(const std::string& mount_dir,
+                                                        const MountEntry* mounted) {
   const auto folder = ParseVolumeFolder(mount_dir);
   if (folder.has_value()) {
     ASSIGN_OR_RETURN(auto record, AdoptVolume(api::VolumeName(folder->volume), mount_dir,
@@ -205,12 +206,12 @@ StatusOr<std::optional<Record>> Attachments::Adopt(const std::string& mount_dir,
 }
 
 Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
-  std::string volume = records_->VolumeAt(mount_dir);
+  std::string volume = records_->FindVolumeAt(mount_dir);
   ASSIGN_OR_RETURN(auto table, parts_.mounter.List());
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(mount_dir));
   if (volume.empty() && mounted != nullptr) {
     // This may be another mount of a device that is on record.
-    for (const Record& record : records_->All()) {
+    for (const Record& record : records_->ListRecords()) {
       if (record.mapping.has_value() && Shows(*mounted, *record.mapping)) volume = record.volume;
     }
   }
@@ -231,20 +232,19 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
     if (mounted != nullptr && record->mapping.has_value() && Shows(*mounted, *record->mapping)) {
       return base::Annotate(UnmountAt(*record, mount_dir, /*lazily=*/false), context);
     }
-    return mounted == nullptr ? base::OkStatus() : Foreign(mount_dir, *mounted);
+    return mounted == nullptr ? base::OkStatus() : OtherMountError(mount_dir, *mounted);
   }
-  ASSIGN_OR_RETURN(std::optional<Record> adopted, Adopt(mount_dir, mounted));
+  ASSIGN_OR_RETURN(std::optional<Record> adopted, AdoptMount(mount_dir, mounted));
   if (!adopted.has_value()) {
-    return mounted == nullptr ? base::OkStatus() : Foreign(mount_dir, *mounted);
+    return mounted == nullptr ? base::OkStatus() : OtherMountError(mount_dir, *mounted);
   }
-  LOG_WARNING(
-      "volume {} at {} was not on record, and is taken off by what its fence and device say",
-      Quote(adopted->volume), Quote(mount_dir));
+  LOG_WARNING("volume {} at {} has no record: it is taken off as its fence and its device show it",
+              Quote(adopted->volume), Quote(mount_dir));
   const FenceEntry entry = adopted->uses.front().entry;
   return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
 }
 
-void Attachments::TellLost(const Record& record, const FenceEntry& use) {
+void Attachments::ReportLost(const Record& record, const FenceEntry& use) {
   const std::string text =
       fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
                   Quote(record.volume), Describe(use), Quote(options_.node));
@@ -256,7 +256,7 @@ void Attachments::TellLost(const Record& record, const FenceEntry& use) {
 
 Status Attachments::TakeOffLost(const Record& record, const Use& use) {
   if (use.state == State::kMounted) {
-    TellLost(record, use.entry);
+    ReportLost(record, use.entry);
     return TakeOffLocked(record, use.entry, {.on = true});
   }
   const Status done = TakeOffLocked(record, use.entry, {});
@@ -264,11 +264,11 @@ Status Attachments::TakeOffLost(const Record& record, const Use& use) {
   return done.ok() ? done : TakeOffLocked(record, use.entry, {.on = true});
 }
 
-void Attachments::TellQuarantined(const Record& record, const std::string& why) {
+void Attachments::ReportQuarantined(const Record& record, const std::string& why) {
   const std::string text =
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
   LOG_WARNING("{}", text);
-  TellDevice(record, "Quarantined", why);
+  ReportDevice(record, "Quarantined", why);
   parts_.events.Record(ReferenceTo(record), base::EventType::kWarning, "VolumeQuarantined", text);
   for (const Use& use : record.uses) {
     parts_.events.Record(ReferenceTo(use.entry), base::EventType::kWarning, "VolumeQuarantined",
@@ -277,10 +277,10 @@ void Attachments::TellQuarantined(const Record& record, const std::string& why) 
 }
 
 Status Attachments::ReconcileUses(Record& record, bool& again) {
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.Entries(record.volume));
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(record.volume));
   for (const Use& use : std::vector<Use>(record.uses)) {
     Status done;
-    if (!Names(entries, use.entry)) {
+    if (!ContainsUse(entries, use.entry)) {
       done = TakeOffLost(record, use);
     } else if (use.state == State::kDetaching) {
       done = TakeOffLocked(record, use.entry, {});
@@ -298,7 +298,7 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
       again = true;
       LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(done));
       auto now = records_->Get(record.volume);
-      if (now.has_value()) TellDevice(*now, "Detaching", std::string(base::Message(done)));
+      if (now.has_value()) ReportDevice(*now, "Detaching", std::string(base::Message(done)));
     }
     auto now = records_->Get(record.volume);
     if (!now.has_value()) {
@@ -326,11 +326,11 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (!record->mapping.has_value()) return again;
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
   if (const Status sound = backend->Check(*record->mapping); sound.ok()) {
-    Grow(*record, *backend);
+    GrowVolume(*record, *backend);
   } else if (sound.code() == StatusCode::kDataLoss) {
-    TellQuarantined(*record, std::string(base::Message(sound)));
+    ReportQuarantined(*record, std::string(base::Message(sound)));
   } else {
-    LOG_WARNING("volume {}: look at {}: {}", Quote(volume), record->mapping->device,
+    LOG_WARNING("volume {}: check device {}: {}", Quote(volume), record->mapping->device,
                 base::ToString(sound));
   }
   return again;

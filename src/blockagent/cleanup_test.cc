@@ -114,7 +114,7 @@ class CleanupTest : public testing::Test {
                     events_, *attachments_);
   }
 
-  base::Status WorkOff() { return worker_->WorkOff(steady_clock::now() + seconds(10)); }
+  base::Status WorkOff() { return worker_->WorkOffEntries(steady_clock::now() + seconds(10)); }
   bool IsMapped(const std::string& volume) {
     return block::FakeBackend(images_, "n1").FindMapping("img-" + volume)->has_value();
   }
@@ -283,9 +283,9 @@ TEST_F(ClusterCleanupTest, ForcesAllVolumesOffAndSaysSo) {
   Open();
   ClusterCleanup cleanup("n1", client_, *attachments_);
   cleanup.Start();
-  cleanup.Changed("main");
+  cleanup.QueueCluster("main");
   DeleteCluster();
-  cleanup.Changed("main");
+  cleanup.QueueCluster("main");
   WaitFor("Clean");
   for (const char* volume : {"pv-1", "pv-2", "pv-3"}) EXPECT_FALSE(HasFence(volume)) << volume;
   EXPECT_FALSE(IsMapped("pv-1"));
@@ -308,7 +308,7 @@ TEST_F(ClusterCleanupTest, AVolumeThatHangsHoldsUpNoOther) {
   DeleteCluster();
   ClusterCleanup cleanup("n1", client_, *attachments_);
   cleanup.Start();
-  cleanup.Changed("main");
+  cleanup.QueueCluster("main");
   WaitFor("Cleaning");
   const auto deadline = steady_clock::now() + seconds(20);
   while (HasFence("pv-2") || StatusOfNode()["volumes"].size() != 2) {

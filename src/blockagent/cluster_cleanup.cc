@@ -27,13 +27,13 @@ ClusterCleanup::ClusterCleanup(std::string node, kube::Client& client, Attachmen
                  .workers = 2,
                  .retry_start = std::chrono::seconds(1),
                  .retry_max = std::chrono::seconds(30)},
-                [this](const std::string& cluster) { return WorkOn(cluster); }),
+                [this](const std::string& cluster) { return CleanUpCluster(cluster); }),
       volumes_({.name = "force-off",
                 .workers = kAtOnce,
                 .max_workers = kMostAtOnce,
                 .retry_start = std::chrono::seconds(2),
                 .retry_max = std::chrono::minutes(1)},
-               [this](const std::string& volume) { return ForceOff(volume); }) {}
+               [this](const std::string& volume) { return ForceVolumeOff(volume); }) {}
 
 void ClusterCleanup::Start() {
   volumes_.Start();
@@ -45,7 +45,7 @@ void ClusterCleanup::Stop() {
   volumes_.Stop();
 }
 
-Outcome ClusterCleanup::WorkOn(const std::string& name) {
+Outcome ClusterCleanup::CleanUpCluster(const std::string& name) {
   const auto cluster = kube::Get<api::StorageCluster>(client_, "", name);
   if (cluster.status().code() == StatusCode::kNotFound) {
     const MutexLock lock(mutex_);
@@ -54,7 +54,7 @@ Outcome ClusterCleanup::WorkOn(const std::string& name) {
   }
   if (!cluster.ok()) return Outcome::Retry(cluster.status());
   if (!cluster->deleting()) return Outcome::Done();
-  const auto left = attachments_.VolumesOf(name);
+  const auto left = attachments_.FindVolumesOf(name);
   if (!left.ok()) return Outcome::Retry(left.status());
   for (const std::string& volume : *left) {
     {
@@ -68,7 +68,7 @@ Outcome ClusterCleanup::WorkOn(const std::string& name) {
   return Outcome::From(ReportCleanup(*cluster, left->empty()));
 }
 
-Outcome ClusterCleanup::ForceOff(const std::string& volume) {
+Outcome ClusterCleanup::ForceVolumeOff(const std::string& volume) {
   Result result;
   {
     const MutexLock lock(mutex_);
@@ -106,10 +106,10 @@ Status ClusterCleanup::ReportCleanup(const api::StorageCluster& cluster, bool cl
   const Json* before = base::json::Find(cluster.json(), {"status", "nodes", node_});
   if (before != nullptr && *before == own) return base::OkStatus();
   // The patch changes only this node's member.
-  const Status told =
+  const Status written =
       kube::MergePatch(client_, cluster, {{"status", {{"nodes", {{node_, own}}}}}}, "status")
           .status();
-  return told.code() == StatusCode::kNotFound ? base::OkStatus() : told;
+  return written.code() == StatusCode::kNotFound ? base::OkStatus() : written;
 }
 
 }  // namespace berth::blockagent

@@ -1,5 +1,6 @@
-// Forces the volumes of a StorageCluster that is being deleted off this node, and says so in the
-// cluster's status: the operator lets the cluster go once every node is clean, or provably gone.
+// When a StorageCluster is being deleted, forces its volumes off this node, and reports that in the
+// cluster's status. The operator removes its finalizer from the cluster once every node is clean or
+// provably gone.
 //
 //   deleting ─▶ each volume of it on record, side by side: forced off, again until it is
 //            ─▶ status.nodes[NODE]: Cleaning, with each volume ─▶ Clean
@@ -7,7 +8,7 @@
 // If a back end hangs, only the volumes that need it wait, and each of their steps has a deadline.
 // While a cluster is being deleted, no volume of it is mounted again (attachments_mount.cc).
 //
-// Thread-safe. All is borrowed.
+// Thread-safe. `client` and `attachments` are borrowed and must outlive the object.
 #pragma once
 
 #include <map>
@@ -27,21 +28,21 @@ class ClusterCleanup {
   ~ClusterCleanup() { Stop(); }
 
   void Start();
-  // Waits for running work.
+  // Waits for running work. Idempotent.
   void Stop();
-  // Call this when a cluster appears or changes, whether or not it is being deleted.
-  void Changed(const std::string& cluster) { clusters_.AddNow(cluster); }
+  // Call this when a cluster appears or changes. A cluster that is not being deleted is ignored.
+  void QueueCluster(const std::string& cluster) { clusters_.AddNow(cluster); }
 
  private:
   struct Result {
     std::string cluster;
-    std::string state;  // Forced, Failed; empty: begun
+    std::string state;  // Forced, Failed; empty: no attempt has ended yet
     std::string message;
     std::chrono::milliseconds patience{0};
   };
 
-  base::KeyedWorkers::Outcome WorkOn(const std::string& cluster);
-  base::KeyedWorkers::Outcome ForceOff(const std::string& volume);
+  base::KeyedWorkers::Outcome CleanUpCluster(const std::string& name);
+  base::KeyedWorkers::Outcome ForceVolumeOff(const std::string& volume);
   base::Status ReportCleanup(const api::StorageCluster& cluster, bool clean);
 
   const std::string node_;

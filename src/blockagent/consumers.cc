@@ -34,7 +34,7 @@ StatusOr<bool> IsPodGone(kube::Client& client, const api::FenceEntry& entry) {
 PodFact Consumers::FindPod(const api::FenceEntry& old, const std::string& controller_uid,
                            std::string& note) {
   if (old.pod.empty() || old.pod_namespace.empty()) {
-    note = "the fence does not say its name";
+    note = "the fence does not name the pod";
     return PodFact::kUnknown;
   }
   const auto pod = kube::Get<api::Pod>(client_, old.pod_namespace, old.pod);
@@ -97,7 +97,8 @@ LeaseFact Consumers::FindLease(const std::string& node, const std::string& use, 
 }
 
 ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& old,
-                              const std::string& controller_uid, const AskBackend& ask_backend) {
+                              const std::string& controller_uid,
+                              const FenceInBackend& fence_in_backend) {
   ConsumerFacts facts;
   facts.pod = FindPod(old, controller_uid, facts.note);
   if (facts.pod != PodFact::kGone && facts.pod != PodFact::kMoved) return facts;
@@ -106,7 +107,7 @@ ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& 
   if (facts.node != NodeFact::kGone) return facts;
   facts.lease = FindLease(old.node, use, facts.note);
   if (facts.lease != LeaseFact::kExpired) return facts;
-  facts.backend = ask_backend(old.node);
+  facts.backend = fence_in_backend(old.node);
   return facts;
 }
 

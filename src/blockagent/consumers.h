@@ -5,7 +5,8 @@
 // clocks of other machines may be wrong. A Lease must be absent that long, because it goes with its
 // Node object although the machine may still run. Each consumer is watched separately, because a
 // consumer that came after an earlier death of its node shows that the node was back. The watch
-// begins again if the node was seen in between, or if nobody asked about it for long.
+// begins again if the Node existed in between, or if Find was not called for the consumer for five
+// minutes.
 //
 // Thread-safe. Borrows the client.
 #pragma once
@@ -31,23 +32,26 @@ class Consumers {
     std::chrono::milliseconds lease_time = kLeaseTime;  // the least
     std::function<Time()> now = std::chrono::steady_clock::now;
   };
-  // Asks the back end whether the node is shut out, or whether the image is locked. May take long.
-  using AskBackend = std::function<BackendFact(const std::string& node)>;
+  // Fences the node in the back end, or finds whether the image is locked. May take long.
+  using FenceInBackend = std::function<BackendFact(const std::string& node)>;
 
   explicit Consumers(kube::Client& client) : Consumers(client, Options()) {}
   Consumers(kube::Client& client, Options options)
       : client_(client), options_(std::move(options)) {}
 
-  // `controller_uid` is the uid of the controller of the pod that wants to use the volume; empty:
-  // it has none.
+  // Finds the facts in the order pod, node, Lease, back end, and stops at the first that proves
+  // nothing; so `fence_in_backend` is called only for a node that is gone and silent. A failed read
+  // of the API is a fact kUnknown, with the reason in `note`. `controller_uid` is the uid of the
+  // controller of the pod that wants to use the volume; empty: it has none. Does not set
+  // detach_confirmed.
   ConsumerFacts Find(const std::string& volume, const api::FenceEntry& old,
-                     const std::string& controller_uid, const AskBackend& ask_backend);
+                     const std::string& controller_uid, const FenceInBackend& fence_in_backend);
 
  private:
   struct Seen {
-    std::string state;
-    Time since;
-    Time asked;
+    std::string state;  // of the Lease: its uid and renewTime, or "absent"
+    Time since;         // when the Lease was first seen in that state
+    Time asked;         // the last call of Find
     // The longest duration that the node's Lease named while there was one.
     std::chrono::milliseconds promised{0};
   };

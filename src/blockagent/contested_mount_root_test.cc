@@ -30,7 +30,7 @@ class ContestedMountTest : public testing::Test {
     return std::string(base::Message(status));
   }
   void ExpectNothingLeft(Attachments& agent, const std::string& volume) {
-    EXPECT_THAT(agent.Volumes(), IsEmpty());
+    EXPECT_THAT(agent.ListVolumes(), IsEmpty());
     EXPECT_THAT(site_.Fence(volume), IsEmpty());
     EXPECT_EQ(site_.Devices(volume), 0u);
   }
@@ -73,13 +73,13 @@ TEST_F(ContestedMountTest, WhatIsMountedStaysOnRecordWhenAnotherWinsTheFence) {
   site_.client.before_fence_write = [&] { GiveTo(other, "n2"); };
   EXPECT_THAT(Refusal(agent->Mount(call, FakeSite::Soon())), HasSubstr("'default/other'"));
   ASSERT_TRUE(site_.MountAt(call.mount_dir).has_value());
-  ASSERT_THAT(agent->Volumes(), ElementsAre("pv-1")) << "else nobody takes it off";
+  ASSERT_THAT(agent->ListVolumes(), ElementsAre("pv-1")) << "else nobody takes it off";
   const base::UniqueFd file = OpenFile(call);
   ASSERT_TRUE(file.valid());
   ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
   EXPECT_FALSE(site_.MountAt(call.mount_dir).has_value());
   EXPECT_FALSE(Writes(file));
-  EXPECT_THAT(agent->Volumes(), IsEmpty());
+  EXPECT_THAT(agent->ListVolumes(), IsEmpty());
   EXPECT_THAT(site_.Fence("pv-1"), SizeIs(1));
 }
 
@@ -90,7 +90,7 @@ TEST_F(ContestedMountTest, WhoeverIsKeptOutAtTheSecondTryLeavesNoTrace) {
   const MountCall other = site_.AddPod("n2", "other", "pv-1");
   site_.client.before_fence_write = [&] { GiveTo(other, "n2"); };
   EXPECT_THAT(Refusal(agent->Mount(call, FakeSite::Soon())), HasSubstr("'default/other'"));
-  EXPECT_THAT(agent->Volumes(), IsEmpty());
+  EXPECT_THAT(agent->ListVolumes(), IsEmpty());
 }
 
 TEST_F(ContestedMountTest, NothingIsMountedOfAClusterThatIsDeletedMeanwhile) {
@@ -128,15 +128,15 @@ TEST_F(ContestedMountTest, OneImageIsNotMountedAsTwoVolumes) {
   EXPECT_THAT(Refusal(agent->Mount(two, FakeSite::Soon())), HasSubstr("volume 'pv-1'"));
   EXPECT_FALSE(site_.MountAt(two.mount_dir).has_value());
   EXPECT_THAT(site_.Fence("by-hand"), IsEmpty());
-  EXPECT_THAT(agent->Volumes(), ElementsAre("pv-1"));
+  EXPECT_THAT(agent->ListVolumes(), ElementsAre("pv-1"));
   // Nor is it taken off as the other, whose fence a lost record left.
   GiveTo(two, "n1");
   ASSERT_TRUE(agent
-                  ->Clear({.volume = "by-hand",
-                           .attachment = EntryOf(two, "n1"),
-                           .cluster_name = "main",
-                           .image = "pv-1"},
-                          {.on = true}, FakeSite::Soon())
+                  ->TakeEntryOff({.volume = "by-hand",
+                                  .attachment = EntryOf(two, "n1"),
+                                  .cluster_name = "main",
+                                  .image = "pv-1"},
+                                 {.on = true}, FakeSite::Soon())
                   .ok());
   EXPECT_THAT(site_.Fence("by-hand"), IsEmpty());
   const base::UniqueFd file = OpenFile(one);
@@ -169,7 +169,7 @@ TEST_F(ContestedMountTest, OfTwoVolumesOfOneImageThatComeAtOnceOneIsMounted) {
       if (!mounted[i].ok()) EXPECT_THAT(Refusal(mounted[i]), HasSubstr(calls[1 - i].volume));
       ASSERT_TRUE(agent->Unmount(calls[i].mount_dir, FakeSite::Soon()).ok());
     }
-    EXPECT_THAT(agent->Volumes(), IsEmpty());
+    EXPECT_THAT(agent->ListVolumes(), IsEmpty());
   }
 }
 

@@ -18,8 +18,9 @@ using platform::FileSystem;
 // A file system leaves less than this unused at the end of its device.
 constexpr int64_t kNoticeable = 64 * 1024;
 
-Status Make(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
-            bool over_own) {
+// Runs mkfs. `over_own`: over the remains of this volume's interrupted mkfs, with the same UUID.
+Status MakeFileSystem(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
+                      bool over_own) {
   const std::string uuid = over_own ? request.formatting_uuid : base::NewUuid();
   if (!over_own) RETURN_IF_ERROR(request.about_to_format(uuid));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.format.before">());
@@ -35,7 +36,7 @@ Status Make(platform::Exec& exec, const ContentRequest& request, const FileSyste
 
 }  // namespace
 
-StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request) {
+StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest& request) {
   const std::string& device = request.device;
   ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
   ASSIGN_OR_RETURN(const std::string type,
@@ -47,13 +48,13 @@ StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& r
   if (!found.has_value() || own) {
     if (request.read_only) {
       return Error(StatusCode::kFailedPrecondition,
-                   "device {} is blank, and to be used read-only: mount it once for writing",
+                   "device {} is blank, but is to be mounted read-only: mount it once for writing",
                    Quote(device));
     }
-    RETURN_IF_ERROR(Make(exec, request, *fs, own));
+    RETURN_IF_ERROR(MakeFileSystem(exec, request, *fs, own));
   } else if (found->type != type) {
     return Error(StatusCode::kFailedPrecondition,
-                 "device {} holds {}, and {} is asked for: it is left as it is", Quote(device),
+                 "device {} holds {}, but {} is requested: it is left as it is", Quote(device),
                  found->type, type);
   }
   if (request.read_only) return type;

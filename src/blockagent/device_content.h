@@ -1,4 +1,4 @@
-// The file system on a mapped device: readied for its first mount, and grown with its image.
+// Prepares the file system on a mapped device for its mount, and grows it with its image.
 //
 //   blank ─▶ a UUID is recorded, and noted with the image ─▶ mkfs with that UUID ─▶ there
 //   with that UUID: an interrupted mkfs, never mounted: mkfs runs again, also on another node
@@ -17,17 +17,18 @@ namespace berth::blockagent {
 
 struct ContentRequest {
   std::string device;
-  std::string fs_type;  // asked for; empty: what is there, or ext4
+  std::string fs_type;  // as requested; empty: the type on the device, or ext4
   bool read_only = false;
-  std::string formatting_uuid;  // as recorded or noted
-  // Called before mkfs, to record the UUID of the new file system.
+  std::string formatting_uuid;  // of an interrupted mkfs, as recorded or noted; empty: none
+  // Called before the first mkfs, to record the UUID of the new file system. If it fails, mkfs does
+  // not run.
   std::function<base::Status(const std::string& uuid)> about_to_format;
 };
 
-// Makes the file system on a device ready for its mount, and gives its type. The device must not be
-// mounted. FAILED_PRECONDITION: something else is on the device, or the device is blank and cannot
-// be written.
-base::StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& request);
+// Prepares the file system on a device for its mount, and gives its type. The device must not be
+// mounted. A type that the platform does not know is neither made nor checked. FAILED_PRECONDITION:
+// something else is on the device, or the device is blank and request.read_only is set.
+base::StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest& request);
 
 // Grows a file system to its device's size if it is noticeably smaller. An empty `mount_point`
 // means that it is not mounted. Does nothing for types that the platform does not know.

@@ -78,7 +78,7 @@ class DriverKillTest : public testing::Test {
   }
   void TearDown() override {
     if (agent_ == nullptr) return;
-    for (const std::string& volume : agent_->attachments().Volumes()) {
+    for (const std::string& volume : agent_->attachments().ListVolumes()) {
       EXPECT_TRUE(agent_->attachments().TakeAllOff(volume, {.on = true}, FakeSite::Soon()).ok());
     }
   }

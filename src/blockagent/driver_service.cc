@@ -72,11 +72,12 @@ class DriverServiceImpl : public DriverService {
   static Status CheckVersion(const ipc::Message& request) {
     const int64_t version = request.FindNumber(call::kVersion).value_or(0);
     if (version == call::kProtocol) return base::OkStatus();
-    LOG_WARNING("a driver of version {} asks; this agent has version {}", version, call::kProtocol);
+    LOG_WARNING("a driver of version {} called this agent, which has version {}", version,
+                call::kProtocol);
     return Error(StatusCode::kFailedPrecondition,
-                 "the driver speaks version {} and the block agent version {}: the agent puts its "
-                 "own driver in place when it starts; restart it, and then the kubelet if it keeps "
-                 "the old one",
+                 "the driver speaks version {} and the block agent version {}: restart the agent, "
+                 "because it installs its own driver when it starts; if the kubelet keeps the old "
+                 "driver, restart the kubelet, too",
                  version, call::kProtocol);
   }
 
@@ -94,7 +95,7 @@ class DriverServiceImpl : public DriverService {
       if (!changed_.WaitUntil(mutex_, deadline) && !ready_) {
         return Error(StatusCode::kUnavailable,
                      "the block agent waits for its driver's init, which the kubelet calls when it "
-                     "finds the driver: look whether it watches the folder that the agent logged");
+                     "finds the driver: check that it watches the folder that the agent logged");
       }
     }
     if (ready_) return base::OkStatus();
@@ -105,26 +106,26 @@ class DriverServiceImpl : public DriverService {
     const std::string* dir = request.FindText(call::kMountDir);
     const std::string* options = request.FindText(call::kOptions);
     if (dir == nullptr || options == nullptr) {
-      return Error(StatusCode::kInvalidArgument, "a mount has '{}' and '{}'", call::kMountDir,
+      return Error(StatusCode::kInvalidArgument, "a mount needs '{}' and '{}'", call::kMountDir,
                    call::kOptions);
     }
-    ASSIGN_OR_RETURN(const MountCall asked, ReadMountCall(*dir, *options));
+    ASSIGN_OR_RETURN(const MountCall mount_call, ReadMountCall(*dir, *options));
     RETURN_IF_ERROR(WaitForHandshake(deadline));
-    return Told(options_.mount(asked, deadline), "mount", *dir);
+    return LogFailure(options_.mount(mount_call, deadline), "mount", *dir);
   }
 
   Status Unmount(const ipc::Message& request, Deadline deadline) {
     const std::string* dir = request.FindText(call::kMountDir);
     if (dir == nullptr || !dir->starts_with('/')) {
-      return Error(StatusCode::kInvalidArgument, "an unmount has an absolute '{}'",
+      return Error(StatusCode::kInvalidArgument, "an unmount needs an absolute '{}'",
                    call::kMountDir);
     }
     RETURN_IF_ERROR(WaitForHandshake(deadline));
-    return Told(options_.unmount(*dir, deadline), "unmount", *dir);
+    return LogFailure(options_.unmount(*dir, deadline), "unmount", *dir);
   }
 
-  static Status Told(Status status, std::string_view what, const std::string& dir) {
-    if (!status.ok()) LOG_WARNING("{} {}: {}", what, Quote(dir), base::ToString(status));
+  static Status LogFailure(Status status, std::string_view call, const std::string& dir) {
+    if (!status.ok()) LOG_WARNING("{} {}: {}", call, Quote(dir), base::ToString(status));
     return status;
   }
 

@@ -3,8 +3,9 @@
 //   [waiting] ── init, versions agree ──▶ [ready]      mount and unmount wait for that, as long as
 //                                                      the driver waits for them
 //
-// Only root gets an answer, and the socket's mode is 0600. Requests run on a bounded number of
-// threads; a request goes on even if its driver is killed. Thread-safe.
+// Only processes of the uid DriverServiceOptions::peer (root) get an answer, and the socket's mode
+// is 0600. Requests run on a bounded number of threads; a request runs to its end even if its
+// driver is killed. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -29,13 +30,13 @@ struct DriverServiceOptions {
 
 class DriverService {
  public:
-  // FAILED_PRECONDITION: another process listens at the socket. INVALID_ARGUMENT: the path cannot
-  // be a socket's.
+  // FAILED_PRECONDITION: another process listens at the socket, or the path is not a socket.
+  // INVALID_ARGUMENT: the path cannot be a socket's (rpc/unix_socket.h).
   static base::StatusOr<std::unique_ptr<DriverService>> Start(DriverServiceOptions options);
   // Accepts no more requests, and waits for those that run.
   virtual ~DriverService() = default;
 
-  // Whether the driver's handshake was made.
+  // Whether the kubelet has called the driver's init, with the right version.
   virtual bool ready() const = 0;
 };
 

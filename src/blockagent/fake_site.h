@@ -94,7 +94,7 @@ class FakeSite {
     }
     for (const std::string& node : nodes_) {
       const auto backend = BackendOf(node);
-      const auto mappings = backend->Mappings();
+      const auto mappings = backend->ListMappings();
       if (!mappings.ok()) continue;
       for (const auto& mapping : *mappings) {
         static_cast<void>(backend->ForceUnmap(mapping, std::chrono::seconds(5)));

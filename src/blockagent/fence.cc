@@ -27,7 +27,7 @@ using base::StatusOr;
 constexpr int kMostTries = 20;
 constexpr std::string_view kBlocked = "Blocked";
 
-// True if another wrote, created or deleted the fence meanwhile.
+// Whether another process wrote, created or deleted the fence meanwhile.
 bool IsRace(const Status& status) {
   return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kAborted ||
          status.code() == StatusCode::kNotFound;
@@ -43,14 +43,15 @@ VolumeFence NewFence(const std::string& volume) {
 
 // nullopt: there is no fence. UNAVAILABLE: the API does not serve fences, for example while their
 // CustomResourceDefinition is installed again; then nothing is known about the users of the volume.
-StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::string& volume) {
+StatusOr<std::optional<VolumeFence>> ReadFence(kube::Client& client, const std::string& volume) {
   const std::string context = fmt::format("read the fence of volume {}", Quote(volume));
   auto found = kube::Get<VolumeFence>(client, "", volume);
   if (found.ok()) return std::optional(*std::move(found));
   if (found.status().code() != StatusCode::kNotFound) {
     return base::Annotate(found.status(), context);
   }
-  // The name may come from a folder that is not a volume's. No object can have such a name.
+  // The name may come from a folder that is not a volume's. No object can have a name that is not a
+  // DNS subdomain.
   if (!api::CheckDns1123Subdomain(volume).ok()) return std::nullopt;
   // The API answers NOT_FOUND both for a missing object and for a kind that it does not serve. A
   // list distinguishes the two.
@@ -64,11 +65,11 @@ StatusOr<std::optional<VolumeFence>> Read(kube::Client& client, const std::strin
   return std::optional(VolumeFence(std::move(listed->items.front())));
 }
 
-StatusOr<VolumeFence> Write(kube::Client& client, const VolumeFence& fence, bool exists) {
+StatusOr<VolumeFence> WriteFence(kube::Client& client, const VolumeFence& fence, bool exists) {
   return exists ? kube::Update(client, fence) : kube::Create(client, fence);
 }
 
-Status Remove(kube::Client& client, const VolumeFence& fence) {
+Status DeleteFence(kube::Client& client, const VolumeFence& fence) {
   return client.Delete(VolumeFence::kInfo, "", fence.name(),
                        {.uid = fence.uid(), .resource_version = fence.resource_version()});
 }
@@ -84,7 +85,7 @@ std::string DeviceOf(const VolumeFence& fence, std::string_view node) {
 }
 
 // The message of the condition Blocked if that is true; else empty.
-std::string BlockedMessage(const VolumeFence& fence) {
+std::string FindBlockedMessage(const VolumeFence& fence) {
   for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
     if (base::json::String(condition, {"type"}) == kBlocked &&
         base::json::String(condition, {"status"}) == "True") {
@@ -125,7 +126,7 @@ bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
 
 }  // namespace
 
-bool Names(const std::vector<FenceEntry>& entries, const FenceEntry& use) {
+bool ContainsUse(const std::vector<FenceEntry>& entries, const FenceEntry& use) {
   return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });
 }
 
@@ -147,7 +148,7 @@ Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& co
   return base::OkStatus();
 }
 
-void Fences::TellBroken(const FenceContext& context, const Decision& decision) {
+void Fences::ReportBroken(const FenceContext& context, const Decision& decision) {
   for (const Broken& broken : decision.broken) {
     const std::string text =
         fmt::format("broke the fence of {}: {}", Describe(broken.entry), broken.proof);
@@ -158,21 +159,21 @@ void Fences::TellBroken(const FenceContext& context, const Decision& decision) {
   }
 }
 
-void Fences::TellBlocked(const FenceRequest& request, const FenceContext& context,
-                         const Decision& decision, const VolumeFence& fence) {
+void Fences::ReportBlocked(const FenceRequest& request, const FenceContext& context,
+                           const Decision& decision, const VolumeFence& fence) {
   const std::string text =
-      fmt::format("{} is kept from it: {}", Describe(request.entry), decision.missing);
+      fmt::format("{} may not use it: {}", Describe(request.entry), decision.missing);
   LOG_WARNING("volume {}: {}", Quote(request.volume), text);
   for (const auto* object : {&context.volume, &context.pod}) {
     options_.events.Record(*object, base::EventType::kWarning, "FenceBlocked", text);
   }
-  const Status told = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
+  const Status written = EditStatus(request.volume, &fence, [&](VolumeFence& edited) {
     // If many pods are blocked, the condition keeps the first one, because else their agents would
     // overwrite it in turn for ever.
-    if (BlockedMessage(edited).ends_with(decision.missing)) return false;
+    if (FindBlockedMessage(edited).ends_with(decision.missing)) return false;
     return SetBlocked(edited, true, text, api::FormatTime(options_.clock.Now()));
   });
-  if (!told.ok()) LOG_WARNING("{}", base::ToString(told));
+  if (!written.ok()) LOG_WARNING("{}", base::ToString(written));
 }
 
 StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceContext& context,
@@ -180,30 +181,30 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
   for (int i = 0; i < kMostTries; ++i) {
     std::optional<VolumeFence> found;
     if (i > 0 || !request.likely_first) {
-      ASSIGN_OR_RETURN(found, Read(options_.client, request.volume));
+      ASSIGN_OR_RETURN(found, ReadFence(options_.client, request.volume));
     }
     VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
     if (fence.deleting()) {
       return Error(StatusCode::kFailedPrecondition,
-                   "the fence of volume {} is being deleted: something holds it by a finalizer",
+                   "the fence of volume {} is being deleted, and a finalizer delays that",
                    Quote(request.volume));
     }
     const std::vector<FenceEntry> entries = fence.entries();
     std::vector<ConsumerFacts> facts;
-    for (const FenceEntry& old : Conflicting(entries, request))
+    for (const FenceEntry& old : FindConflicts(entries, request))
       facts.push_back(callbacks.find_facts(old));
-    const Decision decision = Decide(entries, request, facts);
+    const Decision decision = DecideRequest(entries, request, facts);
     if (decision.verdict == Verdict::kHeld) {
       RETURN_IF_ERROR(callbacks.entering());
       return fence;
     }
     if (decision.verdict == Verdict::kBlocked) {
-      // Asks the agents of living nodes to take off what pods that are gone left there.
-      if (const Status asked = WriteCleanups(request, context, decision.stale, fence);
-          !asked.ok()) {
-        LOG_WARNING("{}", base::ToString(asked));
+      // The agents of nodes that are alive then take off the volumes of pods that are gone.
+      if (const Status written = WriteCleanups(request, context, decision.stale, fence);
+          !written.ok()) {
+        LOG_WARNING("{}", base::ToString(written));
       }
-      TellBlocked(request, context, decision, fence);
+      ReportBlocked(request, context, decision, fence);
       return Error(StatusCode::kFailedPrecondition, "volume {} is fenced: {}",
                    Quote(request.volume), decision.missing);
     }
@@ -212,10 +213,10 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     // but never one too few.
     RETURN_IF_ERROR(WriteCleanups(request, context, decision.broken, fence));
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.before">());
-    fence.set_entries(Apply(entries, request, decision));
-    auto written = Write(options_.client, fence, found.has_value());
+    fence.set_entries(ApplyDecision(entries, request, decision));
+    auto written = WriteFence(options_.client, fence, found.has_value());
     if (written.ok()) {
-      TellBroken(context, decision);
+      ReportBroken(context, decision);
       RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.after">());
       return written;
     }
@@ -232,7 +233,7 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
 Status Fences::Release(const std::string& volume, const FenceEntry& use) {
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.release.before">());
   for (int i = 0; i < kMostTries; ++i) {
-    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, Read(options_.client, volume));
+    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, ReadFence(options_.client, volume));
     if (!fence.has_value()) return base::OkStatus();
     std::vector<FenceEntry> entries = fence->entries();
     if (std::erase_if(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); }) == 0 &&
@@ -241,10 +242,10 @@ Status Fences::Release(const std::string& volume, const FenceEntry& use) {
     }
     Status written;
     if (entries.empty()) {
-      written = Remove(options_.client, *fence);
+      written = DeleteFence(options_.client, *fence);
     } else {
       fence->set_entries(entries);
-      written = Write(options_.client, *fence, /*exists=*/true).status();
+      written = WriteFence(options_.client, *fence, /*exists=*/true).status();
     }
     if (written.ok()) return base::FaultPoint<"blockagent.fence.release.after">();
     if (!IsRace(written)) {
@@ -256,14 +257,14 @@ Status Fences::Release(const std::string& volume, const FenceEntry& use) {
                kMostTries);
 }
 
-StatusOr<std::vector<FenceEntry>> Fences::Entries(const std::string& volume) {
-  ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, Read(options_.client, volume));
+StatusOr<std::vector<FenceEntry>> Fences::ReadEntries(const std::string& volume) {
+  ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(options_.client, volume));
   return fence.has_value() ? fence->entries() : std::vector<FenceEntry>();
 }
 
-StatusOr<bool> Fences::Holds(const std::string& volume, const FenceEntry& use) {
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, Entries(volume));
-  return Names(entries, use);
+StatusOr<bool> Fences::HasEntry(const std::string& volume, const FenceEntry& use) {
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, ReadEntries(volume));
+  return ContainsUse(entries, use);
 }
 
 Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
@@ -273,7 +274,7 @@ Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
     if (i == 0 && known != nullptr) {
       fence = *known;
     } else {
-      ASSIGN_OR_RETURN(fence, Read(options_.client, volume));
+      ASSIGN_OR_RETURN(fence, ReadFence(options_.client, volume));
     }
     if (!fence.has_value() || !edit(*fence)) return base::OkStatus();
     const Status written = kube::Update(options_.client, *fence, "status").status();
@@ -287,8 +288,8 @@ Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
                kMostTries);
 }
 
-Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
-                         const VolumeFence* known) {
+Status Fences::WriteDeviceStatus(const std::string& volume, const DeviceStatus& status,
+                                 const VolumeFence* known) {
   return EditStatus(volume, known, [&](VolumeFence& fence) {
     Json devices = Json::array();
     for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
@@ -312,9 +313,9 @@ Status Fences::SetDevice(const std::string& volume, const DeviceStatus& status,
 StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::string& volume,
                                              const std::string& reason) {
   for (int i = 0; i < kMostTries; ++i) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, Read(client, volume));
+    ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(client, volume));
     if (!fence.has_value()) {
-      return Error(StatusCode::kNotFound, "volume {} has no fence: nobody uses it", Quote(volume));
+      return Error(StatusCode::kNotFound, "volume {} has no fence: no pod uses it", Quote(volume));
     }
     const auto pv = kube::Get<api::PersistentVolume>(client, "", volume);
     const std::vector<FenceEntry> entries = fence->entries();
@@ -329,7 +330,7 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
                                     .device_path = DeviceOf(*fence, entry.node),
                                     .reason = reason}}));
     }
-    const Status removed = Remove(client, *fence);
+    const Status removed = DeleteFence(client, *fence);
     if (removed.ok()) return entries;
     if (!IsRace(removed)) return removed;
   }

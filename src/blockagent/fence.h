@@ -1,4 +1,5 @@
-// The VolumeFence of a volume, an API object that names who uses the volume.
+// Reads and writes the VolumeFence of a volume, an API object that names the pods and nodes that
+// use the volume.
 //
 //   Acquire   read ─▶ decide (fence_rules.h) ─▶ [break] NodeCleanup of the old node ─▶ write
 //              ▲                                                                        │
@@ -6,11 +7,11 @@
 //                                                                  granted ◀────────────┘
 //   Release   the entry goes, and the object with its last one: deleted as it was read
 //
-// Each write depends on what was read (it is a create, or carries the resourceVersion), so only one
-// of two competing requests wins. UNAVAILABLE and DEADLINE_EXCEEDED: the outcome is unknown; a
-// repeated call finds what was done. If the API does not serve fences now, the result is
-// UNAVAILABLE; it never counts as a volume without a fence. Thread-safe. The objects in Options are
-// borrowed.
+// Each write depends on the object that was read (it is a create, or carries the resourceVersion),
+// so only one of two competing requests wins. UNAVAILABLE and DEADLINE_EXCEEDED: the outcome is
+// unknown; a repeated call finds the present state and continues from it. If the API does not serve
+// fences now, the result is UNAVAILABLE; it never counts as a volume without a fence. Thread-safe.
+// The objects in Options are borrowed.
 #pragma once
 
 #include <functional>
@@ -29,7 +30,7 @@ namespace berth::blockagent {
 // Facts about the request that events and the fence's status need.
 struct FenceContext {
   base::ObjectReference volume;  // the PersistentVolume
-  base::ObjectReference pod;     // that wants to use the volume
+  base::ObjectReference pod;     // the pod that wants to use the volume
   std::string cluster_name;
   std::string image;
 };
@@ -37,14 +38,14 @@ struct FenceContext {
 struct FenceCallbacks {
   // Finds the facts about the consumer of a conflicting entry.
   std::function<ConsumerFacts(const api::FenceEntry& old)> find_facts;
-  // Called before the fence is written, once or more, when the rules let the request in or it is in
-  // already. If it fails, Acquire fails with the same status. It is not called for a request that
-  // is blocked at once, so that such a request leaves no record.
+  // Called before the fence is written, once or more, when the rules let the request in or the
+  // fence names it already. If it fails, Acquire fails with the same status. It is not called for a
+  // request that is blocked at the first try, so that such a request leaves no record.
   std::function<base::Status()> entering = [] { return base::OkStatus(); };
 };
 
 // Whether `entries` contain that use.
-bool Names(const std::vector<api::FenceEntry>& entries, const api::FenceEntry& use);
+bool ContainsUse(const std::vector<api::FenceEntry>& entries, const api::FenceEntry& use);
 
 struct DeviceStatus {
   std::string device_path;
@@ -62,34 +63,35 @@ class Fences {
   };
   explicit Fences(Options options) : options_(std::move(options)) {}
 
-  // Adds the request's pod to the fence, and gives the fence after that. FAILED_PRECONDITION: other
-  // pods use the volume; the message, the events and the fence's status name the missing proof.
-  // ABORTED: others wrote the fence at every try.
+  // Adds the request's pod to the fence, and gives the written fence. FAILED_PRECONDITION: other
+  // pods use the volume; the message, the events and the fence's status name the missing proof. Or
+  // the fence is being deleted. ABORTED: others wrote the fence at every try.
   base::StatusOr<api::VolumeFence> Acquire(const FenceRequest& request, const FenceContext& context,
                                            const FenceCallbacks& callbacks);
 
-  // Removes the entry of exactly that use. OK if there is none.
+  // Removes the entry of exactly that use, and the fence if no entry is left. OK if there is none.
+  // ABORTED as above.
   base::Status Release(const std::string& volume, const api::FenceEntry& use);
 
-  // Whether the fence names that use.
-  base::StatusOr<bool> Holds(const std::string& volume, const api::FenceEntry& use);
+  // Whether the fence, read from the API now, names that use.
+  base::StatusOr<bool> HasEntry(const std::string& volume, const api::FenceEntry& use);
 
-  // The present entries; empty if there is no fence.
-  base::StatusOr<std::vector<api::FenceEntry>> Entries(const std::string& volume);
+  // Reads the present entries; empty if there is no fence.
+  base::StatusOr<std::vector<api::FenceEntry>> ReadEntries(const std::string& volume);
 
-  // Writes the state of this node's device into the fence's status. `known`, if it is not null, is
-  // the fence as last read, and saves a read. Callers only log a failure, because the status is for
-  // people.
-  base::Status SetDevice(const std::string& volume, const DeviceStatus& status,
-                         const api::VolumeFence* known = nullptr);
+  // Writes the state of this node's device into the fence's status; OK if there is no fence.
+  // `known`, if it is not null, is the fence as last read, and saves a read. Callers only log a
+  // failure, because the status is for people.
+  base::Status WriteDeviceStatus(const std::string& volume, const DeviceStatus& status,
+                                 const api::VolumeFence* known = nullptr);
 
  private:
   // Writes the entries into the NodeCleanups of their nodes, so that these nodes take them off.
   base::Status WriteCleanups(const FenceRequest& request, const FenceContext& context,
                              const std::vector<Broken>& entries, const api::VolumeFence& fence);
-  void TellBroken(const FenceContext& context, const Decision& decision);
-  void TellBlocked(const FenceRequest& request, const FenceContext& context,
-                   const Decision& decision, const api::VolumeFence& fence);
+  void ReportBroken(const FenceContext& context, const Decision& decision);
+  void ReportBlocked(const FenceRequest& request, const FenceContext& context,
+                     const Decision& decision, const api::VolumeFence& fence);
   // Edits the fence's status and writes it with the resourceVersion that was read. If `edit`
   // returns false, nothing is written.
   base::Status EditStatus(const std::string& volume, const api::VolumeFence* known,
@@ -98,8 +100,9 @@ class Fences {
   const Options options_;
 };
 
-// Removes all entries of a fence, even if something uses the volume, after it wrote them into the
-// NodeCleanups of their nodes. This is `berth fence break --dangerous`. Gives the removed entries.
+// Writes all entries of a fence into the NodeCleanups of their nodes, and then deletes the fence,
+// even if pods use the volume. This is `berth fence break --dangerous`. Gives the removed entries.
+// NOT_FOUND: the volume has no fence. ABORTED as in Fences::Acquire.
 base::StatusOr<std::vector<api::FenceEntry>> BreakFence(kube::Client& client,
                                                         const std::string& volume,
                                                         const std::string& reason);

@@ -12,17 +12,17 @@ using api::FenceEntry;
 // The most blocking entries that a message names.
 constexpr size_t kMostNamed = 3;
 
-bool Has(const std::vector<std::string>& modes, std::string_view mode) {
+bool HasMode(const std::vector<std::string>& modes, std::string_view mode) {
   return std::ranges::find(modes, mode) != modes.end();
 }
 
-bool SamePod(const FenceEntry& a, const FenceEntry& b) {
+bool IsSamePod(const FenceEntry& a, const FenceEntry& b) {
   return a.node == b.node && a.pod_uid == b.pod_uid;
 }
 
-bool Conflict(const FenceEntry& old, const FenceRequest& request) {
+bool IsConflict(const FenceEntry& old, const FenceRequest& request) {
   const FenceEntry& wanted = request.entry;
-  if (SamePod(old, wanted)) return false;
+  if (IsSamePod(old, wanted)) return false;
   switch (request.sharing) {
     case Sharing::kOnePod:
       return true;
@@ -36,10 +36,10 @@ bool Conflict(const FenceEntry& old, const FenceRequest& request) {
   return true;
 }
 
-// A proof, or what is missing of it.
+// Whether a consumer is proven gone.
 struct Judged {
   bool proven = false;
-  std::string text;
+  std::string text;  // the proof, or which proof is missing
   bool pod_gone = false;
 };
 
@@ -98,18 +98,19 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
                           base::Quote(old.node))};
     case BackendFact::kLocked:
       return {false, fmt::format("the Node {} is gone, but the back end still holds a lock of the "
-                                 "image: the machine may yet write to it; switch it off",
+                                 "image: the machine may still write to it; switch it off",
                                  base::Quote(old.node))};
     case BackendFact::kCannotTell:
     case BackendFact::kUnknown:
       break;
   }
-  return {false, fmt::format("the Node {} is gone, but the back end cannot tell whether it still "
-                             "writes to the image{}{}: if the machine is off for certain, make its "
-                             "Node anew with the taint "
-                             "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-                             base::Quote(old.node), facts.note.empty() ? "" : " (",
-                             facts.note.empty() ? "" : facts.note + ")")};
+  return {false,
+          fmt::format("the Node {} is gone, but the back end cannot tell whether it still "
+                      "writes to the image{}{}: if the machine is off for certain, create its "
+                      "Node again with the taint "
+                      "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                      base::Quote(old.node), facts.note.empty() ? "" : " (",
+                      facts.note.empty() ? "" : facts.note + ")")};
 }
 
 Judged JudgeConsumer(const FenceEntry& old, const ConsumerFacts& facts) {
@@ -127,10 +128,10 @@ bool IsClusterFileSystem(std::string_view fs_type) {
 }
 
 Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view fs_type) {
-  if (Has(access_modes, "ReadWriteMany")) {
+  if (HasMode(access_modes, "ReadWriteMany")) {
     return IsClusterFileSystem(fs_type) ? Sharing::kAllNodes : Sharing::kOneNode;
   }
-  return Has(access_modes, "ReadOnlyMany") ? Sharing::kReaders : Sharing::kOnePod;
+  return HasMode(access_modes, "ReadOnlyMany") ? Sharing::kReaders : Sharing::kOnePod;
 }
 
 std::string Describe(const FenceEntry& entry) {
@@ -138,18 +139,18 @@ std::string Describe(const FenceEntry& entry) {
                      entry.pod_uid, base::Quote(entry.node));
 }
 
-std::vector<FenceEntry> Conflicting(const std::vector<FenceEntry>& entries,
-                                    const FenceRequest& request) {
+std::vector<FenceEntry> FindConflicts(const std::vector<FenceEntry>& entries,
+                                      const FenceRequest& request) {
   std::vector<FenceEntry> conflicting;
   for (const FenceEntry& old : entries) {
-    if (Conflict(old, request)) conflicting.push_back(old);
+    if (IsConflict(old, request)) conflicting.push_back(old);
   }
   return conflicting;
 }
 
-Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& request,
-                const std::vector<ConsumerFacts>& facts) {
-  const std::vector<FenceEntry> conflicting = Conflicting(entries, request);
+Decision DecideRequest(const std::vector<FenceEntry>& entries, const FenceRequest& request,
+                       const std::vector<ConsumerFacts>& facts) {
+  const std::vector<FenceEntry> conflicting = FindConflicts(entries, request);
   Decision decision;
   if (conflicting.empty()) {
     const bool held =
@@ -192,8 +193,8 @@ Decision Decide(const std::vector<FenceEntry>& entries, const FenceRequest& requ
   return decision;
 }
 
-std::vector<FenceEntry> Apply(const std::vector<FenceEntry>& entries, const FenceRequest& request,
-                              const Decision& decision) {
+std::vector<FenceEntry> ApplyDecision(const std::vector<FenceEntry>& entries,
+                                      const FenceRequest& request, const Decision& decision) {
   std::vector<FenceEntry> after;
   for (const FenceEntry& old : entries) {
     const bool broken =

@@ -16,14 +16,14 @@
 //                                     several kernels (ADR 14)
 //
 // An entry is broken only if its consumer is provably gone. That takes two proofs:
-//   the pod    its uid exists no more; or the pod ends, and the one that wants in is of the same
-//              controller: the workload's pod moved. Never its name alone
+//   the pod    no pod has its uid; or the pod is being deleted, and the pod that wants in
+//              has the same controller, which moved it. The pod's name alone proves nothing
 //   the node   one of
 //              - its agent confirmed that it took the volume off
 //              - it has the taint node.kubernetes.io/out-of-service, by which a person vouches that
 //                the machine runs nothing any more
-//              - its Node is gone, and its Lease expired, and the back end has shut it out or holds
-//                no lock of the image
+//              - its Node is gone, its Lease expired, and the back end has fenced it or holds no
+//                lock of the image
 #pragma once
 
 #include <string>
@@ -42,14 +42,16 @@ enum class Sharing {
   kAllNodes,  // many pods anywhere
 };
 
-// Derives it from a PersistentVolume's accessModes and from the file system that it has or will
-// get.
+// Derives the Sharing from a PersistentVolume's accessModes, and from the file system that the
+// volume has or will get.
 Sharing SharingOf(const std::vector<std::string>& access_modes, std::string_view fs_type);
 
-// Whether several nodes may write to it at once: gfs2, ocfs2.
+// Whether several nodes may write to the file system at once: gfs2, ocfs2.
 bool IsClusterFileSystem(std::string_view fs_type);
 
+// kMoved: the pod is being deleted, and its controller made the pod that wants in.
 enum class PodFact { kUnknown, kThere, kMoved, kGone };
+// kGone: there is no Node object.
 enum class NodeFact { kUnknown, kThere, kOutOfService, kGone };
 enum class LeaseFact { kUnknown, kAlive, kExpired };
 enum class BackendFact { kUnknown, kCannotTell, kLocked, kNoLock, kFenced };
@@ -62,7 +64,7 @@ struct ConsumerFacts {
   // These two are found only if the node is gone.
   LeaseFact lease = LeaseFact::kUnknown;
   BackendFact backend = BackendFact::kUnknown;
-  std::string note;  // why something is not known, for people
+  std::string note;  // why a fact is not known, for people
 };
 
 struct FenceRequest {
@@ -70,37 +72,38 @@ struct FenceRequest {
   api::FenceEntry entry;  // the entry to add
   Sharing sharing = Sharing::kOnePod;
   std::string fs_type;
-  // The caller knows of no use, so there is most likely no fence yet. The first try then creates a
-  // fence without a read.
+  // The caller knows of no other use, so there is most likely no fence yet. The first try then
+  // creates a fence without a read.
   bool likely_first = false;
 };
 
 // The entries that conflict with the request, in their order.
-std::vector<api::FenceEntry> Conflicting(const std::vector<api::FenceEntry>& entries,
-                                         const FenceRequest& request);
+std::vector<api::FenceEntry> FindConflicts(const std::vector<api::FenceEntry>& entries,
+                                           const FenceRequest& request);
 
 enum class Verdict { kHeld, kFree, kJoin, kBreak, kBlocked };
 
+// An entry whose consumer is gone.
 struct Broken {
   api::FenceEntry entry;
-  std::string proof;
+  std::string proof;  // for people
 };
 
 struct Decision {
   Verdict verdict = Verdict::kBlocked;
-  std::vector<Broken> broken;  // of kBreak
+  std::vector<Broken> broken;  // with kBreak: the entries to remove
   std::string missing;         // with kBlocked: which proof is missing, and how to give it
   // With kBlocked: entries of pods that are gone. Their nodes must take them off.
   std::vector<Broken> stale;
 };
 
-// `facts` are those of Conflicting(entries, request), in that order.
-Decision Decide(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
-                const std::vector<ConsumerFacts>& facts);
+// `facts` are those of FindConflicts(entries, request), in that order.
+Decision DecideRequest(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
+                       const std::vector<ConsumerFacts>& facts);
 
 // The entries after the decision: without the broken ones, and with the request's.
-std::vector<api::FenceEntry> Apply(const std::vector<api::FenceEntry>& entries,
-                                   const FenceRequest& request, const Decision& decision);
+std::vector<api::FenceEntry> ApplyDecision(const std::vector<api::FenceEntry>& entries,
+                                           const FenceRequest& request, const Decision& decision);
 
 // "pod 'ns/name' (uid) on node 'n'", for people.
 std::string Describe(const api::FenceEntry& entry);

@@ -71,9 +71,9 @@ TEST(FenceRulesTest, WhoMayBeTogether) {
             const std::string what =
                 fmt::format("sharing {} same pod {} same node {} old reads {} new reads {}",
                             static_cast<int>(sharing), same_pod, same_node, old_reads, new_reads);
-            EXPECT_EQ(Conflicting({old}, request).empty(), together) << what;
+            EXPECT_EQ(FindConflicts({old}, request).empty(), together) << what;
             const ConsumerFacts there{.pod = PodFact::kThere, .node = NodeFact::kThere};
-            EXPECT_EQ(Decide({old}, request, {there}).verdict,
+            EXPECT_EQ(DecideRequest({old}, request, {there}).verdict,
                       together ? Verdict::kJoin : Verdict::kBlocked)
                 << what;
           }
@@ -81,8 +81,8 @@ TEST(FenceRulesTest, WhoMayBeTogether) {
       }
     }
   }
-  EXPECT_EQ(Decide({}, base, {}).verdict, Verdict::kFree);
-  EXPECT_EQ(Decide({base.entry}, base, {}).verdict, Verdict::kHeld);
+  EXPECT_EQ(DecideRequest({}, base, {}).verdict, Verdict::kFree);
+  EXPECT_EQ(DecideRequest({base.entry}, base, {}).verdict, Verdict::kHeld);
 }
 
 // Every combination of what may be known of the old consumer.
@@ -105,7 +105,7 @@ TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
                 node == NodeFact::kGone && lease == LeaseFact::kExpired &&
                 (backend == BackendFact::kNoLock || backend == BackendFact::kFenced);
             const bool free = confirmed || node == NodeFact::kOutOfService || node_is_gone;
-            const Decision decision = Decide({old}, request, {facts});
+            const Decision decision = DecideRequest({old}, request, {facts});
             const std::string what =
                 fmt::format("pod {} node {} lease {} back end {} confirmed {}",
                             static_cast<int>(pod), static_cast<int>(node), static_cast<int>(lease),
@@ -135,9 +135,9 @@ TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
 
 TEST(FenceRulesTest, TheSameNameIsNoProof) {
   // The StatefulSet's pod was made anew while its old node is only cut off.
-  const Decision decision =
-      Decide({Entry("n2", "old")}, Wants(Entry("n1", "new")),
-             {{.pod = PodFact::kGone, .node = NodeFact::kThere, .lease = LeaseFact::kExpired}});
+  const Decision decision = DecideRequest(
+      {Entry("n2", "old")}, Wants(Entry("n1", "new")),
+      {{.pod = PodFact::kGone, .node = NodeFact::kThere, .lease = LeaseFact::kExpired}});
   EXPECT_EQ(decision.verdict, Verdict::kBlocked);
   EXPECT_THAT(decision.missing,
               HasSubstr("kubectl taint node n2 node.kubernetes.io/out-of-service"));
@@ -148,15 +148,15 @@ TEST(FenceRulesTest, OneEntryWithoutProofKeepsAll) {
   const FenceRequest request = Wants(Entry("n1", "new"), Sharing::kReaders);
   const ConsumerFacts gone{.pod = PodFact::kGone, .detach_confirmed = true};
   const ConsumerFacts there{.pod = PodFact::kThere, .node = NodeFact::kThere};
-  const Decision one = Decide(entries, request, {gone, there});
+  const Decision one = DecideRequest(entries, request, {gone, there});
   EXPECT_EQ(one.verdict, Verdict::kBlocked);
   EXPECT_TRUE(one.broken.empty());
   EXPECT_THAT(one.missing, AllOf(HasSubstr("'n3'"), Not(HasSubstr("'n2'"))));
-  const Decision both = Decide(entries, request, {gone, gone});
+  const Decision both = DecideRequest(entries, request, {gone, gone});
   EXPECT_EQ(both.verdict, Verdict::kBreak);
-  EXPECT_THAT(Apply(entries, request, both), ElementsAre(request.entry));
+  EXPECT_THAT(ApplyDecision(entries, request, both), ElementsAre(request.entry));
   // What is not known is as good as there.
-  EXPECT_EQ(Decide(entries, request, {gone}).verdict, Verdict::kBlocked);
+  EXPECT_EQ(DecideRequest(entries, request, {gone}).verdict, Verdict::kBlocked);
 }
 
 TEST(FenceRulesTest, ApplyReplacesTheSameUseAndKeepsOthers) {
@@ -164,22 +164,23 @@ TEST(FenceRulesTest, ApplyReplacesTheSameUseAndKeepsOthers) {
   FenceEntry before = Entry("n1", "new", true);
   before.cluster_name = "old";
   const FenceRequest request = Wants(Entry("n1", "new", true), Sharing::kReaders);
-  const Decision decision = Decide({before, other}, request, {});
+  const Decision decision = DecideRequest({before, other}, request, {});
   EXPECT_EQ(decision.verdict, Verdict::kJoin);
-  EXPECT_THAT(Apply({before, other}, request, decision), ElementsAre(other, request.entry));
+  EXPECT_THAT(ApplyDecision({before, other}, request, decision), ElementsAre(other, request.entry));
 }
 
 TEST(FenceRulesTest, AFurtherNodeOfAReadWriteManyVolumeIsToldWhy) {
   const Decision decision =
-      Decide({Entry("n2", "old")}, Wants(Entry("n1", "new"), Sharing::kOneNode),
-             {{.pod = PodFact::kThere, .node = NodeFact::kThere}});
+      DecideRequest({Entry("n2", "old")}, Wants(Entry("n1", "new"), Sharing::kOneNode),
+                    {{.pod = PodFact::kThere, .node = NodeFact::kThere}});
   EXPECT_THAT(decision.missing, HasSubstr("ext4 is destroyed by two nodes"));
 }
 
 TEST(FenceRulesTest, NamesSomeOfManyThatBlock) {
   std::vector<FenceEntry> entries;
   for (int i = 0; i < 9; ++i) entries.push_back(Entry("n2", fmt::format("u{}", i), true));
-  const Decision decision = Decide(entries, Wants(Entry("n1", "new"), Sharing::kReaders), {});
+  const Decision decision =
+      DecideRequest(entries, Wants(Entry("n1", "new"), Sharing::kReaders), {});
   EXPECT_THAT(decision.missing,
               AllOf(HasSubstr("(u2)"), Not(HasSubstr("(u3)")), HasSubstr("6 more")));
 }

@@ -118,7 +118,8 @@ TEST_F(FenceTest, OthersAreKeptOutAndTold) {
 
 TEST_F(FenceTest, WhatIsToBeTakenOffIsWrittenBeforeAnEntryIsBroken) {
   ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
-  ASSERT_TRUE(On("n1").SetDevice("pv-1", {.device_path = "/dev/loop7", .state = "Attached"}).ok());
+  ASSERT_TRUE(
+      On("n1").WriteDeviceStatus("pv-1", {.device_path = "/dev/loop7", .state = "Attached"}).ok());
   Fences second = On("n2");
   client_.FailNext("create", "nodecleanups", Error(StatusCode::kUnavailable, "down"));
   EXPECT_FALSE(second.Acquire(Wants("n2", "b"), Context(), {Gone}).ok());
@@ -169,8 +170,8 @@ TEST_F(FenceTest, AReleaseTakesNobodyElseOut) {
   EXPECT_THAT(Now(), ElementsAre(other.entry));
   ASSERT_TRUE(On("n1").Release("pv-1", reader.entry).ok());
   EXPECT_THAT(Now(), ElementsAre(other.entry));
-  EXPECT_TRUE(*On("n2").Holds("pv-1", other.entry));
-  EXPECT_FALSE(*On("n2").Holds("pv-1", reader.entry));
+  EXPECT_TRUE(*On("n2").HasEntry("pv-1", other.entry));
+  EXPECT_FALSE(*On("n2").HasEntry("pv-1", reader.entry));
 }
 
 // Twenty agents want a volume for one pod, again and again.
@@ -208,13 +209,14 @@ TEST_F(FenceTest, TheStatusTellsOfEachNodeThatIsIn) {
     request->sharing = Sharing::kAllNodes;
     ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), {There}).ok());
     ASSERT_TRUE(On(request->entry.node)
-                    .SetDevice("pv-1", {.device_path = "/dev/x", .state = "Attached"})
+                    .WriteDeviceStatus("pv-1", {.device_path = "/dev/x", .state = "Attached"})
                     .ok());
   }
   Json fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
   EXPECT_EQ(fence["status"]["devices"].size(), 2u);
   ASSERT_TRUE(On("n1").Release("pv-1", one.entry).ok());
-  ASSERT_TRUE(On("n2").SetDevice("pv-1", {.device_path = "/dev/y", .state = "Attached"}).ok());
+  ASSERT_TRUE(
+      On("n2").WriteDeviceStatus("pv-1", {.device_path = "/dev/y", .state = "Attached"}).ok());
   fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
   ASSERT_EQ(fence["status"]["devices"].size(), 1u);
   EXPECT_EQ(fence["status"]["devices"][0]["devicePath"], "/dev/y");
@@ -225,10 +227,10 @@ TEST_F(FenceTest, AKindThatIsNotServedSaysNothingOfWhoUsesAVolume) {
   Fences fences = On("n1");
   ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
   client_.StopServing(api::kinds::kVolumeFence);
-  const auto entries = fences.Entries("pv-1");
+  const auto entries = fences.ReadEntries("pv-1");
   EXPECT_EQ(entries.status().code(), StatusCode::kUnavailable) << entries.status();
   EXPECT_THAT(std::string(base::Message(entries.status())), HasSubstr("does not serve"));
-  EXPECT_EQ(fences.Holds("pv-1", Entry("n1", "a")).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(fences.HasEntry("pv-1", Entry("n1", "a")).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(fences.Release("pv-1", Entry("n1", "a")).code(), StatusCode::kUnavailable);
   for (const bool likely_first : {false, true}) {
     FenceRequest request = Wants("n1", "a");
@@ -244,7 +246,7 @@ TEST_F(FenceTest, AFenceThatIsListedIsThereThoughItWasNotFound) {
   Fences fences = On("n1");
   ASSERT_TRUE(fences.Acquire(Wants("n1", "a"), Context(), {There}).ok());
   client_.FailNext("get", "volumefences", Error(StatusCode::kNotFound, "404 page not found"));
-  EXPECT_TRUE(*fences.Holds("pv-1", Entry("n1", "a")));
+  EXPECT_TRUE(*fences.HasEntry("pv-1", Entry("n1", "a")));
 }
 
 TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {

@@ -25,7 +25,7 @@ class FormattingTest : public testing::Test {
     }
     const auto backend = site_.BackendOf(node);
     ASSERT_TRUE(backend->Unmap(**backend->FindMapping(call.volume)).ok());
-    EXPECT_NE(*backend->Formatting(call.volume), "");
+    EXPECT_NE(*backend->ReadFormatting(call.volume), "");
   }
   // What a mkfs leaves that had not come to its end: no superblock, or one of which the rest is
   // missing.
@@ -73,7 +73,7 @@ TEST_F(FormattingTest, TheNextNodeMakesItAnew) {
       const base::Status mounted = agent->Mount(next, FakeSite::Soon());
       ASSERT_TRUE(mounted.ok()) << mounted;
       EXPECT_EQ(site_.MountAt(next.mount_dir)->fs_type, type);
-      EXPECT_EQ(*site_.BackendOf("n1")->Formatting(volume), "");
+      EXPECT_EQ(*site_.BackendOf("n1")->ReadFormatting(volume), "");
       Write(next, "kept");
       ASSERT_TRUE(agent->Unmount(next.mount_dir, FakeSite::Soon()).ok());
       ASSERT_TRUE(agent->Mount(next, FakeSite::Soon()).ok());
@@ -108,7 +108,7 @@ TEST_F(FormattingTest, WhatAnotherNodeUsedMeanwhileIsNotMadeAnew) {
   Write(next, "kept");
   ASSERT_TRUE(agent->Unmount(next.mount_dir, FakeSite::Soon()).ok());
   auto old_node = site_.Start("n2");
-  ASSERT_EQ(old_node->Volumes().size(), 1u);
+  ASSERT_EQ(old_node->ListVolumes().size(), 1u);
   const base::Status mounted = old_node->Mount(first, FakeSite::Soon());
   ASSERT_TRUE(mounted.ok()) << mounted;
   EXPECT_EQ(Read(first), "kept");

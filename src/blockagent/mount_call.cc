@@ -16,7 +16,7 @@ using base::StatusCode;
 
 constexpr size_t kLongestPath = 4096;
 
-std::vector<std::string_view> Parts(std::string_view path) {
+std::vector<std::string_view> SplitPath(std::string_view path) {
   std::vector<std::string_view> parts;
   while (!path.empty()) {
     const size_t end = std::min(path.find('/'), path.size());
@@ -26,9 +26,10 @@ std::vector<std::string_view> Parts(std::string_view path) {
   return parts;
 }
 
-bool IsPlain(std::string_view part) { return part != "." && part != ".." && !part.empty(); }
+bool IsPlainName(std::string_view part) { return part != "." && part != ".." && !part.empty(); }
 
-std::string WithSlash(std::string_view folder) {
+// "vendor/driver" of "vendor~driver".
+std::string ToDriverName(std::string_view folder) {
   std::string name(folder);
   if (const size_t tilde = name.find('~'); tilde != name.npos) name[tilde] = '/';
   return name;
@@ -38,13 +39,13 @@ std::string WithSlash(std::string_view folder) {
 
 std::optional<VolumeFolder> ParseVolumeFolder(std::string_view path) {
   if (!path.starts_with('/') || path.size() > kLongestPath) return std::nullopt;
-  const std::vector<std::string_view> parts = Parts(path);
+  const std::vector<std::string_view> parts = SplitPath(path);
   for (const std::string_view part : parts) {
-    if (!IsPlain(part)) return std::nullopt;
+    if (!IsPlainName(part)) return std::nullopt;
   }
   const size_t count = parts.size();
   if (count >= 5 && parts[count - 5] == "pods" && parts[count - 3] == "volumes") {
-    return VolumeFolder{std::string(parts[count - 4]), WithSlash(parts[count - 2]),
+    return VolumeFolder{std::string(parts[count - 4]), ToDriverName(parts[count - 2]),
                         std::string(parts[count - 1])};
   }
   if (count >= 7 && parts[count - 7] == "plugins" && parts[count - 6] == "kubernetes.io" &&
@@ -59,7 +60,7 @@ base::StatusOr<MountCall> ReadMountCall(const std::string& mount_dir, std::strin
   const auto folder = ParseVolumeFolder(mount_dir);
   if (!folder.has_value() || folder->pod_uid.empty()) {
     return Error(StatusCode::kInvalidArgument,
-                 "{} is no folder of a pod's volume: .../pods/UID/volumes/VENDOR~DRIVER/NAME",
+                 "{} is not the folder of a pod's volume: .../pods/UID/volumes/VENDOR~DRIVER/NAME",
                  Quote(mount_dir));
   }
   RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(folder->volume),
@@ -78,12 +79,12 @@ base::StatusOr<MountCall> ReadMountCall(const std::string& mount_dir, std::strin
                  .fs_type = text("fsType"),
                  .read_only = text("readwrite") == "ro"};
   if (call.pod.empty() || call.pod_namespace.empty()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "the options of the mount at {} do not say for which pod it is", Quote(mount_dir));
+    return Error(StatusCode::kInvalidArgument, "the options of the mount at {} do not name the pod",
+                 Quote(mount_dir));
   }
   if (const std::string uid = text("pod.uid"); uid != call.pod_uid) {
     return Error(StatusCode::kInvalidArgument,
-                 "the options of the mount at {} are of the pod with uid {}", Quote(mount_dir),
+                 "the options of the mount at {} name another pod uid: {}", Quote(mount_dir),
                  Quote(uid));
   }
   return call;

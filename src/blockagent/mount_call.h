@@ -1,5 +1,5 @@
-// Parses what the kubelet passes to a Flexvolume driver: the mount's folder and its options. Pure
-// functions.
+// Parses the arguments that the kubelet passes to a Flexvolume driver's mount and unmount: the
+// folder of the mount, and its options as JSON. Pure functions.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace berth::blockagent {
 
-// What the path of a mount's folder says about the volume:
+// The parts of the path of a mount's folder:
 //   .../pods/UID/volumes/VENDOR~DRIVER/NAME
 //   .../plugins/kubernetes.io/flexvolume/VENDOR/DRIVER/mounts/NAME     (no pod)
 struct VolumeFolder {
-  std::string pod_uid;  // empty: it is shared by pods
+  std::string pod_uid;  // empty: pods share the mount
   std::string driver;   // "vendor/driver"
   std::string volume;   // the PersistentVolume's name, or that of an inline volume
   bool operator==(const VolumeFolder&) const = default;
@@ -34,9 +34,10 @@ struct MountCall {
   bool read_only = false;
 };
 
-// INVALID_ARGUMENT: the folder is not one of a pod's volume, or options are missing or contradict
-// the folder. If folder and options name the same thing (the pod's uid, the volume), the folder
-// decides: the kubelet made the folder, but the options may come from the volume's own.
+// INVALID_ARGUMENT: the folder is not one of a pod's volume, the options do not name the pod, or
+// the pod's uid in the options is not the folder's. The volume's name and the driver come from the
+// folder, because the kubelet made the folder, but the volume's own options may replace those of
+// the kubelet.
 base::StatusOr<MountCall> ReadMountCall(const std::string& mount_dir, std::string_view options);
 
 }  // namespace berth::blockagent

@@ -7,8 +7,9 @@
 
 namespace berth::blockagent {
 
-// The last part of the path is not resolved, because a file system that is mounted there could
-// hang. A path whose folder cannot be resolved is returned as it is.
+// Resolves the symlinks of `folder`, except in the last part of the path, because a file system
+// that is mounted there could hang. If the folder above it cannot be resolved, `folder` is returned
+// as it is.
 inline std::string MountPointOf(const std::string& folder) {
   return platform::ResolveMountPoint(folder).value_or(folder);
 }

@@ -35,7 +35,7 @@ StatusOr<bool> NodeCleanupWorker::IsRightlyInUse(const CleanupEntry& entry, bool
   return pod->uid() == entry.attachment.pod_uid && !pod->deleting();
 }
 
-Status NodeCleanupWorker::WorkOff(const CleanupEntry& entry, Time deadline) {
+Status NodeCleanupWorker::WorkOffEntry(const CleanupEntry& entry, Time deadline) {
   bool fenced = false;
   const auto in_use = IsRightlyInUse(entry, fenced);
   RETURN_IF_ERROR(in_use);
@@ -43,7 +43,7 @@ Status NodeCleanupWorker::WorkOff(const CleanupEntry& entry, Time deadline) {
     const Time first =
         first_tries_.try_emplace(KeyOf(entry), std::chrono::steady_clock::now()).first->second;
     const bool force = !fenced || std::chrono::steady_clock::now() - first >= options_.patience;
-    RETURN_IF_ERROR(attachments_.Clear(entry, {.on = force}, deadline));
+    RETURN_IF_ERROR(attachments_.TakeEntryOff(entry, {.on = force}, deadline));
     const std::string text =
         fmt::format("took volume {} off node {}{}: {}", Quote(entry.volume), Quote(options_.node),
                     force ? " by force" : "", entry.reason);
@@ -74,7 +74,7 @@ Status NodeCleanupWorker::WriteStatus(const NodeCleanup& cleanup,
   return kube::MergePatch(client_, cleanup, {{"status", status}}, "status").status();
 }
 
-Status NodeCleanupWorker::WorkOff(Time deadline) {
+Status NodeCleanupWorker::WorkOffEntries(Time deadline) {
   const auto cleanup = kube::Get<NodeCleanup>(client_, "", options_.node);
   if (cleanup.status().code() == StatusCode::kNotFound) {
     first_tries_.clear();
@@ -83,12 +83,12 @@ Status NodeCleanupWorker::WorkOff(Time deadline) {
   RETURN_IF_ERROR(cleanup);
   std::map<std::string, std::string> failures;
   for (const CleanupEntry& entry : cleanup->entries()) {
-    const Status done = WorkOff(entry, deadline);
+    const Status done = WorkOffEntry(entry, deadline);
     if (!done.ok()) failures[KeyOf(entry)] = std::string(base::Message(done));
   }
   if (failures.empty()) return base::OkStatus();
-  if (const Status told = WriteStatus(*cleanup, failures); !told.ok()) {
-    LOG_WARNING("{}", base::ToString(told));
+  if (const Status written = WriteStatus(*cleanup, failures); !written.ok()) {
+    LOG_WARNING("{}", base::ToString(written));
   }
   return base::Error(StatusCode::kUnavailable, "{} volumes are still to be taken off: {}",
                      failures.size(), failures.begin()->second);

@@ -1,14 +1,14 @@
-// Takes off this node what others want taken off: the entries of its NodeCleanup.
+// Takes the volumes off this node that the entries of its NodeCleanup name.
 //
 //   entry ─┬─▶ its pod is there, and the fence names it: rightly in use ─┬─▶ entry removed
 //          └─▶ else: unmounted, unmapped, out of the fence ──────────────┘
 //
 // The entry is removed last, so that after a crash the work is done again. A volume that cannot be
-// taken off within Options::patience (something has it open, though its pod is gone) is forced off.
-// If the fence no longer names the use, it is forced off at once, because somebody else may have
-// the volume by then.
+// taken off within Options::patience (something has it open, although its pod is gone) is forced
+// off. If the fence no longer names the use, the volume is forced off at once, because another node
+// may have it by then.
 //
-// Not thread-safe. All is borrowed.
+// Not thread-safe. The references are borrowed and must outlive the object.
 #pragma once
 
 #include <chrono>
@@ -33,12 +33,13 @@ class NodeCleanupWorker {
                     Attachments& attachments)
       : options_(std::move(options)), client_(client), events_(events), attachments_(attachments) {}
 
-  // Works on each entry once. The message of a failure names what is left, and so does the object's
-  // status.
-  base::Status WorkOff(Time deadline);
+  // Works on each entry once. `deadline` bounds how long it waits for other calls that work on a
+  // volume. UNAVAILABLE: entries are left; the object's status names each with its failure.
+  base::Status WorkOffEntries(Time deadline);
 
  private:
-  base::Status WorkOff(const api::CleanupEntry& entry, Time deadline);
+  base::Status WorkOffEntry(const api::CleanupEntry& entry, Time deadline);
+  // Sets `fenced` to whether the fence names the entry's use.
   base::StatusOr<bool> IsRightlyInUse(const api::CleanupEntry& entry, bool& fenced);
   base::Status WriteStatus(const api::NodeCleanup& cleanup,
                            const std::map<std::string, std::string>& failures);

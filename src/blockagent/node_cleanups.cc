@@ -19,11 +19,11 @@ using base::StatusOr;
 constexpr int kMostCleanupTries = 10;
 constexpr size_t kMostEntries = 4096;  // the limit in the CustomResourceDefinition
 
-bool IsOf(const CleanupEntry& entry, const api::VolumeName& volume, const api::PodUid& pod) {
+bool IsEntryOf(const CleanupEntry& entry, const api::VolumeName& volume, const api::PodUid& pod) {
   return entry.volume == volume.text() && entry.attachment.pod_uid == pod.text();
 }
 
-Status Conflicts(const std::string& node) {
+Status ConflictError(const std::string& node) {
   return Error(StatusCode::kAborted, "write NodeCleanup {}: others wrote it {} times meanwhile",
                base::Quote(node), kMostCleanupTries);
 }
@@ -46,15 +46,15 @@ Status AddCleanups(kube::Client& client, const std::string& node,
     if (all_there) return base::OkStatus();
     for (const CleanupEntry& entry : entries) {
       std::erase_if(after, [&](const CleanupEntry& old) {
-        return IsOf(old, api::VolumeName(entry.volume), api::PodUid(entry.attachment.pod_uid));
+        return IsEntryOf(old, api::VolumeName(entry.volume), api::PodUid(entry.attachment.pod_uid));
       });
       after.push_back(entry);
     }
     if (after.size() > kMostEntries) {
       return Error(
           StatusCode::kResourceExhausted,
-          "NodeCleanup {} holds {} entries already: the agent of that node is to work them "
-          "off, or they are to be removed by hand",
+          "NodeCleanup {} has {} entries already: run the block agent of that node, which works "
+          "them off, or remove them by hand",
           base::Quote(node), cleanup.entries().size());
     }
     cleanup.set_entries(after);
@@ -73,7 +73,7 @@ Status AddCleanups(kube::Client& client, const std::string& node,
       return base::Annotate(written, fmt::format("write NodeCleanup {}", base::Quote(node)));
     }
   }
-  return Conflicts(node);
+  return ConflictError(node);
 }
 
 Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api::VolumeName& volume,
@@ -84,8 +84,8 @@ Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api:
     if (found.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(found);
     std::vector<CleanupEntry> after = found->entries();
-    const size_t removed =
-        std::erase_if(after, [&](const CleanupEntry& entry) { return IsOf(entry, volume, pod); });
+    const size_t removed = std::erase_if(
+        after, [&](const CleanupEntry& entry) { return IsEntryOf(entry, volume, pod); });
     if (removed == 0) return base::OkStatus();
     Status written;
     if (after.empty()) {
@@ -100,7 +100,7 @@ Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api:
       return base::Annotate(written, fmt::format("write NodeCleanup {}", node));
     }
   }
-  return Conflicts(node.text());
+  return ConflictError(node.text());
 }
 
 }  // namespace berth::blockagent

@@ -1,7 +1,8 @@
-// The NodeCleanup objects, which name what the agents of nodes must take off.
+// Edits the NodeCleanup objects, which name the volumes that the agents of nodes must take off.
 //
 // Volume and pod uid identify an entry; adding it again replaces it. Each write carries the
-// resourceVersion that was read, and is tried a bounded number of times. Thread-safe.
+// resourceVersion that was read, and is tried a bounded number of times. ABORTED: others wrote the
+// object at every try. Thread-safe.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@
 namespace berth::blockagent {
 
 // Adds entries to the NodeCleanup of `node`, and creates it if there is none. UNAVAILABLE,
-// DEADLINE_EXCEEDED: the outcome is unknown; call again. RESOURCE_EXHAUSTED: it has too many
-// entries.
+// DEADLINE_EXCEEDED: the outcome is unknown; call again. RESOURCE_EXHAUSTED: it would have more
+// than 4096 entries.
 base::Status AddCleanups(kube::Client& client, const std::string& node,
                          const std::vector<api::CleanupEntry>& entries);
 

@@ -145,7 +145,7 @@ std::optional<Record> Records::Get(const std::string& volume) const {
   return it == records_.end() ? std::nullopt : std::optional(it->second);
 }
 
-std::vector<Record> Records::All() const {
+std::vector<Record> Records::ListRecords() const {
   MutexLock lock(mutex_);
   std::vector<Record> all;
   all.reserve(records_.size());
@@ -153,7 +153,7 @@ std::vector<Record> Records::All() const {
   return all;
 }
 
-std::string Records::VolumeAt(std::string_view mount_dir) const {
+std::string Records::FindVolumeAt(std::string_view mount_dir) const {
   MutexLock lock(mutex_);
   for (const auto& [volume, record] : records_) {
     for (const Use& use : record.uses) {
@@ -163,7 +163,7 @@ std::string Records::VolumeAt(std::string_view mount_dir) const {
   return "";
 }
 
-std::string Records::OtherOf(const Record& record) const {
+std::string Records::FindOtherVolume(const Record& record) const {
   MutexLock lock(mutex_);
   for (const auto& [volume, other] : records_) {
     // Two clusters may have the same back end, and one cluster may have got another back end by

@@ -1,13 +1,14 @@
-// What this node has attached, on disk: a file for each volume, written before each step.
+// The records of the volumes that this node has attached: a file for each volume, written before
+// each step.
 //
 //   DATA/block-agent/volumes/NAME.json     NAME is the PersistentVolume's
 //
 //   (none) ─▶ attaching ─▶ mapped ─▶ mounted ─▶ detaching ─▶ (none)
 //
-//   attaching   the fence may name this node, the image may be mapped
-//   mapped      it is, to the recorded device; a file system may be in the making, and mounted
-//   mounted     all that is in use is mounted
-//   detaching   nobody may use it here any more; what is left of it is being removed
+//   attaching   the fence may name this node, and the image may be mapped
+//   mapped      the image is mapped to the recorded device; mkfs may run, and it may be mounted
+//   mounted     at least one use was mounted
+//   detaching   no pod may use the volume here any more; its mounts and device are being removed
 //
 // A record of an earlier boot names devices and mounts that are gone, but the fence may still name
 // the node. Each pod that uses the volume is one of `uses`, with its own state: attaching, mounted
@@ -48,10 +49,11 @@ struct Record {
   std::string fs_type;  // once it is known
   // UUID of a file system that mkfs is making: a file system with this UUID was never used.
   std::string formatting_uuid;
-  std::string shared_mount;  // source of the pods' bind mounts; empty: none
+  std::string shared_mount;  // the path of the mount that pods share; empty: none
   std::optional<block::Mapping> mapping;
   std::vector<Use> uses;
 
+  // nullptr: there is none. The result is valid until `uses` changes.
   Use* Find(const api::FenceEntry& entry);
   Use* FindByFolder(std::string_view mount_dir);
 };
@@ -63,16 +65,16 @@ base::StatusOr<Record> FromJson(const base::Json& json);
 // Thread-safe, but only one caller at a time may write the record of a volume.
 class Records {
  public:
-  // Reads all records. A file that cannot be decoded is an error, because it may name a device in
-  // use.
+  // Reads all records. DATA_LOSS: a file cannot be decoded; it is not skipped, because it may name
+  // a device in use.
   static base::StatusOr<std::unique_ptr<Records>> Open(const std::string& folder);
 
   std::optional<Record> Get(const std::string& volume) const;
-  std::vector<Record> All() const;
+  std::vector<Record> ListRecords() const;
   // The volume that has `mount_dir` as a pod's folder; empty: none.
-  std::string VolumeAt(std::string_view mount_dir) const;
-  // Gives another volume of the same image; empty: none.
-  std::string OtherOf(const Record& record) const;
+  std::string FindVolumeAt(std::string_view mount_dir) const;
+  // Another volume on record whose image is that of `record`; empty: none.
+  std::string FindOtherVolume(const Record& record) const;
 
   base::Status Put(const Record& record);
   base::Status Remove(const std::string& volume);

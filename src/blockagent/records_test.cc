@@ -54,10 +54,10 @@ TEST(RecordsTest, KeepsAllOfARecordOverARestart) {
   const auto found = (*records)->Get("pv-1");
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(ToJson(*found), ToJson(Sample()));
-  EXPECT_EQ((*records)->VolumeAt("/k/pods/p-1"), "pv-1");
-  EXPECT_EQ((*records)->VolumeAt("/k/pods/p-2"), "");
+  EXPECT_EQ((*records)->FindVolumeAt("/k/pods/p-1"), "pv-1");
+  EXPECT_EQ((*records)->FindVolumeAt("/k/pods/p-2"), "");
   ASSERT_TRUE((*records)->Remove("pv-1").ok());
-  EXPECT_THAT((*Records::Open(folder / "volumes"))->All(), IsEmpty());
+  EXPECT_THAT((*Records::Open(folder / "volumes"))->ListRecords(), IsEmpty());
 }
 
 TEST(RecordsTest, AWriteThatFailsChangesNothing) {
@@ -71,25 +71,25 @@ TEST(RecordsTest, AWriteThatFailsChangesNothing) {
     EXPECT_FALSE(records->Put(changed).ok());
   }
   EXPECT_EQ(records->Get("pv-1")->state, State::kMapped);
-  EXPECT_THAT((*Records::Open(folder / "volumes"))->All(), SizeIs(1));
+  EXPECT_THAT((*Records::Open(folder / "volumes"))->ListRecords(), SizeIs(1));
 }
 
 TEST(RecordsTest, AnotherVolumeOfTheSameImageIsFoundByClusterOrBackEnd) {
   const platform::TempFolder folder;
   auto records = *Records::Open(folder / "volumes");
   ASSERT_TRUE(records->Put(Sample()).ok());
-  EXPECT_EQ(records->OtherOf(Sample()), "") << "it is the same volume";
+  EXPECT_EQ(records->FindOtherVolume(Sample()), "") << "it is the same volume";
   Record other = Sample();
   other.volume = "pv-2";
-  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  EXPECT_EQ(records->FindOtherVolume(other), "pv-1");
   other.cluster = "another";
-  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  EXPECT_EQ(records->FindOtherVolume(other), "pv-1");
   other.backend = {{"images", {{"folder", "/elsewhere"}}}};
-  EXPECT_EQ(records->OtherOf(other), "");
+  EXPECT_EQ(records->FindOtherVolume(other), "");
   other.cluster = Sample().cluster;
-  EXPECT_EQ(records->OtherOf(other), "pv-1");
+  EXPECT_EQ(records->FindOtherVolume(other), "pv-1");
   other.image = "another";
-  EXPECT_EQ(records->OtherOf(other), "");
+  EXPECT_EQ(records->FindOtherVolume(other), "");
 }
 
 TEST(RecordsTest, AFileThatIsNoRecordIsNotPassedOver) {

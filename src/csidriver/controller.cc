@@ -30,9 +30,9 @@ csi::v1::Snapshot DescribeSnapshot(const block::Record& record) {
 }
 
 // Why a volume does not have the requested capabilities and context; empty: it has them.
-std::string Unconfirmed(const block::Record& volume,
-                        const csi::v1::ValidateVolumeCapabilitiesRequest& request,
-                        const Offer& offer) {
+std::string FindMismatch(const block::Record& volume,
+                         const csi::v1::ValidateVolumeCapabilitiesRequest& request,
+                         const Offer& offer) {
   const auto capabilities = ParseCapabilities(request.volume_capabilities(), offer);
   if (!capabilities.ok()) return std::string(base::Message(capabilities.status()));
   for (const Capability& capability : *capabilities) {
@@ -57,7 +57,7 @@ std::string Unconfirmed(const block::Record& volume,
 }
 
 // Lists the volumes without the inline ones, because an inline volume belongs to its pod only.
-std::vector<block::Record> ListedVolumes(const block::Pool& pool) {
+std::vector<block::Record> ListNonInlineVolumes(const block::Pool& pool) {
   std::vector<block::Record> volumes = pool.List(Kind::kVolume);
   std::erase_if(volumes, [](const block::Record& each) { return !each.inline_target.empty(); });
   return volumes;
@@ -65,12 +65,12 @@ std::vector<block::Record> ListedVolumes(const block::Pool& pool) {
 
 }  // namespace
 
-base::StatusOr<std::vector<block::Record>> Page(std::vector<block::Record> records,
-                                                int32_t max_entries, const std::string& token,
-                                                std::string& next) {
+base::StatusOr<std::vector<block::Record>> MakePage(std::vector<block::Record> records,
+                                                    int32_t max_entries, const std::string& token,
+                                                    std::string& next) {
   if (!token.empty()) {
     if (!block::IsId(token)) {
-      return Error(StatusCode::kAborted, "'starting_token' {} was not given out by this driver",
+      return Error(StatusCode::kAborted, "'starting_token' {} is not a token of this driver",
                    base::Quote(token));
     }
     std::erase_if(records, [&](const block::Record& record) { return record.id <= token; });
@@ -83,7 +83,7 @@ base::StatusOr<std::vector<block::Record>> Page(std::vector<block::Record> recor
   return records;
 }
 
-csi::v1::Volume Controller::Describe(const block::Record& record) const {
+csi::v1::Volume Controller::DescribeVolume(const block::Record& record) const {
   csi::v1::Volume volume;
   volume.set_volume_id(record.id);
   volume.set_capacity_bytes(record.size_bytes);
@@ -99,7 +99,7 @@ csi::v1::Volume Controller::Describe(const block::Record& record) const {
   return volume;
 }
 
-csi::v1::VolumeCondition Controller::Condition(const block::Record& record) const {
+csi::v1::VolumeCondition Controller::CheckCondition(const block::Record& record) const {
   csi::v1::VolumeCondition condition;
   const base::Status image = pool_.CheckImage(record);
   condition.set_abnormal(!image.ok());
@@ -112,7 +112,7 @@ base::StatusOr<csi::v1::CreateVolumeResponse> Controller::CreateVolume(
   ASSIGN_OR_RETURN(const block::NewVolume wanted, ParseCreateVolume(request, offer_));
   ASSIGN_OR_RETURN(const block::Record record, pool_.CreateVolume(wanted));
   csi::v1::CreateVolumeResponse response;
-  *response.mutable_volume() = Describe(record);
+  *response.mutable_volume() = DescribeVolume(record);
   return response;
 }
 
@@ -135,7 +135,7 @@ base::StatusOr<csi::v1::ValidateVolumeCapabilitiesResponse> Controller::Validate
   }
   ASSIGN_OR_RETURN(const block::Record record, pool_.Get(Kind::kVolume, request.volume_id()));
   csi::v1::ValidateVolumeCapabilitiesResponse response;
-  if (const std::string why = Unconfirmed(record, request, offer_); !why.empty()) {
+  if (const std::string why = FindMismatch(record, request, offer_); !why.empty()) {
     response.set_message(why);
     return response;
   }
@@ -151,12 +151,12 @@ base::StatusOr<csi::v1::ListVolumesResponse> Controller::ListVolumes(
   RETURN_IF_ERROR(CheckLimits(request));
   csi::v1::ListVolumesResponse response;
   ASSIGN_OR_RETURN(const std::vector<block::Record> page,
-                   Page(ListedVolumes(pool_), request.max_entries(), request.starting_token(),
-                        *response.mutable_next_token()));
+                   MakePage(ListNonInlineVolumes(pool_), request.max_entries(),
+                            request.starting_token(), *response.mutable_next_token()));
   for (const block::Record& record : page) {
     auto& entry = *response.add_entries();
-    *entry.mutable_volume() = Describe(record);
-    *entry.mutable_status()->mutable_volume_condition() = Condition(record);
+    *entry.mutable_volume() = DescribeVolume(record);
+    *entry.mutable_status()->mutable_volume_condition() = CheckCondition(record);
   }
   return response;
 }
@@ -168,20 +168,21 @@ base::StatusOr<csi::v1::GetCapacityResponse> Controller::GetCapacity(
   csi::v1::GetCapacityResponse response;
   std::string fs_type = offer_.fs_types.at(0);
   if (!request.volume_capabilities().empty()) {
-    // The capacity for unsupported capabilities is zero, which is an answer and no error.
+    // The capacity for unsupported capabilities is zero, and not an error.
     const auto capabilities = ParseCapabilities(request.volume_capabilities(), offer_);
     if (!capabilities.ok()) return response;
     const Capability& first = capabilities->front();
     if (first.access == block::AccessType::kBlock) fs_type.clear();
     if (!first.fs_type.empty()) fs_type = first.fs_type;
   }
-  if (request.has_accessible_topology() && !IsHere(request.accessible_topology(), offer_)) {
+  if (request.has_accessible_topology() &&
+      !IncludesThisNode(request.accessible_topology(), offer_)) {
     return response;
   }
   ASSIGN_OR_RETURN(const block::Capacity capacity, pool_.GetCapacity());
   response.set_available_capacity(capacity.available_bytes);
-  // If the maximum is set, Kubernetes' scheduler compares claims with it, so it is the size that
-  // can be made now.
+  // Kubernetes' scheduler compares claims with the maximum if it is set, so the maximum is the size
+  // that can be made now.
   response.mutable_maximum_volume_size()->set_value(capacity.available_bytes);
   response.mutable_minimum_volume_size()->set_value(block::MinimumSize(fs_type));
   return response;
@@ -235,8 +236,8 @@ base::StatusOr<csi::v1::ListSnapshotsResponse> Controller::ListSnapshots(
   });
   csi::v1::ListSnapshotsResponse response;
   ASSIGN_OR_RETURN(const std::vector<block::Record> page,
-                   Page(std::move(records), request.max_entries(), request.starting_token(),
-                        *response.mutable_next_token()));
+                   MakePage(std::move(records), request.max_entries(), request.starting_token(),
+                            *response.mutable_next_token()));
   for (const block::Record& record : page) {
     *response.add_entries()->mutable_snapshot() = DescribeSnapshot(record);
   }
@@ -276,8 +277,8 @@ base::StatusOr<csi::v1::ControllerGetVolumeResponse> Controller::ControllerGetVo
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record record, pool_.Get(Kind::kVolume, request.volume_id()));
   csi::v1::ControllerGetVolumeResponse response;
-  *response.mutable_volume() = Describe(record);
-  *response.mutable_status()->mutable_volume_condition() = Condition(record);
+  *response.mutable_volume() = DescribeVolume(record);
+  *response.mutable_status()->mutable_volume_condition() = CheckCondition(record);
   return response;
 }
 

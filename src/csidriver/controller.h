@@ -1,6 +1,7 @@
-// Does the work of the controller service: checks requests and turns them into work on the pool.
+// Implements the CSI controller service: checks each request and runs it on the pool.
 //
-// Thread-safe; everything is borrowed. Failures carry CSI's codes.
+// Thread-safe. `pool` and `offer` are borrowed and must outlive the object. Failures have the codes
+// that the CSI specification prescribes.
 #pragma once
 
 #include "base/status.h"
@@ -30,18 +31,19 @@ class Controller {
 #undef BERTH_DECLARE
 
  private:
-  csi::v1::Volume Describe(const block::Record& record) const;
-  csi::v1::VolumeCondition Condition(const block::Record& record) const;
+  csi::v1::Volume DescribeVolume(const block::Record& record) const;
+  csi::v1::VolumeCondition CheckCondition(const block::Record& record) const;
 
   block::Pool& pool_;
   const Offer& offer_;
 };
 
-// One page of `records`, which are ordered by id: those after `token`, at most `max_entries` (0: as
-// many as a reply holds). A token is the id of the last entry of the page before, and stays valid
-// when that entry is deleted. Sets `next` if more follow. ABORTED: the token was never given out.
-base::StatusOr<std::vector<block::Record>> Page(std::vector<block::Record> records,
-                                                int32_t max_entries, const std::string& token,
-                                                std::string& next);
+// Makes one page of `records`, which are ordered by id: those after `token` ("": from the start),
+// at most `max_entries` (0: as many as a reply holds). A token is the id of the last entry of the
+// page before, and stays valid when that entry is deleted. Sets `next` if more records follow.
+// ABORTED: the token does not have the form of an id.
+base::StatusOr<std::vector<block::Record>> MakePage(std::vector<block::Record> records,
+                                                    int32_t max_entries, const std::string& token,
+                                                    std::string& next);
 
 }  // namespace berth::csidriver

@@ -21,7 +21,7 @@ TEST(PageTest, PagesCoverAllOnceEvenWhileEntriesGo) {
   std::string token;
   do {
     std::string next;
-    const auto page = Page(all, 3, token, next);
+    const auto page = MakePage(all, 3, token, next);
     ASSERT_TRUE(page.ok()) << page.status();
     for (const block::Record& record : *page) seen.push_back(record.id);
     // The very entry that the token names is deleted between two calls.
@@ -34,13 +34,13 @@ TEST(PageTest, PagesCoverAllOnceEvenWhileEntriesGo) {
 
 TEST(PageTest, WithoutALimitEverythingFitsOnOnePage) {
   std::string next;
-  EXPECT_EQ(Page(Records(5), 0, "", next)->size(), 5u);
+  EXPECT_EQ(MakePage(Records(5), 0, "", next)->size(), 5u);
   EXPECT_TRUE(next.empty());
 }
 
 TEST(PageTest, AForeignTokenIsAborted) {
   std::string next;
-  EXPECT_EQ(Page(Records(5), 0, "17", next).status().code(), base::StatusCode::kAborted);
+  EXPECT_EQ(MakePage(Records(5), 0, "17", next).status().code(), base::StatusCode::kAborted);
 }
 
 }  // namespace

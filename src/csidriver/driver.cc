@@ -64,7 +64,7 @@ base::StatusOr<Offer> MakeOffer(const DriverOptions& options, platform::Exec& ex
 
 class DriverImpl final : public Driver {
  public:
-  base::Status Run(const DriverOptions& options) {
+  base::Status StartParts(const DriverOptions& options) {
     RETURN_IF_ERROR(CheckOptions(options));
     ASSIGN_OR_RETURN(offer_, MakeOffer(options, *exec_));
     ASSIGN_OR_RETURN(pool_, block::Pool::Open(options.pool_folder,
@@ -125,7 +125,7 @@ std::string Driver::TopologyKey(const std::string& driver_name) {
 
 base::StatusOr<std::unique_ptr<Driver>> Driver::Start(const DriverOptions& options) {
   auto driver = std::make_unique<DriverImpl>();
-  RETURN_IF_ERROR_WITH(driver->Run(options),
+  RETURN_IF_ERROR_WITH(driver->StartParts(options),
                        fmt::format("start CSI driver {}", base::Quote(options.name)));
   return driver;
 }

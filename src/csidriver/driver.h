@@ -1,9 +1,10 @@
-// The CSI driver that Berth ships: volumes of one node, from image files in a pool folder.
+// The CSI driver that Berth ships. It makes the volumes of one node from image files in a pool
+// folder.
 //
-// Serves Identity, Controller and Node on one UNIX socket, and announces itself to the kubelet or
-// Berth's node agent by a registration socket. All state is in the pool folder, the mount table and
-// the loop devices: a new driver on the same folder goes on where the last one stopped, and volumes
-// in use stay in use meanwhile.
+// It serves the services Identity, Controller and Node on one UNIX socket, and announces itself to
+// the kubelet or Berth's node agent by a registration socket. All state is in the pool folder, the
+// mount table and the loop devices: a new driver on the same folder continues where the last one
+// stopped, and volumes in use stay in use meanwhile.
 #pragma once
 
 #include <chrono>
@@ -17,22 +18,22 @@ namespace berth::csidriver {
 struct DriverOptions {
   std::string name = "local.csi.berth.dev";
   std::string version = "0.1.0";
-  std::string node_id;              // of the node; also its topology segment's value
+  std::string node_id;              // of NodeGetInfo; also the value of the topology segment
   std::string pool_folder;          // made if missing
   std::string endpoint;             // path of the socket, in a folder that is made if missing
-  std::string registration_folder;  // the kubelet's plugins_registry; empty: not announced
+  std::string registration_folder;  // the kubelet's plugins_registry; empty: no registration
   double overcommit = 2.0;          // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
-  size_t workers = 8;  // calls that run at once; the controller and the node each have that many
-  size_t max_queued = 1024;      // waiting calls of each; more get UNAVAILABLE
+  size_t workers = 8;        // calls that run at once, separately for the controller and the node
+  size_t max_queued = 1024;  // waiting calls of each; more get UNAVAILABLE
   std::string flight_file = "";  // its flight record (base/flight.h); empty: none
 };
 
 class Driver {
  public:
-  // Opens the pool, finishes what a crash left there, and serves. INVALID_ARGUMENT: an option is
-  // wrong. FAILED_PRECONDITION: another process has the pool or the socket, or this host supports
-  // no file system.
+  // Opens the pool, finishes or undoes the changes that a crash interrupted, and serves.
+  // INVALID_ARGUMENT: an option is wrong. FAILED_PRECONDITION: another process has the pool or the
+  // socket, or this host supports no file system.
   static base::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
 
   // Stops serving and waits for running calls. Leaves every volume as it is.

@@ -1,5 +1,5 @@
-// Does the work of the node service: maps and mounts volumes of the pool, and binds them to the
-// paths of pods.
+// Implements the CSI node service: maps and mounts volumes of the pool, and bind-mounts them at the
+// target paths of pods.
 //
 //               stage                     publish
 //   (none) ───────────────▶ [prepared] ─────────────▶ [mounted at staging, bound to each target]
@@ -12,9 +12,9 @@
 //
 // Prepared means: mapped to a loop device, and the file system on it is made or checked.
 //
-// The kernel that has the file system mounted is this host's or a sandbox's, never both
+// Either this host's kernel or a sandbox's kernel has the file system mounted, and never both
 // (node_defer.cc). After a deferral, the volume is mapped and prepared again before its next use;
-// this fails while anybody has its device open. NodeUnstageVolume does not need that.
+// this fails while any process has its device open. NodeUnstageVolume does not prepare it again.
 //
 // Every step is recorded (node_records.h) before it is taken, and every "already done" is checked
 // against the mount table and the loop device of the volume's very image. A volume that an earlier
@@ -41,17 +41,17 @@
 
 namespace berth::csidriver {
 
-// How long an unmap waits until nobody has the device open.
+// How long an unmap waits for other users of the device to close it.
 inline constexpr std::chrono::seconds kUnmapPatience{5};
 
 class Node {
  public:
-  // All are borrowed. Sets the function by which the pool asks which volumes are deferred; this is
-  // done once in the life of a pool.
+  // All arguments are borrowed and must outlive the node and the pool's calls. Sets the pool's
+  // deferred check, so a pool may have only one Node.
   Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
        const Offer& offer)
       : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {
-    pool_.AskWhetherDeferred([&records](const std::string& volume_id) {
+    pool_.SetDeferredCheck([&records](const std::string& volume_id) {
       const auto record = records.Get(volume_id);
       return record.has_value() && record->use == DeviceUse::kDeferred;
     });
@@ -68,7 +68,7 @@ class Node {
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
       const csi::v1::NodeUnpublishVolumeRequest& request);
   // node_inline.cc: called at the start. Deletes inline volumes whose pod's folder is gone, because
-  // nobody will unpublish them.
+  // the kubelet will not unpublish them any more.
   void RemoveOrphans();
   // node_info.cc
   base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> NodeGetVolumeStats(
@@ -92,31 +92,32 @@ class Node {
   base::StatusOr<platform::LoopDevice> MapAndPrepare(const block::Record& volume);
   base::Status MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
                                const std::vector<std::string>& flags, const std::string& path);
-  // Removes the device. FAILED_PRECONDITION: somebody has it open; the kernel refuses the
-  // detachment then.
-  base::Status Detach(const std::string& volume_id, DeviceUse use);
+  // Removes the device. FAILED_PRECONDITION: something still has it open after kUnmapPatience.
+  // `use` is for the message.
+  base::Status DetachVolume(const std::string& volume_id, DeviceUse use);
   base::Status UndoStage(const std::string& volume_id);
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishAt(const block::Record& volume,
                                                                const Capability& capability,
                                                                const PublishedTarget& wanted,
                                                                const Presence& presence);
-  base::StatusOr<csi::v1::NodePublishVolumeResponse> Bind(const block::Record& volume,
-                                                          const Capability& capability,
-                                                          const PublishedTarget& target,
-                                                          const platform::LoopDevice& device,
-                                                          const Presence& presence);
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> BindTarget(const block::Record& volume,
+                                                                const Capability& capability,
+                                                                const PublishedTarget& target,
+                                                                const platform::LoopDevice& device,
+                                                                const Presence& presence);
   base::Status UnmountUnpublished(const std::string& volume_id);
   // node_defer.cc
-  base::StatusOr<platform::LoopDevice> DeviceFor(const block::Record& volume,
-                                                 const PublishedTarget& wanted,
-                                                 const NodeRecord& record,
-                                                 const Presence& presence);
-  base::StatusOr<platform::LoopDevice> PrepareAnew(const block::Record& volume, DeviceUse use);
-  // Makes the target and gives the response. May be repeated.
-  base::StatusOr<csi::v1::NodePublishVolumeResponse> Defer(const block::Record& volume,
-                                                           const Capability& capability,
-                                                           const PublishedTarget& target,
-                                                           const platform::LoopDevice& device);
+  // Gives the device for a further target. Prepares it again if the other kind of user had it.
+  base::StatusOr<platform::LoopDevice> GetDeviceFor(const block::Record& volume,
+                                                    const PublishedTarget& wanted,
+                                                    const NodeRecord& record,
+                                                    const Presence& presence);
+  base::StatusOr<platform::LoopDevice> PrepareAgain(const block::Record& volume, DeviceUse use);
+  // Makes the target's folder and the response that leaves the mount to the container runtime.
+  // Idempotent.
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> DeferTarget(
+      const block::Record& volume, const Capability& capability, const PublishedTarget& target,
+      const platform::LoopDevice& device);
   base::Status ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                 const PublishedTarget& wanted, const Presence& presence);
   base::Status UndoPublish(NodeRecord record, const std::string& path);
@@ -128,8 +129,9 @@ class Node {
   base::Status MountInline(const block::Record& volume, const Capability& capability,
                            bool read_only);
   base::Status RemoveInline(const block::Record& volume);
-  // The pool's id of a volume. A CO uses that id, or its own handle for an inline volume.
-  base::StatusOr<std::string> PoolId(const std::string& volume_id) const;
+  // Finds the pool's id of a volume. A request has that id, or the kubelet's handle of an inline
+  // volume.
+  base::StatusOr<std::string> FindPoolId(const std::string& volume_id) const;
   base::Status UnmountAll(const std::string& volume_id, const std::string& path);
 
   block::Pool& pool_;
@@ -139,25 +141,26 @@ class Node {
   const Offer& offer_;
 };
 
-// Makes the target of the bind mount: a folder, or a file for raw block. The CO must make its
-// parent.
+// Makes the target path: a folder, or a file for raw block. OK if it exists. FAILED_PRECONDITION:
+// something else exists there. By the CSI specification, the CO makes the parent folder.
 base::Status MakeTarget(const std::string& path, block::AccessType access);
-// Removes an empty folder or file. FAILED_PRECONDITION: something else is there, which this driver
-// did not make.
+// Removes an empty folder or file; OK if it is missing. FAILED_PRECONDITION: something else is
+// there, which this driver did not make.
 base::Status RemoveTarget(const std::string& path);
 
 // FAILED_PRECONDITION, naming it, if something else than the volume is mounted at its staging path.
 base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
                               const std::string& path);
-// FAILED_PRECONDITION: it is no folder. The caller makes sure that nothing is mounted there,
-// because a mount might hang.
+// FAILED_PRECONDITION: `path` is not an existing folder. The caller makes sure that nothing is
+// mounted there, because a mount might hang.
 base::Status CheckStagingFolder(const std::string& path);
 
-// Whether the mount of the volume's file system is left to the container runtime that asks through
-// `request`.
+// Whether the container runtime, whose file systems `request` lists, mounts the volume's file
+// system in place of this host.
 bool CanDefer(const csi::v1::NodePublishVolumeRequest& request, const block::Record& volume);
-// FAILED_PRECONDITION, naming the target, if two kernels would have the file system mounted: that
-// of one of `others`, and that of `wanted`. Only deferred targets that all just read may do that.
+// FAILED_PRECONDITION, naming the target, if the kernel of `wanted` and that of one of `others`
+// would both have the file system mounted. Only deferred targets that are all read-only may do
+// that.
 base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& wanted,
                             const std::vector<PublishedTarget>& others);
 

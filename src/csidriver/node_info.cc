@@ -10,14 +10,14 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-base::Status NotThere(const std::string& id, const std::string& path) {
+base::Status NotThereError(const std::string& id, const std::string& path) {
   return Error(StatusCode::kNotFound, "volume {} is neither staged nor published at {}",
                base::Quote(id), base::Quote(path));
 }
 
-// Whether `path` is where the volume is staged, or published.
-bool IsAt(const block::Record& volume, const Presence& presence, const std::string& path) {
-  const Found found = presence.At(path);
+// Whether the volume is staged or published at `path`.
+bool IsVolumeAt(const block::Record& volume, const Presence& presence, const std::string& path) {
+  const Found found = presence.FindAt(path);
   if (found == Found::kOurs) return true;
   if (!presence.recorded().has_value() || !presence.device().has_value()) return false;
   if (volume.access == block::AccessType::kBlock) return presence.recorded()->staging_path == path;
@@ -25,21 +25,23 @@ bool IsAt(const block::Record& volume, const Presence& presence, const std::stri
   if (presence.recorded()->staging_path == path) {
     return volume.content == block::Content::kFormatted;
   }
-  const std::vector<PublishedTarget> targets = presence.Targets();
+  const std::vector<PublishedTarget> targets = presence.FindTargets();
   return std::ranges::find(targets, path, &PublishedTarget::path) != targets.end();
 }
 
-bool Has(const std::vector<std::string>& options, std::string_view option) {
+bool HasOption(const std::vector<std::string>& options, std::string_view option) {
   return std::ranges::find(options, option) != options.end();
 }
 
-// Tells if the kernel stopped writing to the file system after an error, although it was not
-// mounted read-only; empty: it did not.
-std::string Broken(const platform::MountEntry& mount) {
+// Says how the kernel stopped writing to a file system that was mounted for writing, as it does
+// after an error; empty: it did not.
+std::string DescribeProblem(const platform::MountEntry& mount) {
   for (const char* sign : {"shutdown", "emergency_ro"}) {
-    if (Has(mount.super_options, sign)) return fmt::format("the file system went to '{}'", sign);
+    if (HasOption(mount.super_options, sign)) {
+      return fmt::format("the file system went to '{}'", sign);
+    }
   }
-  if (Has(mount.super_options, "ro") && !mount.read_only()) {
+  if (HasOption(mount.super_options, "ro") && !mount.read_only()) {
     return "the file system was made read-only after an error";
   }
   return "";
@@ -62,7 +64,7 @@ void AddUsage(csi::v1::VolumeUsage::Unit unit, int64_t total, int64_t used, int6
 base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t size) {
   if (range.required_bytes() > size) {
     return Error(StatusCode::kOutOfRange,
-                 "{} bytes are required, and the volume has {}: ControllerExpandVolume comes first",
+                 "{} bytes are required, but the volume has {}: call ControllerExpandVolume first",
                  range.required_bytes(), size);
   }
   if (range.limit_bytes() > 0 && size > range.limit_bytes()) {
@@ -77,27 +79,27 @@ base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t siz
 base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
     const csi::v1::NodeGetVolumeStatsRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  ASSIGN_OR_RETURN(const std::string id, PoolId(request.volume_id()));
+  ASSIGN_OR_RETURN(const std::string id, FindPoolId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
-  if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
+  if (!IsVolumeAt(volume, presence, path)) return NotThereError(volume.id, path);
   csi::v1::NodeGetVolumeStatsResponse response;
   if (presence.IsDeferred()) {
-    // Only the kernel that has it mounted knows its usage and condition.
+    // Only the kernel that has the volume mounted knows its usage and condition.
     if (!request.runtime_supports_stats()) {
       return Error(StatusCode::kFailedPrecondition,
-                   "the mount of volume {} is deferred to a container runtime: its statistics are "
-                   "that runtime's to tell, and it does not tell them",
+                   "the mount of volume {} is deferred to a container runtime, and that runtime "
+                   "does not report statistics",
                    base::Quote(volume.id));
     }
     response.set_source(presence.device()->path);
     return response;
   }
-  if (volume.access == block::AccessType::kMount && presence.At(path) != Found::kOurs) {
+  if (volume.access == block::AccessType::kMount && presence.FindAt(path) != Found::kOurs) {
     return Error(StatusCode::kFailedPrecondition,
-                 "volume {} is staged, and not mounted before it is published: it has no "
+                 "volume {} is staged but not published, so it is not mounted and has no "
                  "statistics yet",
                  base::Quote(volume.id));
   }
@@ -115,12 +117,12 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
              usage.available_bytes, response);
     AddUsage(csi::v1::VolumeUsage::INODES, usage.total_inodes, usage.used_inodes,
              usage.available_inodes, response);
-    // The mount at staging is checked, because it has the volume's own options; a target's bind may
-    // be read-only by itself.
+    // The mount at staging is checked, because it has the volume's own options, while the bind
+    // mount at a target may be read-only by itself.
     const platform::MountEntry* mount = presence.recorded().has_value()
                                             ? presence.MountAt(presence.recorded()->staging_path)
                                             : presence.MountAt(path);
-    if (problem.empty() && mount != nullptr) problem = Broken(*mount);
+    if (problem.empty() && mount != nullptr) problem = DescribeProblem(*mount);
   }
   SetCondition(problem, *response.mutable_volume_condition());
   return response;
@@ -131,7 +133,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   RETURN_IF_ERROR(CheckLimits(request));
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(block::Record volume, pool_.Get(block::Kind::kVolume, request.volume_id()));
   if (request.has_volume_capability()) {
     ASSIGN_OR_RETURN(const Capability capability,
@@ -144,7 +146,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   RETURN_IF_ERROR(CheckCapacityRange(request.capacity_range(), volume.size_bytes));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
-  if (!IsAt(volume, presence, path)) return NotThere(volume.id, path);
+  if (!IsVolumeAt(volume, presence, path)) return NotThereError(volume.id, path);
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   csi::v1::NodeExpandVolumeResponse response;
   response.set_capacity_bytes(static_cast<int64_t>(device.size));
@@ -161,9 +163,9 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     return response;
   }
   if (!volume.grow_file_system) return response;
-  // The runtime may still have the volume mounted. It is prepared again before anybody else mounts
-  // it.
-  if (presence.AnyMountPoint().empty() && presence.recorded()->use == DeviceUse::kDeferred) {
+  // The runtime may still have the volume mounted. The volume is prepared, and so grown, before its
+  // next use.
+  if (presence.FindMountPoint().empty() && presence.recorded()->use == DeviceUse::kDeferred) {
     return response;
   }
   const platform::FileSystem* fs = platform::FindFileSystem(volume.fs_type);
@@ -171,7 +173,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     return Error(StatusCode::kFailedPrecondition, "{} is not supported here", volume.fs_type);
   }
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.before">());
-  base::Status grown = fs->Resize(exec_, device.path, presence.AnyMountPoint());
+  base::Status grown = fs->Resize(exec_, device.path, presence.FindMountPoint());
   if (grown.code() == StatusCode::kPermissionDenied) {
     // This is CSI's code for "cannot be expanded while in use". The next staging grows it.
     grown = Error(StatusCode::kFailedPrecondition, "{}", base::Message(grown));
@@ -181,7 +183,7 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
   // The record is read again, because Map may have changed it.
   ASSIGN_OR_RETURN(volume, pool_.Get(block::Kind::kVolume, volume.id));
   volume.grow_file_system = false;
-  RETURN_IF_ERROR(pool_.Update(volume));
+  RETURN_IF_ERROR(pool_.UpdateRecord(volume));
   return response;
 }
 

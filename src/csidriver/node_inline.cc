@@ -1,4 +1,5 @@
-// Inline (ephemeral) volumes, which are made and deleted with their pod (node.h).
+// The part of Node for inline (ephemeral) volumes, which are made and deleted with their pod
+// (node.h).
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -14,8 +15,9 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-// Whether the folder is gone that the CO makes for a target and removes after the unpublish.
-bool PodFolderIsGone(const std::string& target) {
+// Whether the target's parent folder is gone, which the CO makes before the publish and removes
+// after the unpublish.
+bool IsPodFolderGone(const std::string& target) {
   const std::string folder(base::FolderOf(target));
   struct stat info;
   return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
@@ -23,7 +25,7 @@ bool PodFolderIsGone(const std::string& target) {
 
 }  // namespace
 
-base::StatusOr<std::string> Node::PoolId(const std::string& volume_id) const {
+base::StatusOr<std::string> Node::FindPoolId(const std::string& volume_id) const {
   if (IsInlineHandle(volume_id)) {
     const auto volume = pool_.FindVolume(volume_id);
     if (volume.has_value() && !volume->inline_target.empty()) return volume->id;
@@ -57,7 +59,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   if (mounted.ok()) return csi::v1::NodePublishVolumeResponse();
   if (!was_there && mounted.code() != StatusCode::kDeadlineExceeded) {
     if (const base::Status removed = RemoveInline(volume); !removed.ok()) {
-      LOG_WARNING("inline volume {} could not be published and not be removed: {}",
+      LOG_WARNING("inline volume {} could not be published, and not be removed either: {}",
                   base::Quote(volume.name), base::ToString(removed));
     }
   }
@@ -68,7 +70,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
 base::Status Node::MountInline(const block::Record& volume, const Capability& capability,
                                bool read_only) {
   const std::string& path = volume.inline_target;
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   RETURN_IF_ERROR(CheckUse(volume, capability));
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
@@ -76,7 +78,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   const NodeRecord record{.volume_id = volume.id,
                           .staging_path = path,
                           .capability = capability.Digest() + (read_only ? " read-only" : "")};
-  switch (presence.At(path)) {
+  switch (presence.FindAt(path)) {
     case Found::kForeign:
       return Error(StatusCode::kFailedPrecondition,
                    "the target is a mount point of {} already, which is not this volume",
@@ -101,7 +103,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
 // Unmounts and deletes an inline volume, also after a crash left it half-made.
 base::Status Node::RemoveInline(const block::Record& volume) {
   {
-    ASSIGN_OR_RETURN(const auto hold, pool_.Lock(volume.id));
+    ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
     RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
     RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
     RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));
@@ -130,10 +132,11 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
 
 void Node::RemoveOrphans() {
   for (const block::Record& volume : pool_.List(block::Kind::kVolume)) {
-    if (volume.inline_target.empty() || !PodFolderIsGone(volume.inline_target)) continue;
+    if (volume.inline_target.empty() || !IsPodFolderGone(volume.inline_target)) continue;
     const base::Status removed = RemoveInline(volume);
     if (removed.ok()) {
-      LOG_INFO("inline volume {} is removed: its pod's folder is gone", base::Quote(volume.name));
+      LOG_INFO("inline volume {} is removed, because its pod's folder is gone",
+               base::Quote(volume.name));
     } else {
       LOG_WARNING("inline volume {} of a pod whose folder is gone is not removed: {}",
                   base::Quote(volume.name), base::ToString(removed));

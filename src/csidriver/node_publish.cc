@@ -39,7 +39,7 @@ base::Status CheckOthers(const block::Record& volume, AccessMode::Mode mode,
   return base::OkStatus();
 }
 
-void Forget(NodeRecord& record, std::string_view path) {
+void ForgetTarget(NodeRecord& record, std::string_view path) {
   std::erase_if(record.targets, [&](const PublishedTarget& target) { return target.path == path; });
 }
 
@@ -97,11 +97,11 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   }
   ASSIGN_OR_RETURN(std::string staging,
                    CheckPath("staging_target_path", request.staging_target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
-  // If somebody replaced the image file meanwhile, a pod must not get that file.
+  // If the image file was replaced meanwhile, a pod must not get the new file.
   RETURN_IF_ERROR(pool_.CheckImage(volume));
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   if (const auto resolved = platform::ResolveMountPoint(staging); resolved.ok())
@@ -119,19 +119,19 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
                                .capability = capability.Digest(),
                                .deferred = CanDefer(request, volume)};
   const PublishedTarget* known = presence.recorded()->FindTarget(path);
-  if (presence.At(path) != Found::kNothing) {
+  if (presence.FindAt(path) != Found::kNothing) {
     RETURN_IF_ERROR(ConfirmPublished(volume, capability.mode, wanted, presence));
     return csi::v1::NodePublishVolumeResponse();
   }
   bool again = false;
   if (known != nullptr && known->deferred) {
     RETURN_IF_ERROR(CheckSecondPublish(capability.mode, /*same_target=*/true, *known == wanted));
-    const std::vector<PublishedTarget> there = presence.Targets();
+    const std::vector<PublishedTarget> there = presence.FindTargets();
     again = presence.device().has_value() && std::ranges::find(there, wanted) != there.end();
   }
   // An existing deferred target is only confirmed and never undone, because a sandbox may use the
   // volume through it.
-  const auto published = again ? Defer(volume, capability, wanted, *presence.device())
+  const auto published = again ? DeferTarget(volume, capability, wanted, *presence.device())
                                : PublishAt(volume, capability, wanted, presence);
   RETURN_IF_ERROR_WITH(
       published, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
@@ -143,31 +143,34 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishAt(const block::
                                                                    const PublishedTarget& wanted,
                                                                    const Presence& presence) {
   NodeRecord record = *presence.recorded();
-  record.targets = presence.Targets(wanted.path);  // without targets that no longer exist
+  record.targets = presence.FindTargets(wanted.path);  // without targets that no longer exist
   RETURN_IF_ERROR(CheckOthers(volume, capability.mode, wanted, record.targets));
-  ASSIGN_OR_RETURN(const platform::LoopDevice device, DeviceFor(volume, wanted, record, presence));
+  ASSIGN_OR_RETURN(const platform::LoopDevice device,
+                   GetDeviceFor(volume, wanted, record, presence));
   if (volume.access == block::AccessType::kMount) {
     record.use = wanted.deferred ? DeviceUse::kDeferred : DeviceUse::kMounted;
   }
   record.targets.push_back(wanted);
   RETURN_IF_ERROR(records_.Put(record));
-  auto done = wanted.deferred ? Defer(volume, capability, wanted, device)
-                              : Bind(volume, capability, wanted, device, presence);
+  auto done = wanted.deferred ? DeferTarget(volume, capability, wanted, device)
+                              : BindTarget(volume, capability, wanted, device, presence);
   if (done.ok()) return done;
-  // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated call.
+  // After a time-out in the kernel the outcome is unknown, so nothing is undone: the repeated call
+  // continues.
   if (done.status().code() != StatusCode::kDeadlineExceeded) {
     if (const base::Status undone = UndoPublish(std::move(record), wanted.path); !undone.ok()) {
-      LOG_WARNING("a publish that failed could not be taken back: {}", base::ToString(undone));
+      LOG_WARNING("a failed publish of volume {} could not be undone: {}", base::Quote(volume.id),
+                  base::ToString(undone));
     }
   }
   return done;
 }
 
-// Called if something is mounted at the target. OK: it is this very publish; else the error says
-// why it is not.
+// Called if something is mounted at the target. OK: an earlier call did the same publish; else the
+// error says what differs.
 base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                     const PublishedTarget& wanted, const Presence& presence) {
-  if (presence.At(wanted.path) == Found::kForeign) {
+  if (presence.FindAt(wanted.path) == Found::kForeign) {
     return Error(StatusCode::kFailedPrecondition,
                  "target {} is a mount point of {} already, which is not volume {}",
                  base::Quote(wanted.path), base::Quote(presence.MountAt(wanted.path)->source),
@@ -181,7 +184,7 @@ base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mod
                  "mounted there: unmount it",
                  base::Quote(wanted.path));
   }
-  // If there is no record of the mount, only what the mount table shows can be compared.
+  // If there is no record of the mount, only the flag "ro" in the mount table can be compared.
   const bool same =
       known != nullptr
           ? *known == wanted
@@ -195,19 +198,17 @@ base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mod
 base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
   RETURN_IF_ERROR(UnmountAll(record.volume_id, path));
   RETURN_IF_ERROR(RemoveTarget(path));
-  Forget(record, path);
+  ForgetTarget(record, path);
   const std::string volume_id = record.volume_id;
-  RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
+  RETURN_IF_ERROR(records_.PutWithFewerTargets(std::move(record)));
   return UnmountUnpublished(volume_id);
 }
 
-base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::Bind(const block::Record& volume,
-                                                              const Capability& capability,
-                                                              const PublishedTarget& target,
-                                                              const platform::LoopDevice& device,
-                                                              const Presence& presence) {
+base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::BindTarget(
+    const block::Record& volume, const Capability& capability, const PublishedTarget& target,
+    const platform::LoopDevice& device, const Presence& presence) {
   const std::string& staging = presence.recorded()->staging_path;
-  if (volume.access == block::AccessType::kMount && presence.At(staging) == Found::kNothing) {
+  if (volume.access == block::AccessType::kMount && presence.FindAt(staging) == Found::kNothing) {
     RETURN_IF_ERROR(CheckStagingFolder(staging));
     RETURN_IF_ERROR(MountFileSystem(volume, device, capability.mount_flags, staging));
   }
@@ -236,7 +237,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
@@ -252,11 +253,11 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   RETURN_IF_ERROR_WITH(RemoveTarget(path), context);
   if (presence.recorded().has_value() && presence.recorded()->FindTarget(path) != nullptr) {
     NodeRecord record = *presence.recorded();
-    Forget(record, path);
-    RETURN_IF_ERROR(records_.PutShorter(std::move(record)));
+    ForgetTarget(record, path);
+    RETURN_IF_ERROR(records_.PutWithFewerTargets(std::move(record)));
   }
   // The target is gone, so the request is done. If the mount at staging stays, it does no harm
-  // before the next deferral or NodeUnstageVolume; these then report what holds it.
+  // before the next deferral or NodeUnstageVolume, and these calls then report the failure.
   if (const base::Status unmounted = UnmountUnpublished(id); !unmounted.ok()) {
     LOG_WARNING("{}: {}", context, base::ToString(unmounted));
   }
@@ -268,11 +269,11 @@ base::Status Node::UnmountUnpublished(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
   const std::optional<NodeRecord>& record = presence.recorded();
   if (!record.has_value() || record->access != block::AccessType::kMount ||
-      presence.At(record->staging_path) == Found::kNothing) {
+      presence.FindAt(record->staging_path) == Found::kNothing) {
     return base::OkStatus();
   }
   const auto is_mounted = [](const PublishedTarget& target) { return !target.deferred; };
-  if (std::ranges::any_of(presence.Targets(), is_mounted)) return base::OkStatus();
+  if (std::ranges::any_of(presence.FindTargets(), is_mounted)) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.staging.before">());
   RETURN_IF_ERROR_WITH(UnmountAll(volume_id, record->staging_path), "unmount its staging path");
   return base::FaultPoint<"csidriver.unpublish.staging.after">();

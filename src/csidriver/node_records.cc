@@ -88,11 +88,11 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
 base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string& folder) {
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   std::unique_ptr<NodeRecords> records(new NodeRecords(folder, std::move(boot_id)));
-  RETURN_IF_ERROR(records->Load());
+  RETURN_IF_ERROR(records->LoadRecords());
   return records;
 }
 
-base::Status NodeRecords::Load() {
+base::Status NodeRecords::LoadRecords() {
   ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
                    platform::ReadRecordFiles(folder_));
   base::MutexLock lock(mutex_);
@@ -100,10 +100,9 @@ base::Status NodeRecords::Load() {
     RETURN_IF_ERROR(file.text);
     base::StatusOr<NodeRecord> record = DecodeNodeRecord(*file.text);
     if (!record.ok()) {
-      // The record is skipped, so that the other volumes can be served. The mount table still tells
-      // what is mounted; without the record only the arguments of a repeated call cannot be
-      // compared.
-      LOG_ERROR("node record {} is not readable and is left aside: {}", base::Quote(file.path),
+      // The record is skipped, so that the other volumes can be served. The mount table still shows
+      // the mounts; without the record only the arguments of a repeated call cannot be compared.
+      LOG_ERROR("node record {} is not readable and is skipped: {}", base::Quote(file.path),
                 base::Message(record.status()));
       continue;
     }
@@ -127,14 +126,14 @@ std::optional<NodeRecord> NodeRecords::Get(const std::string& volume_id) const {
 base::Status NodeRecords::Put(NodeRecord record) {
   record.boot_id = boot_id_;
   RETURN_IF_ERROR_WITH(
-      platform::WriteDurably<"csidriver.node_record">(Path(record.volume_id), Encode(record)),
+      platform::WriteDurably<"csidriver.node_record">(PathOf(record.volume_id), Encode(record)),
       "write node record");
   base::MutexLock lock(mutex_);
   records_[record.volume_id] = std::move(record);
   return base::OkStatus();
 }
 
-base::Status NodeRecords::PutShorter(NodeRecord record) {
+base::Status NodeRecords::PutWithFewerTargets(NodeRecord record) {
   const base::Status put = Put(record);
   if (put.code() != base::StatusCode::kResourceExhausted) return put;
   LOG_WARNING("{}", base::ToString(put));
@@ -145,7 +144,7 @@ base::Status NodeRecords::PutShorter(NodeRecord record) {
 }
 
 base::Status NodeRecords::Remove(const std::string& volume_id) {
-  RETURN_IF_ERROR_WITH(platform::RemoveDurably<"csidriver.node_record">(Path(volume_id)),
+  RETURN_IF_ERROR_WITH(platform::RemoveDurably<"csidriver.node_record">(PathOf(volume_id)),
                        "remove node record");
   base::MutexLock lock(mutex_);
   records_.erase(volume_id);

@@ -1,12 +1,14 @@
-// Records what this node does with each volume. A record is durable before the step is taken.
+// Records where this node has staged and published each volume. A record is durable before the step
+// that it describes is taken.
 //
-// One file a volume in the pool's node folder (block/pools/pool_paths.h). A record says what may
-// exist; what does exist is in the mount table and in the loop devices, and the two are compared
-// (DESIGN, rule 2). Records of another boot describe mounts that are gone: they are dropped at
-// open. Mount flags, which may be sensitive, are kept as a digest.
+// Each volume has one file in the pool's node folder (block/pools/pool_paths.h). A record names the
+// mounts and the device that may exist; it is compared with the mount table and the loop devices,
+// which show those that do exist (DESIGN, rule 2). Records of another boot describe mounts that are
+// gone, so they are removed at open. Of the mount flags, which may be sensitive, only a digest is
+// recorded.
 //
 // Thread-safe. A caller that changes a volume's record must hold that volume's lock
-// (block::Pool::Lock).
+// (block::Pool::LockVolume).
 #pragma once
 
 #include <map>
@@ -25,17 +27,17 @@ struct PublishedTarget {
   std::string path;
   bool read_only = false;
   std::string capability;  // Capability::Digest
-  // A container runtime mounts the volume for it, and nothing is mounted there on this host.
+  // A container runtime mounts the volume for this target, and this host mounts nothing there.
   bool deferred = false;
   bool operator==(const PublishedTarget&) const = default;
 };
 
-// Who got a volume's device since its file system was last prepared. It stays kNone for raw block
-// volumes, because they are never prepared.
+// The user that got a volume's device since its file system was last prepared. It stays kNone for
+// raw block volumes, because they are never prepared.
 enum class DeviceUse {
-  kNone,      // nobody
-  kMounted,   // this host
-  kDeferred,  // a container runtime; only the device can tell whether the runtime still has it
+  kNone,      // no user
+  kMounted,   // this host, which mounted it
+  kDeferred,  // a container runtime; it has the device still if the device cannot be detached
 };
 
 struct NodeRecord {
@@ -47,35 +49,38 @@ struct NodeRecord {
   DeviceUse use = DeviceUse::kNone;
   std::vector<PublishedTarget> targets;
 
+  // nullptr: there is none. The result is valid until `targets` changes.
   const PublishedTarget* FindTarget(std::string_view path) const;
 };
 
 std::string Encode(const NodeRecord& record);
+// DATA_LOSS for text that is not a whole record of this version.
 base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text);
 
 class NodeRecords {
  public:
-  // `folder` is made if missing.
+  // Reads the records in `folder`, which is made if missing. A record that cannot be decoded is
+  // logged and skipped.
   static base::StatusOr<std::unique_ptr<NodeRecords>> Open(const std::string& folder);
 
   std::optional<NodeRecord> Get(const std::string& volume_id) const;
-  // Writes durably; fills in the boot id.
+  // Writes the record durably, with the boot id of this boot.
   base::Status Put(NodeRecord record);
-  // Like Put, for a record that only lost targets: a full disk is logged and is no error, so that
-  // pods can still end. The file then names too many targets; presence.h compares it with what
-  // exists.
-  base::Status PutShorter(NodeRecord record);
+  // Like Put, for a record that only lost targets: a full disk is logged and is not an error, so
+  // that pods can still end. The file then names too many targets, but Presence::FindTargets gives
+  // only those that exist.
+  base::Status PutWithFewerTargets(NodeRecord record);
   base::Status Remove(const std::string& volume_id);
 
-  // How many targets a volume of this node may have at once; a CO that asks for more probably has a
-  // bug.
+  // The most targets that a volume may have on this node at once. A CO that asks for more probably
+  // has a bug.
   static constexpr size_t kMaxTargets = 1024;
 
  private:
   NodeRecords(std::string folder, std::string boot_id)
       : folder_(std::move(folder)), boot_id_(std::move(boot_id)) {}
-  base::Status Load();
-  std::string Path(const std::string& volume_id) const {
+  base::Status LoadRecords();
+  std::string PathOf(const std::string& volume_id) const {
     return folder_ + "/" + volume_id + ".json";
   }
 

@@ -17,7 +17,7 @@ constexpr int kMaxStacked = 16;
 
 base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
                               const std::string& path) {
-  if (presence.At(path) != Found::kForeign) return base::OkStatus();
+  if (presence.FindAt(path) != Found::kForeign) return base::OkStatus();
   const platform::MountEntry& mount = *presence.MountAt(path);
   return Error(StatusCode::kFailedPrecondition,
                "another mount ({} from {}) stands at staging path {}, which is not volume {}",
@@ -58,7 +58,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                    CheckPath("staging_target_path", request.staging_target_path()));
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
@@ -79,14 +79,14 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     if (is_block) return csi::v1::NodeStageVolumeResponse();
   }
   RETURN_IF_ERROR(CheckStagingPath(presence, volume, path));
-  // A volume that was published since its staging is prepared. Any other one is prepared again,
-  // because an interrupted call may not have finished that; it is safe, because nobody uses the
+  // A volume that was published since its staging is prepared. Any other volume is prepared again,
+  // because an interrupted call may not have finished that. This is safe, because no pod uses the
   // volume.
   if (staged && (presence.recorded()->use != DeviceUse::kNone || presence.IsUsed())) {
     return csi::v1::NodeStageVolumeResponse();
   }
-  if (const std::string elsewhere = presence.AnyMountPoint();
-      !elsewhere.empty() && presence.At(path) != Found::kOurs) {
+  if (const std::string elsewhere = presence.FindMountPoint();
+      !elsewhere.empty() && presence.FindAt(path) != Found::kOurs) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is mounted at {}",
                  base::Quote(volume.id), base::Quote(elsewhere));
   }
@@ -97,22 +97,22 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                     .access = volume.access};
   if (presence.recorded().has_value()) {
     record.use = presence.recorded()->use;
-    record.targets = presence.Targets();
+    record.targets = presence.FindTargets();
   } else if (presence.device().has_value() && !is_block) {
-    // The record was lost, so nobody knows who got the device. Targets that are still bound are
-    // found when a call names them.
-    record.use = presence.At(path) == Found::kOurs ? DeviceUse::kMounted : DeviceUse::kDeferred;
+    // The record was lost, so it is not known whether a container runtime got the device. Targets
+    // that are still bound are found when a call names them.
+    record.use = presence.FindAt(path) == Found::kOurs ? DeviceUse::kMounted : DeviceUse::kDeferred;
   }
   RETURN_IF_ERROR(records_.Put(record));
-  if (presence.At(path) == Found::kOurs) return csi::v1::NodeStageVolumeResponse();
+  if (presence.FindAt(path) == Found::kOurs) return csi::v1::NodeStageVolumeResponse();
   if (const base::Status prepared = PrepareStaged(volume, presence, std::move(record));
       !prepared.ok()) {
-    // After a time-out in the kernel the outcome is unknown: what exists stays for the repeated
-    // call.
+    // After a time-out in the kernel the outcome is unknown, so nothing is undone: the repeated
+    // call continues.
     if (prepared.code() != StatusCode::kDeadlineExceeded) {
       if (const base::Status undone = UndoStage(volume.id); !undone.ok()) {
-        LOG_WARNING("volume {} could not be staged and not be taken back: {}",
-                    base::Quote(volume.id), base::ToString(undone));
+        LOG_WARNING("a failed staging of volume {} could not be undone: {}", base::Quote(volume.id),
+                    base::ToString(undone));
       }
     }
     return base::Annotate(
@@ -124,7 +124,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
 base::Status Node::PrepareStaged(const block::Record& volume, const Presence& presence,
                                  NodeRecord record) {
   if (volume.access == block::AccessType::kMount && presence.device().has_value()) {
-    RETURN_IF_ERROR(Detach(volume.id, record.use));
+    RETURN_IF_ERROR(DetachVolume(volume.id, record.use));
   }
   RETURN_IF_ERROR(MapAndPrepare(volume));
   if (record.use == DeviceUse::kNone) return base::OkStatus();
@@ -149,7 +149,7 @@ base::Status Node::MountFileSystem(const block::Record& volume, const platform::
   return base::FaultPoint<"csidriver.stage.mount.after">();
 }
 
-base::Status Node::Detach(const std::string& volume_id, DeviceUse use) {
+base::Status Node::DetachVolume(const std::string& volume_id, DeviceUse use) {
   const base::Status detached = pool_.Unmap(volume_id, kUnmapPatience);
   if (detached.code() != StatusCode::kFailedPrecondition || use != DeviceUse::kDeferred) {
     return detached;
@@ -162,7 +162,7 @@ base::Status Node::Detach(const std::string& volume_id, DeviceUse use) {
 
 base::Status Node::UndoStage(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
-  if (!presence.AnyMountPoint().empty()) return base::OkStatus();
+  if (!presence.FindMountPoint().empty()) return base::OkStatus();
   RETURN_IF_ERROR(pool_.Unmap(volume_id));
   return records_.Remove(volume_id);
 }
@@ -171,7 +171,7 @@ base::Status Node::UndoStage(const std::string& volume_id) {
 base::Status Node::UnmountAll(const std::string& volume_id, const std::string& path) {
   for (int i = 0; i < kMaxStacked; ++i) {
     ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
-    switch (presence.At(path)) {
+    switch (presence.FindAt(path)) {
       case Found::kNothing:
         return base::OkStatus();
       case Found::kForeign:
@@ -195,7 +195,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path,
                    CheckPath("staging_target_path", request.staging_target_path()));
-  ASSIGN_OR_RETURN(const auto hold, pool_.Lock(id));
+  ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
@@ -204,10 +204,10 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
     return csi::v1::NodeUnstageVolumeResponse();
   }
   if (presence.recorded().has_value() && presence.recorded()->staging_path != path &&
-      presence.At(path) != Found::kOurs) {
-    return csi::v1::NodeUnstageVolumeResponse();  // it is staged, but not there
+      presence.FindAt(path) != Found::kOurs) {
+    return csi::v1::NodeUnstageVolumeResponse();  // the volume is staged at another path
   }
-  if (const auto targets = presence.Targets(); !targets.empty()) {
+  if (const auto targets = presence.FindTargets(); !targets.empty()) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is still published at {}",
                  base::Quote(id), base::Quote(targets[0].path));
   }
@@ -215,7 +215,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.after">());
   const DeviceUse use = presence.recorded().has_value() ? presence.recorded()->use : DeviceUse{};
-  RETURN_IF_ERROR_WITH(Detach(id, use), fmt::format("unstage volume {}", base::Quote(id)));
+  RETURN_IF_ERROR_WITH(DetachVolume(id, use), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(records_.Remove(id));
   return csi::v1::NodeUnstageVolumeResponse();
 }

@@ -11,7 +11,7 @@ namespace berth::csidriver {
 namespace {
 
 // Used for a deferred target, which is a plain folder on this host. The folder is made before the
-// publish is answered and removed at the unpublish, so without the folder nobody uses the volume
+// publish is answered and removed at the unpublish, so without the folder no pod uses the volume
 // through this target.
 bool IsFolder(const std::string& path) {
   struct stat st;
@@ -30,7 +30,7 @@ base::StatusOr<Presence> Presence::Find(const block::Pool& pool, platform::Mount
   return presence;
 }
 
-Found Presence::At(std::string_view path) const {
+Found Presence::FindAt(std::string_view path) const {
   const platform::MountEntry* mount = MountAt(path);
   if (mount == nullptr) return Found::kNothing;
   if (device_.has_value()) {
@@ -47,28 +47,28 @@ Found Presence::At(std::string_view path) const {
 
 bool Presence::IsUsed() const {
   if (!recorded_.has_value()) return false;
-  return At(recorded_->staging_path) == Found::kOurs || !Targets().empty();
+  return FindAt(recorded_->staging_path) == Found::kOurs || !FindTargets().empty();
 }
 
-std::vector<PublishedTarget> Presence::Targets(std::string_view except) const {
+std::vector<PublishedTarget> Presence::FindTargets(std::string_view except) const {
   std::vector<PublishedTarget> present;
   if (!recorded_.has_value()) return present;
   for (const PublishedTarget& target : recorded_->targets) {
     if (target.path == except) continue;
-    // If somebody mounted something at a deferred target, its folder is not checked, because that
-    // mount may hang.
-    const bool there = target.deferred ? MountAt(target.path) != nullptr || IsFolder(target.path)
-                                       : At(target.path) == Found::kOurs;
-    if (there) present.push_back(target);
+    // If something is mounted at a deferred target, its folder is not checked, because that mount
+    // may hang.
+    const bool exists = target.deferred ? MountAt(target.path) != nullptr || IsFolder(target.path)
+                                        : FindAt(target.path) == Found::kOurs;
+    if (exists) present.push_back(target);
   }
   return present;
 }
 
 bool Presence::IsDeferred() const {
-  return std::ranges::any_of(Targets(), &PublishedTarget::deferred);
+  return std::ranges::any_of(FindTargets(), &PublishedTarget::deferred);
 }
 
-std::string Presence::AnyMountPoint() const {
+std::string Presence::FindMountPoint() const {
   for (const platform::MountEntry& mount : table_) {
     if (device_.has_value() && block::ShowsFileSystemOf(mount, *device_)) return mount.mount_point;
   }

@@ -1,5 +1,5 @@
-// What is really there of a volume on this node: its loop device and the mounts that show it, at
-// one moment.
+// Finds what exists of a volume on this node at one moment: its loop device, and the mounts that
+// show it.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ enum class Found {
 
 class Presence {
  public:
-  // `recorded` is what this node's record says; it may be empty.
+  // `recorded` is this node's record of the volume; nullopt: there is none.
   static base::StatusOr<Presence> Find(const block::Pool& pool, platform::Mounter& mounter,
                                        const std::string& volume_id,
                                        std::optional<NodeRecord> recorded);
@@ -34,17 +34,18 @@ class Presence {
   const platform::MountEntry* MountAt(std::string_view path) const {
     return platform::FindMount(table_, path);
   }
-  Found At(std::string_view path) const;
+  // Whose mount is the topmost one at `path`.
+  Found FindAt(std::string_view path) const;
 
-  // Somebody may be at work in the file system: it is mounted at staging, or published.
+  // Whether the volume is mounted at the recorded staging path, or published.
   bool IsUsed() const;
-  // Recorded targets, except `except`, that exist: they are mounted, or for a deferred target its
-  // folder exists.
-  std::vector<PublishedTarget> Targets(std::string_view except = "") const;
+  // The recorded targets, except the one at `except`, that exist: the volume is mounted there, or,
+  // for a deferred target, its folder exists.
+  std::vector<PublishedTarget> FindTargets(std::string_view except = "") const;
   // Whether a recorded target that exists is deferred. If one target is deferred, all are.
   bool IsDeferred() const;
   // One of the paths where the volume's file system is mounted; empty: it is not mounted.
-  std::string AnyMountPoint() const;
+  std::string FindMountPoint() const;
 
  private:
   std::optional<platform::LoopDevice> device_;

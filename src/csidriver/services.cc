@@ -11,8 +11,8 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// Runs `work` for one call and gives its answer. The messages can be logged, because they never
-// quote secrets or mount flags.
+// Gives the answer of a call from its result, and logs a failure. The messages can be logged,
+// because they never quote secrets or mount flags.
 template <typename Response>
 grpc::Status FinishCall(const char* method, base::StatusOr<Response> result, Response* response) {
   if (result.ok()) {
@@ -23,7 +23,7 @@ grpc::Status FinishCall(const char* method, base::StatusOr<Response> result, Res
   return rpc::ToGrpc(result.status());
 }
 
-// The volume that a call is about. The flight record has a ring for each.
+// The volume that a call is about; "": none. The flight record has a ring for each.
 template <typename Request>
 std::string VolumeOf(const Request& request) {
   if constexpr (requires { request.volume_id(); }) {
@@ -38,8 +38,8 @@ std::string VolumeOf(const Request& request) {
 // Runs `work` and records it. The time that a call waits for a worker is only in its caller's
 // record.
 template <typename Response, typename Work>
-base::StatusOr<Response> Recorded(base::FlightRecorder* flight, const std::string& volume,
-                                  const char* method, const Work& work) {
+base::StatusOr<Response> RunRecorded(base::FlightRecorder* flight, const std::string& volume,
+                                     const char* method, const Work& work) {
   const base::FlightScope scope(volume.empty() ? nullptr : flight,
                                 fmt::format("volume {}", volume));
   base::FlightSpan span(base::FlightKind::kCall, method, "");
@@ -48,18 +48,20 @@ base::StatusOr<Response> Recorded(base::FlightRecorder* flight, const std::strin
   return result;
 }
 
+// Has a worker run `work` and finish the call. UNAVAILABLE if too many calls wait.
 template <typename Response, typename Work>
-ServerUnaryReactor* Enqueue(CallbackServerContext* context, base::WorkerPool& workers,
-                            base::FlightRecorder* flight, std::string volume, const char* method,
-                            Response* response, Work work) {
+ServerUnaryReactor* EnqueueCall(CallbackServerContext* context, base::WorkerPool& workers,
+                                base::FlightRecorder* flight, std::string volume,
+                                const char* method, Response* response, Work work) {
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // Request and response live until Finish.
   const bool taken = workers.Post([=, volume = std::move(volume), work = std::move(work)] {
-    reactor->Finish(
-        FinishCall<Response>(method, Recorded<Response>(flight, volume, method, work), response));
+    reactor->Finish(FinishCall<Response>(
+        method, RunRecorded<Response>(flight, volume, method, work), response));
   });
   if (!taken) {
-    reactor->Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
+    reactor->Finish(
+        grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait for a worker: try again"));
   }
   return reactor;
 }
@@ -109,12 +111,12 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
 };
 
 // Defines one override that passes a call to the workers.
-#define BERTH_SERVE(target, method)                                                   \
-  ServerUnaryReactor* method(CallbackServerContext* context,                          \
-                             const csi::v1::method##Request* request,                 \
-                             csi::v1::method##Response* response) override {          \
-    return Enqueue(context, workers_, flight_, VolumeOf(*request), #method, response, \
-                   [this, request] { return target.method(*request); });              \
+#define BERTH_SERVE(target, method)                                                       \
+  ServerUnaryReactor* method(CallbackServerContext* context,                              \
+                             const csi::v1::method##Request* request,                     \
+                             csi::v1::method##Response* response) override {              \
+    return EnqueueCall(context, workers_, flight_, VolumeOf(*request), #method, response, \
+                       [this, request] { return target.method(*request); });              \
   }
 
 class ControllerService final : public csi::v1::Controller::CallbackService {

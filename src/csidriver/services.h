@@ -1,5 +1,5 @@
-// The three CSI services over gRPC's callback API: every call goes to the worker pool, which
-// finishes it; no gRPC thread ever waits on storage. Identity calls are answered on the gRPC
+// Serves the three CSI services with gRPC's callback API. Every call goes to the worker pool, which
+// finishes it, so no gRPC thread ever waits on storage. Identity calls are answered on the gRPC
 // thread, so that a probe passes even if all workers are busy.
 #pragma once
 

@@ -22,7 +22,7 @@ constexpr size_t kMaxString = 128;
 constexpr size_t kMaxPath = PATH_MAX - 1;
 
 template <typename... Args>
-base::Status Invalid(fmt::format_string<Args...> format, Args&&... args) {
+base::Status InvalidError(fmt::format_string<Args...> format, Args&&... args) {
   return Error(StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
@@ -47,9 +47,10 @@ base::Status SplitFlags(const csi::v1::VolumeCapability::MountVolume& mount,
       rest.remove_prefix(std::min(comma + 1, rest.size()));
       if (flag.empty()) continue;
       const bool printable = std::ranges::all_of(flag, [](char c) { return c > ' ' && c < 0x7f; });
-      if (!printable) return Invalid("a mount flag has a blank or a character outside of ASCII");
+      if (!printable)
+        return InvalidError("a mount flag has a blank or a character outside of ASCII");
       if (IsForbiddenFlag(flag)) {
-        return Invalid("mount flag '{}' is not for volumes", flag.substr(0, flag.find('=')));
+        return InvalidError("mount flag '{}' is not allowed", flag.substr(0, flag.find('=')));
       }
       flags.emplace_back(flag);
     }
@@ -67,17 +68,17 @@ base::Status CheckMode(AccessMode::Mode mode) {
     case AccessMode::MULTI_NODE_READER_ONLY:
     case AccessMode::MULTI_NODE_SINGLE_WRITER:
     case AccessMode::MULTI_NODE_MULTI_WRITER:
-      return Invalid("access mode {} is not supported: a volume of this driver is on one node",
-                     AccessMode::Mode_Name(mode));
+      return InvalidError("access mode {} is not supported: a volume of this driver is on one node",
+                          AccessMode::Mode_Name(mode));
     default:
-      return Invalid("access mode is missing or unknown");
+      return InvalidError("access mode is missing or unknown");
   }
 }
 
 base::Status CheckTopology(const csi::v1::TopologyRequirement& requirement, const Offer& offer) {
   if (requirement.requisite().empty()) return base::OkStatus();
   for (const csi::v1::Topology& topology : requirement.requisite()) {
-    if (IsHere(topology, offer)) return base::OkStatus();
+    if (IncludesThisNode(topology, offer)) return base::OkStatus();
   }
   return Error(StatusCode::kResourceExhausted,
                "none of the requisite topologies is '{}={}', where this driver's volumes are",
@@ -93,9 +94,9 @@ base::Status ParseSource(const csi::v1::VolumeContentSource& source, block::NewV
       volume.source = {block::Kind::kVolume, source.volume().volume_id()};
       break;
     default:
-      return Invalid("volume_content_source has neither a snapshot nor a volume");
+      return InvalidError("volume_content_source has neither a snapshot nor a volume");
   }
-  if (volume.source.id.empty()) return Invalid("volume_content_source has no id");
+  if (volume.source.id.empty()) return InvalidError("volume_content_source has no id");
   return base::OkStatus();
 }
 
@@ -109,7 +110,7 @@ std::string Capability::Digest() const {
 }
 
 base::Status CheckVolumeId(std::string_view id) {
-  if (id.empty()) return Invalid("'volume_id' is missing");
+  if (id.empty()) return InvalidError("'volume_id' is missing");
   if (!block::IsId(id)) {
     return Error(StatusCode::kNotFound, "volume {} does not exist", base::Quote(id));
   }
@@ -117,24 +118,25 @@ base::Status CheckVolumeId(std::string_view id) {
 }
 
 base::Status CheckName(std::string_view field, std::string_view name) {
-  if (name.empty()) return Invalid("'{}' is missing", field);
-  if (name.size() > kMaxString) return Invalid("'{}' is longer than {} bytes", field, kMaxString);
+  if (name.empty()) return InvalidError("'{}' is missing", field);
+  if (name.size() > kMaxString)
+    return InvalidError("'{}' is longer than {} bytes", field, kMaxString);
   for (size_t i = 0; i < name.size(); ++i) {
     const auto c = static_cast<unsigned char>(name[i]);
     // U+0080 to U+009F are 0xc2 0x80 to 0xc2 0x9f in UTF-8.
     const bool c1 =
         c == 0xc2 && i + 1 < name.size() && static_cast<unsigned char>(name[i + 1]) < 0xa0;
     if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f || c1) {
-      return Invalid("'{}' has a control character", field);
+      return InvalidError("'{}' has a control character", field);
     }
   }
   return base::OkStatus();
 }
 
 base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view path) {
-  if (path.empty()) return Invalid("'{}' is missing", field);
-  if (path.size() > kMaxPath) return Invalid("'{}' is longer than {} bytes", field, kMaxPath);
-  if (path[0] != '/') return Invalid("'{}' is not absolute: {}", field, base::Quote(path));
+  if (path.empty()) return InvalidError("'{}' is missing", field);
+  if (path.size() > kMaxPath) return InvalidError("'{}' is longer than {} bytes", field, kMaxPath);
+  if (path[0] != '/') return InvalidError("'{}' is not absolute: {}", field, base::Quote(path));
   std::string clean;
   std::string_view rest = path;
   while (!rest.empty()) {
@@ -142,17 +144,17 @@ base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view p
     const size_t slash = std::min(rest.find('/'), rest.size());
     const std::string_view part = rest.substr(0, slash);
     rest.remove_prefix(slash);
-    if (part == "." || part == "..") return Invalid("'{}' has a '{}' in it", field, part);
+    if (part == "." || part == "..") return InvalidError("'{}' has a '{}' in it", field, part);
     if (!part.empty()) clean.append("/").append(part);
   }
-  if (clean.empty()) return Invalid("'{}' is the root folder", field);
+  if (clean.empty()) return InvalidError("'{}' is the root folder", field);
   return clean;
 }
 
 base::Status CheckParameters(const google::protobuf::Map<std::string, std::string>& parameters) {
   for (const auto& [key, value] : parameters) {
     if (!key.starts_with(kReservedPrefix)) {
-      return Invalid("unknown parameter {}: this driver takes none", base::Quote(key));
+      return InvalidError("unknown parameter {}: this driver takes none", base::Quote(key));
     }
   }
   return base::OkStatus();
@@ -170,19 +172,19 @@ base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capa
       parsed.fs_type = mount.fs_type();
       if (!mount.fs_type().empty() &&
           std::ranges::find(offer.fs_types, mount.fs_type()) == offer.fs_types.end()) {
-        return Invalid("file system type {} is not supported; supported: {}",
-                       base::Quote(mount.fs_type()), fmt::join(offer.fs_types, ", "));
+        return InvalidError("file system type {} is not supported; supported: {}",
+                            base::Quote(mount.fs_type()), fmt::join(offer.fs_types, ", "));
       }
       if (!mount.volume_mount_group().empty()) {
-        return Invalid("volume_mount_group is not supported");
+        return InvalidError("volume_mount_group is not supported");
       }
       RETURN_IF_ERROR(SplitFlags(mount, parsed.mount_flags));
       break;
     }
     default:
-      return Invalid("a volume capability has no access type");
+      return InvalidError("a volume capability has no access type");
   }
-  if (!capability.has_access_mode()) return Invalid("a volume capability has no access mode");
+  if (!capability.has_access_mode()) return InvalidError("a volume capability has no access mode");
   parsed.mode = capability.access_mode().mode();
   RETURN_IF_ERROR(CheckMode(parsed.mode));
   return parsed;
@@ -191,16 +193,16 @@ base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capa
 base::StatusOr<std::vector<Capability>> ParseCapabilities(
     const google::protobuf::RepeatedPtrField<csi::v1::VolumeCapability>& capabilities,
     const Offer& offer) {
-  if (capabilities.empty()) return Invalid("'volume_capabilities' is missing");
+  if (capabilities.empty()) return InvalidError("'volume_capabilities' is missing");
   std::vector<Capability> parsed;
   for (const auto& capability : capabilities) {
     ASSIGN_OR_RETURN(Capability next, ParseCapability(capability, offer));
     if (!parsed.empty() && parsed[0].access != next.access) {
-      return Invalid("a volume is either a raw block volume or has a file system, not both");
+      return InvalidError("a volume is either a raw block volume or has a file system, not both");
     }
     if (!parsed.empty() && parsed[0].fs_type != next.fs_type) {
-      return Invalid("the volume capabilities ask for file systems {} and {}",
-                     base::Quote(parsed[0].fs_type), base::Quote(next.fs_type));
+      return InvalidError("the volume capabilities ask for file systems {} and {}",
+                          base::Quote(parsed[0].fs_type), base::Quote(next.fs_type));
     }
     parsed.push_back(std::move(next));
   }
@@ -212,7 +214,8 @@ base::StatusOr<block::NewVolume> ParseCreateVolume(const csi::v1::CreateVolumeRe
   RETURN_IF_ERROR(CheckLimits(request));
   RETURN_IF_ERROR(CheckName("name", request.name()));
   RETURN_IF_ERROR(CheckParameters(request.parameters()));
-  if (!request.mutable_parameters().empty()) return Invalid("mutable_parameters are not supported");
+  if (!request.mutable_parameters().empty())
+    return InvalidError("mutable_parameters are not supported");
   ASSIGN_OR_RETURN(const std::vector<Capability> capabilities,
                    ParseCapabilities(request.volume_capabilities(), offer));
   block::NewVolume volume;
@@ -247,10 +250,11 @@ base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVol
                                                    const Capability& capability,
                                                    const Offer& offer) {
   if (!IsInlineHandle(request.volume_id())) {
-    return Invalid("{} is not the handle of an inline volume", base::Quote(request.volume_id()));
+    return InvalidError("{} is not the handle of an inline volume",
+                        base::Quote(request.volume_id()));
   }
   if (capability.access != block::AccessType::kMount) {
-    return Invalid("an inline volume has a file system and cannot be used as raw block");
+    return InvalidError("an inline volume has a file system and cannot be used as raw block");
   }
   block::NewVolume volume{.name = request.volume_id(),
                           .size = {.required = int64_t{1} << 30, .limit = 0},
@@ -259,19 +263,20 @@ base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVol
   for (const auto& [key, value] : request.volume_context()) {
     if (key.starts_with(kReservedPrefix)) continue;
     if (key != "size") {
-      return Invalid("unknown attribute {}: an inline volume of this driver takes 'size' only",
-                     base::Quote(key));
+      return InvalidError("unknown attribute {}: an inline volume of this driver takes 'size' only",
+                          base::Quote(key));
     }
     const auto bytes = api::ParseBytes(value);
     if (!bytes.ok() || *bytes <= 0) {
-      return Invalid("size {} of an inline volume is not a quantity of bytes", base::Quote(value));
+      return InvalidError("size {} of an inline volume is not a quantity of bytes",
+                          base::Quote(value));
     }
     volume.size.required = *bytes;
   }
   return volume;
 }
 
-bool IsHere(const csi::v1::Topology& topology, const Offer& offer) {
+bool IncludesThisNode(const csi::v1::Topology& topology, const Offer& offer) {
   for (const auto& [key, value] : topology.segments()) {
     // Keys are compared without regard to case (CSI, "Topology").
     const bool same_key = std::ranges::equal(key, offer.topology_key, [](char a, char b) {

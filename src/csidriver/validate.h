@@ -45,11 +45,12 @@ struct Offer {
 // Checks the id of a volume in a request. NOT_FOUND: this driver never gives out ids of this form.
 base::Status CheckVolumeId(std::string_view id);
 
-// Checks the name that a CO gives to a volume or snapshot.
+// Checks the name that a CO gives to a volume or snapshot: 1 to 128 bytes without control
+// characters, except tab and line breaks.
 base::Status CheckName(std::string_view field, std::string_view name);
 
-// Checks a path for staging or publishing: it must be absolute, without "." or ".." parts. Gives it
-// without doubled or trailing slashes.
+// Checks a path for staging or publishing: it must be absolute, without "." or ".." parts, and not
+// the root folder. Gives it without doubled or trailing slashes.
 base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view path);
 
 // Checks the parameters of a StorageClass or VolumeSnapshotClass. None is needed. An unknown one is
@@ -70,11 +71,12 @@ base::StatusOr<std::vector<Capability>> ParseCapabilities(
 base::StatusOr<block::NewVolume> ParseCreateVolume(const csi::v1::CreateVolumeRequest& request,
                                                    const Offer& offer);
 
-// True for the handle that a CO gives to an inline (ephemeral) volume: "csi-" and a SHA-256.
+// Whether `id` is a handle as the kubelet gives it to an inline (ephemeral) volume: "csi-" and a
+// SHA-256.
 bool IsInlineHandle(std::string_view id);
 
-// True for NodePublishVolume of an inline volume. volume_context says so, because the CSIDriver
-// object sets podInfoOnMount.
+// Whether the request publishes an inline volume. The kubelet says so in volume_context if the
+// CSIDriver object sets podInfoOnMount.
 bool IsInline(const csi::v1::NodePublishVolumeRequest& request);
 
 // The inline volume that a request asks for: a file system with the size in volume_context["size"]
@@ -83,11 +85,12 @@ base::StatusOr<block::NewVolume> ParseInlineVolume(const csi::v1::NodePublishVol
                                                    const Capability& capability,
                                                    const Offer& offer);
 
-// True if `topology` includes this node. A term without segments includes every node.
-bool IsHere(const csi::v1::Topology& topology, const Offer& offer);
+// Whether `topology` includes this node. A topology without segments includes every node.
+bool IncludesThisNode(const csi::v1::Topology& topology, const Offer& offer);
 
 // Decides about a second NodePublishVolume of a published volume, by the table in the specification
-// (section "NodePublishVolume"). OK: go on; else ALREADY_EXISTS or FAILED_PRECONDITION.
+// (section "NodePublishVolume"). OK: the volume may be published so; else ALREADY_EXISTS (another
+// request published this target) or FAILED_PRECONDITION (`mode` allows one target only).
 base::Status CheckSecondPublish(AccessMode::Mode mode, bool same_target, bool same_arguments);
 
 }  // namespace berth::csidriver

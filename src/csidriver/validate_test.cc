@@ -131,7 +131,7 @@ TEST(ValidateTest, TopologyIsHereWhateverTheCaseOfItsKey) {
   EXPECT_TRUE(ParseCreateVolume(request, kOffer).ok());
   csi::v1::Topology other;
   (*other.mutable_segments())["zone"] = "node-1";
-  EXPECT_FALSE(IsHere(other, kOffer));
+  EXPECT_FALSE(IncludesThisNode(other, kOffer));
 }
 
 TEST(ValidateTest, MountFlagsAreSplitAndThoseThatMakeAnotherMountRefused) {

@@ -28,13 +28,13 @@ CriClient::~CriClient() = default;
 
 void CriClient::CancelAll() { stubs_->channel->CancelAll(); }
 
-// Bodies are not logged: they carry environment variables and registry passwords.
-#define BERTH_DEFINE(service, rpc)                                                           \
-  base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,        \
-                                                    Timeout timeout) {                       \
-    const CallName name = {.method = #rpc, .points = base::CallPointsOf<"rpc.cri." #rpc>()}; \
-    return Unary(*stubs_->channel, name, stubs_->service, &cri::service##Service::Stub::rpc, \
-                 request, timeout);                                                          \
+// Bodies are not logged, because they carry environment variables and registry passwords.
+#define BERTH_DEFINE(service, rpc)                                                               \
+  base::StatusOr<cri::rpc##Response> CriClient::rpc(const cri::rpc##Request& request,            \
+                                                    Timeout timeout) {                           \
+    const CallName name = {.method = #rpc, .points = base::CallPointsOf<"rpc.cri." #rpc>()};     \
+    return CallUnary(*stubs_->channel, name, stubs_->service, &cri::service##Service::Stub::rpc, \
+                     request, timeout);                                                          \
   }
 BERTH_CRI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE
@@ -43,7 +43,7 @@ base::Status CriClient::GetContainerEvents(
     std::stop_token stop, const std::function<void(const cri::ContainerEventResponse&)>& on_event) {
   const base::CallPoints points = base::CallPointsOf<"rpc.cri.GetContainerEvents">();
   RETURN_IF_ERROR(points.before->PassPoint());
-  RETURN_IF_ERROR_WITH(stubs_->channel->Prepare(std::chrono::seconds(2)), "GetContainerEvents");
+  RETURN_IF_ERROR_WITH(stubs_->channel->PrepareCall(std::chrono::seconds(2)), "GetContainerEvents");
   // No deadline: the stream lives until `stop` cancels it.
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });

@@ -1,7 +1,8 @@
 // A client of a container runtime (CRI v1: services RuntimeService and ImageService).
 //
-// Every call has a deadline and blocks the caller; UNAVAILABLE when nobody listens. Each call
-// passes the fault points "rpc.cri.METHOD.before" and ".after". Thread-safe.
+// Every call has a deadline and blocks the caller. UNAVAILABLE: no process listens, or the answer
+// cannot be read. Each call passes the fault points "rpc.cri.METHOD.before" and ".after".
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,9 +20,8 @@ namespace cri = ::runtime::v1;
 
 class CriClient {
  public:
-  // `endpoint` is a socket's path, with or without "unix://". The runtime need not be up. Answers
-  // longer than `max_answer_bytes` cannot be read; one of ExecSync holds two streams of up to 16
-  // MB.
+  // `endpoint` is as for SocketPath (unix_socket.h). The runtime need not be up. Answers longer
+  // than `max_answer_bytes` cannot be read; an answer of ExecSync holds two streams of up to 16 MB.
   static base::StatusOr<std::unique_ptr<CriClient>> New(const std::string& endpoint,
                                                         int max_answer_bytes = 16 * 1024 * 1024);
   virtual ~CriClient();
@@ -54,15 +54,15 @@ class CriClient {
   BERTH_CRI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
-  // Streams container events (GetContainerEvents) on the calling thread until `stop`, or until the
-  // stream breaks. UNIMPLEMENTED: the runtime has no such stream (containerd before 1.7); then only
-  // listing shows that a container has exited.
+  // Streams container events (GetContainerEvents) on the calling thread, which calls `on_event`.
+  // OK: `stop` was requested. UNAVAILABLE: the stream broke. UNIMPLEMENTED: the runtime has no such
+  // stream (containerd before 1.7); then only listing shows that a container has exited.
   base::Status GetContainerEvents(
       std::stop_token stop,
       const std::function<void(const cri::ContainerEventResponse&)>& on_event);
 
-  // Ends the unary calls that run, and every later one, with CANCELLED. A process that ends uses
-  // it, because stopping a container takes as long as the container's grace period.
+  // Ends the unary calls that run, and every later one, with CANCELLED. A process that shuts down
+  // calls this, because stopping a container takes as long as the container's grace period.
   void CancelAll();
 
  private:

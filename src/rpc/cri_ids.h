@@ -1,4 +1,5 @@
-// The container runtime's ids, which must not be mixed up where both meet.
+// The container runtime's ids. They have different types, so that code that uses both does not mix
+// them up.
 #pragma once
 
 #include "base/id.h"

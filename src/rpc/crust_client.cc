@@ -12,16 +12,17 @@ base::StatusOr<std::unique_ptr<CrustClient>> CrustClient::New(const std::string&
   return std::unique_ptr<CrustClient>(new CrustClient(std::move(path), uid));
 }
 
-#define BERTH_DEFINE(rpc)                                                                       \
-  base::StatusOr<crust::rpc##Response> CrustClient::rpc(const crust::rpc##Request& request,     \
-                                                        Timeout timeout) {                      \
-    const CallName name = {                                                                     \
-        .method = #rpc, .points = base::CallPointsOf<"rpc.crust." #rpc>(), .log_bodies = true}; \
-    base::StatusOr<std::unique_ptr<UnixChannel>> channel = UnixChannel::ToPeer(socket_, uid_);  \
-    if (!channel.ok()) return NotSent(base::Annotate(channel.status(), name.method));           \
-    crust::RuntimeAssistedStorageManagement::Stub stub((*channel)->grpc());                     \
-    return Unary(**channel, name, stub, &crust::RuntimeAssistedStorageManagement::Stub::rpc,    \
-                 request, timeout);                                                             \
+#define BERTH_DEFINE(rpc)                                                                        \
+  base::StatusOr<crust::rpc##Response> CrustClient::rpc(const crust::rpc##Request& request,      \
+                                                        Timeout timeout) {                       \
+    const CallName name = {                                                                      \
+        .method = #rpc, .points = base::CallPointsOf<"rpc.crust." #rpc>(), .log_bodies = true};  \
+    base::StatusOr<std::unique_ptr<UnixChannel>> channel =                                       \
+        UnixChannel::ConnectToPeer(socket_, uid_);                                               \
+    if (!channel.ok()) return NotSent(base::Annotate(channel.status(), name.method));            \
+    crust::RuntimeAssistedStorageManagement::Stub stub((*channel)->grpc());                      \
+    return CallUnary(**channel, name, stub, &crust::RuntimeAssistedStorageManagement::Stub::rpc, \
+                     request, timeout);                                                          \
   }
 BERTH_CRUST_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE

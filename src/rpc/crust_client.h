@@ -1,10 +1,10 @@
 // A client of a container runtime handler that mounts volumes in sandboxes (proto/crust).
 //
-// The server of the socket is told which devices to mount, so each call connects anew and speaks
-// only to a process of the user that the handler runs as (SO_PEERCRED). Every call has a deadline
-// and blocks the caller; it passes the fault points "rpc.crust.METHOD.before" and ".after".
-// UNAVAILABLE: nobody listens. PERMISSION_DENIED: a process of another user listens. In both cases
-// no request was sent. Thread-safe.
+// The requests name the devices to mount, so each call makes a connection and sends only to a
+// process of the user that the handler runs as (SO_PEERCRED). Every call has a deadline and blocks
+// the caller; it passes the fault points "rpc.crust.METHOD.before" and ".after". UNAVAILABLE: no
+// process listens; if a request was sent, the outcome is unknown. PERMISSION_DENIED: a process of
+// another user listens. WasNotSent (outcome.h) tells whether no request was sent. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -22,8 +22,8 @@ namespace crust = ::crust::v1alpha1;
 
 class CrustClient {
  public:
-  // `socket` is as in RuntimeClass.fsMgmtSocket. INVALID_ARGUMENT: it is no path of a socket. The
-  // handler need not be up. `uid` is the user that the handler runs as.
+  // `socket` is as in RuntimeClass.fsMgmtSocket. INVALID_ARGUMENT: it is not the path of a socket.
+  // The handler need not be up. `uid` is the user that the handler runs as.
   static base::StatusOr<std::unique_ptr<CrustClient>> New(const std::string& socket, uid_t uid = 0);
   const std::string& socket() const { return socket_; }
 

@@ -7,8 +7,8 @@
 namespace berth::rpc {
 namespace {
 
-// An answer that exceeds the bounds cannot be used. UNAVAILABLE, because the driver may have done
-// what was asked.
+// Gives UNAVAILABLE for an answer that exceeds the bounds, because Berth does not use it, but the
+// driver may have carried out the request.
 template <typename Response>
 base::StatusOr<Response> CheckAnswer(base::StatusOr<Response> answer, std::string_view method) {
   if (!answer.ok()) return answer;
@@ -53,8 +53,8 @@ void CsiClient::CancelAll() { stubs_->channel->CancelAll(); }
                                                         Timeout timeout) {                    \
     const CallName name = {                                                                   \
         .method = #rpc, .points = base::CallPointsOf<"rpc.csi." #rpc>(), .log_bodies = true}; \
-    return CheckAnswer(Unary(*stubs_->channel, name, stubs_->service,                         \
-                             &csi::v1::service::Stub::rpc, request, timeout),                 \
+    return CheckAnswer(CallUnary(*stubs_->channel, name, stubs_->service,                     \
+                                 &csi::v1::service::Stub::rpc, request, timeout),             \
                        #rpc);                                                                 \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)

@@ -1,10 +1,10 @@
 // A client of one CSI driver behind its UNIX socket (CSI v1.12, section "RPC").
 //
-// Every call has a deadline and blocks the caller; it fails with UNAVAILABLE at once when nobody
-// listens and connects anew by itself when the driver is back. Each call passes the fault points
-// "rpc.csi.METHOD.before" and ".after". Requests are logged without secrets (fields marked
-// csi_secret). An answer that cannot be read, or is beyond kAnswerLimits, is UNAVAILABLE: the
-// outcome is unknown. Thread-safe.
+// Every call has a deadline and blocks the caller. While no process listens, a call fails with
+// UNAVAILABLE at once; when the driver is back, the client reconnects. Each call passes the fault
+// points "rpc.csi.METHOD.before" and ".after". Requests are logged without secrets (fields marked
+// csi_secret). An answer that cannot be read, or exceeds kAnswerLimits, is UNAVAILABLE: the outcome
+// is unknown. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -61,8 +61,8 @@ class CsiClient {
   BERTH_CSI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
-  // Ends the calls that run, and every later one, with CANCELLED, so that a process that ends need
-  // not wait for a driver that hangs. The outcome of such a call is unknown.
+  // Ends the calls that run, and every later one, with CANCELLED, so that a process that shuts down
+  // need not wait for a driver that hangs. The outcome of such a call is unknown.
   void CancelAll();
 
  private:

@@ -15,7 +15,7 @@ constexpr size_t kMaxMap = 4096;
 constexpr size_t kMaxPath = PATH_MAX - 1;
 
 template <typename... Args>
-base::Status Invalid(fmt::format_string<Args...> format, Args&&... args) {
+base::Status InvalidError(fmt::format_string<Args...> format, Args&&... args) {
   return base::Error(base::StatusCode::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
@@ -27,7 +27,7 @@ size_t StringLimit(const FieldDescriptor& field, const CsiLimits& limits) {
   return limits.factor * (name == "node_id" ? kMaxNodeId : kMaxString);
 }
 
-// Maps, and mount flags, are bounded by the sum of what is in them.
+// The sum of the sizes of all entries bounds a map and the mount flags.
 base::Status CheckSum(const Message& message, const FieldDescriptor& field,
                       const CsiLimits& limits) {
   const auto* reflection = message.GetReflection();
@@ -44,15 +44,16 @@ base::Status CheckSum(const Message& message, const FieldDescriptor& field,
     }
   }
   const size_t most = limits.factor * kMaxMap;
-  if (sum > most) return Invalid("'{}' is larger than {} bytes", field.name(), most);
+  if (sum > most) return InvalidError("'{}' is larger than {} bytes", field.name(), most);
   return base::OkStatus();
 }
 
 base::Status CheckString(const FieldDescriptor& field, const std::string& value,
                          const CsiLimits& limits) {
   const size_t most = StringLimit(field, limits);
-  if (value.size() > most) return Invalid("'{}' is longer than {} bytes", field.name(), most);
-  if (value.find('\0') != std::string::npos) return Invalid("'{}' has a zero byte", field.name());
+  if (value.size() > most) return InvalidError("'{}' is longer than {} bytes", field.name(), most);
+  if (value.find('\0') != std::string::npos)
+    return InvalidError("'{}' has a zero byte", field.name());
   return base::OkStatus();
 }
 
@@ -62,7 +63,7 @@ base::Status CheckField(const Message& message, const FieldDescriptor& field,
   if (field.is_map() || field.name() == "mount_flags") return CheckSum(message, field, limits);
   const int count = field.is_repeated() ? reflection->FieldSize(message, &field) : 1;
   if (count > limits.max_repeated) {
-    return Invalid("'{}' has more than {} entries", field.name(), limits.max_repeated);
+    return InvalidError("'{}' has more than {} entries", field.name(), limits.max_repeated);
   }
   for (int i = 0; i < count; ++i) {
     switch (field.cpp_type()) {
@@ -81,12 +82,12 @@ base::Status CheckField(const Message& message, const FieldDescriptor& field,
         break;
       case FieldDescriptor::CPPTYPE_INT64:
         if (!field.is_repeated() && reflection->GetInt64(message, &field) < 0) {
-          return Invalid("'{}' is negative", field.name());
+          return InvalidError("'{}' is negative", field.name());
         }
         break;
       case FieldDescriptor::CPPTYPE_INT32:
         if (!field.is_repeated() && reflection->GetInt32(message, &field) < 0) {
-          return Invalid("'{}' is negative", field.name());
+          return InvalidError("'{}' is negative", field.name());
         }
         break;
       default:

@@ -1,5 +1,5 @@
-// The common part of this room's doubles: it notes every call, and does with it what a test asked
-// for.
+// The common part of this room's doubles. It notes every call, and makes it fail, wait or lose its
+// answer as the test told it to.
 //
 // Thread-safe.
 #pragma once
@@ -30,8 +30,8 @@ class CallScript {
   void LoseAnswer(const std::string& method, int times = 1);
   // Each call waits this long before its effect.
   void Delay(const std::string& method, std::chrono::milliseconds delay);
-  // Calls wait before their effect until Release, or until the caller gives up (then without
-  // effect).
+  // Calls wait before their effect until Release. If the caller gives up first, the call has no
+  // effect.
   void Hang(const std::string& method);
   void Release(const std::string& method);
   void ReleaseAll();
@@ -61,7 +61,7 @@ class CallScript {
                std::chrono::milliseconds timeout = std::chrono::seconds(10)) const;
   void ForgetCalls();
 
-  // For the doubles: notes the call and runs `effect` as the test asked.
+  // For the doubles: notes the call, and runs `effect` as the functions above prescribe.
   grpc::Status Run(grpc::ServerContext& context, const std::string& method,
                    const google::protobuf::Message& request,
                    const std::function<base::Status()>& effect);

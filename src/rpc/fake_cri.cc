@@ -26,14 +26,14 @@ class FakeCri::Services : public cri::RuntimeService::Service, public cri::Image
       grpc::ServerWriter<cri::ContainerEventResponse>* writer) override {
     if (!runtime_.options_.events) return {grpc::StatusCode::UNIMPLEMENTED, "unknown method"};
     size_t next = runtime_.state_.event_count();
-    // The call is noted only now, after `next` is taken, so that a test that waits for it misses no
+    // The call is noted only after `next` is read, so that a test that waits for the call misses no
     // event.
     const grpc::Status status = runtime_.script_.Run(*context, "GetContainerEvents", *request,
                                                      [] { return base::OkStatus(); });
     if (!status.ok()) return status;
     writer->SendInitialMetadata();
     while (!context->IsCancelled() && !runtime_.stopping_) {
-      for (const auto& event : runtime_.state_.EventsFrom(next, std::chrono::milliseconds(10))) {
+      for (const auto& event : runtime_.state_.WaitForEvents(next, std::chrono::milliseconds(10))) {
         if (!writer->Write(event)) return grpc::Status::OK;
         ++next;
       }

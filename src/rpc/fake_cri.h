@@ -1,7 +1,7 @@
 // A container runtime double in this process, served on a socket in a folder of its own.
 //
 // Sandboxes and containers have states but no processes: a started container runs until a test ends
-// it (state().Exit) or a call stops it. Its calls can be looked at and steered by script().
+// it (state().Exit) or a call stops it. A test sees and controls the calls with script().
 // Thread-safe.
 #pragma once
 
@@ -30,8 +30,7 @@ class FakeCri {
   CallScript& script() { return script_; }
   FakeCriState& state() { return state_; }
 
-  // Leaves the socket, as a runtime that is restarted, and comes back; sandboxes and containers
-  // live on.
+  // Stops serving, as a runtime that is restarted, and serves again. Sandboxes and containers stay.
   void GoAway();
   base::Status ComeBack();
 

@@ -100,7 +100,7 @@ std::optional<FakeCriState::Container> FakeCriState::FindContainer(const std::st
   return newest;
 }
 
-void FakeCriState::Emit(const Container& container, cri::ContainerEventType type) {
+void FakeCriState::EmitEvent(const Container& container, cri::ContainerEventType type) {
   cri::ContainerEventResponse event;
   event.set_container_id(container.status.id());
   event.set_container_event_type(type);
@@ -112,18 +112,18 @@ void FakeCriState::Emit(const Container& container, cri::ContainerEventType type
   events_changed_.NotifyAll();
 }
 
-void FakeCriState::End(Container& container, int exit_code) {
+void FakeCriState::EndContainer(Container& container, int exit_code) {
   if (container.status.state() == cri::CONTAINER_EXITED) return;
   container.status.set_state(cri::CONTAINER_EXITED);
   container.status.set_exit_code(exit_code);
   container.status.set_finished_at(Now());
   container.status.set_reason(exit_code == 0 ? "Completed" : "Error");
-  Emit(container, cri::CONTAINER_STOPPED_EVENT);
+  EmitEvent(container, cri::CONTAINER_STOPPED_EVENT);
 }
 
 void FakeCriState::EndAllIn(const std::string& sandbox_id) {
   for (auto& [id, container] : containers_) {
-    if (container.sandbox_id == sandbox_id) End(container, kKilled);
+    if (container.sandbox_id == sandbox_id) EndContainer(container, kKilled);
   }
 }
 
@@ -133,14 +133,14 @@ Status FakeCriState::Exit(const std::string& container_id, int exit_code) {
   if (container->status.state() != cri::CONTAINER_RUNNING) {
     return Error(StatusCode::kFailedPrecondition, "container '{}' does not run", container_id);
   }
-  End(*container, exit_code);
+  EndContainer(*container, exit_code);
   return OkStatus();
 }
 
 Status FakeCriState::CutOffStart(const std::string& container_id) {
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Container * container, FindById(container_id));
-  End(*container, 128);
+  EndContainer(*container, 128);
   container->status.set_started_at(0);
   container->status.set_reason("StartError");
   container->status.set_message(
@@ -183,7 +183,7 @@ size_t FakeCriState::event_count() const {
   return events_.size();
 }
 
-std::vector<cri::ContainerEventResponse> FakeCriState::EventsFrom(
+std::vector<cri::ContainerEventResponse> FakeCriState::WaitForEvents(
     size_t from, std::chrono::milliseconds timeout) const {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   base::MutexLock lock(mutex_);
@@ -336,7 +336,7 @@ Status FakeCriState::Handle(const cri::CreateContainerRequest& request,
   *status.mutable_mounts() = request.config().mounts();
   status.set_log_path(request.sandbox_config().log_directory() + "/" + request.config().log_path());
   response.set_container_id(status.id());
-  Emit(container, cri::CONTAINER_CREATED_EVENT);
+  EmitEvent(container, cri::CONTAINER_CREATED_EVENT);
   containers_[status.id()] = std::move(container);
   return OkStatus();
 }
@@ -351,16 +351,16 @@ Status FakeCriState::Handle(const cri::StartContainerRequest& request,
   }
   container->status.set_state(cri::CONTAINER_RUNNING);
   container->status.set_started_at(Now());
-  Emit(*container, cri::CONTAINER_STARTED_EVENT);
+  EmitEvent(*container, cri::CONTAINER_STARTED_EVENT);
   const auto exit = exits_when_started_.find(container->config.metadata().name());
-  if (exit != exits_when_started_.end()) End(*container, exit->second);
+  if (exit != exits_when_started_.end()) EndContainer(*container, exit->second);
   return OkStatus();
 }
 
 Status FakeCriState::Handle(const cri::StopContainerRequest& request, cri::StopContainerResponse&) {
   base::MutexLock lock(mutex_);
   const auto container = FindById(request.container_id());
-  if (container.ok()) End(**container, request.timeout() == 0 ? kKilled : kTerminated);
+  if (container.ok()) EndContainer(**container, request.timeout() == 0 ? kKilled : kTerminated);
   return OkStatus();
 }
 
@@ -369,8 +369,8 @@ Status FakeCriState::Handle(const cri::RemoveContainerRequest& request,
   base::MutexLock lock(mutex_);
   const auto container = FindById(request.container_id());
   if (!container.ok()) return OkStatus();
-  End(**container, kKilled);
-  Emit(**container, cri::CONTAINER_DELETED_EVENT);
+  EndContainer(**container, kKilled);
+  EmitEvent(**container, cri::CONTAINER_DELETED_EVENT);
   containers_.erase(request.container_id());
   return OkStatus();
 }

@@ -1,5 +1,5 @@
-// What the container runtime double knows: sandboxes, containers, images, and CRI's rules for them.
-// Thread-safe.
+// The state of the container runtime double: sandboxes, containers, images, and CRI's rules for
+// them. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -37,23 +37,25 @@ class FakeCriState {
   std::optional<Container> FindContainer(const std::string& pod_uid, const std::string& name) const;
   // The container's process ends by itself. NOT_FOUND; FAILED_PRECONDITION unless it runs.
   base::Status Exit(const std::string& container_id, int exit_code);
-  // The caller of StartContainer went away in the middle: the container ends without having run,
-  // with the words of containerd. NOT_FOUND.
+  // Ends the container as containerd does if the caller of StartContainer goes away during the
+  // call: the container has not run, and its message is containerd's. NOT_FOUND.
   base::Status CutOffStart(const std::string& container_id);
-  // The sandbox dies, and its containers with 137.
+  // The sandbox dies, and its containers end with exit code 137.
   base::Status KillSandbox(const std::string& sandbox_id);
   // Every started container of this name ends at once with `exit_code`.
   void ExitWhenStarted(const std::string& name, int exit_code);
   void SetReady(bool runtime, bool network);
-  // What ExecSync answers; without one, empty output and exit code 0.
+  // Sets the function that makes the answers of ExecSync. Without it, the output is empty and the
+  // exit code is 0.
   void SetExecSync(std::function<cri::ExecSyncResponse(const cri::ExecSyncRequest&)> exec);
-  // What Exec, Attach and PortForward answer.
+  // Sets the URL that Exec, Attach and PortForward answer.
   void SetStreamUrl(const std::string& url);
 
   // --- For the double
-  // The events from number `from` on; waits for one until the deadline.
-  std::vector<cri::ContainerEventResponse> EventsFrom(size_t from,
-                                                      std::chrono::milliseconds timeout) const;
+  // The events from number `from` on. If there is none, waits for one until the time-out, and then
+  // gives an empty list.
+  std::vector<cri::ContainerEventResponse> WaitForEvents(size_t from,
+                                                         std::chrono::milliseconds timeout) const;
   size_t event_count() const;
 
 #define BERTH_HANDLE(service, rpc) \
@@ -67,9 +69,9 @@ class FakeCriState {
   const cri::Image* FindImage(const std::string& reference) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddImageLocked(const std::string& reference) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(Container& container, int exit_code) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndContainer(Container& container, int exit_code) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAllIn(const std::string& sandbox_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Emit(const Container& container, cri::ContainerEventType type)
+  void EmitEvent(const Container& container, cri::ContainerEventType type)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string NewId(std::string_view kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

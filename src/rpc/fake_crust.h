@@ -1,8 +1,9 @@
 // A double of a container runtime handler in this process, served on a socket in a folder of its
 // own.
 //
-// It keeps which volumes are in which sandbox and mounts nothing. Its calls can be looked at and
-// steered by script(). Clients take it for the handler only as root (crust_client.h). Thread-safe.
+// It keeps which volumes are in which sandbox and mounts nothing. A test sees and controls the
+// calls with script(). Clients accept it as the handler only if the test runs as root
+// (crust_client.h). Thread-safe.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ class FakeCrust {
  public:
   using Capability = crust::RuntimeCapability::RPC;
 
-  // What it says of itself; a test may change it between calls.
+  // The capabilities and volumes that it reports; a test may change them between calls.
   struct Options {
     std::vector<Capability::Type> capabilities = {Capability::FS_GROUP_CHANGE_POLICY_ALWAYS,
                                                   Capability::FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH,
@@ -35,8 +36,8 @@ class FakeCrust {
                                                   Capability::VOLUME_RESIZE};
     std::vector<std::string> file_systems = {"ext4", "xfs"};
     int64_t total_bytes = 1 << 20;
-    std::string abnormal;             // what is wrong with the volumes; empty: nothing
-    int64_t most_capacity_bytes = 0;  // volumes grow to no more; 0: to whatever is asked for
+    std::string abnormal;             // the message of an abnormal volume condition; empty: normal
+    int64_t most_capacity_bytes = 0;  // the most to which a volume grows; 0: no bound
   };
 
   static base::StatusOr<std::unique_ptr<FakeCrust>> Start();

@@ -1,7 +1,7 @@
 // A CSI driver double in this process, served on a socket in a folder of its own.
 //
-// It keeps volumes and snapshots as CSI asks (idempotent by name, by volume and path), makes and
-// removes target paths, and mounts nothing. Its calls can be looked at and steered by script().
+// It keeps volumes and snapshots as CSI requires (idempotent by name, by volume and path), makes
+// and removes target paths, and mounts nothing. A test sees and controls the calls with script().
 // Volumes that the test did not create are made when a node call names them, so that static PVs
 // work. Thread-safe.
 #pragma once
@@ -22,7 +22,8 @@ class FakeCsiDriver {
  public:
   using Options = FakeCsiState::Options;
 
-  // Serves at once. `socket` empty: in a new folder under /tmp, which goes with the double.
+  // Starts to serve. If `socket` is empty, it is in a new folder in /tmp, which the double removes
+  // at its end.
   static base::StatusOr<std::unique_ptr<FakeCsiDriver>> Start(Options options = {},
                                                               const std::string& socket = "");
   ~FakeCsiDriver();
@@ -32,7 +33,7 @@ class FakeCsiDriver {
   CallScript& script() { return script_; }
   FakeCsiState& state() { return state_; }
 
-  // Leaves the socket, as a driver that exits, and comes back; volumes are kept.
+  // Stops serving, as a driver that exits, and serves again. The volumes stay.
   void GoAway();
   base::Status ComeBack();
 
@@ -40,7 +41,7 @@ class FakeCsiDriver {
   class Services;
   FakeCsiDriver(Options options, std::string folder, std::string socket);
 
-  const std::string folder_;  // empty: the socket's folder is not ours
+  const std::string folder_;  // made by this double; empty: the caller gave the socket
   const std::string socket_;
   FakeCsiState state_;
   CallScript script_;

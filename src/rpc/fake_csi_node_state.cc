@@ -81,7 +81,7 @@ Status FakeCsiState::Handle(const csi::v1::NodeStageVolumeRequest& request,
                  request.staging_target_path());
   }
   base::MutexLock lock(mutex_);
-  Volume& volume = Known(request.volume_id());
+  Volume& volume = FindOrMake(request.volume_id());
   const std::string capability = request.volume_capability().SerializeAsString();
   const auto [it, added] = volume.staged.emplace(request.staging_target_path(), capability);
   if (!added && it->second != capability) {
@@ -114,7 +114,7 @@ Status FakeCsiState::Handle(const csi::v1::NodePublishVolumeRequest& request,
   const bool ephemeral = request.volume_context().count("csi.storage.k8s.io/ephemeral") > 0 &&
                          request.volume_context().at("csi.storage.k8s.io/ephemeral") == "true";
   base::MutexLock lock(mutex_);
-  Volume& volume = Known(request.volume_id());
+  Volume& volume = FindOrMake(request.volume_id());
   if (options_.node_capabilities.contains(NodeRpc::STAGE_UNSTAGE_VOLUME) && !ephemeral &&
       !volume.staged.contains(request.staging_target_path())) {
     return Error(StatusCode::kFailedPrecondition, "volume '{}' is not staged at '{}'",
@@ -146,7 +146,7 @@ Status FakeCsiState::Handle(const csi::v1::NodeUnpublishVolumeRequest& request,
 Status FakeCsiState::Handle(const csi::v1::NodeGetVolumeStatsRequest& request,
                             csi::v1::NodeGetVolumeStatsResponse& response) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const Volume* volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(const Volume* volume, FindExisting(request.volume_id()));
   if (!volume->published.contains(request.volume_path()) &&
       !volume->staged.contains(request.volume_path())) {
     return Error(StatusCode::kNotFound, "volume '{}' is not at '{}'", request.volume_id(),
@@ -173,11 +173,11 @@ Status FakeCsiState::Handle(const csi::v1::NodeGetVolumeStatsRequest& request,
 Status FakeCsiState::Handle(const csi::v1::NodeExpandVolumeRequest& request,
                             csi::v1::NodeExpandVolumeResponse& response) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Volume * volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(Volume * volume, FindExisting(request.volume_id()));
   const int64_t wanted = request.capacity_range().required_bytes();
   volume->volume.set_capacity_bytes(std::max(volume->volume.capacity_bytes(), wanted));
   response.set_capacity_bytes(volume->volume.capacity_bytes());
-  // It says so even to a handler that grows nothing, as a faulty driver may.
+  // The source is set even for a handler that cannot grow a file system, as a faulty driver may do.
   if (options_.deferred.has_value()) response.set_source(options_.deferred->source());
   return OkStatus();
 }

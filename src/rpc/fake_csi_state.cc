@@ -12,14 +12,14 @@ constexpr int64_t kDefaultBytes = int64_t{1} << 30;
 
 }  // namespace
 
-base::StatusOr<FakeCsiState::Volume*> FakeCsiState::Existing(const std::string& id) {
+base::StatusOr<FakeCsiState::Volume*> FakeCsiState::FindExisting(const std::string& id) {
   RETURN_IF_ERROR(RequireField(id, "volume_id"));
   const auto it = volumes_.find(id);
   if (it == volumes_.end()) return Error(StatusCode::kNotFound, "volume '{}' does not exist", id);
   return &it->second;
 }
 
-FakeCsiState::Volume& FakeCsiState::Known(const std::string& id) {
+FakeCsiState::Volume& FakeCsiState::FindOrMake(const std::string& id) {
   Volume& volume = volumes_[id];
   volume.volume.set_volume_id(id);
   return volume;
@@ -110,9 +110,9 @@ Status FakeCsiState::Handle(const csi::v1::CreateVolumeRequest& request,
     return Error(StatusCode::kNotFound, "snapshot '{}' does not exist",
                  source.snapshot().snapshot_id());
   }
-  if (source.has_volume()) RETURN_IF_ERROR(Existing(source.volume().volume_id()));
+  if (source.has_volume()) RETURN_IF_ERROR(FindExisting(source.volume().volume_id()));
 
-  Volume& volume = Known(fmt::format("vol-{}", next_id_++));
+  Volume& volume = FindOrMake(fmt::format("vol-{}", next_id_++));
   volume.name = request.name();
   volume.volume.set_capacity_bytes(bytes);
   *volume.volume.mutable_volume_context() = request.parameters();
@@ -145,7 +145,7 @@ Status FakeCsiState::Handle(const csi::v1::ControllerPublishVolumeRequest& reque
                             csi::v1::ControllerPublishVolumeResponse& response) {
   RETURN_IF_ERROR(RequireField(request.node_id(), "node_id"));
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Volume * volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(Volume * volume, FindExisting(request.volume_id()));
   const auto it = volume->attached.find(request.node_id());
   if (it != volume->attached.end() && it->second != request.readonly()) {
     return Error(StatusCode::kAlreadyExists, "volume '{}' is published with another readonly",
@@ -173,7 +173,7 @@ Status FakeCsiState::Handle(const csi::v1::ControllerUnpublishVolumeRequest& req
 Status FakeCsiState::Handle(const csi::v1::ValidateVolumeCapabilitiesRequest& request,
                             csi::v1::ValidateVolumeCapabilitiesResponse& response) {
   base::MutexLock lock(mutex_);
-  RETURN_IF_ERROR(Existing(request.volume_id()));
+  RETURN_IF_ERROR(FindExisting(request.volume_id()));
   *response.mutable_confirmed()->mutable_volume_capabilities() = request.volume_capabilities();
   *response.mutable_confirmed()->mutable_volume_context() = request.volume_context();
   return OkStatus();
@@ -201,7 +201,7 @@ Status FakeCsiState::Handle(const csi::v1::ListVolumesRequest& request,
 Status FakeCsiState::Handle(const csi::v1::ControllerGetVolumeRequest& request,
                             csi::v1::ControllerGetVolumeResponse& response) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const Volume* volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(const Volume* volume, FindExisting(request.volume_id()));
   *response.mutable_volume() = volume->volume;
   for (const auto& [node, readonly] : volume->attached) {
     response.mutable_status()->add_published_node_ids(node);
@@ -219,7 +219,7 @@ Status FakeCsiState::Handle(const csi::v1::GetCapacityRequest&,
 Status FakeCsiState::Handle(const csi::v1::ControllerExpandVolumeRequest& request,
                             csi::v1::ControllerExpandVolumeResponse& response) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Volume * volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(Volume * volume, FindExisting(request.volume_id()));
   const int64_t wanted = request.capacity_range().required_bytes();
   const int64_t has = volume->volume.capacity_bytes();
   if (UsedBytes() - has + wanted > options_.capacity_bytes) {
@@ -234,7 +234,7 @@ Status FakeCsiState::Handle(const csi::v1::ControllerExpandVolumeRequest& reques
 Status FakeCsiState::Handle(const csi::v1::ControllerModifyVolumeRequest& request,
                             csi::v1::ControllerModifyVolumeResponse&) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(Volume * volume, Existing(request.volume_id()));
+  ASSIGN_OR_RETURN(Volume * volume, FindExisting(request.volume_id()));
   for (const auto& [key, value] : request.mutable_parameters()) {
     (*volume->volume.mutable_volume_context())[key] = value;
   }
@@ -268,7 +268,7 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
     if (options_.on_snapshot) options_.on_snapshot(response);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(const Volume* volume, Existing(request.source_volume_id()));
+  ASSIGN_OR_RETURN(const Volume* volume, FindExisting(request.source_volume_id()));
   csi::v1::Snapshot snapshot;
   snapshot.set_snapshot_id(fmt::format("snap-{}", next_id_++));
   snapshot.set_source_volume_id(request.source_volume_id());

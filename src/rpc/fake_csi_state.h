@@ -1,4 +1,4 @@
-// What the CSI driver double knows: volumes and snapshots, and CSI's rules for them. Thread-safe.
+// The state of the CSI driver double: volumes and snapshots, and CSI's rules for them. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace berth::rpc {
 
-// INVALID_ARGUMENT where a required field is empty.
+// INVALID_ARGUMENT if the required field is empty.
 inline base::Status RequireField(const std::string& value, std::string_view field) {
   if (!value.empty()) return base::OkStatus();
   return base::Error(base::StatusCode::kInvalidArgument, "{} is missing", field);
@@ -38,7 +38,7 @@ class FakeCsiState {
     // Changes each answer of CreateSnapshot, as a faulty driver would.
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
     bool endless_pages = false;                 // each page of a list names another one
-    int64_t capacity_bytes = int64_t{1} << 40;  // what CreateVolume and GetCapacity share out
+    int64_t capacity_bytes = int64_t{1} << 40;  // of all volumes together
     std::set<PluginService::Type> plugin_capabilities = {
         PluginService::CONTROLLER_SERVICE, PluginService::VOLUME_ACCESSIBILITY_CONSTRAINTS};
     std::set<ControllerRpc::Type> controller_capabilities = {
@@ -48,8 +48,8 @@ class FakeCsiState {
         ControllerRpc::GET_CAPACITY,           ControllerRpc::EXPAND_VOLUME};
     std::set<NodeRpc::Type> node_capabilities = {NodeRpc::STAGE_UNSTAGE_VOLUME,
                                                  NodeRpc::GET_VOLUME_STATS, NodeRpc::EXPAND_VOLUME};
-    std::string abnormal = "";  // what volume_condition complains of; empty: of nothing
-    // What NodePublishVolume leaves to a runtime handler that mounts its type.
+    std::string abnormal = "";  // the message of an abnormal volume_condition; empty: normal
+    // The mount that NodePublishVolume leaves to a runtime handler that supports its type.
     std::optional<csi::v1::FileSystemMountInfo> deferred;
   };
 
@@ -104,8 +104,8 @@ class FakeCsiState {
 #undef BERTH_HANDLE
 
  private:
-  base::StatusOr<Volume*> Existing(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Volume& Known(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::StatusOr<Volume*> FindExisting(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Volume& FindOrMake(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The snapshot as the driver describes it now.
   csi::v1::Snapshot DescribeSnapshot(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,4 +1,4 @@
-// Final or unknown: what the failure of an RPC tells about its effect (DESIGN rule 3).
+// Tells from the failure of an RPC whether its outcome is final or unknown (DESIGN rule 3).
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -13,13 +13,13 @@ namespace berth::rpc {
 base::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const base::Status& status);
 
-// True if a failed call certainly had no effect and may be undone or dropped. CANCELLED,
-// DEADLINE_EXCEEDED, UNAVAILABLE, ABORTED and (for node calls, as in the kubelet)
-// RESOURCE_EXHAUSTED leave the outcome unknown: the caller repeats the same call.
+// Whether a failed call certainly had no effect and may be undone or dropped. After CANCELLED,
+// DEADLINE_EXCEEDED, UNAVAILABLE, ABORTED and RESOURCE_EXHAUSTED (as in the kubelet, for node
+// calls) the outcome is unknown, and the caller repeats the same call. False for OK.
 bool IsFinal(const base::Status& status);
 
-// Marks a failure that happened before the call: nothing was sent, whatever the code is, so the
-// outcome of an earlier call is not changed by it.
+// Marks a failure that happened before the request was sent. Whatever its code is, such a failure
+// had no effect, and it does not change the outcome of an earlier call.
 base::Status NotSent(base::Status status);
 bool WasNotSent(const base::Status& status);
 

@@ -18,23 +18,23 @@ bool IsSecret(const FieldDescriptor& field) {
   return field.options().GetExtension(csi::v1::csi_secret) || field.name() == "mount_flags";
 }
 
-std::string Stripped(int entries) { return fmt::format("<{} stripped>", entries); }
+std::string StrippedText(int entries) { return fmt::format("<{} stripped>", entries); }
 
-// Puts the number of entries in the field's place.
-void Strip(Message& message, const Reflection& reflection, const FieldDescriptor& field) {
+// Replaces the field's content by the number of its entries.
+void StripField(Message& message, const Reflection& reflection, const FieldDescriptor& field) {
   const int entries = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
   reflection.ClearField(&message, &field);
   if (field.is_map()) {
     Message* entry = reflection.AddMessage(&message, &field);
     const FieldDescriptor* key = entry->GetDescriptor()->map_key();
     if (key->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      entry->GetReflection()->SetString(entry, key, Stripped(entries));
+      entry->GetReflection()->SetString(entry, key, StrippedText(entries));
     }
   } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
     if (field.is_repeated()) {
-      reflection.AddString(&message, &field, Stripped(entries));
+      reflection.AddString(&message, &field, StrippedText(entries));
     } else {
-      reflection.SetString(&message, &field, Stripped(entries));
+      reflection.SetString(&message, &field, StrippedText(entries));
     }
   }
 }
@@ -49,25 +49,25 @@ void StripTokens(Message& entry) {
   }
   const Reflection* reflection = entry.GetReflection();
   if (reflection->GetString(entry, key) == kTokensKey) {
-    reflection->SetString(&entry, value, Stripped(1));
+    reflection->SetString(&entry, value, StrippedText(1));
   }
 }
 
-void Redact(Message& message) {
+void RedactMessage(Message& message) {
   const Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     if (IsSecret(*field)) {
-      Strip(message, reflection, *field);
+      StripField(message, reflection, *field);
     } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       continue;
     } else if (!field->is_repeated()) {
-      Redact(*reflection.MutableMessage(&message, field));
+      RedactMessage(*reflection.MutableMessage(&message, field));
     } else {
       for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
         Message& element = *reflection.MutableRepeatedMessage(&message, field, i);
-        field->is_map() ? StripTokens(element) : Redact(element);
+        field->is_map() ? StripTokens(element) : RedactMessage(element);
       }
     }
   }
@@ -78,9 +78,9 @@ void Redact(Message& message) {
 std::string RedactedText(const Message& message) {
   const std::unique_ptr<Message> copy(message.New());
   copy->CopyFrom(message);
-  // A field that this build does not know cannot be told from a secret.
+  // A field that this build does not know may be a secret.
   copy->DiscardUnknownFields();
-  Redact(*copy);
+  RedactMessage(*copy);
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
   std::string text;

@@ -1,4 +1,4 @@
-// Requests and answers as text for the log, without their secrets.
+// Converts requests and answers to text for the log, without their secrets.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -7,9 +7,10 @@
 
 namespace berth::rpc {
 
-// `message` on one line, at most 2 KiB, with control characters escaped. These are replaced by the
-// number of their entries: fields marked csi_secret, mount flags (CSI lets them carry secrets), and
-// a service account's tokens in a volume context.
+// `message` on one line, cut after 2 KiB, with control characters escaped. These fields are
+// replaced by the number of their entries: fields marked csi_secret, mount flags (CSI lets them
+// carry secrets), and a service account's tokens in a volume context. Fields that this build does
+// not know are left out.
 std::string RedactedText(const google::protobuf::Message& message);
 
 }  // namespace berth::rpc

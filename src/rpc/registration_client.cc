@@ -19,8 +19,8 @@ base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout time
   ASSIGN_OR_RETURN(const auto channel, UnixChannel::New(socket, kMaxAnswerBytes));
   wire::Registration::Stub stub(channel->grpc());
   ASSIGN_OR_RETURN(const wire::PluginInfo info,
-                   Unary(*channel, name, stub, &wire::Registration::Stub::GetInfo,
-                         wire::InfoRequest(), timeout));
+                   CallUnary(*channel, name, stub, &wire::Registration::Stub::GetInfo,
+                             wire::InfoRequest(), timeout));
   return PluginInfo{
       .type = info.type(),
       .name = info.name(),
@@ -39,8 +39,8 @@ base::Status NotifyRegistrationStatus(const std::string& socket, bool registered
   wire::RegistrationStatus request;
   request.set_plugin_registered(registered);
   request.set_error(error);
-  return Unary(*channel, name, stub, &wire::Registration::Stub::NotifyRegistrationStatus, request,
-               timeout)
+  return CallUnary(*channel, name, stub, &wire::Registration::Stub::NotifyRegistrationStatus,
+                   request, timeout)
       .status();
 }
 

@@ -1,5 +1,5 @@
-// The kubelet's side of plugin registration: package pluginregistration, services served by the
-// plugin.
+// The client of plugin registration, which the kubelet is: the service Registration of package
+// pluginregistration, which the plugin serves.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,9 @@ struct PluginInfo {
   std::vector<std::string> supported_versions;
 };
 
-// Registration.GetInfo and NotifyRegistrationStatus on the plugin's registration socket. Each dials
-// anew.
+// Call Registration.GetInfo and NotifyRegistrationStatus on the plugin's registration socket. Each
+// call makes a connection, and blocks for at most `timeout`. UNAVAILABLE: no process listens.
+// INVALID_ARGUMENT: `socket` is not the path of a socket.
 base::StatusOr<PluginInfo> GetPluginInfo(const std::string& socket, Timeout timeout);
 base::Status NotifyRegistrationStatus(const std::string& socket, bool registered,
                                       const std::string& error, Timeout timeout);

@@ -16,8 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// gRPC reads a target as a URI.
-std::string Target(std::string_view path) {
+// The path as a gRPC target, percent-encoded, because gRPC parses a target as a URI.
+std::string ToTarget(std::string_view path) {
   std::string target = "unix:";
   for (const char c : path) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '/' || c == '.' ||
@@ -27,7 +27,7 @@ std::string Target(std::string_view path) {
   return target;
 }
 
-grpc::ChannelArguments Arguments(int max_answer_bytes) {
+grpc::ChannelArguments MakeArguments(int max_answer_bytes) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(max_answer_bytes);
   // Drivers put whole command outputs into error messages, which travel as metadata.
@@ -36,8 +36,8 @@ grpc::ChannelArguments Arguments(int max_answer_bytes) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  // Despite its name this bounds one attempt to connect: a peer that listens but is slow to speak
-  // is given this time.
+  // Despite its name, this bounds one attempt to connect. A peer that listens but is slow to answer
+  // gets this time.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20'000);
   // The caller retries, because it knows which calls may be repeated.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -46,9 +46,9 @@ grpc::ChannelArguments Arguments(int max_answer_bytes) {
   return arguments;
 }
 
-// These are gRPC's own errors about an answer that it could not take. Their codes sound as if the
-// peer had done nothing: the answer is no valid message, is longer than max_answer_bytes, has an
-// error text longer than the limit of metadata, or the stream broke.
+// Whether the error is gRPC's own and is about an answer that it could not read: the answer is not
+// a valid message, is longer than max_answer_bytes, has an error text longer than the limit of
+// metadata, or the stream broke. The codes of these errors wrongly mean that the peer did nothing.
 bool IsOfUnreadableAnswer(const base::Status& status) {
   const std::string_view text = base::Message(status);
   const auto says = [&](std::string_view part) { return text.find(part) != text.npos; };
@@ -67,7 +67,8 @@ bool IsOfUnreadableAnswer(const base::Status& status) {
   }
 }
 
-base::Status UnlessUnreadable(base::Status status) {
+// Gives UNAVAILABLE for an answer that could not be read, because the outcome is unknown.
+base::Status ConvertUnreadable(base::Status status) {
   if (!IsOfUnreadableAnswer(status)) return status;
   return base::Error(base::StatusCode::kUnavailable, "the answer cannot be read: {}",
                      base::Message(status));
@@ -78,14 +79,15 @@ base::Status UnlessUnreadable(base::Status status) {
 base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::New(std::string_view endpoint,
                                                               int max_answer_bytes) {
   ASSIGN_OR_RETURN(std::string path, SocketPath(endpoint));
-  auto channel = grpc::CreateCustomChannel(Target(path), grpc::InsecureChannelCredentials(),
-                                           Arguments(max_answer_bytes));
+  auto channel = grpc::CreateCustomChannel(ToTarget(path), grpc::InsecureChannelCredentials(),
+                                           MakeArguments(max_answer_bytes));
   return std::unique_ptr<UnixChannel>(
       new UnixChannel(std::move(path), std::move(channel), /*connected=*/false));
 }
 
-base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::ToPeer(std::string_view endpoint,
-                                                                 uid_t uid, int max_answer_bytes) {
+base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::ConnectToPeer(std::string_view endpoint,
+                                                                        uid_t uid,
+                                                                        int max_answer_bytes) {
   ASSIGN_OR_RETURN(std::string path, SocketPath(endpoint));
   ASSIGN_OR_RETURN(base::UniqueFd socket, ConnectTo(path));
   ucred peer{};
@@ -96,7 +98,7 @@ base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::ToPeer(std::string_vie
                        peer.uid, uid);
   }
   auto channel = grpc::CreateCustomInsecureChannelFromFd("localhost", socket.Release(),
-                                                         Arguments(max_answer_bytes));
+                                                         MakeArguments(max_answer_bytes));
   return std::unique_ptr<UnixChannel>(
       new UnixChannel(std::move(path), std::move(channel), /*connected=*/true));
 }
@@ -104,13 +106,13 @@ base::StatusOr<std::unique_ptr<UnixChannel>> UnixChannel::ToPeer(std::string_vie
 UnixChannel::UnixChannel(std::string socket, std::shared_ptr<grpc::Channel> channel, bool connected)
     : socket_(std::move(socket)), channel_(std::move(channel)), connected_(connected) {}
 
-base::Status UnixChannel::Prepare(Timeout timeout) {
+base::Status UnixChannel::PrepareCall(Timeout timeout) {
   if (connected_) return base::OkStatus();
   if (channel_->GetState(false) == GRPC_CHANNEL_READY) return base::OkStatus();
   RETURN_IF_ERROR(ProbeSocket(socket_));
   if (channel_->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return base::OkStatus();
-  // In this state a call fails at once although the peer is there again, so the channel connects
-  // first. A peer that listens but does not answer is left to the call's own deadline.
+  // In this state a call fails at once although the peer listens again, so the channel connects
+  // first. If the peer listens but does not answer, the call's own deadline ends the call.
   grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
   channel_->WaitForConnected(std::chrono::system_clock::now() +
                              std::min<milliseconds>(timeout, milliseconds(2000)));
@@ -148,7 +150,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     return NotSent(passed);
   const auto start = Clock::now();
   base::FlightSpan span(base::FlightKind::kCall, name.method, channel.socket());
-  base::Status status = channel.Prepare(timeout);
+  base::Status status = channel.PrepareCall(timeout);
   if (!status.ok()) {
     status = NotSent(std::move(status));
   } else {
@@ -156,7 +158,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     context.set_deadline(std::chrono::system_clock::now() + left);
     const UnixChannel::Running running(channel, context);
-    status = UnlessUnreadable(FromGrpc(call(&context)));
+    status = ConvertUnreadable(FromGrpc(call(&context)));
   }
   span.End(status);
   if (log) {

@@ -25,26 +25,27 @@ namespace berth::rpc {
 
 class UnixChannel {
  public:
-  // `endpoint` is as for SocketPath. An answer longer than `max_answer_bytes` cannot be read and is
-  // UNAVAILABLE, because the request may have been carried out.
+  // `endpoint` is as for SocketPath. If an answer is longer than `max_answer_bytes`, the call fails
+  // with UNAVAILABLE, because the request may have been carried out.
   static base::StatusOr<std::unique_ptr<UnixChannel>> New(std::string_view endpoint,
                                                           int max_answer_bytes = 16 * 1024 * 1024);
 
-  // Connects now, and only to a peer that runs as `uid` (SO_PEERCRED); it does not reconnect.
-  // UNAVAILABLE: nobody listens. PERMISSION_DENIED: the peer runs as another user.
-  static base::StatusOr<std::unique_ptr<UnixChannel>> ToPeer(std::string_view endpoint, uid_t uid,
-                                                             int max_answer_bytes = 16 * 1024 *
-                                                                                    1024);
+  // Connects now, and only to a peer that runs as `uid` (SO_PEERCRED); the channel does not
+  // reconnect. UNAVAILABLE: no process listens. RESOURCE_EXHAUSTED: the listener's queue is full.
+  // PERMISSION_DENIED: the peer runs as another user.
+  static base::StatusOr<std::unique_ptr<UnixChannel>> ConnectToPeer(
+      std::string_view endpoint, uid_t uid, int max_answer_bytes = 16 * 1024 * 1024);
 
   const std::string& socket() const { return socket_; }
   const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
 
-  // Call it before an RPC. It gives UNAVAILABLE at once while nobody listens, and does not wait for
-  // gRPC's reconnect backoff when the peer has just come back.
-  base::Status Prepare(Timeout timeout);
+  // Call it before an RPC. UNAVAILABLE at once: no process listens. If gRPC is in its backoff
+  // although the peer is back, waits for the connection, at most `timeout` and 2 s, because the RPC
+  // would fail otherwise.
+  base::Status PrepareCall(Timeout timeout);
 
   // Ends the unary calls that run, and every later one at once, with CANCELLED, so that a process
-  // that stops need not wait for a peer's long call. The outcome of such a call is unknown.
+  // that shuts down need not wait for a peer's long call. The outcome of such a call is unknown.
   void CancelAll();
 
   // A unary call in flight. It registers the call for CancelAll.
@@ -70,25 +71,26 @@ class UnixChannel {
   std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
 };
 
-// How a unary call is named.
+// The names of a unary call in errors, logs and fault points.
 struct CallName {
   std::string_view method;
   base::CallPoints points;
   bool log_bodies = false;  // at debug level, redacted
 };
 
-// Runs `call` with a deadline, between the fault points. Errors read "METHOD: cause"; those from
-// before the call are marked (WasNotSent).
+// Runs `call` with a deadline, between the fault points, and blocks. Errors read "METHOD: cause".
+// An error that happened before the request was sent is marked (WasNotSent).
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
                       Timeout timeout,
                       const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
+// Calls `method` of `stub` as RunUnary does.
 template <typename Response, typename Request, typename Stub>
-base::StatusOr<Response> Unary(UnixChannel& channel, const CallName& name, Stub& stub,
-                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                            Response*),
-                               const Request& request, Timeout timeout) {
+base::StatusOr<Response> CallUnary(UnixChannel& channel, const CallName& name, Stub& stub,
+                                   grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, Response*),
+                                   const Request& request, Timeout timeout) {
   Response response;
   RETURN_IF_ERROR(RunUnary(
       channel, name, request, response, timeout,

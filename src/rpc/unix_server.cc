@@ -63,10 +63,10 @@ UnixServer::UnixServer(std::string socket, base::UniqueFd listener, base::Unique
     device_ = info.st_dev;
     inode_ = info.st_ino;
   }
-  acceptor_ = std::jthread([this] { Accept(); });
+  acceptor_ = std::jthread([this] { AcceptConnections(); });
 }
 
-void UnixServer::Accept() {
+void UnixServer::AcceptConnections() {
   while (true) {
     pollfd waits[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
                       {.fd = stop_.get(), .events = POLLIN, .revents = 0}};
@@ -78,15 +78,16 @@ void UnixServer::Accept() {
     if (connection.valid()) {
       grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // The connection stays in the queue and would make poll() return at once. So this waits until
-      // descriptors are free again.
+      // The connection stays in the queue, so poll() would return at once. The loop pauses until
+      // descriptors may be free again.
       LOG_WARNING("accept at {}: {}", base::Quote(socket_), strerror(errno));
       poll(&waits[1], 1, 100);
     }
   }
 }
 
-// Another server may have taken the path over already.
+// Removes the socket's file if it still is this server's, because another server may have replaced
+// it.
 void UnixServer::RemoveSocket() {
   struct stat info;
   if (lstat(socket_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {

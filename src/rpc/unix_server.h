@@ -17,8 +17,9 @@ namespace berth::rpc {
 
 class UnixServer {
  public:
-  // Binds `socket` (at most 107 bytes) with mode 0600, replacing a socket that nobody listens on;
-  // FAILED_PRECONDITION if somebody does. The services are borrowed and must outlive the server.
+  // Binds `socket` (at most 107 bytes) with mode 0600, and replaces a socket on which no process
+  // listens. FAILED_PRECONDITION: another process listens there, or the file is not a socket. The
+  // services are borrowed and must outlive the server.
   static base::StatusOr<std::unique_ptr<UnixServer>> Start(
       const std::string& socket, const std::vector<grpc::Service*>& services);
   // Gives running calls two seconds and then ends them, and removes the socket.
@@ -29,9 +30,9 @@ class UnixServer {
  private:
   UnixServer(std::string socket, base::UniqueFd listener, base::UniqueFd stop,
              std::unique_ptr<grpc::Server> server);
-  // Accepts connections itself, because gRPC would bind the socket with the mode that the umask
-  // gives.
-  void Accept();
+  // Accepts connections and gives them to gRPC, because gRPC would bind the socket with the mode
+  // that the umask gives.
+  void AcceptConnections();
   void RemoveSocket();
 
   const std::string socket_;
@@ -47,15 +48,17 @@ class UnixServer {
 // plugins_registry folder and announces a CSI driver (supported_versions ["1.0.0"]).
 class RegistrationServer {
  public:
-  // Reports what the kubelet says: whether the driver is registered, and its error if it refused.
+  // Called when the kubelet reports whether it registered the driver; `error` is set if it did not.
   using OnStatus = std::function<void(bool registered, const std::string& error)>;
-  // `on_status` runs on a thread of gRPC's and must not block.
+  // `on_status` runs on a thread of gRPC and must not block. The errors are those of
+  // UnixServer::Start.
   static base::StatusOr<std::unique_ptr<RegistrationServer>> Start(const std::string& socket,
                                                                    const std::string& driver,
                                                                    const std::string& endpoint,
                                                                    OnStatus on_status = nullptr);
   virtual ~RegistrationServer() = default;
-  // False until the kubelet has said that the driver is registered; `error` is set if it refused.
+  // False until the kubelet has reported that it registered the driver. Sets `error`, unless it is
+  // null, to the kubelet's error; "": none.
   virtual bool registered(std::string* error) const = 0;
 };
 

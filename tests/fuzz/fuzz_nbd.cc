@@ -25,10 +25,10 @@ void ReadQmp(std::string_view said) {
   block::proxy::QmpReader reader;
   while (!said.empty()) {
     const std::string_view part = said.substr(0, 1 + said.size() / 3);
-    if (!reader.Feed(part).ok()) return;
+    if (!reader.AddBytes(part).ok()) return;
     said.remove_prefix(part.size());
     for (;;) {
-      const auto next = reader.Next();
+      const auto next = reader.TakeObject();
       if (!next.ok() || !next->has_value()) break;
       if (!(*next)->is_object()) __builtin_trap();
     }

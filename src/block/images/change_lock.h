@@ -1,7 +1,7 @@
 // The lock that a process takes, on any node, while it creates, deletes or resizes an image.
 //
-// Its file exists as long as the image's record. A holder that ends while there is no record
-// removes the file: the image was deleted, was never made, or an earlier holder had deleted it.
+// The lock file exists as long as the image's record. A holder that releases the lock removes the
+// file if there is no record, because the image then was deleted or was never made.
 #pragma once
 
 #include <string>
@@ -18,7 +18,8 @@ class ChangeLock {
     std::string record;
   };
 
-  // Waits up to 10 s for another process. ABORTED: it still has the lock.
+  // Blocks up to 10 s while another holder has the lock. ABORTED: that holder still has it. `image`
+  // is for the message.
   static base::StatusOr<ChangeLock> TakeLock(Paths paths, const std::string& image);
   ~ChangeLock();
   ChangeLock(ChangeLock&&) = default;

@@ -21,7 +21,7 @@ base::Status SyncFolderOf(const std::string& path) {
   return base::OkStatus();
 }
 
-base::Status NotTheImage(const std::string& path, std::string_view why) {
+base::Status NotTheImageError(const std::string& path, std::string_view why) {
   return base::Error(base::StatusCode::kDataLoss, "image {} {}", base::Quote(path), why);
 }
 
@@ -56,21 +56,21 @@ base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& 
   base::UniqueFd fd(open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) {
     const int error = errno;
-    if (error == ENOENT) return NotTheImage(path, "is missing");
-    if (error == ELOOP) return NotTheImage(path, "is a symbolic link");
+    if (error == ENOENT) return NotTheImageError(path, "is missing");
+    if (error == ELOOP) return NotTheImageError(path, "is a symbolic link");
     return platform::ErrnoError(error, "open image " + base::Quote(path));
   }
   struct stat st;
   if (fstat(fd.get(), &st) != 0) return platform::ErrnoError(errno, "stat " + base::Quote(path));
   if (!IsRecorded(st, record, place)) {
-    return NotTheImage(path,
-                       fmt::format("is another file than the one recorded (inode {}, was {}): "
-                                   "put the original file back, or give the volume up",
-                                   st.st_ino, record.image.inode));
+    return NotTheImageError(path,
+                            fmt::format("is another file than the one recorded (inode {}, was {}): "
+                                        "put the original file back, or give the volume up",
+                                        st.st_ino, record.image.inode));
   }
   const int64_t least = record.growing_from > 0 ? record.growing_from : record.size_bytes;
   if (st.st_size < least) {
-    return NotTheImage(path, fmt::format("is {} bytes long instead of {}", st.st_size, least));
+    return NotTheImageError(path, fmt::format("is {} bytes long instead of {}", st.st_size, least));
   }
   return fd;
 }
@@ -93,7 +93,7 @@ base::Status RemoveImage(const std::string& path, const Record& record, const Po
   return platform::RemoveDurably<"block.image">(path);
 }
 
-int64_t AllocatedBytes(const std::string& path) {
+int64_t ReadAllocatedBytes(const std::string& path) {
   struct stat st;
   return lstat(path.c_str(), &st) == 0 ? st.st_blocks * 512 : 0;
 }

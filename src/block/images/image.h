@@ -1,4 +1,5 @@
-// Image files: made, checked, resized. Every function is one step that is durable when it returns.
+// Makes, checks, resizes and removes image files. Each change is durable when its function returns,
+// except that of MakeImage.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +11,22 @@
 
 namespace berth::block {
 
-// Makes the empty file `path`. ALREADY_EXISTS; RESOURCE_EXHAUSTED: the disk is full. FinishImage
-// syncs its name once its content is complete.
+// Makes the empty file `path`. Call FinishImage once its content is complete. ALREADY_EXISTS;
+// RESOURCE_EXHAUSTED: the disk is full.
 base::StatusOr<base::UniqueFd> MakeImage(const std::string& path);
 
 // Syncs the image and its folder, and gives the identity of the file.
 base::StatusOr<ImageIdentity> FinishImage(const base::UniqueFd& image, const std::string& path,
                                           const std::string& boot_id);
 
-// Where the pool is now. An image's recorded identity is compared with this.
+// The file system that the pool is on now. An image's recorded identity is compared with it.
 struct PoolPlace {
   uint64_t device = 0;  // st_dev of its folder
   std::string boot_id;
 };
 
-// Opens the image that `record` describes, by `flags` (O_RDONLY or O_RDWR), after checking that it
-// is the very file. DATA_LOSS: it is missing, is another file, or is shorter than it was when
-// recorded.
+// Opens the image that `record` describes with `flags` (O_RDONLY or O_RDWR), and checks that it is
+// the recorded file. DATA_LOSS: it is missing, is another file, or is shorter than the record says.
 base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& record,
                                          const PoolPlace& place, int flags);
 
@@ -34,8 +34,8 @@ base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& 
 // than the recorded one has its name; that file is not removed.
 base::Status RemoveImage(const std::string& path, const Record& record, const PoolPlace& place);
 
-// Bytes that a file occupies; 0 for one that is not there.
-int64_t AllocatedBytes(const std::string& path);
+// The bytes that a file occupies on the disk; 0 if it does not exist or cannot be read.
+int64_t ReadAllocatedBytes(const std::string& path);
 
 // If the image is shorter than `size` bytes, extends it to `size` with a hole and syncs it.
 base::Status ExtendImage(const base::UniqueFd& image, int64_t size);

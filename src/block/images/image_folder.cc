@@ -33,7 +33,7 @@ constexpr size_t kLongestStem = 200;  // with a suffix it fits the 255 bytes of 
 constexpr std::chrono::minutes kTornAge{10};
 constexpr std::string_view kRecordSuffix = ".json";
 
-base::Status NoImage(const std::string& image, const std::string& folder) {
+base::Status NoImageError(const std::string& image, const std::string& folder) {
   return Error(StatusCode::kNotFound, "image {} does not exist in {}", Quote(image), Quote(folder));
 }
 
@@ -44,14 +44,14 @@ bool IsFile(const std::string& path, const ImageIdentity& identity) {
 
 base::StatusOr<int64_t> RoundedSize(int64_t size) {
   if (size <= 0 || size > INT64_MAX - kSizeStep) {
-    return Error(StatusCode::kInvalidArgument, "{} bytes is no size of an image", size);
+    return Error(StatusCode::kInvalidArgument, "{} bytes is not a valid size of an image", size);
   }
   return (size + kSizeStep - 1) / kSizeStep * kSizeStep;
 }
 
 }  // namespace
 
-std::string ImageFolder::Beside(const std::string& image, std::string_view suffix) const {
+std::string ImageFolder::SidePathOf(const std::string& image, std::string_view suffix) const {
   const std::string stem = image.size() <= kLongestStem
                                ? image
                                : image.substr(0, kLongestStem - 64) + base::Sha256Hex(image);
@@ -72,40 +72,41 @@ base::StatusOr<PoolPlace> ImageFolder::FindPlace() const {
   return PoolPlace{.device = st.st_dev, .boot_id = std::move(boot_id)};
 }
 
-base::StatusOr<std::optional<ImageRecord>> ImageFolder::Read(const std::string& image) const {
-  const auto text = platform::ReadFile(Beside(image, kRecordSuffix));
+base::StatusOr<std::optional<ImageRecord>> ImageFolder::ReadRecord(const std::string& image) const {
+  const auto text = platform::ReadFile(SidePathOf(image, kRecordSuffix));
   if (text.status().code() == StatusCode::kNotFound) return std::optional<ImageRecord>();
   RETURN_IF_ERROR(text);
   auto record = DecodeImageRecord(*text);
   if (record.ok() && record->name == image) return std::optional(*std::move(record));
-  return Error(StatusCode::kDataLoss, "record {}: {}", Quote(Beside(image, kRecordSuffix)),
+  return Error(StatusCode::kDataLoss, "record {}: {}", Quote(SidePathOf(image, kRecordSuffix)),
                record.ok() ? "it is another image's" : base::Message(record.status()));
 }
 
-base::Status ImageFolder::Write(const ImageRecord& record) {
-  return platform::WriteDurably<"block.image_record">(Beside(record.name, kRecordSuffix),
+base::Status ImageFolder::WriteRecord(const ImageRecord& record) {
+  return platform::WriteDurably<"block.image_record">(SidePathOf(record.name, kRecordSuffix),
                                                       Encode(record));
 }
 
 base::StatusOr<ImageRecord> ImageFolder::ReadReady(const std::string& image) const {
   RETURN_IF_ERROR(CheckImageName(image));
-  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Read(image));
-  if (!record.has_value() || record->state != ImageState::kReady) return NoImage(image, folder_);
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, ReadRecord(image));
+  if (!record.has_value() || record->state != ImageState::kReady)
+    return NoImageError(image, folder_);
   return *std::move(record);
 }
 
 base::StatusOr<ChangeLock> ImageFolder::LockForChange(const std::string& image) const {
   RETURN_IF_ERROR(platform::MakeFolders(folder_ + "/.berth", 0700));
   return ChangeLock::TakeLock(
-      {.lock = Beside(image, ".lock"), .record = Beside(image, kRecordSuffix)}, image);
+      {.lock = SidePathOf(image, ".lock"), .record = SidePathOf(image, kRecordSuffix)}, image);
 }
 
 base::StatusOr<std::optional<ImageRecord>> ImageFolder::SettleImage(const std::string& image,
                                                                     const PoolPlace& place) {
-  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, Read(image));
+  ASSIGN_OR_RETURN(std::optional<ImageRecord> record, ReadRecord(image));
   if (!record.has_value()) return record;
-  const bool complete =
-      IsFile(Beside(image, ".new"), record->identity) || IsFile(PathOf(image), record->identity);
+  const bool complete = IsFile(SidePathOf(image, ".new"), record->identity) ||
+                        IsFile(PathOf(image), record->identity);
   switch (record->state) {
     case ImageState::kReady:
       if (record->growing_from == 0) return record;
@@ -115,7 +116,7 @@ base::StatusOr<std::optional<ImageRecord>> ImageFolder::SettleImage(const std::s
       }
     case ImageState::kPlacing:
       if (complete) {
-        ASSIGN_OR_RETURN(ImageRecord ready, Finish(*std::move(record), place));
+        ASSIGN_OR_RETURN(ImageRecord ready, PlaceImage(*std::move(record), place));
         return std::optional(std::move(ready));
       }
       break;
@@ -123,8 +124,9 @@ base::StatusOr<std::optional<ImageRecord>> ImageFolder::SettleImage(const std::s
     case ImageState::kDeleting:
       break;
   }
-  LOG_INFO("image {} in {}: what was begun before a crash is undone", Quote(image), Quote(folder_));
-  RETURN_IF_ERROR(Remove(*std::move(record), place));
+  LOG_INFO("image {} in {}: a creation or deletion that a crash interrupted is cleaned up",
+           Quote(image), Quote(folder_));
+  RETURN_IF_ERROR(RemoveImageAndRecord(*std::move(record), place));
   return std::optional<ImageRecord>();
 }
 
@@ -138,10 +140,10 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
   if (before.has_value()) {
     if (before->made_bytes == size && before->source == wanted.source &&
         before->snapshot_of.empty()) {
-      return before->Info();
+      return before->ToInfo();
     }
     return Error(StatusCode::kAlreadyExists,
-                 "image {} was made with {} bytes{}{}, and is wanted with {} bytes{}{}",
+                 "image {} was made with {} bytes{}{}, but {} bytes{}{} are wanted",
                  Quote(wanted.name), before->made_bytes, before->source.empty() ? "" : " from ",
                  before->source, size, wanted.source.empty() ? "" : " from ", wanted.source);
   }
@@ -150,7 +152,7 @@ base::StatusOr<ImageInfo> ImageFolder::Create(const NewImage& wanted) {
                      .made_bytes = size,
                      .source = wanted.source,
                      .created = base::SystemClock().Now()};
-  return Make(std::move(record), place);
+  return CreateFromRecord(std::move(record), place);
 }
 
 base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
@@ -160,8 +162,8 @@ base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(snapshot));
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> before, SettleImage(snapshot, place));
   if (before.has_value()) {
-    if (before->snapshot_of == image) return before->Info();
-    return Error(StatusCode::kAlreadyExists, "{} exists and is no snapshot of image {}",
+    if (before->snapshot_of == image) return before->ToInfo();
+    return Error(StatusCode::kAlreadyExists, "{} exists and is not a snapshot of image {}",
                  Quote(snapshot), Quote(image));
   }
   ASSIGN_OR_RETURN(const ImageRecord source, ReadReady(image));
@@ -171,25 +173,26 @@ base::StatusOr<ImageInfo> ImageFolder::CreateSnapshot(const std::string& image,
                      .source = image,
                      .snapshot_of = image,
                      .created = base::SystemClock().Now()};
-  return Make(std::move(record), place);
+  return CreateFromRecord(std::move(record), place);
 }
 
-base::StatusOr<ImageInfo> ImageFolder::Make(ImageRecord record, const PoolPlace& place) {
+base::StatusOr<ImageInfo> ImageFolder::CreateFromRecord(ImageRecord record,
+                                                        const PoolPlace& place) {
   struct stat st;
   if (lstat(PathOf(record.name).c_str(), &st) == 0) {
     return Error(StatusCode::kAlreadyExists,
-                 "{} is there and has no record: move it away, or give the image another name",
+                 "{} exists and has no record: move it away, or give the image another name",
                  Quote(PathOf(record.name)));
   }
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   const base::Status filled = [&]() -> base::Status {
-    const std::string path = Beside(record.name, ".new");
+    const std::string path = SidePathOf(record.name, ".new");
     if (unlink(path.c_str()) != 0 && errno != ENOENT) {
       return platform::ErrnoError(errno, "remove " + Quote(path));
     }
     ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
     RETURN_IF_ERROR(base::FaultPoint<"block.image_fill.before">());
-    RETURN_IF_ERROR(Fill(image, record));
+    RETURN_IF_ERROR(FillImage(image, record));
     if (!record.snapshot_of.empty() && fchmod(image.get(), 0400) != 0) {
       return platform::ErrnoError(errno, "make read-only " + Quote(path));
     }
@@ -197,18 +200,18 @@ base::StatusOr<ImageInfo> ImageFolder::Make(ImageRecord record, const PoolPlace&
     return base::FaultPoint<"block.image_fill.after">();
   }();
   if (!filled.ok()) {
-    if (const base::Status undone = Remove(record, place); !undone.ok()) {
+    if (const base::Status undone = RemoveImageAndRecord(record, place); !undone.ok()) {
       LOG_WARNING("undo the creation of image {}: {}", Quote(record.name), base::ToString(undone));
     }
     return base::Annotate(filled, fmt::format("make image {}", Quote(record.name)));
   }
   record.state = ImageState::kPlacing;
-  RETURN_IF_ERROR(Write(record));
-  ASSIGN_OR_RETURN(record, Finish(std::move(record), place));
-  return record.Info();
+  RETURN_IF_ERROR(WriteRecord(record));
+  ASSIGN_OR_RETURN(record, PlaceImage(std::move(record), place));
+  return record.ToInfo();
 }
 
-base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& record) {
+base::Status ImageFolder::FillImage(const base::UniqueFd& image, const ImageRecord& record) {
   if (!record.source.empty()) {
     ASSIGN_OR_RETURN(const Located source, Locate(record.source));
     if (source.info.size_bytes > record.size_bytes) {
@@ -223,7 +226,7 @@ base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& r
                                 frozen ? ImageLock::kReader : ImageLock::kCopy));
     // The source is locked, so no mkfs runs on it now. An interrupted mkfs is not copied, because
     // the copy would lack the note that allows to run mkfs again.
-    ASSIGN_OR_RETURN(const std::string formatting, Formatting(record.source));
+    ASSIGN_OR_RETURN(const std::string formatting, ReadFormatting(record.source));
     if (formatting.empty()) {
       RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
                                           {.deadline = steady_clock::now() + kCopyTime}));
@@ -234,8 +237,8 @@ base::Status ImageFolder::Fill(const base::UniqueFd& image, const ImageRecord& r
 
 // From `placing` to `ready`: gives the complete image its name. It uses link(2), because a rename
 // would replace a file that got that name meanwhile.
-base::StatusOr<ImageRecord> ImageFolder::Finish(ImageRecord record, const PoolPlace& place) {
-  const std::string made = Beside(record.name, ".new");
+base::StatusOr<ImageRecord> ImageFolder::PlaceImage(ImageRecord record, const PoolPlace& place) {
+  const std::string made = SidePathOf(record.name, ".new");
   const std::string path = PathOf(record.name);
   if (!IsFile(path, record.identity)) {
     RETURN_IF_ERROR(base::FaultPoint<"block.image_place.before">());
@@ -251,16 +254,16 @@ base::StatusOr<ImageRecord> ImageFolder::Finish(ImageRecord record, const PoolPl
   }
   RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(made));
   record.state = ImageState::kReady;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   return record;
 }
 
-base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
+base::Status ImageFolder::RemoveImageAndRecord(ImageRecord record, const PoolPlace& place) {
   if (record.state == ImageState::kReady) {
     record.state = ImageState::kDeleting;
-    const base::Status written = Write(record);
-    // On a full file system the image is removed even without the record, because else nobody could
-    // ever free space there. A record that still says `ready` then lacks its image, and the
+    const base::Status written = WriteRecord(record);
+    // On a full file system the image is removed even if this write failed, because else no space
+    // could ever be freed there. The record then still says `ready` and lacks its image, and the
     // repeated call removes it.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
   }
@@ -268,15 +271,15 @@ base::Status ImageFolder::Remove(ImageRecord record, const PoolPlace& place) {
   if (record.identity.inode != 0) {
     RETURN_IF_ERROR(RemoveImage(PathOf(record.name), record.AsPoolRecord(), place));
   }
-  RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(Beside(record.name, ".new")));
-  unlink(Beside(record.name, ".holder").c_str());
-  return platform::RemoveDurably<"block.image_record">(Beside(record.name, kRecordSuffix));
+  RETURN_IF_ERROR(platform::RemoveDurably<"block.image_new">(SidePathOf(record.name, ".new")));
+  unlink(SidePathOf(record.name, ".holder").c_str());
+  return platform::RemoveDurably<"block.image_record">(SidePathOf(record.name, kRecordSuffix));
 }
 
 // Removes the temporary files of the image's record that a crash left. This is safe, because only
 // the holder of the lock writes such files.
 base::Status ImageFolder::RemoveTornRecords(const std::string& image) {
-  const std::string record = Beside(image, kRecordSuffix);
+  const std::string record = SidePathOf(image, kRecordSuffix);
   const std::string prefix = fmt::format(".{}.", base::FileNameOf(record));
   const std::string folder = folder_ + "/.berth/";
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
@@ -297,8 +300,9 @@ base::Status ImageFolder::Delete(const std::string& image) {
   ASSIGN_OR_RETURN(const std::optional<ImageRecord> record, SettleImage(image, place));
   if (!record.has_value()) return base::OkStatus();
   struct stat st;
-  if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT) return Remove(*record, place);
-  // The lock is held until the image is gone, so that nobody maps it meanwhile.
+  if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT)
+    return RemoveImageAndRecord(*record, place);
+  // The lock is held until the image is gone, so that no node maps it meanwhile.
   base::UniqueFd held;
   if (record->snapshot_of.empty()) {
     ASSIGN_OR_RETURN(const Located located, Locate(image));
@@ -309,7 +313,7 @@ base::Status ImageFolder::Delete(const std::string& image) {
       return Error(StatusCode::kFailedPrecondition, "snapshot {} is mapped", Quote(image));
     }
   }
-  return Remove(*record, place);
+  return RemoveImageAndRecord(*record, place);
 }
 
 base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t size_bytes) {
@@ -318,17 +322,17 @@ base::StatusOr<ImageInfo> ImageFolder::Grow(const std::string& image, int64_t si
   RETURN_IF_ERROR(CheckImageName(image));
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
-  if (!record.has_value()) return NoImage(image, folder_);
+  if (!record.has_value()) return NoImageError(image, folder_);
   if (!record->snapshot_of.empty()) {
     return Error(StatusCode::kFailedPrecondition, "{} is a snapshot, which never changes",
                  Quote(image));
   }
-  if (record->size_bytes >= size) return record->Info();
+  if (record->size_bytes >= size) return record->ToInfo();
   record->growing_from = record->size_bytes;
   record->size_bytes = size;
-  RETURN_IF_ERROR(Write(*record));
+  RETURN_IF_ERROR(WriteRecord(*record));
   ASSIGN_OR_RETURN(const ImageRecord grown, CompleteGrowth(*std::move(record), place));
-  return grown.Info();
+  return grown.ToInfo();
 }
 
 base::StatusOr<ImageRecord> ImageFolder::CompleteGrowth(ImageRecord record,
@@ -338,25 +342,25 @@ base::StatusOr<ImageRecord> ImageFolder::CompleteGrowth(ImageRecord record,
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
   RETURN_IF_ERROR(base::FaultPoint<"block.image_grow.extended">());
   record.growing_from = 0;
-  RETURN_IF_ERROR(Write(record));
+  RETURN_IF_ERROR(WriteRecord(record));
   return record;
 }
 
 base::Status ImageFolder::NoteFormatting(const std::string& image, const std::string& uuid) {
   RETURN_IF_ERROR(CheckImageName(image));
   if (!uuid.empty() && !IsId(uuid)) {
-    return Error(StatusCode::kInvalidArgument, "{} is no UUID of a file system", Quote(uuid));
+    return Error(StatusCode::kInvalidArgument, "{} is not the UUID of a file system", Quote(uuid));
   }
   ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ChangeLock change, LockForChange(image));
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
-  if (!record.has_value()) return NoImage(image, folder_);
+  if (!record.has_value()) return NoImageError(image, folder_);
   if (record->formatting == uuid) return base::OkStatus();
   record->formatting = uuid;
-  return Write(*record);
+  return WriteRecord(*record);
 }
 
-base::StatusOr<std::string> ImageFolder::Formatting(const std::string& image) const {
+base::StatusOr<std::string> ImageFolder::ReadFormatting(const std::string& image) const {
   ASSIGN_OR_RETURN(ImageRecord record, ReadReady(image));
   return std::move(record.formatting);
 }
@@ -396,7 +400,7 @@ base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
       if (!settled->has_value()) continue;
       *record = **settled;
     }
-    images.push_back(record->Info());
+    images.push_back(record->ToInfo());
   }
   std::sort(images.begin(), images.end(),
             [](const ImageInfo& a, const ImageInfo& b) { return a.name < b.name; });
@@ -407,22 +411,22 @@ base::StatusOr<ImageFolder::Located> ImageFolder::Locate(const std::string& imag
   ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
   RETURN_IF_ERROR(OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY));
-  return Located{.info = record.Info(),
+  return Located{.info = record.ToInfo(),
                  .path = PathOf(image),
                  .identity = {.dev = place.device, .ino = record.identity.inode}};
 }
 
 base::StatusOr<base::UniqueFd> ImageFolder::Open(const Located& image, int flags) const {
-  return OpenBy(image, flags, std::nullopt);
+  return OpenImageFile(image, flags, std::nullopt);
 }
 
 base::StatusOr<base::UniqueFd> ImageFolder::OpenLocked(const Located& image, int flags,
                                                        ImageLock lock) const {
-  return OpenBy(image, flags, lock);
+  return OpenImageFile(image, flags, lock);
 }
 
-base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int flags,
-                                                   std::optional<ImageLock> lock) const {
+base::StatusOr<base::UniqueFd> ImageFolder::OpenImageFile(const Located& image, int flags,
+                                                          std::optional<ImageLock> lock) const {
   const std::string context = fmt::format("open image {}", Quote(image.path));
   // The lock belongs to the open file, so a child process can take it for this process.
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
@@ -433,15 +437,15 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenBy(const Located& image, int fla
                      return error == 0 ? fd : -error;
                    }));
   if (opened.error == EAGAIN) {
-    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another: {}",
-                 Quote(image.info.name), Holders(image));
+    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another holder: {}",
+                 Quote(image.info.name), DescribeHolders(image));
   }
-  if (opened.error == ENOENT) return NoImage(image.info.name, folder_);
+  if (opened.error == ENOENT) return NoImageError(image.info.name, folder_);
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
   // A file that was deleted before it was locked has no name any more.
   struct stat st;
   if (fstat(opened.fd.get(), &st) != 0) return platform::ErrnoError(errno, context);
-  if (st.st_nlink == 0) return NoImage(image.info.name, folder_);
+  if (st.st_nlink == 0) return NoImageError(image.info.name, folder_);
   if (st.st_dev != image.identity.dev || st.st_ino != image.identity.ino) {
     return Error(StatusCode::kDataLoss, "image {} became another file (inode {}, was {})",
                  Quote(image.path), st.st_ino, image.identity.ino);
@@ -455,16 +459,16 @@ base::StatusOr<bool> ImageFolder::HasLock(const std::string& image) const {
   return HasImageLock(fd.get());
 }
 
-void ImageFolder::NoteHolder(const std::string& image, const std::string& who) {
-  const std::string path = Beside(image, ".holder");
+void ImageFolder::NoteHolder(const std::string& image, const std::string& holder) {
+  const std::string path = SidePathOf(image, ".holder");
   const base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid() || write(fd.get(), who.data(), who.size()) < 0) {
-    LOG_DEBUG("note who has image {}: {}", Quote(image), strerrordesc_np(errno));
+  if (!fd.valid() || write(fd.get(), holder.data(), holder.size()) < 0) {
+    LOG_DEBUG("note the holder of image {}: {}", Quote(image), strerrordesc_np(errno));
   }
 }
 
-std::string ImageFolder::Holders(const Located& image) const {
+std::string ImageFolder::DescribeHolders(const Located& image) const {
   const std::string deleted = image.path + " (deleted)";
   const std::string name = "/" + image.info.name;
   std::vector<std::string> known;
@@ -475,7 +479,7 @@ std::string ImageFolder::Holders(const Located& image) const {
       if (entry.loop.backing == image.identity) known.push_back(entry.loop.path + " shows it");
     }
   }
-  const auto noted = platform::ReadFile(Beside(image.info.name, ".holder"), 4096);
+  const auto noted = platform::ReadFile(SidePathOf(image.info.name, ".holder"), 4096);
   if (noted.ok() && !noted->empty()) known.push_back("last mapped by " + *noted);
   if (known.empty()) return "a node or process that is not known here";
   return fmt::format("{}", fmt::join(known, "; "));

@@ -7,13 +7,13 @@
 //                                shows it
 //   FOLDER/.berth/NAME.lock      held by a process that makes, deletes or resizes the image
 //                                (change_lock.h)
-//   FOLDER/.berth/NAME.holder    who mapped it last, for people
+//   FOLDER/.berth/NAME.holder    the node that mapped it last, for people
 //
 // In .berth a long name is cut, and its digest is appended.
 //
-// The next call that works on a name finishes or undoes what a crash left of it; so does List.
-// image_lock.h says how images are locked. The folder's file system must pass open file description
-// locks between nodes (NFS 4 does) and must keep inode numbers.
+// If a crash interrupted a change of an image, the next call that changes the image finishes or
+// undoes it; so does List. image_lock.h says how images are locked. The folder's file system must
+// pass open file description locks between nodes (NFS 4 does) and must keep inode numbers.
 //
 // Thread-safe. Before a call touches the folder, a child process checks that the folder answers.
 // DEADLINE_EXCEEDED: it does not answer.
@@ -45,9 +45,9 @@ class ImageFolder {
   base::StatusOr<std::vector<ImageInfo>> List();
   base::StatusOr<bool> HasLock(const std::string& image) const;
   base::Status NoteFormatting(const std::string& image, const std::string& uuid);
-  // The caller mapped the image just now, so the folder answers. Therefore this does not check that
-  // again.
-  base::StatusOr<std::string> Formatting(const std::string& image) const;
+  // This call does not check that the folder answers, because the caller mapped or locked the image
+  // just now.
+  base::StatusOr<std::string> ReadFormatting(const std::string& image) const;
 
   struct Located {
     ImageInfo info;
@@ -57,42 +57,46 @@ class ImageFolder {
   // Finds a ready image. NOT_FOUND: there is none. DATA_LOSS: the file is not the recorded one.
   base::StatusOr<Located> Locate(const std::string& image) const;
 
+  // Opens a located image with `flags`. NOT_FOUND: it was deleted. DATA_LOSS: it became another
+  // file.
   base::StatusOr<base::UniqueFd> Open(const Located& image, int flags) const;
-  // Opens a located image with `flags` and takes its lock. FAILED_PRECONDITION: a lock of another
-  // holder conflicts with it; the message names the holder if it is known.
+  // As Open, and takes the image's lock, which lasts as long as the open file. FAILED_PRECONDITION:
+  // a lock of another holder conflicts with it; the message names the holder if it is known.
   base::StatusOr<base::UniqueFd> OpenLocked(const Located& image, int flags, ImageLock lock) const;
 
-  // While the lock lives, nobody else can create, delete or resize the image. ABORTED: another
+  // While the lock lives, no other caller can create, delete or resize the image. ABORTED: another
   // caller is doing that now.
   base::StatusOr<ChangeLock> LockForChange(const std::string& image) const;
 
-  // Notes who has the image mapped, because OpenLocked names the holder in its error message. A
-  // failed write is ignored, because only that message needs the note.
-  void NoteHolder(const std::string& image, const std::string& who);
+  // Notes the node that has the image mapped, because OpenLocked names the holder in its error
+  // message. A failed write is ignored, because only that message needs the note.
+  void NoteHolder(const std::string& image, const std::string& holder);
 
   const std::string& folder() const { return folder_; }
   std::string PathOf(const std::string& image) const { return folder_ + "/" + image; }
 
  private:
-  base::StatusOr<base::UniqueFd> OpenBy(const Located& image, int flags,
-                                        std::optional<ImageLock> lock) const;
+  base::StatusOr<base::UniqueFd> OpenImageFile(const Located& image, int flags,
+                                               std::optional<ImageLock> lock) const;
   base::StatusOr<PoolPlace> FindPlace() const;
-  std::string Beside(const std::string& image, std::string_view suffix) const;
-  base::StatusOr<std::optional<ImageRecord>> Read(const std::string& image) const;
-  base::Status Write(const ImageRecord& record);
+  // The path of a file in .berth that belongs to the image, such as its record.
+  std::string SidePathOf(const std::string& image, std::string_view suffix) const;
+  // nullopt: there is no record. DATA_LOSS: it is damaged.
+  base::StatusOr<std::optional<ImageRecord>> ReadRecord(const std::string& image) const;
+  base::Status WriteRecord(const ImageRecord& record);
   // Reads the record of a ready image. NOT_FOUND: there is none.
   base::StatusOr<ImageRecord> ReadReady(const std::string& image) const;
-  // Finishes or undoes what a crash left, and gives the record if the image is ready then. The
-  // caller holds the ChangeLock; the functions below need it, too.
+  // Finishes or undoes a change that a crash interrupted, and gives the record if the image is
+  // ready then. The caller holds the ChangeLock; the functions below need it, too.
   base::StatusOr<std::optional<ImageRecord>> SettleImage(const std::string& image,
                                                          const PoolPlace& place);
-  base::StatusOr<ImageInfo> Make(ImageRecord record, const PoolPlace& place);
-  base::Status Fill(const base::UniqueFd& image, const ImageRecord& record);
-  base::StatusOr<ImageRecord> Finish(ImageRecord record, const PoolPlace& place);
-  base::Status Remove(ImageRecord record, const PoolPlace& place);
+  base::StatusOr<ImageInfo> CreateFromRecord(ImageRecord record, const PoolPlace& place);
+  base::Status FillImage(const base::UniqueFd& image, const ImageRecord& record);
+  base::StatusOr<ImageRecord> PlaceImage(ImageRecord record, const PoolPlace& place);
+  base::Status RemoveImageAndRecord(ImageRecord record, const PoolPlace& place);
   base::Status RemoveTornRecords(const std::string& image);
   base::StatusOr<ImageRecord> CompleteGrowth(ImageRecord record, const PoolPlace& place);
-  std::string Holders(const Located& image) const;
+  std::string DescribeHolders(const Located& image) const;
 
   const std::string folder_;
 };

@@ -70,19 +70,19 @@ TEST_F(ImageFolderTest, WhatACrashLeftOfARecordGoesWithItsImage) {
 
 TEST_F(ImageFolderTest, AFileSystemInTheMakingIsNotedWithTheImage) {
   ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
-  EXPECT_EQ(*images_.Formatting("pvc-1"), "");
+  EXPECT_EQ(*images_.ReadFormatting("pvc-1"), "");
   EXPECT_EQ(images_.NoteFormatting("pvc-1", "-L").code(), StatusCode::kInvalidArgument);
   const std::string uuid = base::NewUuid();
   ASSERT_TRUE(images_.NoteFormatting("pvc-1", uuid).ok());
   ASSERT_TRUE(images_.Grow("pvc-1", 2 * kMiB).ok());
-  EXPECT_EQ(*ImageFolder(folder_.path()).Formatting("pvc-1"), uuid);
+  EXPECT_EQ(*ImageFolder(folder_.path()).ReadFormatting("pvc-1"), uuid);
   // A copy is another image.
   ASSERT_TRUE(images_.Create({.name = "copy", .size_bytes = 2 * kMiB, .source = "pvc-1"}).ok());
-  EXPECT_EQ(*images_.Formatting("copy"), "");
+  EXPECT_EQ(*images_.ReadFormatting("copy"), "");
   ASSERT_TRUE(images_.NoteFormatting("pvc-1", "").ok());
-  EXPECT_EQ(*images_.Formatting("pvc-1"), "");
+  EXPECT_EQ(*images_.ReadFormatting("pvc-1"), "");
   EXPECT_EQ(images_.NoteFormatting("none", uuid).code(), StatusCode::kNotFound);
-  EXPECT_EQ(images_.Formatting("none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(images_.ReadFormatting("none").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(ImageFolderTest, ACopyOfWhatAMkfsLeftHalfMadeIsBlank) {
@@ -98,7 +98,7 @@ TEST_F(ImageFolderTest, ACopyOfWhatAMkfsLeftHalfMadeIsBlank) {
     ASSERT_EQ(stat((folder_ / name).c_str(), &st), 0);
     EXPECT_EQ(st.st_size, name == "copy" ? 2 * kMiB : kMiB);
     EXPECT_EQ(st.st_blocks, 0) << name;
-    EXPECT_EQ(*images_.Formatting(name), "");
+    EXPECT_EQ(*images_.ReadFormatting(name), "");
   }
   EXPECT_EQ(
       images_.Create({.name = "less", .size_bytes = kSizeStep, .source = "pvc-1"}).status().code(),

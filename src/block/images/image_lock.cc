@@ -9,12 +9,12 @@
 namespace berth::block {
 namespace {
 
-struct Ranges {
+struct LockTypes {
   short image;
   short writers;  // F_UNLCK: none
 };
 
-Ranges RangesOf(ImageLock lock) {
+LockTypes LockTypesOf(ImageLock lock) {
   switch (lock) {
     case ImageLock::kWriter:
       return {F_WRLCK, F_WRLCK};
@@ -28,7 +28,7 @@ Ranges RangesOf(ImageLock lock) {
   return {F_WRLCK, F_WRLCK};
 }
 
-struct flock Range(short type, off_t start, off_t length) {
+struct flock MakeRange(short type, off_t start, off_t length) {
   struct flock range = {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
@@ -37,9 +37,10 @@ struct flock Range(short type, off_t start, off_t length) {
   return range;
 }
 
-base::StatusOr<bool> Stands(int fd, struct flock range) {
+// Whether a lock of another open file conflicts with `range`.
+base::StatusOr<bool> HasConflict(int fd, struct flock range) {
   if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
-    return platform::ErrnoError(errno, "look for locks of an image");
+    return platform::ErrnoError(errno, "read the locks of an image");
   }
   return range.l_type != F_UNLCK;
 }
@@ -47,22 +48,22 @@ base::StatusOr<bool> Stands(int fd, struct flock range) {
 }  // namespace
 
 int LockImage(int fd, ImageLock lock) {
-  const Ranges types = RangesOf(lock);
-  struct flock image = Range(types.image, 0, kWritersByte);
+  const LockTypes types = LockTypesOf(lock);
+  struct flock image = MakeRange(types.image, 0, kWritersByte);
   if (fcntl(fd, F_OFD_SETLK, &image) != 0) return errno == EACCES ? EAGAIN : errno;
   if (types.writers == F_UNLCK) return 0;
-  struct flock writers = Range(types.writers, kWritersByte, 1);
+  struct flock writers = MakeRange(types.writers, kWritersByte, 1);
   if (fcntl(fd, F_OFD_SETLK, &writers) == 0) return 0;
   return errno == EACCES ? EAGAIN : errno;
 }
 
-base::StatusOr<bool> HasImageLock(int fd) { return Stands(fd, Range(F_WRLCK, 0, 0)); }
+base::StatusOr<bool> HasImageLock(int fd) { return HasConflict(fd, MakeRange(F_WRLCK, 0, 0)); }
 
-base::StatusOr<bool> IsAgainst(int fd, ImageLock lock) {
-  const Ranges types = RangesOf(lock);
-  ASSIGN_OR_RETURN(const bool image, Stands(fd, Range(types.image, 0, kWritersByte)));
+base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock) {
+  const LockTypes types = LockTypesOf(lock);
+  ASSIGN_OR_RETURN(const bool image, HasConflict(fd, MakeRange(types.image, 0, kWritersByte)));
   if (image || types.writers == F_UNLCK) return image;
-  return Stands(fd, Range(types.writers, kWritersByte, 1));
+  return HasConflict(fd, MakeRange(types.writers, kWritersByte, 1));
 }
 
 }  // namespace berth::block

@@ -21,12 +21,13 @@ enum class ImageLock { kWriter, kReader, kSharedWriter, kCopy };
 inline constexpr off_t kWritersByte = off_t{1} << 62;
 
 // Takes the lock without waiting, and makes system calls only. Returns 0 or an errno; EAGAIN: a
-// lock of another holder conflicts with it.
+// lock of another holder conflicts with it. After an error, a part of the lock may be held until
+// the file is closed.
 int LockImage(int fd, ImageLock lock);
 
-// Whether anybody else holds a lock of the image; locks held through `fd` itself do not count.
+// Whether another open file holds a lock of the image; locks held through `fd` itself do not count.
 base::StatusOr<bool> HasImageLock(int fd);
 // Whether a lock of another holder conflicts with `lock`.
-base::StatusOr<bool> IsAgainst(int fd, ImageLock lock);
+base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock);
 
 }  // namespace berth::block

@@ -25,8 +25,8 @@ bool IsImageName(std::string_view name) {
 base::Status CheckImageName(std::string_view name) {
   if (IsImageName(name)) return base::OkStatus();
   return base::Error(base::StatusCode::kInvalidArgument,
-                     "{} is no name of an image: it has lower-case letters, digits, '-' and '.', "
-                     "begins with a letter or digit, and has at most 253 bytes",
+                     "{} is not the name of an image: a name has lower-case letters, digits, '-' "
+                     "and '.', begins with a letter or digit, and has at most 253 bytes",
                      base::Quote(name));
 }
 

@@ -37,10 +37,10 @@ struct ImageRecord {
   // UUID of a file system that mkfs is making in the image and that was never mounted; empty: none.
   std::string formatting;
 
-  ImageInfo Info() const {
+  ImageInfo ToInfo() const {
     return {.name = name, .size_bytes = size_bytes, .snapshot_of = snapshot_of};
   }
-  // The functions of block/images/image.h check against this form.
+  // The form that the functions of block/images/image.h take.
   Record AsPoolRecord() const {
     Record record;
     record.name = name;
@@ -51,10 +51,10 @@ struct ImageRecord {
   }
 };
 
-// Names that may become part of paths and export names: lower-case letters, digits, '-' and '.', at
-// most 253 bytes, beginning with a letter or digit.
+// Whether the name may become part of paths and export names: lower-case letters, digits, '-' and
+// '.', at most 253 bytes, beginning with a letter or digit.
 bool IsImageName(std::string_view name);
-// INVALID_ARGUMENT.
+// INVALID_ARGUMENT, with these rules in the message, if it is not an image name.
 base::Status CheckImageName(std::string_view name);
 
 std::string Encode(const ImageRecord& record);

@@ -22,7 +22,7 @@ ImageLock LockOf(const MapOptions& options) {
   return options.shared_writers ? ImageLock::kSharedWriter : ImageLock::kWriter;
 }
 
-// The part that is the same for both kinds of access: the images themselves.
+// The operations on image files, which are the same for both kinds of access.
 class Images : public Backend {
  public:
   explicit Images(const std::string& folder) : folder_(folder) {}
@@ -42,15 +42,15 @@ class Images : public Backend {
   base::StatusOr<bool> HasLock(const std::string& image) override { return folder_.HasLock(image); }
   base::Status Fence(const std::string& /*image*/, const std::string& node) override {
     return Error(StatusCode::kUnimplemented,
-                 "a folder of images cannot shut node {} out: power it off and give it the taint "
+                 "a folder of images cannot fence node {}: power it off and give it the taint "
                  "node.kubernetes.io/out-of-service",
                  Quote(node));
   }
   base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
     return folder_.NoteFormatting(image, uuid);
   }
-  base::StatusOr<std::string> Formatting(const std::string& image) override {
-    return folder_.Formatting(image);
+  base::StatusOr<std::string> ReadFormatting(const std::string& image) override {
+    return folder_.ReadFormatting(image);
   }
 
  protected:
@@ -58,8 +58,8 @@ class Images : public Backend {
                                                  const MapOptions& options) const {
     ASSIGN_OR_RETURN(ImageFolder::Located located, folder_.Locate(image));
     if (!located.info.snapshot_of.empty() && !options.read_only) {
-      return Error(StatusCode::kFailedPrecondition,
-                   "{} is a snapshot: it is mapped for reading only", Quote(image));
+      return Error(StatusCode::kFailedPrecondition, "{} is a snapshot: map it for reading only",
+                   Quote(image));
     }
     return located;
   }
@@ -80,11 +80,11 @@ class LoopImages : public Images {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
     ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(image));
-    if (found.mine.has_value()) return Again(*found.mine, located, options);
+    if (found.mine.has_value()) return ReuseMapping(*found.mine, located, options);
     for (const platform::LoopEntry& other : found.others) {
       if (other.loop.backing == located.identity && !other.label.starts_with("berth ")) {
         return Error(StatusCode::kFailedPrecondition,
-                     "image {} is shown by {} already, which Berth did not attach: detach it",
+                     "image {} is attached to {} already, and not by Berth: detach it",
                      Quote(image), other.loop.path);
       }
     }
@@ -101,7 +101,7 @@ class LoopImages : public Images {
     ASSIGN_OR_RETURN(LoopMappings::Found found, loops_.Find(image));
     return std::move(found.mine);
   }
-  base::StatusOr<std::vector<Mapping>> Mappings() override { return loops_.All(); }
+  base::StatusOr<std::vector<Mapping>> ListMappings() override { return loops_.ListMappings(); }
   base::Status Check(const Mapping& mapping) override { return loops_.Check(mapping); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
@@ -111,16 +111,16 @@ class LoopImages : public Images {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     return loops_.Detach(mapping);
   }
-  // It takes no lock, because another call for the image may hold it while it waits for something
-  // that does not answer.
+  // This call takes no lock, because another call for the image may hold the lock while it waits
+  // for a file system that does not answer.
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
-    return loops_.Force(mapping, patience);
+    return loops_.ForceDetach(mapping, patience);
   }
 
  private:
   // Gives the existing mapping if it fits the request.
-  base::StatusOr<Mapping> Again(const Mapping& mapping, const ImageFolder::Located& located,
-                                const MapOptions& options) {
+  base::StatusOr<Mapping> ReuseMapping(const Mapping& mapping, const ImageFolder::Located& located,
+                                       const MapOptions& options) {
     if (!(LoopMappings::BackingOf(mapping) == located.identity)) {
       return Error(StatusCode::kDataLoss, "{} shows another file than image {}", mapping.device,
                    Quote(mapping.image));
@@ -133,7 +133,7 @@ class LoopImages : public Images {
     if (!mapping.read_only && !options.read_only && !options.shared_writers) {
       // An image that was mapped for several writers may have a second writer.
       ASSIGN_OR_RETURN(const base::UniqueFd file, folder_.Open(located, O_RDWR));
-      ASSIGN_OR_RETURN(const bool exclusive, IsAgainst(file.get(), ImageLock::kReader));
+      ASSIGN_OR_RETURN(const bool exclusive, HasConflictingLock(file.get(), ImageLock::kReader));
       if (!exclusive) {
         return Error(StatusCode::kFailedPrecondition,
                      "image {} is mapped as {} without an exclusive lock: unmap it first",
@@ -170,7 +170,7 @@ class ProxiedImages : public Images {
   base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
     return mappings_.Find(image);
   }
-  base::StatusOr<std::vector<Mapping>> Mappings() override { return mappings_.All(); }
+  base::StatusOr<std::vector<Mapping>> ListMappings() override { return mappings_.ListMappings(); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     // The lock keeps others from growing the image meanwhile, because the daemon gives the file
@@ -185,7 +185,7 @@ class ProxiedImages : public Images {
     return mappings_.Unmap(mapping);
   }
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
-    return mappings_.Force(mapping, patience);
+    return mappings_.ForceUnmap(mapping, patience);
   }
 
  private:

@@ -65,7 +65,7 @@ class ImagesBackendTest : public testing::Test {
   }
   ~ImagesBackendTest() override {
     for (const auto& backend : {one_.get(), two_.get()}) {
-      const auto mappings = backend->Mappings();
+      const auto mappings = backend->ListMappings();
       for (const Mapping& mapping : *mappings) {
         EXPECT_TRUE(mounter_->UnmountLazy(mount_).ok());
         EXPECT_TRUE(backend->Unmap(mapping).ok()) << mapping.device;
@@ -105,8 +105,8 @@ TEST_F(ImagesBackendTest, AnImageIsMappedFoundAgainAndUnmapped) {
   one_ = Open("one");
   ASSERT_TRUE(one_->FindMapping("pvc-1")->has_value());
   EXPECT_EQ(one_->FindMapping("pvc-1")->value().state, mapping->state);
-  EXPECT_THAT(*one_->Mappings(), SizeIs(1));
-  EXPECT_THAT(*two_->Mappings(), SizeIs(0));
+  EXPECT_THAT(*one_->ListMappings(), SizeIs(1));
+  EXPECT_THAT(*two_->ListMappings(), SizeIs(0));
   ASSERT_OK(one_->Grow("pvc-1", 32 * kMiB));
   EXPECT_EQ(one_->Refresh(*mapping)->size_bytes, 32 * kMiB);
   ASSERT_OK(one_->Check(*mapping));

@@ -30,8 +30,9 @@ namespace {
 
 constexpr std::chrono::seconds kDeviceAnswerTime{10};
 constexpr size_t kLabelSize = 63;
-// Smaller than any request, because the devices have blocks of kSectorSize.
-constexpr uint64_t kNoRoom = 512;
+// The size of a device without sectors: no request fits, because the devices have blocks of
+// kSectorSize.
+constexpr uint64_t kEmptySize = 512;
 // A file system remembers the sector size that it was made with and refuses a larger one. This is
 // the largest one: direct I/O accepts it on every node and every kind of device.
 constexpr uint32_t kSectorSize = 4096;
@@ -55,17 +56,17 @@ uint64_t SequenceOf(const Mapping& mapping) {
 
 // Whether the device still is the attachment of the mapping. The kernel never uses a sequence
 // number twice within one boot.
-base::StatusOr<bool> IsStill(const Mapping& mapping) {
+base::StatusOr<bool> IsStillAttached(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
   return base::json::String(mapping.state, {"bootId"}) == boot_id &&
          SequenceOf(mapping) == platform::DiskSequence(mapping.device);
 }
 
-// Opens the device in a child process and calls `act`, which gives 0 or an errno. OK if the device
-// no longer is that mapping.
-base::Status ActOn(const Mapping& mapping, std::string_view what,
-                   std::chrono::milliseconds patience, int (*act)(int fd)) {
-  return platform::RunInChild(fmt::format("{} {}", what, mapping.device), patience,
+// Opens the device in a child process and calls `act`, which returns 0 or an errno. OK if the
+// device no longer is that mapping. `verb` begins the error message.
+base::Status RunOnDevice(const Mapping& mapping, std::string_view verb,
+                         std::chrono::milliseconds patience, int (*act)(int fd)) {
+  return platform::RunInChild(fmt::format("{} {}", verb, mapping.device), patience,
                               [device = mapping.device, sequence = SequenceOf(mapping), act] {
                                 const int fd = OpenAttachment(device.c_str(), sequence);
                                 if (fd < 0) return fd == -ENODEV ? 0 : -fd;
@@ -75,14 +76,14 @@ base::Status ActOn(const Mapping& mapping, std::string_view what,
                               });
 }
 
-int TakeSectors(int fd) {
+int RemoveSectors(int fd) {
   loop_info64 info = {};
   if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
-  info.lo_sizelimit = kNoRoom;
+  info.lo_sizelimit = kEmptySize;
   return ioctl(fd, LOOP_SET_STATUS64, &info) == 0 || errno == ENXIO ? 0 : errno;
 }
 
-int Release(int fd) { return ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno; }
+int ReleaseDevice(int fd) { return ioctl(fd, LOOP_CLR_FD) == 0 || errno == ENXIO ? 0 : errno; }
 
 }  // namespace
 
@@ -147,7 +148,7 @@ base::StatusOr<LoopMappings::Found> LoopMappings::Find(const std::string& image)
   return found;
 }
 
-base::StatusOr<std::vector<Mapping>> LoopMappings::All() const {
+base::StatusOr<std::vector<Mapping>> LoopMappings::ListMappings() const {
   ASSIGN_OR_RETURN(const std::vector<LoopEntry> entries, platform::LookAtLoops({}));
   std::vector<Mapping> mappings;
   for (const LoopEntry& entry : entries) {
@@ -160,8 +161,8 @@ base::StatusOr<std::vector<Mapping>> LoopMappings::All() const {
 }
 
 base::Status LoopMappings::Check(const Mapping& mapping) const {
-  ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
-  return still ? base::OkStatus() : NoLongerShown(mapping);
+  ASSIGN_OR_RETURN(const bool still, IsStillAttached(mapping));
+  return still ? base::OkStatus() : NoLongerShownError(mapping);
 }
 
 base::StatusOr<Mapping> LoopMappings::Attach(const base::UniqueFd& file, const std::string& image,
@@ -177,7 +178,7 @@ base::StatusOr<Mapping> LoopMappings::Attach(const base::UniqueFd& file, const s
 }
 
 base::StatusOr<Mapping> LoopMappings::Refresh(const Mapping& mapping) const {
-  ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
+  ASSIGN_OR_RETURN(const bool still, IsStillAttached(mapping));
   if (!still) {
     return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
                  base::Quote(mapping.image));
@@ -201,15 +202,16 @@ base::StatusOr<Mapping> LoopMappings::Refresh(const Mapping& mapping) const {
 }
 
 base::Status LoopMappings::Detach(const Mapping& mapping) const {
-  ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
+  ASSIGN_OR_RETURN(const bool still, IsStillAttached(mapping));
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.unmap.before">());
   RETURN_IF_ERROR(platform::DetachLoop(LoopOf(mapping), SequenceOf(mapping), kDeviceAnswerTime));
   return base::FaultPoint<"block.unmap.after">();
 }
 
-base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::milliseconds patience) const {
-  ASSIGN_OR_RETURN(const bool still, IsStill(mapping));
+base::Status LoopMappings::ForceDetach(const Mapping& mapping,
+                                       std::chrono::milliseconds patience) const {
+  ASSIGN_OR_RETURN(const bool still, IsStillAttached(mapping));
   if (!still) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.before">());
   bool mounted = false;
@@ -217,19 +219,19 @@ base::Status LoopMappings::Force(const Mapping& mapping, std::chrono::millisecon
       ShutDownMounts(mounter_, LoopOf(mapping), SequenceOf(mapping), patience, mounted);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.shut_down">());
   // Recent kernels refuse this while a mount or an exclusive user holds the device.
-  const base::Status emptied = ActOn(mapping, "take the sectors of", patience, TakeSectors);
+  const base::Status emptied = RunOnDevice(mapping, "take the sectors of", patience, RemoveSectors);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.emptied">());
   // The kernel detaches the device now, or when its last user closes it.
-  const base::Status released = ActOn(mapping, "release", patience, Release);
+  const base::Status released = RunOnDevice(mapping, "release", patience, ReleaseDevice);
   RETURN_IF_ERROR(base::FaultPoint<"block.force_unmap.after">());
-  ASSIGN_OR_RETURN(const bool there, IsStill(mapping));
-  if (!there) return base::OkStatus();
+  ASSIGN_OR_RETURN(const bool attached, IsStillAttached(mapping));
+  if (!attached) return base::OkStatus();
   if (emptied.ok() || (mounted && shut_down.ok())) {
     return base::Annotate(released, fmt::format("force image {} off", base::Quote(mapping.image)));
   }
   return Error(emptied.code() == StatusCode::kDeadlineExceeded ? StatusCode::kDeadlineExceeded
                                                                : StatusCode::kFailedPrecondition,
-               "force image {} off {}: {}{}{}: what has it open may still write",
+               "force image {} off {}: {}{}{}: programs that have it open may still write",
                base::Quote(mapping.image), mapping.device, mounted ? base::Message(shut_down) : "",
                mounted ? "; " : "", base::Message(emptied));
 }

@@ -38,7 +38,8 @@ base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_on
                    }));
   if (opened.error == ENODEV) {
     return Error(StatusCode::kFailedPrecondition,
-                 "{}: the I/O proxy's mount is not seen here: its folder has to be shared with it",
+                 "{}: this mount namespace does not see the I/O proxy's mount: share the proxy's "
+                 "folder with it",
                  context);
   }
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
@@ -77,8 +78,8 @@ base::StatusOr<Mapping> ProxyMappings::Map(const proxy::Volume& volume) const {
     if (base::json::Bool(mapping.state, {"directIo"})) return mapping;
     RETURN_IF_ERROR(loops_.Detach(mapping));
     return Error(StatusCode::kFailedPrecondition,
-                 "the kernel gives {} no direct I/O to the file of the I/O proxy, without which "
-                 "it is not safe",
+                 "the kernel gives {} no direct I/O to the file of the I/O proxy, and without "
+                 "direct I/O several writes at once could corrupt the volume",
                  mapping.device);
   }();
   if (!attached.ok() && attached.status().code() != StatusCode::kDeadlineExceeded) {
@@ -129,13 +130,13 @@ base::Status ProxyMappings::Unmap(const Mapping& mapping) const {
   return client_.Close(mapping.image);
 }
 
-// Kills the daemon first, because then all that waits for it gets errors, and it writes nothing
+// Kills the daemon first, because then every request that waits for it fails, and it writes nothing
 // more.
-base::Status ProxyMappings::Force(const Mapping& mapping,
-                                  std::chrono::milliseconds patience) const {
+base::Status ProxyMappings::ForceUnmap(const Mapping& mapping,
+                                       std::chrono::milliseconds patience) const {
   const base::Status killed = client_.Kill(mapping.image, patience);
   if (!killed.ok()) {
-    LOG_WARNING("volume {}: {}: what it is shown by is cut off", Quote(mapping.image),
+    LOG_WARNING("volume {}: {}: its FUSE connection is aborted", Quote(mapping.image),
                 base::ToString(killed));
     // This is done only while the device is still attached, because afterwards the number of the
     // FUSE file system may belong to another one.
@@ -144,7 +145,7 @@ base::Status ProxyMappings::Force(const Mapping& mapping,
       proxy::AbortFuse(client_.run_folder(), device);
     }
   }
-  const base::Status forced = loops_.Force(mapping, patience);
+  const base::Status forced = loops_.ForceDetach(mapping, patience);
   // Without its daemon nothing can be written, even if something still has the device open.
   return killed.ok() && forced.code() == StatusCode::kFailedPrecondition ? base::OkStatus()
                                                                          : forced;

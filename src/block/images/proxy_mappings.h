@@ -1,6 +1,7 @@
 // Volumes that `berth io-proxy` shows as files, and this node's loop devices of those files.
 //
-// The calls are those of LoopMappings. Unmap ends both, the loop device and the file.
+// The calls do what those of LoopMappings do. Unmap detaches the loop device and ends the export of
+// the volume.
 #pragma once
 
 #include <chrono>
@@ -24,13 +25,14 @@ class ProxyMappings {
   // quarantined.
   base::StatusOr<Mapping> Map(const proxy::Volume& volume) const;
   base::StatusOr<std::optional<Mapping>> Find(const std::string& image) const;
-  base::StatusOr<std::vector<Mapping>> All() const { return loops_.All(); }
-  // DATA_LOSS: the daemon that the device reads and writes through is gone.
+  base::StatusOr<std::vector<Mapping>> ListMappings() const { return loops_.ListMappings(); }
+  // DATA_LOSS: the daemon that the device reads and writes through is gone. Other errors come from
+  // the I/O proxy.
   base::Status Check(const Mapping& mapping) const;
   // Grows the device to at least `size_bytes`, the size of the image.
   base::StatusOr<Mapping> Refresh(const Mapping& mapping, int64_t size_bytes) const;
   base::Status Unmap(const Mapping& mapping) const;
-  base::Status Force(const Mapping& mapping, std::chrono::milliseconds patience) const;
+  base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) const;
 
  private:
   const std::string node_;

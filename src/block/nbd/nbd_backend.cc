@@ -50,47 +50,47 @@ class NbdBackend : public Backend {
   }
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
-    RETURN_IF_ERROR(NeedFolder("made"));
+    RETURN_IF_ERROR(CheckHasFolder("made"));
     return folder_->Create(wanted);
   }
   base::Status Delete(const std::string& image) override {
-    RETURN_IF_ERROR(NeedFolder("deleted"));
+    RETURN_IF_ERROR(CheckHasFolder("deleted"));
     return folder_->Delete(image);
   }
   base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                            const std::string& snapshot) override {
-    RETURN_IF_ERROR(NeedFolder("copied"));
+    RETURN_IF_ERROR(CheckHasFolder("copied"));
     return folder_->CreateSnapshot(image, snapshot);
   }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
-    RETURN_IF_ERROR(NeedFolder("grown"));
+    RETURN_IF_ERROR(CheckHasFolder("grown"));
     return folder_->Grow(image, size_bytes);
   }
   base::StatusOr<std::vector<ImageInfo>> List() override {
-    RETURN_IF_ERROR(NeedFolder("listed"));
+    RETURN_IF_ERROR(CheckHasFolder("listed"));
     return folder_->List();
   }
   base::StatusOr<bool> HasLock(const std::string& image) override {
-    RETURN_IF_ERROR(NeedFolder("looked at for locks"));
+    RETURN_IF_ERROR(CheckHasFolder("checked for locks"));
     ASSIGN_OR_RETURN(const bool locked, folder_->HasLock(image));
     if (locked) return true;
     return Error(StatusCode::kUnimplemented,
-                 "image {} has no lock, which says nothing: a server of NBD need not hold one for "
-                 "its clients",
+                 "image {} has no lock, which proves nothing, because an NBD server need not hold "
+                 "one for its clients",
                  Quote(image));
   }
   base::Status Fence(const std::string& /*image*/, const std::string& node) override {
     return Error(StatusCode::kUnimplemented,
-                 "an NBD server cannot shut node {} out: power the node off and give it the taint "
+                 "an NBD server cannot fence node {}: power the node off and give it the taint "
                  "node.kubernetes.io/out-of-service, or stop the server",
                  Quote(node));
   }
 
   // This uses no folder of images, because this host may not be able to reach it.
   base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
-    return Formatting(image).status();
+    return ReadFormatting(image).status();
   }
-  base::StatusOr<std::string> Formatting(const std::string& image) override {
+  base::StatusOr<std::string> ReadFormatting(const std::string& image) override {
     return Error(StatusCode::kUnimplemented, "an NBD server keeps nothing with its export {}",
                  Quote(image));
   }
@@ -99,7 +99,7 @@ class NbdBackend : public Backend {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
-    const bool proxied = found.has_value() ? !IsKernels(*found) : UsesProxy();
+    const bool proxied = found.has_value() ? !IsKernelDevice(*found) : UsesProxy();
     if (proxied) {
       return proxied_.Map({.image = image,
                            .server = options_.server,
@@ -113,14 +113,14 @@ class NbdBackend : public Backend {
                    "image {} is mapped for reading only, as {}: unmap it first", Quote(image),
                    found->device);
     }
-    return Connect(image, options.read_only);
+    return ConnectImage(image, options.read_only);
   }
 
   base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
     return Find(image);
   }
-  base::StatusOr<std::vector<Mapping>> Mappings() override {
-    ASSIGN_OR_RETURN(std::vector<Mapping> mappings, proxied_.All());
+  base::StatusOr<std::vector<Mapping>> ListMappings() override {
+    ASSIGN_OR_RETURN(std::vector<Mapping> mappings, proxied_.ListMappings());
     ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
     for (const NbdDevice& device : devices) {
       if (!device.identifier.starts_with(prefix_)) continue;
@@ -131,17 +131,17 @@ class NbdBackend : public Backend {
   }
 
   base::Status Check(const Mapping& mapping) override {
-    return IsKernels(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
+    return IsKernelDevice(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
   }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
-    if (!IsKernels(mapping)) {
+    if (!IsKernelDevice(mapping)) {
       return Error(StatusCode::kUnimplemented,
-                   "the I/O proxy shows image {} in the size that it had when it was mapped: its "
-                   "next mapping has the new one",
+                   "the I/O proxy shows image {} with the size that it had when it was mapped: its "
+                   "next mapping has the new size",
                    Quote(mapping.image));
     }
-    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
     if (!device.has_value()) {
       return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
                    Quote(mapping.image));
@@ -154,14 +154,14 @@ class NbdBackend : public Backend {
       RETURN_IF_ERROR(
           ResizeNbdDevice(device->index, device->identifier, asked.exported.size_bytes));
     }
-    ASSIGN_OR_RETURN(const std::optional<NbdDevice> now, Still(mapping));
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> now, FindConnected(mapping));
     return ToMapping(now.has_value() ? *now : *device);
   }
 
   base::Status Unmap(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
-    if (!IsKernels(mapping)) return proxied_.Unmap(mapping);
-    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    if (!IsKernelDevice(mapping)) return proxied_.Unmap(mapping);
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
     if (!device.has_value()) return base::OkStatus();
     // The kernel disconnects a device even if it is in use, so the exclusive open makes sure that
     // it is not.
@@ -173,8 +173,8 @@ class NbdBackend : public Backend {
                        return fd < 0 ? -errno : fd;
                      }));
     if (opened.error != 0) return platform::ErrnoError(opened.error, context);
-    // A failed flush does not stop the unmap: what a dead server did not take was lost when the
-    // volume was unmounted.
+    // A failed flush does not stop the unmap, because writes that a dead server did not take were
+    // lost when the volume was unmounted.
     const base::Status flushed = platform::RunInChild(
         context, kFlushTime, [fd = opened.fd.get()] { return fsync(fd) == 0 ? 0 : errno; },
         {opened.fd.get()});
@@ -186,8 +186,8 @@ class NbdBackend : public Backend {
   }
 
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
-    if (!IsKernels(mapping)) return proxied_.Force(mapping, patience);
-    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+    if (!IsKernelDevice(mapping)) return proxied_.ForceUnmap(mapping, patience);
+    ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
     if (!device.has_value()) return base::OkStatus();
     bool mounted = false;
     const base::Status shut_down =
@@ -195,21 +195,22 @@ class NbdBackend : public Backend {
                        platform::DiskSequence(device->path), patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
-    // The kernel keeps the device's settings while somebody has it open. The tiny size marks the
+    // The kernel keeps the device's settings while a process has it open. The tiny size marks the
     // device as forced off (ListNbdDevices).
     const base::Status emptied = ResizeNbdDevice(device->index, device->identifier, kForcedNbdSize);
     if (!emptied.ok()) LOG_WARNING("{}", base::ToString(emptied));
-    // Without a connection every request fails, even if somebody has the device open.
+    // Without a connection every request fails, even if a process has the device open.
     return DisconnectNbdDevice(device->index, device->identifier, patience);
   }
 
  private:
-  base::Status NeedFolder(std::string_view what) const {
+  // UNIMPLEMENTED if this host cannot reach the images. `done` is a participle for the message.
+  base::Status CheckHasFolder(std::string_view done) const {
     if (folder_.has_value()) return base::OkStatus();
     return Error(StatusCode::kUnimplemented,
                  "images of NBD server {} cannot be {} from here: do it at the server, or name "
                  "the folder of its images in the StorageCluster (spec.backend.nbd.folder)",
-                 Quote(options_.server), what);
+                 Quote(options_.server), done);
   }
 
   bool UsesProxy() const {
@@ -217,7 +218,7 @@ class NbdBackend : public Backend {
     return !HasKernelNbd();
   }
 
-  static bool IsKernels(const Mapping& mapping) { return mapping.state.contains("nbd"); }
+  static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("nbd"); }
 
   base::StatusOr<Mapping> ToMapping(const NbdDevice& device) const {
     ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
@@ -248,7 +249,7 @@ class NbdBackend : public Backend {
   }
 
   // The device, if it still shows that image of that server to this node.
-  static base::StatusOr<std::optional<NbdDevice>> Still(const Mapping& mapping) {
+  static base::StatusOr<std::optional<NbdDevice>> FindConnected(const Mapping& mapping) {
     ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
     ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
     for (const NbdDevice& device : devices) {
@@ -261,7 +262,7 @@ class NbdBackend : public Backend {
     return std::optional<NbdDevice>();
   }
 
-  base::StatusOr<Mapping> Connect(const std::string& image, bool read_only) {
+  base::StatusOr<Mapping> ConnectImage(const std::string& image, bool read_only) {
     if (!HasKernelNbd()) {
       // A failure of modprobe is only logged, because the code below reports that the kernel has no
       // NBD.
@@ -284,14 +285,14 @@ class NbdBackend : public Backend {
     }
     const base::Status undone = DisconnectNbdDevice(index, prefix_ + image, kConnectTime);
     return Error(StatusCode::kFailedPrecondition,
-                 "/dev/nbd{} cannot be known again: this kernel keeps no identifiers of NBD "
-                 "devices (Linux 5.14 does): use access Proxy{}{}",
+                 "/dev/nbd{} cannot be recognised later, because this kernel keeps no identifiers "
+                 "of NBD devices (Linux 5.14 does): use access Proxy{}{}",
                  index, undone.ok() ? "" : "; ", base::Message(undone));
   }
 
   static base::Status WaitUntilGone(const Mapping& mapping, steady_clock::time_point deadline) {
     for (;;) {
-      ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, Still(mapping));
+      ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
       if (!device.has_value()) return base::OkStatus();
       if (steady_clock::now() > deadline) {
         return Error(StatusCode::kDeadlineExceeded, "{} is still connected", mapping.device);

@@ -1,8 +1,8 @@
 // Shows exports of an NBD server as devices of this node; an export has the name of its image. The
 // device comes from the kernel's NBD client, or from a loop device over a file of `berth io-proxy`.
 //
-// The server may hold no lock of what it serves (nbdkit holds none), so the absence of a lock
-// proves nothing: HasLock then gives UNIMPLEMENTED.
+// The server may hold no lock of the files that it serves (nbdkit holds none), so the absence of a
+// lock proves nothing: HasLock then gives UNIMPLEMENTED.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@
 
 namespace berth::block {
 
+// kAuto: kKernel if the kernel has an NBD client now (HasKernelNbd), else kProxy.
 enum class NbdAccess { kAuto, kKernel, kProxy };
 
 struct NbdOptions {
   std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string folder;  // of its images; empty: this host cannot reach it
+  std::string folder;  // of the server's images; empty: this host cannot reach it
   NbdAccess access = NbdAccess::kAuto;
-  std::chrono::seconds timeout{30};  // of a request to the server
+  std::chrono::seconds timeout{30};  // of a request of the kernel to the server
 };
 
 // `parts` is used as in OpenBackend.

@@ -84,7 +84,7 @@ base::StatusOr<std::string> ReceiveAll(int fd, size_t size, NbdDeadline deadline
 
 // Reads a big-endian number, as all numbers of the protocol are.
 template <typename T>
-T Number(std::string_view bytes, size_t at) {
+T ReadNumber(std::string_view bytes, size_t at) {
   uint64_t number = 0;
   for (size_t i = 0; i < sizeof(T); ++i) {
     number = (number << 8) | static_cast<unsigned char>(bytes[at + i]);
@@ -93,18 +93,20 @@ T Number(std::string_view bytes, size_t at) {
 }
 
 template <typename T>
-void Append(std::string& bytes, T number) {
+void AppendNumber(std::string& bytes, T number) {
   for (size_t i = sizeof(T); i-- > 0;) {
     bytes += static_cast<char>((static_cast<uint64_t>(number) >> (8 * i)) & 0xff);
   }
 }
 
-base::Status NotNbd(std::string_view what) {
-  return Error(StatusCode::kInternal, "the NBD server does not keep to its protocol: {}", what);
+base::Status ProtocolError(std::string_view violation) {
+  return Error(StatusCode::kInternal, "the NBD server does not keep to its protocol: {}",
+               violation);
 }
 
-base::Status Refused(uint32_t type, std::string_view name, std::string_view said) {
-  const std::string words = said.empty() ? "" : fmt::format(": {}", base::Quote(said));
+// `text` is the server's own; "": none.
+base::Status RefusedError(uint32_t type, std::string_view name, std::string_view text) {
+  const std::string words = text.empty() ? "" : fmt::format(": {}", base::Quote(text));
   if (type == kErrorUnknown) {
     return Error(StatusCode::kNotFound, "the NBD server has no export {}{}", base::Quote(name),
                  words);
@@ -124,14 +126,14 @@ base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t
   if (connect(fd.get(), address, size) != 0) {
     if (errno != EINPROGRESS && errno != EAGAIN) {
       const int error = errno;
-      return Error(StatusCode::kUnavailable, "nobody serves NBD there: {}", strerrordesc_np(error));
+      return Error(StatusCode::kUnavailable, "no NBD server accepts: {}", strerrordesc_np(error));
     }
     RETURN_IF_ERROR(WaitFor(fd.get(), POLLOUT, deadline));
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error != 0) {
-      return Error(StatusCode::kUnavailable, "nobody serves NBD there: {}", strerrordesc_np(error));
+      return Error(StatusCode::kUnavailable, "no NBD server accepts: {}", strerrordesc_np(error));
     }
   }
   const int one = 1;
@@ -154,7 +156,8 @@ base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline
     address.sun_family = AF_UNIX;
     const std::string path = server.substr(kUnix.size());
     if (!path.starts_with('/') || path.size() >= sizeof address.sun_path) {
-      return Error(StatusCode::kInvalidArgument, "{}: no path of a UNIX socket", context);
+      return Error(StatusCode::kInvalidArgument, "{}: it is not the path of a UNIX socket",
+                   context);
     }
     path.copy(address.sun_path, sizeof address.sun_path - 1);
     auto fd = ConnectAddress(reinterpret_cast<const sockaddr*>(&address), sizeof address, deadline);
@@ -189,61 +192,62 @@ base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_vi
                                     NbdDeadline deadline) {
   const int fd = socket.get();
   ASSIGN_OR_RETURN(const std::string greeting, ReceiveAll(fd, 16, deadline));
-  if (Number<uint64_t>(greeting, 0) != kMagic) return NotNbd("its greeting is another");
-  if (Number<uint64_t>(greeting, 8) != kOptionMagic) {
+  if (ReadNumber<uint64_t>(greeting, 0) != kMagic)
+    return ProtocolError("its greeting is not that of NBD");
+  if (ReadNumber<uint64_t>(greeting, 8) != kOptionMagic) {
     return Error(StatusCode::kFailedPrecondition, "the NBD server speaks the oldstyle protocol");
   }
-  ASSIGN_OR_RETURN(const std::string said, ReceiveAll(fd, 2, deadline));
-  const auto server_flags = Number<uint16_t>(said, 0);
+  ASSIGN_OR_RETURN(const std::string flag_bytes, ReceiveAll(fd, 2, deadline));
+  const auto server_flags = ReadNumber<uint16_t>(flag_bytes, 0);
   if ((server_flags & kFixedNewstyle) == 0) {
     return Error(StatusCode::kFailedPrecondition,
                  "the NBD server does not speak the fixed newstyle protocol");
   }
   std::string request;
-  Append<uint32_t>(request, kFixedNewstyle | (server_flags & kNoZeroes));
-  Append<uint64_t>(request, kOptionMagic);
-  Append<uint32_t>(request, kGo);
-  Append<uint32_t>(request, static_cast<uint32_t>(4 + name.size() + 2 + 2));
-  Append<uint32_t>(request, static_cast<uint32_t>(name.size()));
+  AppendNumber<uint32_t>(request, kFixedNewstyle | (server_flags & kNoZeroes));
+  AppendNumber<uint64_t>(request, kOptionMagic);
+  AppendNumber<uint32_t>(request, kGo);
+  AppendNumber<uint32_t>(request, static_cast<uint32_t>(4 + name.size() + 2 + 2));
+  AppendNumber<uint32_t>(request, static_cast<uint32_t>(name.size()));
   request += name;
-  Append<uint16_t>(request, 1);
-  Append<uint16_t>(request, kInfoBlockSize);
+  AppendNumber<uint16_t>(request, 1);
+  AppendNumber<uint16_t>(request, kInfoBlockSize);
   RETURN_IF_ERROR(SendAll(fd, request, deadline));
   NbdExport exported;
-  bool told = false;
+  bool has_size = false;
   for (int i = 0; i < kMostReplies; ++i) {
     ASSIGN_OR_RETURN(const std::string head, ReceiveAll(fd, 20, deadline));
-    const auto type = Number<uint32_t>(head, 12);
-    const auto length = Number<uint32_t>(head, 16);
-    if (Number<uint64_t>(head, 0) != kReplyMagic || Number<uint32_t>(head, 8) != kGo) {
-      return NotNbd("an answer to nothing that was asked");
+    const auto type = ReadNumber<uint32_t>(head, 12);
+    const auto length = ReadNumber<uint32_t>(head, 16);
+    if (ReadNumber<uint64_t>(head, 0) != kReplyMagic || ReadNumber<uint32_t>(head, 8) != kGo) {
+      return ProtocolError("a reply does not belong to the request");
     }
-    if (length > kLargestReply) return NotNbd("an answer beyond all bounds");
+    if (length > kLargestReply) return ProtocolError("a reply is too long");
     ASSIGN_OR_RETURN(const std::string body, ReceiveAll(fd, length, deadline));
-    if ((type & kErrorBit) != 0) return Refused(type, name, body);
+    if ((type & kErrorBit) != 0) return RefusedError(type, name, body);
     if (type == kAck) {
-      if (!told) return NotNbd("it does not tell the export's size");
+      if (!has_size) return ProtocolError("it did not send the size of the export");
       return exported;
     }
-    if (type != kInfo || body.size() < 2) return NotNbd("an answer of no known kind");
-    const auto info = Number<uint16_t>(body, 0);
+    if (type != kInfo || body.size() < 2) return ProtocolError("a reply has an unknown type");
+    const auto info = ReadNumber<uint16_t>(body, 0);
     if (info == kInfoExport) {
-      if (body.size() < 12) return NotNbd("half an answer");
-      exported.size_bytes = Number<uint64_t>(body, 2);
-      exported.flags = Number<uint16_t>(body, 10);
+      if (body.size() < 12) return ProtocolError("a reply is too short");
+      exported.size_bytes = ReadNumber<uint64_t>(body, 2);
+      exported.flags = ReadNumber<uint16_t>(body, 10);
       if (exported.size_bytes > static_cast<uint64_t>(INT64_MAX))
-        return NotNbd("an endless export");
-      told = true;
+        return ProtocolError("the size of the export exceeds 63 bits");
+      has_size = true;
     } else if (info == kInfoBlockSize) {
-      if (body.size() < 14) return NotNbd("half an answer");
-      if (const auto least = Number<uint32_t>(body, 2); least > kPage) {
+      if (body.size() < 14) return ProtocolError("a reply is too short");
+      if (const auto least = ReadNumber<uint32_t>(body, 2); least > kPage) {
         return Error(StatusCode::kFailedPrecondition,
                      "the NBD server's blocks have {} bytes, more than the kernel's client takes",
                      least);
       }
     }
   }
-  return NotNbd("answers without end");
+  return ProtocolError("it sends too many replies");
 }
 
 base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,

@@ -26,16 +26,19 @@ struct NbdConnection {
 
 using NbdDeadline = std::chrono::steady_clock::time_point;
 
-// Connects to "HOST:PORT" or "unix:/PATH". INVALID_ARGUMENT; UNAVAILABLE; DEADLINE_EXCEEDED.
+// Connects to "HOST:PORT" or "unix:/PATH". The deadline does not bound the look-up of HOST, which
+// the resolver's own time-outs bound. INVALID_ARGUMENT: `server` is of neither form. UNAVAILABLE:
+// the name has no address, or no server accepts. DEADLINE_EXCEEDED.
 base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline);
 
 // Asks for the export of that name. NOT_FOUND: the server has none. FAILED_PRECONDITION: the server
-// speaks an older protocol, wants TLS, or its blocks are larger than a page. INTERNAL: its answer
-// is not NBD.
+// speaks an older protocol, wants TLS or refuses for another reason, or its blocks are larger than
+// a page. INTERNAL: its answer is not NBD. UNAVAILABLE: it closed the connection.
+// DEADLINE_EXCEEDED: it did not answer.
 base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
                                     NbdDeadline deadline);
 
-// Connects and negotiates.
+// Connects and negotiates, with the errors of both functions above.
 base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,
                                       NbdDeadline deadline);
 

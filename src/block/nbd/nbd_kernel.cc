@@ -32,7 +32,7 @@ constexpr std::chrono::seconds kAnswerTime{10};
 constexpr size_t kMostAnswer = 8192;
 constexpr uint16_t kTypeMask = 0x3fff;  // NLA_TYPE_MASK
 
-// A generic netlink message being made.
+// Builds a generic netlink message.
 class GenericMessage {
  public:
   GenericMessage(uint16_t family, uint8_t command) {
@@ -61,18 +61,21 @@ class GenericMessage {
   void AddText(uint16_t type, const std::string& text) {
     Add(type, std::string_view(text.c_str(), text.size() + 1));
   }
-  // Begins a nested attribute; what is added until End is inside it.
-  size_t Begin(uint16_t type) {
+  // Begins a nested attribute: all that is added until EndNested is inside it. Returns its offset,
+  // for EndNested.
+  size_t BeginNested(uint16_t type) {
     const size_t at = bytes_.size();
     Add(static_cast<uint16_t>(type | NLA_F_NESTED), "");
     return at;
   }
-  void End(size_t at) {
+  void EndNested(size_t at) {
     nlattr attribute;
     memcpy(&attribute, bytes_.data() + at, sizeof attribute);
     attribute.nla_len = static_cast<uint16_t>(bytes_.size() - at);
     memcpy(bytes_.data() + at, &attribute, sizeof attribute);
   }
+  // Sets the length of the message. The result is valid as long as this object lives and is not
+  // changed.
   std::string_view Finish() {
     nlmsghdr head;
     memcpy(&head, bytes_.data(), sizeof head);
@@ -90,9 +93,9 @@ struct Answer {
   char bytes[kMostAnswer] = {};
 };
 
-// Sends it and reads until the kernel has acknowledged it. `answer` gets the first answer's
-// attributes, if there is one. Returns 0 or an errno, and makes system calls only.
-int Exchange(std::string_view message, Answer& answer) {
+// Sends `message` and reads until the kernel has acknowledged it. `answer` gets the attributes of
+// the first answer, if there is one. Returns 0 or an errno, and makes system calls only.
+int ExchangeMessages(std::string_view message, Answer& answer) {
   const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
   if (fd < 0) return errno;
   const int error = [&] {
@@ -140,7 +143,7 @@ std::optional<std::string> FindAttribute(std::string_view attributes, uint16_t t
 }
 
 template <typename T>
-std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
+std::optional<T> FindNumberAttribute(std::string_view attributes, uint16_t type) {
   const auto value = FindAttribute(attributes, type);
   if (!value.has_value() || value->size() != sizeof(T)) return {};
   T number;
@@ -148,19 +151,19 @@ std::optional<T> NumberAttribute(std::string_view attributes, uint16_t type) {
   return number;
 }
 
-// `named`: the descriptors that the message names.
-base::StatusOr<std::string> AskKernel(GenericMessage message, std::string_view what,
+// `context` begins the error message. `named` are the descriptors that the message names.
+base::StatusOr<std::string> AskKernel(GenericMessage message, std::string_view context,
                                       std::chrono::milliseconds timeout,
                                       std::vector<int> named = {}) {
   const auto exchange = [bytes = std::string(message.Finish())](Answer& answer) {
-    return Exchange(bytes, answer);
+    return ExchangeMessages(bytes, answer);
   };
   ASSIGN_OR_RETURN(const Answer answer,
-                   platform::AskChild<Answer>(what, timeout, exchange, std::move(named)));
+                   platform::AskChild<Answer>(context, timeout, exchange, std::move(named)));
   return std::string(answer.bytes, std::min(answer.size, sizeof answer.bytes));
 }
 
-base::StatusOr<uint16_t> Family() {
+base::StatusOr<uint16_t> FindNbdFamily() {
   GenericMessage message(GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
   message.AddText(CTRL_ATTR_FAMILY_NAME, NBD_GENL_FAMILY_NAME);
   const auto answer =
@@ -171,14 +174,14 @@ base::StatusOr<uint16_t> Family() {
                  "namespace: use access Proxy");
   }
   RETURN_IF_ERROR(answer);
-  const auto family = NumberAttribute<uint16_t>(*answer, CTRL_ATTR_FAMILY_ID);
+  const auto family = FindNumberAttribute<uint16_t>(*answer, CTRL_ATTR_FAMILY_ID);
   if (!family.has_value()) {
-    return Error(StatusCode::kInternal, "the kernel does not tell how to reach its NBD client");
+    return Error(StatusCode::kInternal, "the kernel did not give the id of its NBD family");
   }
   return *family;
 }
 
-std::string Attribute(const std::string& device, std::string_view name) {
+std::string ReadDeviceAttribute(const std::string& device, std::string_view name) {
   const auto text = platform::ReadFile(fmt::format("/sys/block/{}/{}", device, name), 64 * 1024);
   if (!text.ok()) return {};
   std::string line = *text;
@@ -195,11 +198,11 @@ T ToNumber(std::string_view text) {
 
 }  // namespace
 
-bool HasKernelNbd() { return Family().ok(); }
+bool HasKernelNbd() { return FindNbdFamily().ok(); }
 
 base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
                                           const NbdConnectOptions& options) {
-  ASSIGN_OR_RETURN(const uint16_t family, Family());
+  ASSIGN_OR_RETURN(const uint16_t family, FindNbdFamily());
   GenericMessage message(family, NBD_CMD_CONNECT);
   uint64_t flags = connection.exported.flags;
   if (options.read_only) flags |= NBD_FLAG_READ_ONLY;
@@ -211,24 +214,24 @@ base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
   message.AddNumber<uint64_t>(NBD_ATTR_SERVER_FLAGS, flags);
   message.AddNumber<uint64_t>(NBD_ATTR_CLIENT_FLAGS, 0);
   message.AddText(NBD_ATTR_BACKEND_IDENTIFIER, options.identifier);
-  const size_t sockets = message.Begin(NBD_ATTR_SOCKETS);
-  const size_t item = message.Begin(NBD_SOCK_ITEM);
+  const size_t sockets = message.BeginNested(NBD_ATTR_SOCKETS);
+  const size_t item = message.BeginNested(NBD_SOCK_ITEM);
   message.AddNumber<uint32_t>(NBD_SOCK_FD, static_cast<uint32_t>(connection.socket.get()));
-  message.End(item);
-  message.End(sockets);
+  message.EndNested(item);
+  message.EndNested(sockets);
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.before">());
   ASSIGN_OR_RETURN(const std::string answer, AskKernel(std::move(message), "connect an NBD device",
                                                        kAnswerTime, {connection.socket.get()}));
   RETURN_IF_ERROR(base::FaultPoint<"block.nbd_connect.after">());
-  const auto index = NumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
+  const auto index = FindNumberAttribute<uint32_t>(answer, NBD_ATTR_INDEX);
   if (!index.has_value()) {
-    return Error(StatusCode::kInternal, "the kernel does not tell which NBD device it connected");
+    return Error(StatusCode::kInternal, "the kernel did not say which NBD device it connected");
   }
   return *index;
 }
 
 base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint64_t size_bytes) {
-  ASSIGN_OR_RETURN(const uint16_t family, Family());
+  ASSIGN_OR_RETURN(const uint16_t family, FindNbdFamily());
   GenericMessage message(family, NBD_CMD_RECONFIGURE);
   message.AddNumber<uint32_t>(NBD_ATTR_INDEX, index);
   message.AddText(NBD_ATTR_BACKEND_IDENTIFIER, identifier);
@@ -239,7 +242,7 @@ base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint
 
 base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
                                  std::chrono::milliseconds timeout) {
-  ASSIGN_OR_RETURN(const uint16_t family, Family());
+  ASSIGN_OR_RETURN(const uint16_t family, FindNbdFamily());
   GenericMessage message(family, NBD_CMD_DISCONNECT);
   message.AddNumber<uint32_t>(NBD_ATTR_INDEX, index);
   message.AddText(NBD_ATTR_BACKEND_IDENTIFIER, identifier);
@@ -255,9 +258,9 @@ base::StatusOr<std::vector<NbdDevice>> ListNbdDevices() {
   for (const std::string& name : names) {
     if (!name.starts_with("nbd")) continue;
     // Both attributes exist only while the device is connected.
-    std::string identifier = Attribute(name, "backend");
-    if (identifier.empty() || Attribute(name, "pid").empty()) continue;
-    const std::string numbers = Attribute(name, "dev");
+    std::string identifier = ReadDeviceAttribute(name, "backend");
+    if (identifier.empty() || ReadDeviceAttribute(name, "pid").empty()) continue;
+    const std::string numbers = ReadDeviceAttribute(name, "dev");
     const size_t colon = numbers.find(':');
     if (colon == std::string::npos) continue;
     NbdDevice device{.index = ToNumber<uint32_t>(name.substr(3)),
@@ -265,9 +268,9 @@ base::StatusOr<std::vector<NbdDevice>> ListNbdDevices() {
                      .device_number = makedev(ToNumber<unsigned>(numbers.substr(0, colon)),
                                               ToNumber<unsigned>(numbers.substr(colon + 1))),
                      .identifier = std::move(identifier),
-                     .size_bytes = ToNumber<uint64_t>(Attribute(name, "size")) * 512,
-                     .read_only = Attribute(name, "ro") == "1"};
-    // Where /dev is not a devtmpfs, as in a container, it may have no node yet.
+                     .size_bytes = ToNumber<uint64_t>(ReadDeviceAttribute(name, "size")) * 512,
+                     .read_only = ReadDeviceAttribute(name, "ro") == "1"};
+    // Where /dev is not a devtmpfs, as in a container, the device may have no device node yet.
     if (access(device.path.c_str(), F_OK) != 0) {
       mknod(device.path.c_str(), S_IFBLK | 0600, device.device_number);
     }

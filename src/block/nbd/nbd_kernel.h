@@ -1,7 +1,7 @@
 // The kernel's NBD client, by generic netlink (linux/nbd-netlink.h).
 //
-// UNIMPLEMENTED: this kernel has none, or this process is in a network namespace that does not see
-// it. All calls end within a time-out. Thread-safe.
+// UNIMPLEMENTED: this kernel has no NBD client, or this process is in a network namespace that does
+// not see it. All calls end within a time-out. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,14 @@
 
 namespace berth::block {
 
-// Whether the kernel has an NBD client now. This does not load its module.
+// Whether the kernel has an NBD client now, and this process can reach it. Does not load its
+// module.
 bool HasKernelNbd();
 
 struct NbdConnectOptions {
   // Identifies the device later (/sys/block/nbdN/backend, Linux 5.14).
   std::string identifier;
-  std::chrono::seconds timeout{30};  // of a request, after which its connection counts as dead
+  std::chrono::seconds timeout{30};  // of a request; the connection then counts as dead
   bool read_only = false;
 };
 
@@ -42,11 +43,12 @@ struct NbdDevice {
   bool read_only = false;
 };
 
-// The size that a device gets when it is forced off, because it stays while somebody has it open.
-// It is less than a block.
+// The size that a device gets when it is forced off. It marks the device, because the kernel keeps
+// the device's settings while a process has it open. It is less than a block.
 inline constexpr uint64_t kForcedNbdSize = 512;
 
 // Lists the devices that are connected and have an identifier, except those that were forced off.
+// Makes their device nodes in /dev where they are missing.
 base::StatusOr<std::vector<NbdDevice>> ListNbdDevices();
 
 }  // namespace berth::block

@@ -40,7 +40,7 @@ class NbdTest : public testing::Test {
   }
   void TearDown() override {
     EXPECT_TRUE(mounter_->UnmountLazy(mount_).ok());
-    const auto mappings = backend_->Mappings();
+    const auto mappings = backend_->ListMappings();
     for (const Mapping& mapping : *mappings) {
       EXPECT_TRUE(backend_->ForceUnmap(mapping, seconds(10)).ok()) << mapping.device;
     }
@@ -90,7 +90,7 @@ TEST_F(NbdTest, AnExportIsMappedWrittenGrownAndUnmapped) {
   ASSERT_OK(other);
   EXPECT_NE(other->device, mapping->device);
   EXPECT_TRUE(other->read_only);
-  EXPECT_THAT(*backend_->Mappings(), SizeIs(2));
+  EXPECT_THAT(*backend_->ListMappings(), SizeIs(2));
   Mount(*mapping);
   std::ofstream(mount_ + "/file") << "precious";
   EXPECT_EQ(backend_->Unmap(*mapping).code(), StatusCode::kFailedPrecondition);
@@ -102,7 +102,7 @@ TEST_F(NbdTest, AnExportIsMappedWrittenGrownAndUnmapped) {
   ASSERT_OK(backend_->Unmap(*mapping));
   ASSERT_OK(backend_->Unmap(*mapping));
   ASSERT_OK(backend_->Unmap(*other));
-  EXPECT_THAT(*backend_->Mappings(), IsEmpty());
+  EXPECT_THAT(*backend_->ListMappings(), IsEmpty());
   const auto again = backend_->Map("pvc-1", {});
   ASSERT_OK(again);
   EXPECT_EQ(again->size_bytes, 96 * kMiB);
@@ -117,7 +117,7 @@ TEST_F(NbdTest, AnExportThatTheServerDoesNotHaveIsSaidSo) {
   EXPECT_THAT(base::Message(missing.status()), HasSubstr("pvc-9"));
   KillServer();
   EXPECT_EQ(backend_->Map("pvc-1", {}).status().code(), StatusCode::kUnavailable);
-  EXPECT_THAT(*backend_->Mappings(), IsEmpty());
+  EXPECT_THAT(*backend_->ListMappings(), IsEmpty());
 }
 
 TEST_F(NbdTest, WhatAServerWithoutLocksServesIsNotSaidToBeFree) {

@@ -14,12 +14,12 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-int64_t Promisable(const Space& space, double overcommit) {
+int64_t PromisableBytes(const Space& space, double overcommit) {
   return static_cast<int64_t>(static_cast<double>(space.total) * overcommit);
 }
 
-// The content of a copy of an image with `source` content.
-Content CopyOf(Content source) {
+// The content of the copy of an image whose content is `source`.
+Content ContentOfCopy(Content source) {
   switch (source) {
     case Content::kRaw:
       return Content::kRaw;
@@ -45,7 +45,7 @@ base::Status CheckExisting(const Record& existing, const NewVolume& wanted) {
                base::Quote(wanted.name), differs);
 }
 
-base::Status NoSuch(Kind kind, std::string_view id) {
+base::Status NotFoundError(Kind kind, std::string_view id) {
   return Error(StatusCode::kNotFound, "{} {} does not exist", NameOf(kind), base::Quote(id));
 }
 
@@ -59,7 +59,7 @@ std::string Pool::NameKey(Kind kind, std::string_view name) {
   return fmt::format("{} name {}", NameOf(kind), name);
 }
 
-void Pool::Remember(const Record& record) {
+void Pool::RememberRecord(const Record& record) {
   shelf(record.kind).records[record.id] = record;
   shelf(record.kind).ids[record.name] = record.id;
 }
@@ -84,7 +84,8 @@ base::StatusOr<Record> Pool::Get(Kind kind, const std::string& id) const {
                  base::Quote(id), why->second);
   }
   const auto it = shelf(kind).records.find(id);
-  if (it == shelf(kind).records.end() || it->second.state != State::kReady) return NoSuch(kind, id);
+  if (it == shelf(kind).records.end() || it->second.state != State::kReady)
+    return NotFoundError(kind, id);
   return it->second;
 }
 
@@ -105,7 +106,7 @@ base::Status Pool::CheckImage(const Record& record) const {
   return OpenChecked(record, O_RDONLY).status();
 }
 
-base::StatusOr<base::KeyLocks::Hold> Pool::Lock(const std::string& volume_id) {
+base::StatusOr<base::KeyLocks::Hold> Pool::LockVolume(const std::string& volume_id) {
   return locks_.LockExclusive(LockKey(Kind::kVolume, volume_id));
 }
 
@@ -119,15 +120,15 @@ int64_t Pool::CommittedBytes() const {
   for (const auto& [id, record] : shelf(Kind::kVolume).records) sum += record.size_bytes;
   // A snapshot never grows, so only the space that it occupies counts.
   for (const auto& [id, record] : shelf(Kind::kSnapshot).records) {
-    sum += AllocatedBytes(paths_.Image(Kind::kSnapshot, id));
+    sum += ReadAllocatedBytes(paths_.Image(Kind::kSnapshot, id));
   }
   return sum;
 }
 
 base::StatusOr<Capacity> Pool::GetCapacity() const {
-  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
   Capacity capacity;
-  capacity.promisable_bytes = Promisable(space, options_.overcommit) / kSizeStep * kSizeStep;
+  capacity.promisable_bytes = PromisableBytes(space, options_.overcommit) / kSizeStep * kSizeStep;
   if (space.free < space.reserve()) return capacity;
   base::MutexLock lock(mutex_);
   capacity.available_bytes =
@@ -135,10 +136,10 @@ base::StatusOr<Capacity> Pool::GetCapacity() const {
   return capacity;
 }
 
-// Enters `record`, with its size, into the shelf if the pool may promise that much more.
-base::Status Pool::Reserve(const Record& record) {
-  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
-  const int64_t promisable = Promisable(space, options_.overcommit);
+// Enters `record`, with its size, into the shelf if the pool may promise that much space.
+base::Status Pool::ReserveSpace(const Record& record) {
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
+  const int64_t promisable = PromisableBytes(space, options_.overcommit);
   if (record.kind == Kind::kVolume && record.size_bytes > promisable) {
     return Error(StatusCode::kOutOfRange,
                  "{} bytes are more than pool {} can ever hold: {} bytes, over-commit {}",
@@ -146,7 +147,7 @@ base::Status Pool::Reserve(const Record& record) {
   }
   if (space.free < space.reserve()) {
     return Error(StatusCode::kResourceExhausted,
-                 "the file system of pool {} is full: {} bytes are free, and {} are kept back",
+                 "the file system of pool {} is full: {} bytes are free, and {} are reserved",
                  base::Quote(paths_.folder()), space.free, space.reserve());
   }
   base::MutexLock lock(mutex_);
@@ -157,11 +158,12 @@ base::Status Pool::Reserve(const Record& record) {
     committed += record.size_bytes - held;
   }
   if (committed > promisable) {
-    return Error(StatusCode::kResourceExhausted,
-                 "pool {} has no room: {} bytes would be promised, and {} may be (over-commit {})",
-                 base::Quote(paths_.folder()), committed, promisable, options_.overcommit);
+    return Error(
+        StatusCode::kResourceExhausted,
+        "pool {} has no room: {} bytes would be promised, but only {} may be (over-commit {})",
+        base::Quote(paths_.folder()), committed, promisable, options_.overcommit);
   }
-  Remember(record);
+  RememberRecord(record);
   return base::OkStatus();
 }
 
@@ -171,10 +173,10 @@ base::Status Pool::WriteRecord(const Record& record) {
       fmt::format("write the record of {} {}", NameOf(record.kind), base::Quote(record.id)));
 }
 
-base::Status Pool::Update(const Record& record) {
+base::Status Pool::UpdateRecord(const Record& record) {
   RETURN_IF_ERROR(WriteRecord(record));
   base::MutexLock lock(mutex_);
-  Remember(record);
+  RememberRecord(record);
   return base::OkStatus();
 }
 
@@ -200,7 +202,7 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
     }
     record.fs_type = source->fs_type;
     record.sector_size = source->sector_size;
-    record.content = CopyOf(source->content);
+    record.content = ContentOfCopy(source->content);
     minimum = std::max(MinimumSize(record.fs_type), source->size_bytes);
     if (range.required == 0) range.required = source->size_bytes;
     if (range.limit > 0 && range.limit < source->size_bytes) {
@@ -222,7 +224,7 @@ base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
       RETURN_IF_ERROR(CheckExisting(*existing, wanted));
       return *existing;
     }
-    RETURN_IF_ERROR(Delete(Kind::kVolume, existing->id));
+    RETURN_IF_ERROR(DeleteRecorded(Kind::kVolume, existing->id));
   }
   std::optional<Record> source;
   base::KeyLocks::Hold source_hold;
@@ -231,7 +233,7 @@ base::StatusOr<Record> Pool::CreateVolume(const NewVolume& wanted) {
     ASSIGN_OR_RETURN(source, Get(wanted.source.kind, wanted.source.id));
   }
   ASSIGN_OR_RETURN(Record record, PlanVolume(wanted, source));
-  return Make(std::move(record), source);
+  return CreateFromRecord(std::move(record), source);
 }
 
 base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const std::string& name) {
@@ -239,31 +241,31 @@ base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const 
   if (const auto existing = FindByName(Kind::kSnapshot, name)) {
     if (existing->state == State::kReady) {
       if (existing->source.id == volume_id) return *existing;
-      return Error(StatusCode::kAlreadyExists, "snapshot {} exists, of another volume",
+      return Error(StatusCode::kAlreadyExists, "snapshot {} exists and is of another volume",
                    base::Quote(name));
     }
-    RETURN_IF_ERROR(Delete(Kind::kSnapshot, existing->id));
+    RETURN_IF_ERROR(DeleteRecorded(Kind::kSnapshot, existing->id));
   }
-  ASSIGN_OR_RETURN(const auto volume_hold, Lock(volume_id));
+  ASSIGN_OR_RETURN(const auto volume_hold, LockVolume(volume_id));
   ASSIGN_OR_RETURN(const Record volume, Get(Kind::kVolume, volume_id));
   Record record = volume;
   record.kind = Kind::kSnapshot;
   record.id = base::NewUuid();
   record.name = name;
-  record.content = CopyOf(volume.content);
+  record.content = ContentOfCopy(volume.content);
   record.source = {Kind::kVolume, volume_id};
   record.inline_target.clear();
   record.image = {};
-  return Make(std::move(record), volume);
+  return CreateFromRecord(std::move(record), volume);
 }
 
-base::StatusOr<Record> Pool::Make(Record record, const std::optional<Record>& source) {
+base::StatusOr<Record> Pool::CreateFromRecord(Record record, const std::optional<Record>& source) {
   record.state = State::kCreating;
   record.created = clock_.Now();
-  RETURN_IF_ERROR(Reserve(record));
-  const base::Status made = MakeSteps(record, source);
+  RETURN_IF_ERROR(ReserveSpace(record));
+  const base::Status made = RunCreateSteps(record, source);
   if (made.ok()) return record;
-  if (const base::Status removed = Remove(record); !removed.ok()) {
+  if (const base::Status removed = RemoveImageAndRecord(record); !removed.ok()) {
     LOG_ERROR("a {} that could not be made is not removed yet: {}", NameOf(record.kind),
               base::ToString(removed));
   }
@@ -271,7 +273,7 @@ base::StatusOr<Record> Pool::Make(Record record, const std::optional<Record>& so
                         fmt::format("make {} {}", NameOf(record.kind), base::Quote(record.name)));
 }
 
-base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source) {
+base::Status Pool::RunCreateSteps(Record& record, const std::optional<Record>& source) {
   RETURN_IF_ERROR(base::FaultPoint<"block.image.create.before">());
   RETURN_IF_ERROR(WriteRecord(record));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.create.recorded">());
@@ -279,7 +281,7 @@ base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source
   ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
   if (source.has_value() && record.content != Content::kBlank) {
-    RETURN_IF_ERROR(Fill(image, record, *source));
+    RETURN_IF_ERROR(FillImage(image, record, *source));
     RETURN_IF_ERROR(base::FaultPoint<"block.image.create.copied">());
   }
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
@@ -289,26 +291,26 @@ base::Status Pool::MakeSteps(Record& record, const std::optional<Record>& source
   RETURN_IF_ERROR(WriteRecord(record));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.create.after">());
   base::MutexLock lock(mutex_);
-  Remember(record);
+  RememberRecord(record);
   return base::OkStatus();
 }
 
 // Removes a volume or snapshot in any state. The record says `deleting` first, unless it still says
 // `creating`, which at open means the same.
-base::Status Pool::Remove(Record record) {
+base::Status Pool::RemoveImageAndRecord(Record record) {
   if (record.state == State::kReady) {
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.before">());
     record.state = State::kDeleting;
     const base::Status written = WriteRecord(record);
-    // On a full disk the image is removed even without the record, because else the pool could
-    // never be emptied. A record that still says `ready` then lacks its image, and the repeated
+    // On a full disk the image is removed even if this write failed, because else the pool could
+    // never be emptied. The record then still says `ready` and lacks its image, and the repeated
     // call removes it.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.recorded">());
   }
   {
     base::MutexLock lock(mutex_);
-    Remember(record);
+    RememberRecord(record);
   }
   RETURN_IF_ERROR(RemoveImage(paths_.Image(record.kind, record.id), record, place_));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.unlinked">());
@@ -320,7 +322,7 @@ base::Status Pool::Remove(Record record) {
   return base::OkStatus();
 }
 
-base::Status Pool::Delete(Kind kind, const std::string& id) {
+base::Status Pool::DeleteRecorded(Kind kind, const std::string& id) {
   ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(LockKey(kind, id)));
   Record record;
   {
@@ -341,10 +343,13 @@ base::Status Pool::Delete(Kind kind, const std::string& id) {
                    device->path);
     }
   }
-  return base::Annotate(Remove(record), fmt::format("remove {} {}", NameOf(kind), base::Quote(id)));
+  return base::Annotate(RemoveImageAndRecord(record),
+                        fmt::format("remove {} {}", NameOf(kind), base::Quote(id)));
 }
 
-base::Status Pool::DeleteVolume(const std::string& id) { return Delete(Kind::kVolume, id); }
-base::Status Pool::DeleteSnapshot(const std::string& id) { return Delete(Kind::kSnapshot, id); }
+base::Status Pool::DeleteVolume(const std::string& id) { return DeleteRecorded(Kind::kVolume, id); }
+base::Status Pool::DeleteSnapshot(const std::string& id) {
+  return DeleteRecorded(Kind::kSnapshot, id);
+}
 
 }  // namespace berth::block

@@ -1,15 +1,15 @@
 // A folder of volumes and snapshots as image files (layout: pool_paths.h; records: record.h).
 //
 // Images are thin: an image takes only the space that was written to it. The over-commit ratio
-// bounds the sum of all promised sizes, and the pool makes nothing new once its file system is
+// bounds the sum of all promised sizes, and the pool makes no new image once its file system is
 // nearly full.
 //
 // Thread-safe. One process has a pool open at a time. Two changes of one volume or snapshot, or two
 // creations under one name, exclude each other: the second gets ABORTED at once.
 //
-// Failures: if a call fails and leaves something half-made, a later open or call clears it.
-// DATA_LOSS: an image is missing or is another file than the recorded one; the pool never touches
-// it.
+// If a call fails and leaves a volume or snapshot half-made, a later open or call removes it.
+// DATA_LOSS: an image is missing, or is another file than the recorded one, or a record cannot be
+// read; the pool never touches such a file.
 #pragma once
 
 #include <array>
@@ -49,53 +49,57 @@ struct NewVolume {
   std::string name;
   SizeRange size;
   AccessType access = AccessType::kMount;
-  std::string fs_type;             // empty: that of the source; or raw block
+  std::string fs_type;             // empty: the source's, or a raw block volume
   Source source;                   // id empty: none
   std::string inline_target = "";  // see Record
 };
 
 struct Capacity {
   int64_t available_bytes = 0;   // for new volumes
-  int64_t promisable_bytes = 0;  // to all volumes together
+  int64_t promisable_bytes = 0;  // for all volumes together
 };
 
 class Pool {
  public:
-  // Opens the pool in `folder`, and makes the folder if it is missing. Finishes what a crash left:
-  // removes half-made images, completes deletions and growths, and thaws file systems that were
-  // frozen for a copy. FAILED_PRECONDITION: another process has it open. `mounter` and `clock` are
-  // borrowed.
+  // Opens the pool in `folder`, and makes the folder if it is missing. Finishes or undoes the
+  // changes that a crash interrupted: removes half-made images, completes deletions and growths,
+  // and thaws file systems that were frozen for a copy. FAILED_PRECONDITION: another process has it
+  // open. `mounter` and `clock` are borrowed.
   static base::StatusOr<std::unique_ptr<Pool>> Open(const std::string& folder,
                                                     const PoolOptions& options,
                                                     platform::Mounter& mounter,
                                                     const base::Clock& clock);
   ~Pool() = default;
 
-  // Makes the volume, or gives the one of that name that was made before and fits the request.
-  // ALREADY_EXISTS: it does not fit. NOT_FOUND: there is no such source. INVALID_ARGUMENT: the
-  // source is of another kind. OUT_OF_RANGE: the pool can never hold that size. RESOURCE_EXHAUSTED:
-  // there is no room now.
+  // Makes the volume, or gives the volume of that name that was made before. ALREADY_EXISTS: that
+  // volume does not fit the request. NOT_FOUND: there is no such source. INVALID_ARGUMENT: the
+  // size range is not valid, or the source has another access type or file system. OUT_OF_RANGE: no
+  // size fits the range, or the pool can never hold it. RESOURCE_EXHAUSTED: the pool has no room
+  // now. FAILED_PRECONDITION: the source is in use in a way that allows no consistent copy.
   base::StatusOr<Record> CreateVolume(const NewVolume& wanted);
 
   // The volume of that name, if it is ready.
   std::optional<Record> FindVolume(const std::string& name) const;
 
-  // OK also if the volume does not exist. FAILED_PRECONDITION: it is mapped to a device.
+  // OK also if the volume does not exist. FAILED_PRECONDITION: it is mapped to a device, or another
+  // file than the recorded one has its image's path.
   base::Status DeleteVolume(const std::string& id);
 
   // Grows the volume to at least `range.required` bytes. The node then grows the device and the
-  // file system. OK if the volume has that size already.
+  // file system. OK if the volume has that size already. NOT_FOUND; OUT_OF_RANGE and
+  // RESOURCE_EXHAUSTED as in CreateVolume.
   base::StatusOr<Record> GrowVolume(const std::string& id, const SizeRange& range);
 
-  // Makes the snapshot, or gives the one of that name that was made before. ALREADY_EXISTS: that
-  // one is of another volume. FAILED_PRECONDITION: the volume is in use in a way that allows no
+  // Makes the snapshot, or gives the snapshot of that name that was made before. ALREADY_EXISTS:
+  // that snapshot is of another volume. NOT_FOUND: there is no such volume. RESOURCE_EXHAUSTED: the
+  // pool has no room now. FAILED_PRECONDITION: the volume is in use in a way that allows no
   // consistent copy.
   base::StatusOr<Record> CreateSnapshot(const std::string& volume_id, const std::string& name);
   base::Status DeleteSnapshot(const std::string& id);
 
   // NOT_FOUND; DATA_LOSS: the record cannot be read.
   base::StatusOr<Record> Get(Kind kind, const std::string& id) const;
-  // All that are ready, ordered by id.
+  // All volumes or snapshots that are ready, ordered by id.
   std::vector<Record> List(Kind kind) const;
   // Checks that the image of `record` exists and is the recorded file. DATA_LOSS: it is not; the
   // message says why.
@@ -105,39 +109,43 @@ class Pool {
 
   // --- For the node, which works on one volume under its lock ---
 
-  base::StatusOr<base::KeyLocks::Hold> Lock(const std::string& volume_id);
+  // ABORTED: another call has the volume locked.
+  base::StatusOr<base::KeyLocks::Hold> LockVolume(const std::string& volume_id);
 
-  // Writes changed members of a volume's record; the caller holds its lock.
-  base::Status Update(const Record& record);
+  // Writes a volume's record whose members the caller changed; the caller holds the volume's lock.
+  base::Status UpdateRecord(const Record& record);
 
   // Gives the loop device that shows the volume's image, and makes one if there is none: with
   // direct I/O, and as large as the volume. The image's device and inode numbers identify it.
   base::StatusOr<platform::LoopDevice> Map(const std::string& volume_id);
-  // Drops all content of a volume whose format was begun and never finished, and maps the volume
-  // again.
+  // Drops all content of a volume whose mkfs began and did not finish, and maps the volume again.
+  // INTERNAL: the content of the volume is not kFormatting.
   base::StatusOr<platform::LoopDevice> MapEmptied(const std::string& volume_id);
-  // Removes the device; OK if there is none. FAILED_PRECONDITION: something has it open, also after
-  // `patience`. A mount namespace that was copied while the volume was mounted keeps the device
-  // open until the copy is unmounted; this happens whenever a runtime starts a container. The call
-  // tries again until then, because the kernel sends no event for it.
+  // Detaches the device; OK if there is none. Tries again for `patience` while something has the
+  // device open, because the kernel sends no event when it is closed. FAILED_PRECONDITION: it was
+  // open for all that time. A mount namespace that was copied while the volume was mounted keeps
+  // the device open until the copy is unmounted; this happens whenever a runtime starts a
+  // container.
   base::Status Unmap(const std::string& volume_id,
                      std::chrono::milliseconds patience = std::chrono::milliseconds(0));
-  // `deferred` tells whether the volume's device was given to a container runtime, because another
-  // kernel may then have the file system mounted without this host's knowledge. The pool calls it
-  // under the volume's lock. Set it before more than one thread uses the pool; if it is not set, no
-  // volume counts as deferred. What it borrows must outlive all copies that the pool makes.
-  void AskWhetherDeferred(std::function<bool(const std::string& volume_id)> deferred) {
-    is_deferred_ = std::move(deferred);
+  // `is_deferred` tells whether the volume's device was given to a container runtime, because
+  // another kernel may then have the file system mounted without this host's knowledge. The pool
+  // calls it under the volume's lock, when it copies the volume. Set it before more than one thread
+  // uses the pool; if it is not set, no volume counts as deferred. Its captures must outlive the
+  // pool's last CreateVolume and CreateSnapshot.
+  void SetDeferredCheck(std::function<bool(const std::string& volume_id)> is_deferred) {
+    is_deferred_ = std::move(is_deferred);
   }
 
-  // The device, if there is one. The caller needs no lock, but without it the answer may be out of
-  // date.
+  // The device, if there is one. The caller needs no lock, but without the volume's lock the answer
+  // may be out of date. FAILED_PRECONDITION: the image is attached twice.
   base::StatusOr<std::optional<platform::LoopDevice>> FindDevice(
       const std::string& volume_id) const;
 
   const PoolPaths& paths() const { return paths_; }
 
  private:
+  // The volumes or the snapshots, as they are on disk.
   struct Shelf {
     std::map<std::string, Record> records;
     std::map<std::string, std::string> ids;         // by name
@@ -150,29 +158,30 @@ class Pool {
 
   // pool_recovery.cc
   base::Status Recover();
-  base::Status Load(Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::Status LoadRecords(Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoadRecord(Kind kind, const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::Status Resume(const Record& record);
+  // Finishes or undoes the change that a crash interrupted.
+  base::Status FinishChange(const Record& record);
   void ThawSource(const Record& record);
 
   // pool.cc
   static std::string LockKey(Kind kind, std::string_view id);
   static std::string NameKey(Kind kind, std::string_view name);
   std::optional<Record> FindByName(Kind kind, const std::string& name) const;
-  base::StatusOr<Record> Make(Record record, const std::optional<Record>& source);
-  base::Status MakeSteps(Record& record, const std::optional<Record>& source);
+  base::StatusOr<Record> CreateFromRecord(Record record, const std::optional<Record>& source);
+  base::Status RunCreateSteps(Record& record, const std::optional<Record>& source);
   base::Status WriteRecord(const Record& record);
-  base::Status Remove(Record record);
-  base::Status Delete(Kind kind, const std::string& id);
-  base::Status Reserve(const Record& record) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status RemoveImageAndRecord(Record record);
+  base::Status DeleteRecorded(Kind kind, const std::string& id);
+  base::Status ReserveSpace(const Record& record) ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<Record> PlanVolume(const NewVolume& wanted, const std::optional<Record>& source);
   base::StatusOr<base::UniqueFd> OpenChecked(const Record& record, int flags) const;
-  void Remember(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RememberRecord(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::StatusOr<base::KeyLocks::Hold> LockSource(const Source& source);
   int64_t CommittedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // pool_copy.cc
-  base::Status Fill(const base::UniqueFd& image, const Record& record, const Record& source);
+  base::Status FillImage(const base::UniqueFd& image, const Record& record, const Record& source);
   base::Status CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to, const Record& source,
                          const platform::LoopDevice& device);
   base::Status CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,

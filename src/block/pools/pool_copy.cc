@@ -29,14 +29,15 @@ using base::Error;
 using base::StatusCode;
 using std::chrono::steady_clock;
 
-base::Status CopyBy(const base::UniqueFd& from, const base::UniqueFd& to,
-                    steady_clock::time_point deadline) {
+base::Status CopyUntil(const base::UniqueFd& from, const base::UniqueFd& to,
+                       steady_clock::time_point deadline) {
   return base::Annotate(platform::CopyImage(from.get(), to.get(), {.deadline = deadline}).status(),
                         "copy the image");
 }
 
 }  // namespace
 
+// "" if this mount namespace has no mount of the device.
 base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& device) const {
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
   for (const platform::MountEntry& entry : table) {
@@ -49,16 +50,17 @@ base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& devic
 // writes of every other volume would fail.
 base::Status Pool::CheckRoomFor(const Record& source) const {
   if (reflink_) return base::OkStatus();
-  ASSIGN_OR_RETURN(const Space space, SpaceOf(paths_.folder()));
-  const int64_t wanted = AllocatedBytes(paths_.Image(source.kind, source.id));
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
+  const int64_t wanted = ReadAllocatedBytes(paths_.Image(source.kind, source.id));
   if (wanted <= space.free - space.reserve()) return base::OkStatus();
   return Error(
       StatusCode::kResourceExhausted,
-      "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are kept back",
+      "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are reserved",
       base::Quote(paths_.folder()), wanted, space.free, space.reserve());
 }
 
-base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const Record& source) {
+base::Status Pool::FillImage(const base::UniqueFd& image, const Record& record,
+                             const Record& source) {
   RETURN_IF_ERROR(CheckRoomFor(source));
   ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
   std::optional<platform::LoopDevice> device;
@@ -66,7 +68,7 @@ base::Status Pool::Fill(const base::UniqueFd& image, const Record& record, const
     ASSIGN_OR_RETURN(device, FindDevice(source.id));
   }
   if (device.has_value()) return CopyInUse(from, image, source, *device);
-  return CopyBy(from, image, steady_clock::now() + options_.copy_limit);
+  return CopyUntil(from, image, steady_clock::now() + options_.copy_limit);
 }
 
 base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
@@ -82,17 +84,17 @@ base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& t
     }
     if (deferred) {
       LOG_INFO(
-          "volume {} is copied as after a crash: a container runtime has its file system "
-          "mounted, and nobody can ask it to hold still",
+          "volume {} is copied without a freeze, as after a crash, because a container runtime has "
+          "its file system mounted",
           base::Quote(source.id));
     }
-    RETURN_IF_ERROR(Flush(device, /*exclusive=*/false));
-    return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+    RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/false));
+    return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
   }
   ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
   if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
-  RETURN_IF_ERROR(Flush(device, /*exclusive=*/true));
-  return CopyBy(from, to, steady_clock::now() + options_.copy_limit);
+  RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/true));
+  return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
 }
 
 base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
@@ -100,7 +102,7 @@ base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& 
   const auto deadline = steady_clock::now() + options_.freeze_limit;
   ASSIGN_OR_RETURN(const std::unique_ptr<platform::FrozenFileSystem> frozen,
                    platform::FreezeFileSystem(mount_point, options_.freeze_limit));
-  const base::Status copied = CopyBy(from, to, deadline);
+  const base::Status copied = CopyUntil(from, to, deadline);
   const base::Status thawed = frozen->Thaw();
   if (copied.code() == StatusCode::kDeadlineExceeded ||
       thawed.code() == StatusCode::kDeadlineExceeded) {
@@ -114,8 +116,8 @@ base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& 
   return thawed;
 }
 
-// A child process freezes a file system, and thaws it when this process dies. This function is for
-// the case that both of them died.
+// Thaws the file system of the record's source. FreezeFileSystem freezes in a child process, which
+// thaws when this process dies; this function is for the case that both processes died.
 void Pool::ThawSource(const Record& record) {
   if (record.source.id.empty() || record.source.kind != Kind::kVolume) return;
   const auto device = FindDevice(record.source.id);

@@ -1,4 +1,4 @@
-// Volumes as loop devices, and their growth.
+// The part of Pool that makes volumes loop devices, and grows volumes.
 #include <fcntl.h>
 
 #include "base/fault.h"
@@ -56,7 +56,7 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
   }
   if (record.sector_size == 0) {
     record.sector_size = device->block_size;
-    RETURN_IF_ERROR(Update(record));
+    RETURN_IF_ERROR(UpdateRecord(record));
   }
   return *std::move(device);
 }
@@ -90,7 +90,7 @@ base::StatusOr<LoopDevice> Pool::MapEmptied(const std::string& volume_id) {
 }
 
 base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& range) {
-  ASSIGN_OR_RETURN(const auto hold, Lock(id));
+  ASSIGN_OR_RETURN(const auto hold, LockVolume(id));
   ASSIGN_OR_RETURN(Record record, Get(Kind::kVolume, id));
   if (range.limit > 0 && record.size_bytes > range.limit) {
     return Error(StatusCode::kOutOfRange, "volume {} has {} bytes already, above the limit of {}",
@@ -103,14 +103,14 @@ base::StatusOr<Record> Pool::GrowVolume(const std::string& id, const SizeRange& 
   record.growing_from = before.size_bytes;
   record.grow_file_system =
       record.content == Content::kCopied || record.content == Content::kFormatted;
-  RETURN_IF_ERROR(Reserve(record));
+  RETURN_IF_ERROR(ReserveSpace(record));
   const base::Status written = [&] {
     RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.before">());
     return WriteRecord(record);
   }();
   if (!written.ok()) {
     base::MutexLock lock(mutex_);
-    Remember(before);
+    RememberRecord(before);
     return written;
   }
   RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.recorded">());
@@ -124,7 +124,7 @@ base::Status Pool::CompleteGrowth(Record record) {
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
   RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.extended">());
   record.growing_from = 0;
-  return Update(record);
+  return UpdateRecord(record);
 }
 
 }  // namespace berth::block

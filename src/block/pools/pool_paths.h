@@ -9,8 +9,8 @@
 //     node/ID.json            what this node does with a volume: where it is staged and published
 //                             (written by csidriver/node_records.h)
 //
-// ID is a random UUID that has nothing to do with the name a CO gave: names are any Unicode text
-// and are kept inside the records. A file ".NAME.tmp-XXXXXX" is a record that a crash left
+// ID is a random UUID. The name from the CSI request is not in any path, because it may be any
+// Unicode text; the record has it. A file ".NAME.tmp-XXXXXX" is a record that a crash left
 // half-written; it is removed at open.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Opens a pool: finishes what a crash left before the pool serves anything.
+// The part of Pool that opens a pool, and finishes or undoes the changes that a crash interrupted
+// before the pool serves calls.
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -40,8 +41,8 @@ base::Status Pool::Recover() {
   std::vector<Record> unfinished;
   {
     base::MutexLock lock(mutex_);
-    RETURN_IF_ERROR(Load(Kind::kVolume));
-    RETURN_IF_ERROR(Load(Kind::kSnapshot));
+    RETURN_IF_ERROR(LoadRecords(Kind::kVolume));
+    RETURN_IF_ERROR(LoadRecords(Kind::kSnapshot));
     for (const Shelf& shelf : shelves_) {
       for (const auto& [id, record] : shelf.records) {
         if (record.state != State::kReady || record.growing_from > 0) unfinished.push_back(record);
@@ -49,9 +50,9 @@ base::Status Pool::Recover() {
     }
   }
   for (const Record& record : unfinished) {
-    // One volume that cannot be finished must not keep the others from being served; the next open
-    // or the CO's repeated call tries again.
-    if (const base::Status status = Resume(record); !status.ok()) {
+    // A volume whose change cannot be finished must not keep the pool from serving the other
+    // volumes; the next open, or the repeated CSI call, tries again.
+    if (const base::Status status = FinishChange(record); !status.ok()) {
       LOG_ERROR("{} {} was left {} by a crash, and finishing it failed: {}", NameOf(record.kind),
                 base::Quote(record.id), NameOf(record.state), base::ToString(status));
     }
@@ -59,7 +60,7 @@ base::Status Pool::Recover() {
   return base::OkStatus();
 }
 
-base::Status Pool::Load(Kind kind) {
+base::Status Pool::LoadRecords(Kind kind) {
   RETURN_IF_ERROR(platform::RemoveTornWrites(paths_.Folder(kind)));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(paths_.Folder(kind)));
   for (const std::string& name : names) {
@@ -68,8 +69,8 @@ base::Status Pool::Load(Kind kind) {
       LoadRecord(kind, std::string(id));
     } else if (!name.ends_with(".img") ||
                !std::ranges::binary_search(names, std::string(id) + ".json")) {
-      // This pool did not make the file, because it writes a record before its image and removes it
-      // after its image.
+      // This pool did not make the file, because it writes a record before the image, and removes
+      // the record after the image.
       LOG_WARNING("{} in pool {} belongs to no record and is left alone", base::Quote(name),
                   base::Quote(paths_.folder()));
     }
@@ -89,11 +90,11 @@ void Pool::LoadRecord(Kind kind, const std::string& id) {
   };
   base::StatusOr<Record> record = read();
   if (record.ok() && shelf(kind).ids.contains(record->name)) {
-    record = base::Error(base::StatusCode::kDataLoss, "the name {} is taken by another",
+    record = base::Error(base::StatusCode::kDataLoss, "another record has the name {}",
                          base::Quote(record->name));
   }
   if (record.ok()) {
-    Remember(*record);
+    RememberRecord(*record);
     return;
   }
   const std::string why(base::Message(record.status()));
@@ -102,13 +103,13 @@ void Pool::LoadRecord(Kind kind, const std::string& id) {
   shelf(kind).unreadable[id] = why;
 }
 
-base::Status Pool::Resume(const Record& record) {
+base::Status Pool::FinishChange(const Record& record) {
   RETURN_IF_ERROR(base::FaultPoint<"block.open.resume.before">());
   if (record.state == State::kReady) return CompleteGrowth(record);
   if (record.state == State::kCreating) ThawSource(record);
-  LOG_INFO("removing {} {}, left {} by a crash", NameOf(record.kind), base::Quote(record.id),
-           NameOf(record.state));
-  return Remove(record);
+  LOG_INFO("{} {} is removed, because a crash left it {}", NameOf(record.kind),
+           base::Quote(record.id), NameOf(record.state));
+  return RemoveImageAndRecord(record);
 }
 
 }  // namespace berth::block

@@ -130,7 +130,7 @@ TEST_F(PoolDeviceTest, OnlyAFormatThatWasBegunMayBeEmptied) {
   EXPECT_EQ(pool_->MapEmptied(id).status().code(), StatusCode::kInternal);
   Record record = *pool_->Get(Kind::kVolume, id);
   record.content = Content::kFormatting;
-  ASSERT_TRUE(pool_->Update(record).ok());
+  ASSERT_TRUE(pool_->UpdateRecord(record).ok());
   std::ofstream(pool_->Map(id)->path) << "half a superblock";
   const auto device = pool_->MapEmptied(id);
   ASSERT_TRUE(device.ok()) << device.status();

@@ -223,7 +223,7 @@ TEST_F(PoolTest, ASnapshotKeepsWhatTheVolumeHeldAndARestoreHasIt) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   Write(Image(*volume), 2 * kMiB, "after!");
   EXPECT_EQ(Read(Image(*snapshot), 2 * kMiB, 6), "before");
-  EXPECT_LT(AllocatedBytes(Image(*snapshot)), kMiB);
+  EXPECT_LT(ReadAllocatedBytes(Image(*snapshot)), kMiB);
   EXPECT_EQ(pool_->CreateSnapshot(volume->id, "snap")->id, snapshot->id);
 
   const auto restored = pool_->CreateVolume({.name = "restored",
@@ -269,7 +269,7 @@ TEST_F(PoolTest, ASourceThatDoesNotFitIsRefused) {
 
 TEST_F(PoolTest, AVolumeInFlightIsAborted) {
   const Record volume = Create("pvc");
-  const auto hold = pool_->Lock(volume.id);
+  const auto hold = pool_->LockVolume(volume.id);
   ASSERT_TRUE(hold.ok());
   EXPECT_EQ(pool_->DeleteVolume(volume.id).code(), StatusCode::kAborted);
   EXPECT_EQ(pool_->GrowVolume(volume.id, {.required = 99 * kMiB}).status().code(),

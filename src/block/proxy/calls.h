@@ -1,15 +1,16 @@
 // The calls that the agent of a node makes to its `berth io-proxy` (base/ipc).
 //
-//   open    store, image, then either path (with device and inode: which file) or server and
-//           export; readOnly, shared; size: what the image has at least
+//   open    store, image, then either path (with device and inode, which identify the file) or
+//           server and export; readOnly, shared
 //             → path (a file that shows the volume), device (of its file system), size
-//   resize  store, image, size        → size
-//   close   store, image: it is no longer shown. Refused while a loop device shows it
-//   kill    store, image: ends it even if it is open: its reads and writes fail from then on
-//   list    image, or none for all
-//             → exports: one JSON object for each: store, image, state ("serving" or
-//             "quarantined"), reason, path, server, readOnly, shownOn (device of the file system
-//             that shows it), pid
+//   resize  store, image, size: grows the volume to at least `size` bytes
+//             → path, device, size
+//   close   store, image: ends the export. Refused while a loop device shows its file
+//   kill    store, image: ends the export even if its file is open: reads and writes then fail
+//   list    image ("": all)
+//             → exports: one JSON object for each export of all stores: store, image, state
+//             ("starting", "serving", "quarantined" or "closing"), reason, path, server, readOnly,
+//             shownOn (device of the file system that shows it; 0: it does not serve yet), pid
 #pragma once
 
 #include <chrono>

@@ -28,7 +28,7 @@ StatusCode CodeOf(base::ipc::Problem problem) {
   }
 }
 
-base::StatusOr<Shown> ShownBy(const base::StatusOr<Message>& reply) {
+base::StatusOr<Shown> ParseShown(const base::StatusOr<Message>& reply) {
   RETURN_IF_ERROR(reply);
   const std::string* path = reply->FindText(kPath);
   if (path == nullptr) {
@@ -45,8 +45,8 @@ base::StatusOr<Message> Client::Call(const Message& request,
                                      std::chrono::milliseconds within) const {
   if (socket_.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "access by proxy needs `berth io-proxy` on this node, and the agent was not told "
-                 "of one (--io-proxy-socket)");
+                 "access Proxy needs `berth io-proxy` on this node, but the agent has no flag "
+                 "--io-proxy-socket");
   }
   auto reply = base::ipc::Call(socket_, request, base::ipc::DeadlineIn(within));
   if (reply.ok()) return *std::move(reply);
@@ -71,13 +71,13 @@ base::StatusOr<Shown> Client::Open(const Volume& volume) const {
     request.Set(kServer, volume.server).Set(kExport, volume.export_name);
   }
   request.Set(kReadOnly, int64_t{volume.read_only}).Set(kShared, int64_t{volume.shared});
-  return ShownBy(Call(request, kCallTime));
+  return ParseShown(Call(request, kCallTime));
 }
 
 base::StatusOr<Shown> Client::Resize(const std::string& image, int64_t size) const {
   Message request = MakeRequest(kResize, image);
   request.Set(kSize, size);
-  return ShownBy(Call(request, kCallTime));
+  return ParseShown(Call(request, kCallTime));
 }
 
 base::Status Client::Close(const std::string& image) const {

@@ -1,8 +1,9 @@
-// The client of `berth io-proxy`, which the back ends use: the proxy shows volumes as files.
-// Thread-safe.
+// The client by which the back ends call `berth io-proxy`, which shows volumes as files. calls.h
+// describes the calls. Thread-safe.
 //
-// UNAVAILABLE: no proxy listens. FAILED_PRECONDITION: the proxy refuses; the message is the
-// proxy's. DEADLINE_EXCEEDED: the outcome is unknown.
+// UNAVAILABLE: no proxy listens, or it closed the connection. PERMISSION_DENIED: this process is
+// not root. FAILED_PRECONDITION: the proxy refuses, and the message is the proxy's; or this node
+// has no proxy (`socket` is ""). DEADLINE_EXCEEDED: the outcome is unknown.
 #pragma once
 
 #include <string>
@@ -21,12 +22,13 @@ class Client {
   Client(std::string socket, std::string store)
       : socket_(std::move(socket)), store_(std::move(store)) {}
 
-  base::StatusOr<Shown> Open(const Volume& volume) const;  // its store is set here
+  // Sends this client's store in place of volume.store.
+  base::StatusOr<Shown> Open(const Volume& volume) const;
   base::StatusOr<Shown> Resize(const std::string& image, int64_t size) const;
   base::Status Close(const std::string& image) const;
   base::Status Kill(const std::string& image, std::chrono::milliseconds within) const;
-  // The exports of this store, in the form that calls.h describes. A proxy that is older than this
-  // program gives the exports of all stores.
+  // The exports of this store that show `image` ("": all images), in the form that calls.h
+  // describes.
   base::StatusOr<std::vector<base::Json>> List(const std::string& image = "") const;
 
   // The folder of the proxy.

@@ -1,6 +1,6 @@
 // Configures, through QMP, the volume that a storage daemon shows. Functions without state:
 // thread-safe. FAILED_PRECONDITION: the daemon refused. DEADLINE_EXCEEDED: it did not answer, and
-// what it did is unknown.
+// the outcome is unknown.
 #pragma once
 
 #include <chrono>
@@ -13,18 +13,20 @@
 
 namespace berth::block::proxy {
 
+// The daemon, the volume that it is to show, and the file at which it shows the volume.
 struct ExportCall {
   std::string qmp_socket;
   DaemonId daemon;
   Volume volume;
-  std::string file;  // shows the volume once it is added
+  std::string file;  // the existing file over which the volume is mounted
   // How long an NBD server may be away before I/O fails.
   std::chrono::seconds reconnect{0};
 };
 
-// Has a daemon that was just started show the volume: waits until it listens, opens the image that
-// the daemon holds (storage_daemon.h) or the NBD server's export, and mounts the FUSE file.
-// INVALID_ARGUMENT: the server's address is not valid.
+// Makes a daemon that was just started show the volume. Waits until the daemon listens, has it open
+// the image that it holds (storage_daemon.h) or the NBD server's export, and has it mount the FUSE
+// file. INVALID_ARGUMENT: the server's address is not valid. UNAVAILABLE: the daemon ended, or did
+// not listen before the deadline.
 base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 // Tells the daemon that the volume has `size` bytes now.

@@ -45,7 +45,7 @@ base::StatusOr<base::UniqueFd> OpenImage(const Volume& volume) {
         return error == 0 ? fd : -error;
       }));
   if (opened.error == EAGAIN) {
-    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another",
+    return Error(StatusCode::kFailedPrecondition, "image {} is locked by another holder",
                  Quote(volume.path));
   }
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
@@ -67,7 +67,7 @@ base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& pr
   ASSIGN_OR_RETURN(
       const Seen seen,
       platform::AskChild<Seen>(
-          fmt::format("look at {}", Quote(path)), kFileAnswerTime, [path](Seen& seen) {
+          fmt::format("inspect {}", Quote(path)), kFileAnswerTime, [path](Seen& seen) {
             struct statx st = {};
             if (statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW,
                       STATX_BASIC_STATS, &st) != 0) {

@@ -1,4 +1,4 @@
-// The two files of an export: the image beneath, and the FUSE file that shows it. Each call that
+// Works on the two files of an export: the image, and the FUSE file that shows it. Each call that
 // may block in the kernel runs in a child with a deadline. Functions without state: thread-safe.
 #pragma once
 
@@ -11,27 +11,28 @@
 
 namespace berth::block::proxy {
 
+// A FUSE file that shows a volume.
 struct Shown {
   std::string path;
   uint64_t device = 0;  // of the file system that `path` must be on
   int64_t size_bytes = 0;
 };
 
-// Opens the image and takes the lock that its daemon will hold. The descriptor is invalid for an
-// NBD server's export that has no file here: it has one only if its back end names a folder.
-// FAILED_PRECONDITION: another holds the lock. DATA_LOSS: another file has the image's path.
+// Opens the image and takes the lock that its daemon will hold. For an export of an NBD server
+// (volume.path is ""), the descriptor is invalid, and no lock is taken. FAILED_PRECONDITION:
+// another holder's lock conflicts. DATA_LOSS: another file has the image's path.
 base::StatusOr<base::UniqueFd> OpenImage(const Volume& volume);
 
-// Tells what the FUSE file at `path` shows. UNAVAILABLE: nothing is mounted there, because `path`
-// is on the file system of `proxy_folder`.
+// Reads the device and size of the FUSE file at `path`. UNAVAILABLE: nothing is mounted there,
+// because `path` is on the file system of `proxy_folder`.
 base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& proxy_folder);
 
-// Whether a loop device shows a file of `image` below `store_folder`, deleted or not.
+// Whether a loop device shows a file of `image` below `store_folder`, even if the file was deleted.
 base::StatusOr<bool> IsShownByLoop(const std::string& store_folder, const std::string& image);
 
-// Ends the FUSE connection behind `file`, so that its users get errors even if its daemon hangs.
-// Reads the mount table only and never touches the file, because that could hang. Does nothing if
-// nothing is mounted there.
+// Aborts the FUSE connection of the mount at `file`, so that its users get errors even if its
+// daemon hangs. Reads the mount table only and never accesses the file, because that could hang.
+// Does nothing if nothing is mounted there. The caller does not learn of a failure.
 void AbortFuseOf(const std::string& proxy_folder, const std::string& file);
 
 // Detaches everything that is mounted at `file`; OK if nothing is.

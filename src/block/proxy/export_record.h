@@ -1,5 +1,5 @@
-// An export of a volume, and its record, which outlives the process. exports.h draws the states and
-// the folder.
+// An export of a volume, and the format of its record, which outlives the process. exports.h draws
+// the states and the folder.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace berth::block::proxy {
 struct Volume {
   std::string store;  // distinguishes the images of different back ends
   std::string image;
-  std::string path;     // of the file; empty: it is an NBD server's
-  uint64_t device = 0;  // which file
+  std::string path;     // of the file; empty: the volume is an export of `server`
+  uint64_t device = 0;  // st_dev and st_ino of the file
   uint64_t inode = 0;
-  std::string server;  // "HOST:PORT" or "unix:/PATH"
-  std::string export_name;
+  std::string server;       // "HOST:PORT" or "unix:/PATH"
+  std::string export_name;  // at the server
   bool read_only = false;
   bool shared = false;  // several nodes write
 };
@@ -31,14 +31,14 @@ struct Export {
   std::string reason;  // why it is quarantined
   std::string boot_id;
   DaemonId daemon;
-  uint64_t shown_on = 0;  // device of the file system that the daemon's file is on, while it serves
-  // Counts how often the export was started again at a new path after its daemon died. The old path
-  // stays, because a loop device may still show that file.
+  uint64_t shown_on = 0;  // st_dev of the daemon's FUSE file; 0: it does not serve yet
+  // The number of times that the export was started again at a new path after its daemon died. The
+  // old path stays, because a loop device may still show that file.
   int generation = 0;
 };
 
 std::string Encode(const Export& record);
-// DATA_LOSS: it is not what Encode writes.
+// DATA_LOSS for text that is not a whole record of this version.
 base::StatusOr<Export> DecodeExport(std::string_view text);
 
 }  // namespace berth::block::proxy

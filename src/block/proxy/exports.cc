@@ -36,9 +36,9 @@ namespace {
 
 constexpr int kMostStarts = 2;      // of a daemon that does not answer
 constexpr seconds kAnswerTime{10};  // of a daemon that runs
-constexpr seconds kEndTime{10};     // until it has flushed and gone
+constexpr seconds kEndTime{10};     // until a daemon has flushed and ended
 constexpr milliseconds kConnectPause{5};
-constexpr seconds kUnusedTime{120};  // longer than an agent takes to make a device of it
+constexpr seconds kUnusedTime{120};  // longer than an agent takes to attach a device to an export
 
 }  // namespace
 
@@ -136,7 +136,7 @@ base::Status Exports::Recover() {
       RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(file.path));
       continue;
     }
-    if (record->boot_id != boot_id_) {  // nothing of it survived the boot
+    if (record->boot_id != boot_id_) {  // no process or mount survived the boot
       RETURN_IF_ERROR(ForgetExport(*record));
       continue;
     }
@@ -157,8 +157,8 @@ base::Status Exports::Recover() {
         break;
       case Export::State::kStarting:
       case Export::State::kClosing:
-        // Both can be dropped: no caller got a starting export, and the caller that wanted the
-        // export closed calls again.
+        // Both can be dropped, because no caller got a starting export, and a caller that closes an
+        // export calls again.
         if (const base::Status ended = StopExport(*record, /*at_once=*/true); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
           break;
@@ -186,7 +186,8 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
           shown.server != volume.server || shown.read_only != volume.read_only ||
           shown.shared != volume.shared) {
         return Error(StatusCode::kFailedPrecondition,
-                     "volume {} is shown in another way ({}): unmap it first", Quote(volume.image),
+                     "volume {} is shown with other settings ({}): unmap it first",
+                     Quote(volume.image),
                      shown.read_only ? "for reading"
                      : shown.shared  ? "shared"
                                      : "for writing");
@@ -228,13 +229,13 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
                                                  .file = file,
                                                  .reconnect = options_.reconnect},
                                                 steady_clock::now() + options_.start_within);
-      // QEMU 7.2 sometimes sends its greeting and then answers nothing. Starting another daemon is
-      // safe, because nobody uses the volume yet.
+      // QEMU 7.2 sometimes sends its greeting and then no answer. Starting another daemon is safe,
+      // because no device shows the volume yet.
       if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
         RETURN_IF_ERROR(configured);
         break;
       }
-      LOG_WARNING("volume {}: {}: its daemon is begun anew", Quote(record.volume.image),
+      LOG_WARNING("volume {}: {}: its daemon is started again", Quote(record.volume.image),
                   base::ToString(configured));
       RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
     }
@@ -340,7 +341,8 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
   auto hold = keys_.LockExclusive(id);
   const auto deadline = steady_clock::now() + kEndTime;
   while (!hold.ok() && steady_clock::now() < deadline) {
-    // Another call waits for the daemon; it ends when the daemon is killed.
+    // Another call holds the key and waits for the daemon. That call ends when the daemon is
+    // killed.
     const std::optional<Export> held = FindExport(id);
     if (held.has_value()) {
       const base::Status killed = KillDaemon(held->daemon, seconds(2));
@@ -360,7 +362,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
 
 void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
   const auto hold = keys_.LockExclusive(id);
-  if (!hold.ok()) return;  // the holder or the next round handles it
+  if (!hold.ok()) return;  // the holder of the key or the next round handles the death
   std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||
       record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
@@ -373,9 +375,9 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
   record->reason = fmt::format("its qemu-storage-daemon (process {}) {}", died.pid, how);
   if (!safe) {
     record->reason +=
-        "; writes that were not flushed may be lost, so that it is not attached again by itself: "
-        "end the pods that use it, so that it is unmounted; its next mount replays the journal, "
-        "and fsck tells whether anything is missing";
+        "; writes that were not flushed may be lost, so the proxy does not show it again: end the "
+        "pods that use it, so that it is unmounted; its next mount replays the journal, and fsck "
+        "tells whether anything is missing";
   }
   if (const base::Status written = WriteRecord(*record); !written.ok()) {
     LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
@@ -408,7 +410,7 @@ void Exports::CloseUnused() {
       unused[id] = record.daemon;
       continue;
     }
-    LOG_INFO("volume {} is shown and no device was made of it: it is closed",
+    LOG_INFO("the export of volume {} is closed, because no loop device uses it",
              Quote(record.volume.image));
     const base::Status closed = Close(record.volume.store, record.volume.image);
     if (!closed.ok()) LOG_WARNING("{}", base::ToString(closed));

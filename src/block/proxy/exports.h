@@ -53,15 +53,22 @@ class Exports {
   // Adopts the daemons that an earlier process left. FAILED_PRECONDITION: another process uses the
   // folder.
   static base::StatusOr<std::unique_ptr<Exports>> Open(Options options);
-  ~Exports();  // the daemons go on
+  ~Exports();  // the daemons keep running
 
+  // Starts a daemon that shows the volume, or gives the file that shows it already.
   // FAILED_PRECONDITION: the volume is shown with other settings, is quarantined, or another holder
-  // has its lock.
+  // has its lock. DATA_LOSS: another file has the image's path.
   base::StatusOr<Shown> ShowVolume(const Volume& volume);
+  // Grows the volume that is shown to at least `size` bytes. NOT_FOUND: it is not shown.
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
-  // OK if it is not shown. FAILED_PRECONDITION: a loop device shows the file.
+  // Has the daemon flush and end, and removes the export. OK if the volume is not shown.
+  // FAILED_PRECONDITION: a loop device shows the file.
   base::Status Close(const std::string& store, const std::string& image);
+  // Kills the daemon and removes the export, even if the file is in use or another call works on
+  // it. OK if the volume is not shown. DEADLINE_EXCEEDED: the daemon does not end. ABORTED: the
+  // other call does not end.
   base::Status Kill(const std::string& store, const std::string& image);
+  // The exports in all states.
   std::vector<Export> List() const;
 
   // The folder that holds the files that show volumes of `store`.
@@ -77,6 +84,7 @@ class Exports {
 
   base::Status Recover();
   base::Status WriteRecord(const Export& record);
+  // Removes the record and the files of an export that StopExport stopped.
   base::Status ForgetExport(const Export& record);
   std::optional<Export> FindExport(const std::string& id) const;
   base::StatusOr<Shown> StartExport(Export record);
@@ -86,8 +94,8 @@ class Exports {
   base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
   void WatchDaemons(const std::stop_token& stop);
-  // Closes exports that no loop device uses for a while, because an agent that died while it mapped
-  // one leaves a lock that nobody needs.
+  // Closes the exports that no loop device used at the last round, nor uses now. An agent that died
+  // while it mapped a volume leaves such an export, whose lock keeps other nodes from the volume.
   void CloseUnused();
   void WakeWatcher() const;
   // Handles the death of `died`, the daemon of volume `id`: shows the volume again if that is safe,
@@ -101,7 +109,9 @@ class Exports {
   base::KeyLocks keys_;
   mutable base::Mutex mutex_;
   std::map<std::string, Export> exports_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, DaemonId> unused_;  // at its last round; used by the watching thread only
+  // The exports that CloseUnused found unused at its last round, by id. Only the watching thread
+  // uses it.
+  std::map<std::string, DaemonId> unused_;
   std::jthread watching_;
 };
 

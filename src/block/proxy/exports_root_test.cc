@@ -56,7 +56,7 @@ class ProxyTest : public testing::Test {
   void TearDown() override {
     if (exports_ == nullptr) StartProxy();
     EXPECT_TRUE(mounter_->UnmountLazy(mount_).ok());
-    const auto mappings = backend_->Mappings();
+    const auto mappings = backend_->ListMappings();
     for (const Mapping& mapping : *mappings) {
       EXPECT_TRUE(backend_->ForceUnmap(mapping, seconds(5)).ok()) << mapping.device;
     }
@@ -69,7 +69,7 @@ class ProxyTest : public testing::Test {
     auto exports = Exports::Open(std::move(options));
     ASSERT_OK(exports);
     exports_ = *std::move(exports);
-    server_ = proxy::Serve(*exports_, ListenAt(run_ + "/sock"));
+    server_ = proxy::ServeExports(*exports_, ListenAt(run_ + "/sock"));
   }
   void StopProxy() {
     server_.reset();
@@ -131,7 +131,7 @@ TEST_F(ProxyTest, AnImageIsMappedWrittenGrownAndUnmapped) {
   ASSERT_OK(backend_->Unmap(*mapping));
   ASSERT_OK(backend_->Unmap(*mapping));
   EXPECT_THAT(exports_->List(), IsEmpty());
-  EXPECT_THAT(*backend_->Mappings(), IsEmpty());
+  EXPECT_THAT(*backend_->ListMappings(), IsEmpty());
   // What was written by the proxy is in the image, as a plain loop device shows it.
   const auto plain = Open("Loop", "one");
   const auto direct = plain->Map("pvc-1", {});
@@ -254,7 +254,7 @@ TEST_F(ProxyTest, AVolumeThatIsOnlyReadIsShownAgainWhenItsDaemonDies) {
   const base::UniqueFd device(open(anew->device.c_str(), O_RDONLY | O_CLOEXEC));
   char byte = 'x';
   EXPECT_EQ(pread(device.get(), &byte, 1, 0), 1);
-  EXPECT_THAT(*backend_->Mappings(), SizeIs(1));
+  EXPECT_THAT(*backend_->ListMappings(), SizeIs(1));
 }
 
 TEST_F(ProxyTest, ADaemonThatDiedWhileNoProxyRanIsSeenAtTheNextStart) {

@@ -15,7 +15,7 @@
 namespace berth::block::proxy {
 namespace {
 
-base::Status Set(const std::string& folder, dev_t device, std::string_view name) {
+base::Status WriteOneTo(const std::string& folder, dev_t device, std::string_view name) {
   const std::string path = fmt::format("{}/{}/{}", FuseControlOf(folder), minor(device), name);
   const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd.valid() || write(fd.get(), "1", 1) != 1) {
@@ -39,11 +39,11 @@ base::Status MountFuseControl(const std::string& folder) {
 }
 
 base::Status LimitToOneRequest(const std::string& folder, dev_t device) {
-  return Set(folder, device, "max_background");
+  return WriteOneTo(folder, device, "max_background");
 }
 
 void AbortFuse(const std::string& folder, dev_t device) {
-  const base::Status aborted = Set(folder, device, "abort");
+  const base::Status aborted = WriteOneTo(folder, device, "abort");
   if (!aborted.ok()) LOG_WARNING("abort a FUSE connection: {}", base::ToString(aborted));
 }
 

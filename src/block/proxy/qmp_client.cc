@@ -37,7 +37,7 @@ base::Status WaitFor(int fd, short events, QmpClient::Deadline deadline) {
 
 }  // namespace
 
-base::Status QmpReader::Feed(std::string_view bytes) {
+base::Status QmpReader::AddBytes(std::string_view bytes) {
   pending_ += bytes;
   const size_t last = pending_.rfind('\n');
   const size_t open = last == std::string::npos ? pending_.size() : pending_.size() - last - 1;
@@ -46,7 +46,7 @@ base::Status QmpReader::Feed(std::string_view bytes) {
                kLongestLine);
 }
 
-base::StatusOr<std::optional<Json>> QmpReader::Next() {
+base::StatusOr<std::optional<Json>> QmpReader::TakeObject() {
   for (;;) {
     const size_t end = pending_.find('\n');
     if (end == std::string::npos) return std::optional<Json>();
@@ -79,7 +79,7 @@ base::StatusOr<QmpClient> QmpClient::Connect(const std::string& socket, Deadline
       connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     const int error = errno;
     if (error == ENOENT || error == ECONNREFUSED || error == EAGAIN) {
-      return Error(StatusCode::kUnavailable, "{}: nobody listens", context);
+      return Error(StatusCode::kUnavailable, "{}: no process listens", context);
     }
     return platform::ErrnoError(error, context);
   }
@@ -95,7 +95,7 @@ base::StatusOr<QmpClient> QmpClient::Connect(const std::string& socket, Deadline
 base::StatusOr<Json> QmpClient::Receive(Deadline deadline) {
   std::array<char, 16 * 1024> buffer;
   for (;;) {
-    ASSIGN_OR_RETURN(std::optional<Json> object, reader_.Next());
+    ASSIGN_OR_RETURN(std::optional<Json> object, reader_.TakeObject());
     if (object.has_value()) return *std::move(object);
     RETURN_IF_ERROR(WaitFor(socket_.get(), POLLIN, deadline));
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
@@ -103,7 +103,7 @@ base::StatusOr<Json> QmpClient::Receive(Deadline deadline) {
     if (got <= 0) {
       return Error(StatusCode::kUnavailable, "qemu-storage-daemon closed its QMP socket");
     }
-    RETURN_IF_ERROR(reader_.Feed({buffer.data(), static_cast<size_t>(got)}));
+    RETURN_IF_ERROR(reader_.AddBytes({buffer.data(), static_cast<size_t>(got)}));
   }
 }
 
@@ -133,7 +133,8 @@ base::StatusOr<Json> QmpClient::Call(std::string_view command, Json arguments, D
     }
     return answer->value("return", Json::object());
   }
-  return Error(StatusCode::kResourceExhausted, "{}: {} events and no answer", command, kMostEvents);
+  return Error(StatusCode::kResourceExhausted, "{}: {} events came, and no answer", command,
+               kMostEvents);
 }
 
 }  // namespace berth::block::proxy

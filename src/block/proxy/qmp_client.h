@@ -18,15 +18,16 @@
 
 namespace berth::block::proxy {
 
-// Splits the stream into its JSON objects. Each object has a bound.
+// Splits the stream into its JSON objects, one a line. Each line has a bound.
 class QmpReader {
  public:
   static constexpr size_t kLongestLine = size_t{1} << 20;
 
-  // RESOURCE_EXHAUSTED: a line beyond the bound.
-  base::Status Feed(std::string_view bytes);
-  // The next whole object; nullopt: there is none yet. INVALID_ARGUMENT: it is no JSON object.
-  base::StatusOr<std::optional<base::Json>> Next();
+  // Adds received bytes. RESOURCE_EXHAUSTED: a line exceeds the bound.
+  base::Status AddBytes(std::string_view bytes);
+  // Removes and gives the next whole object; nullopt: there is none yet. INVALID_ARGUMENT: the line
+  // is not a JSON object. RESOURCE_EXHAUSTED as above.
+  base::StatusOr<std::optional<base::Json>> TakeObject();
 
  private:
   std::string pending_;
@@ -36,11 +37,12 @@ class QmpClient {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Connects, reads the greeting and negotiates, so that commands can follow.
+  // Connects, reads the greeting and negotiates, so that commands can follow. UNAVAILABLE: no
+  // process listens at `socket`. FAILED_PRECONDITION: the greeting is not QMP's.
   static base::StatusOr<QmpClient> Connect(const std::string& socket, Deadline deadline);
 
-  // Gives the command's "return". FAILED_PRECONDITION: the daemon refused the command; the message
-  // is the daemon's.
+  // Runs a command and gives its "return". FAILED_PRECONDITION: the daemon refused the command; the
+  // message is the daemon's.
   base::StatusOr<base::Json> Call(std::string_view command, base::Json arguments,
                                   Deadline deadline);
 

@@ -17,7 +17,7 @@ std::string FieldText(const Message& message, std::string_view name) {
   return text != nullptr ? *text : std::string();
 }
 
-base::StatusOr<Message> Reply(const base::StatusOr<Shown>& shown) {
+base::StatusOr<Message> ToReply(const base::StatusOr<Shown>& shown) {
   RETURN_IF_ERROR(shown);
   Message reply;
   reply.Set(kPath, shown->path)
@@ -26,7 +26,7 @@ base::StatusOr<Message> Reply(const base::StatusOr<Shown>& shown) {
   return reply;
 }
 
-base::StatusOr<Message> Open(Exports& exports, const Message& request) {
+base::StatusOr<Message> OpenVolume(Exports& exports, const Message& request) {
   Volume volume{.store = FieldText(request, kStore),
                 .image = FieldText(request, kImage),
                 .path = FieldText(request, kPath),
@@ -38,13 +38,14 @@ base::StatusOr<Message> Open(Exports& exports, const Message& request) {
                 .shared = request.FindNumber(kShared).value_or(0) != 0};
   if (volume.store.empty() || volume.path.empty() == volume.server.empty() ||
       (!volume.path.empty() && !volume.path.starts_with('/'))) {
-    return Error(StatusCode::kInvalidArgument, "{} is asked for neither by a path nor by a server",
+    return Error(StatusCode::kInvalidArgument,
+                 "volume {}: the request needs a store, and either an absolute path or a server",
                  base::Quote(volume.image));
   }
-  return Reply(exports.ShowVolume(volume));
+  return ToReply(exports.ShowVolume(volume));
 }
 
-base::StatusOr<Message> List(const Exports& exports, const Message& request) {
+base::StatusOr<Message> ListExports(const Exports& exports, const Message& request) {
   const std::string image = FieldText(request, kImage);
   base::ipc::Strings list;
   for (const Export& record : exports.List()) {
@@ -67,19 +68,19 @@ base::StatusOr<Message> List(const Exports& exports, const Message& request) {
 
 }  // namespace
 
-std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listener) {
+std::unique_ptr<base::ipc::Server> ServeExports(Exports& exports, base::UniqueFd listener) {
   const auto done = [](const base::Status& status) -> base::StatusOr<Message> {
     RETURN_IF_ERROR(status);
     return Message();
   };
   base::ipc::Server::Options options{.name = "io-proxy", .listener = std::move(listener)};
   options.methods[std::string(kOpen)] = [&exports](const Request& request) {
-    return Open(exports, request.message);
+    return OpenVolume(exports, request.message);
   };
   options.methods[std::string(kResize)] = [&exports](const Request& request) {
-    return Reply(exports.Resize(FieldText(request.message, kStore),
-                                FieldText(request.message, kImage),
-                                request.message.FindNumber(kSize).value_or(0)));
+    return ToReply(exports.Resize(FieldText(request.message, kStore),
+                                  FieldText(request.message, kImage),
+                                  request.message.FindNumber(kSize).value_or(0)));
   };
   options.methods[std::string(kClose)] = [&exports, done](const Request& request) {
     return done(
@@ -90,7 +91,7 @@ std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listen
         exports.Kill(FieldText(request.message, kStore), FieldText(request.message, kImage)));
   };
   options.methods[std::string(kList)] = [&exports](const Request& request) {
-    return List(exports, request.message);
+    return ListExports(exports, request.message);
   };
   return std::make_unique<base::ipc::Server>(std::move(options));
 }

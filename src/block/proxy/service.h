@@ -8,7 +8,8 @@
 
 namespace berth::block::proxy {
 
-// `exports` is borrowed; `listener` is a listening UNIX socket.
-std::unique_ptr<base::ipc::Server> Serve(Exports& exports, base::UniqueFd listener);
+// Serves until the server is destroyed. `exports` is borrowed and must outlive the server;
+// `listener` is a listening UNIX socket.
+std::unique_ptr<base::ipc::Server> ServeExports(Exports& exports, base::UniqueFd listener);
 
 }  // namespace berth::block::proxy

@@ -66,15 +66,16 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   if (!nothing.valid() || !log.valid()) {
     return platform::ErrnoError(errno, "open the log " + base::Quote(options.log));
   }
-  int said[2];
-  if (pipe2(said, O_CLOEXEC) != 0) return platform::ErrnoError(errno, "make a pipe");
-  const base::UniqueFd said_read(said[0]);
-  base::UniqueFd said_write(said[1]);
+  // The child writes the errno of a failed execve into this pipe. A successful execve closes it.
+  int exec_error[2];
+  if (pipe2(exec_error, O_CLOEXEC) != 0) return platform::ErrnoError(errno, "make a pipe");
+  const base::UniqueFd error_read(exec_error[0]);
+  base::UniqueFd error_write(exec_error[1]);
   // The descriptors get high numbers, so that the dup2 calls below do not overwrite them.
-  base::UniqueFd high(fcntl(said_write.get(), F_DUPFD_CLOEXEC, 16));
+  base::UniqueFd high(fcntl(error_write.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
-  said_write.Reset();
+  error_write.Reset();
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
   sigset_t none;
   sigemptyset(&none);
@@ -101,8 +102,8 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   }
   high.Reset();
   int error = 0;
-  pollfd ready = {said_read.get(), POLLIN, 0};
-  if (poll(&ready, 1, 10'000) > 0 && read(said_read.get(), &error, sizeof error) > 0) {
+  pollfd ready = {error_read.get(), POLLIN, 0};
+  if (poll(&ready, 1, 10'000) > 0 && read(error_read.get(), &error, sizeof error) > 0) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
@@ -130,7 +131,7 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
     return base::OkStatus();
   }
   return Error(StatusCode::kDeadlineExceeded,
-               "process {} of qemu-storage-daemon does not end though it was killed: it waits in "
+               "process {} of qemu-storage-daemon was killed and does not end, because it waits in "
                "the kernel",
                id.pid);
 }

@@ -1,6 +1,7 @@
-// A process of qemu-storage-daemon. Each volume has its own, so that the death of one affects no
-// other volume, and a daemon whose server hangs can be killed. It runs in its own session, apart
-// from the process that started it. Its pid and start time identify it.
+// Starts and kills processes of qemu-storage-daemon. Each volume has its own daemon, so that the
+// death of one affects no other volume, and a daemon whose server hangs can be killed. A daemon
+// runs in its own session and outlives the process that started it. Its pid and start time identify
+// it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +23,7 @@ struct DaemonId {
 
 struct DaemonOptions {
   std::string program = "qemu-storage-daemon";  // looked up in PATH
-  std::string mark;                             // for its environment: "NAME=value"
+  std::string mark;                             // a variable of its environment: "NAME=value"
   std::string qmp_socket;
   std::string log;  // a file for its output
   // An open file that the daemon inherits as descriptor kHeldFd, and so holds with its lock as long
@@ -35,11 +36,12 @@ inline constexpr int kHeldFd = 3;
 // FAILED_PRECONDITION: the program is not installed.
 base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
 
-// A descriptor that becomes readable when that very process ends. It is invalid if the process has
-// ended already.
+// A pidfd of the daemon, which becomes readable when the process ends. It is invalid if the process
+// has ended already.
 base::UniqueFd OpenDaemon(const DaemonId& id);
 
-// Sends SIGKILL and waits for the end. DEADLINE_EXCEEDED: the process still waits in the kernel.
+// Sends SIGKILL and waits for the end. OK also if the process has ended already. DEADLINE_EXCEEDED:
+// the process still waits in the kernel.
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within);
 
 }  // namespace berth::block::proxy

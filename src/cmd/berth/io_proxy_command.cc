@@ -16,7 +16,7 @@ namespace proxy = block::proxy;
 base::Status ServeIoProxy(const proxy::Exports::Options& options, StopSignals& signals) {
   ASSIGN_OR_RETURN(const std::unique_ptr<proxy::Exports> exports, proxy::Exports::Open(options));
   ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.folder + "/sock"));
-  const auto server = proxy::Serve(*exports, std::move(listener));
+  const auto server = proxy::ServeExports(*exports, std::move(listener));
   LOG_INFO("the I/O proxy serves at {}", base::Quote(options.folder + "/sock"));
   signals.Wait();
   return base::OkStatus();
