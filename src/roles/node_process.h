@@ -15,9 +15,11 @@ namespace berth::roles {
 
 class NodeProcess {
  public:
-  // INVALID_ARGUMENT for options that make no sense, UNAVAILABLE for an HTTP address that is taken.
-  // The drivers and the kubelet need not be there.
+  // INVALID_ARGUMENT: an option is missing or invalid. UNAVAILABLE: the HTTP address is in use.
+  // Other errors are those of UtilitiesRole::Start. Succeeds also while the drivers and the kubelet
+  // do not run.
   static base::StatusOr<std::unique_ptr<NodeProcess>> Start(const ProcessOptions& options);
+  // Stops the roles and the HTTP server.
   virtual ~NodeProcess() = default;
 };
 

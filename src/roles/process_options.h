@@ -21,8 +21,8 @@ struct ElectionFlags {
   bool release = true;
 };
 
-// The mode in which node-driver-registrar is an exec probe. What it looked for mattered only to old
-// kubelets, but vendors' manifests still use the mode (EBS, vSphere, Trident).
+// The mode in which node-driver-registrar is an exec probe. Only old kubelets needed its check, but
+// the manifests of some vendors still use the mode (EBS, vSphere, Trident).
 inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
 
 struct ProcessOptions {

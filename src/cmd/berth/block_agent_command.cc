@@ -76,7 +76,7 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto agent,
                    blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
   base::Metrics metrics;
-  roles::RecordStart(metrics);
+  roles::RecordStartTime(metrics);
   ASSIGN_OR_RETURN(
       const auto endpoints,
       roles::ServeHealth(

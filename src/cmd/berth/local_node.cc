@@ -52,7 +52,7 @@ class LocalNodeImpl : public LocalNode {
   ~LocalNodeImpl() override { Stop(); }
 
   Status Run() {
-    roles::RecordStart(metrics_);
+    roles::RecordStartTime(metrics_);
     ASSIGN_OR_RETURN(endpoints_,
                      roles::ServeHealth(
                          {.http_address = options_.http_endpoint}, metrics_,
