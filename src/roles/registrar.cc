@@ -112,8 +112,9 @@ class RegistrarImpl : public Registrar {
     RETURN_IF_ERROR(EnsureWatch(driver_watch_,
                                 std::filesystem::path(client_->socket()).parent_path().string()));
     const std::optional<FileId> driver = ReadSocketId(client_->socket());
-    if (server_ != nullptr && driver == driver_ && ReadSocketId(path()) == own())
+    if (server_ != nullptr && driver == driver_ && ReadSocketId(path()) == own()) {
       return base::OkStatus();
+    }
     csi::v1::GetPluginInfoRequest request;
     ASSIGN_OR_RETURN(const auto info, client_->GetPluginInfo(request, options_.timeout));
     if (!api::IsCsiDriverName(info.name())) {
