@@ -41,12 +41,12 @@ class RulesCase : public testing::Test {
 
   // The first cause, or one with id "".
   Cause First() const {
-    const std::vector<Cause> causes = CausesOf(state_);
+    const std::vector<Cause> causes = FindCauses(state_);
     return causes.empty() ? Cause{.id = ""} : causes.front();
   }
   std::vector<std::string> Ids() const {
     std::vector<std::string> ids;
-    for (const Cause& cause : CausesOf(state_)) ids.emplace_back(cause.id);
+    for (const Cause& cause : FindCauses(state_)) ids.emplace_back(cause.id);
     return ids;
   }
   static bool Proves(const Cause& cause, std::string_view text) {

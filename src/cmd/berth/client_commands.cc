@@ -44,7 +44,7 @@ void OnRun(CLI::App& command, const std::shared_ptr<Connection>& connection, int
     StopSignals signals;
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
       return action(*client, connection->api, signals.token());
     }());
@@ -67,7 +67,7 @@ void AddApply(CLI::App& app, int& exit_code) {
   command->add_option("-f,--filename", *files, "File, folder, or - for standard input")->required();
   OnRun(*command, connection, exit_code,
         [files](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
-          return cli::Apply(client, api, *files);
+          return cli::ApplyManifests(client, api, *files);
         });
 }
 
@@ -83,7 +83,7 @@ void AddGet(CLI::App& app, int& exit_code) {
   command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
   OnRun(*command, connection, exit_code,
         [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Get(client, api, *options, stop);
+          return cli::GetObjects(client, api, *options, stop);
         });
 }
 
@@ -94,7 +94,7 @@ void AddDescribe(CLI::App& app, int& exit_code) {
   command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
   OnRun(*command, connection, exit_code,
         [words](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
-          return cli::Describe(client, api, *words, base::SystemClock());
+          return cli::DescribeObjects(client, api, *words, base::SystemClock());
         });
 }
 
@@ -112,14 +112,14 @@ void AddExplain(CLI::App& app, int& exit_code) {
     StopSignals signals;
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
       // Flight records are read only from a folder that is known to belong to this API, because
       // others would be those of another Berth.
       if (!config.socket.empty() || connection->data->count() > 0) {
         options->flight_folder = cli::FlightFolder(connection->api.data_folder);
       }
-      return cli::Explain(*client, connection->api, *options, base::SystemClock());
+      return cli::ExplainObject(*client, connection->api, *options, base::SystemClock());
     }());
   });
 }
@@ -141,13 +141,13 @@ void AddDoctor(CLI::App& app, int& exit_code) {
     std::unique_ptr<kube::Client> client;
     const Status connected = [&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(client, kube::NewHttpClient(config, {}));
       return base::OkStatus();
     }();
     options->data_folder =
         std::filesystem::absolute(connection->api.data_folder).lexically_normal();
-    const auto healthy = cli::Doctor(*options, client.get(), connected, base::SystemClock());
+    const auto healthy = cli::RunDoctor(*options, client.get(), connected, base::SystemClock());
     exit_code = healthy.ok() ? (*healthy ? 0 : 1) : cli::ReportError(healthy.status());
   });
 }
@@ -170,7 +170,7 @@ void AddDelete(CLI::App& app, int& exit_code) {
   OnRun(*command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
           options->timeout = std::chrono::seconds(*timeout);
-          return cli::Delete(client, api, *options, stop);
+          return cli::DeleteObjects(client, api, *options, stop);
         });
 }
 
@@ -186,7 +186,7 @@ void AddLogs(CLI::App& app, int& exit_code) {
   command->add_option("--tail", options->tail, "Show only this number of last lines");
   OnRun(*command, connection, exit_code,
         [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Logs(client, api, *options, stop);
+          return cli::PrintLogs(client, api, *options, stop);
         });
 }
 
@@ -202,8 +202,8 @@ void AddExec(CLI::App& app, int& exit_code) {
     StopSignals signals;
     const auto code = [&]() -> base::StatusOr<int> {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
-      return cli::Exec(config, connection->api, *options, signals.token());
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
+      return cli::ExecInContainer(config, connection->api, *options, signals.token());
     }();
     exit_code = code.ok() ? *code : cli::ReportError(code.status());
   });
@@ -225,7 +225,7 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
         *command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
           options->timeout = std::chrono::seconds(*timeout);
-          return cli::Mount(client, api, *options, stop);
+          return cli::MountClaim(client, api, *options, stop);
         });
   }
   auto [command, connection] = AddCommand(app, "umount", "Unmount what 'berth mount' mounted");
@@ -234,7 +234,7 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
   command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
   OnRun(*command, connection, exit_code,
         [path, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Umount(client, api, *path, std::chrono::seconds(*timeout), stop);
+          return cli::UnmountClaim(client, api, *path, std::chrono::seconds(*timeout), stop);
         });
 }
 

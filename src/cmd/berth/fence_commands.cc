@@ -52,7 +52,7 @@ Status Break(const BreakFlags& flags, bool data_folder_given) {
         "-o yaml' for the proof that is missing, or say --dangerous",
         flags.volume);
   }
-  ASSIGN_OR_RETURN(const kube::Config config, cli::ConfigFor(flags.api, data_folder_given));
+  ASSIGN_OR_RETURN(const kube::Config config, cli::LoadApiConfig(flags.api, data_folder_given));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   const auto fence = kube::Get<api::VolumeFence>(*client, "", flags.volume);
   if (fence.status().code() == StatusCode::kNotFound) {

@@ -22,7 +22,7 @@ base::Status Check(CheckFlags flags) {
   ASSIGN_OR_RETURN(flags.check.secrets, cli::ParsePairs(flags.secrets));
   flags.check.keeps_data = !flags.ephemeral;
   flags.check.deadline = std::chrono::seconds(flags.deadline_seconds);
-  return cli::FlexCheck(flags.check);
+  return cli::RunFlexCheck(flags.check);
 }
 
 // The flags that say how to check a driver.

@@ -73,7 +73,7 @@ Status List(const Arguments& arguments) {
            token.groups.empty() ? "<none>" : fmt::format("{}", fmt::join(token.groups, ",")),
            api::FormatTime(token.created), expires}}});
   }
-  cli::Print(cli::TablePrinter(false, false, "").Render(table));
+  cli::Print(cli::TablePrinter(false, false, "").RenderTable(table));
   return base::OkStatus();
 }
 
