@@ -164,7 +164,7 @@ GoFlag HealthPort(string fallback, GoFlag::Use use) {
   flag.apply = [](ProcessOptions& options, const string& value) -> base::Status {
     ASSIGN_OR_RETURN(const int port, ParseGoInt(value));
     if (port < 0 || port > 65535) {
-      return base::Error(base::StatusCode::kInvalidArgument, "{} is no port", port);
+      return base::Error(base::StatusCode::kInvalidArgument, "{} is not a port", port);
     }
     options.health_port = port;
     return base::OkStatus();

@@ -1,4 +1,4 @@
-#include "cmd/berth-init/say.h"
+#include "cmd/berth-init/log_line.h"
 
 #include <unistd.h>
 
