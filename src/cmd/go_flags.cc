@@ -58,7 +58,7 @@ Status ApplyFlag(const GoFlag& flag, const std::string& value, ProcessOptions& o
 }
 
 template <typename Visit>
-Status EachPart(std::string_view text, Visit visit) {
+Status ForEachPart(std::string_view text, Visit visit) {
   while (!text.empty()) {
     const size_t comma = text.find(',');
     RETURN_IF_ERROR(visit(text.substr(0, comma)));
@@ -105,7 +105,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
   return base::OkStatus();
 }
 
-std::string HelpText(const std::vector<GoFlag>& flags) {
+std::string FormatHelp(const std::vector<GoFlag>& flags) {
   std::string out;
   for (const GoFlag& flag : flags) {
     out += fmt::format("  --{} {}", flag.name, TypeName(flag.type));
@@ -182,7 +182,7 @@ StatusOr<milliseconds> ParseGoDuration(std::string_view text) {
 
 StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text) {
   std::map<std::string, bool> gates;
-  RETURN_IF_ERROR(EachPart(text, [&](std::string_view part) -> Status {
+  RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) -> Status {
     const size_t equals = part.find('=');
     if (equals == part.npos || equals == 0) {
       return Error(StatusCode::kInvalidArgument, "{} is not a feature gate, such as Name=true",
@@ -197,7 +197,7 @@ StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text) {
 
 StatusOr<api::Labels> ParseLabelFlag(std::string_view text) {
   api::Labels labels;
-  RETURN_IF_ERROR(EachPart(text, [&](std::string_view part) -> Status {
+  RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) -> Status {
     const size_t colon = part.find(':');
     if (colon == part.npos || colon == 0) {
       return Error(StatusCode::kInvalidArgument, "{} is not a label, such as key:value",

@@ -9,7 +9,8 @@
 
 namespace berth::cmd {
 
-// Each adds its subcommands to `app`; a subcommand that ran leaves its exit code in `exit_code`.
+// Each function adds its subcommands to `app`. A subcommand writes its exit code to `exit_code`, if
+// there is one. Both must live until `app` has parsed the arguments.
 void AddClientCommands(CLI::App& app,
                        int& exit_code);  // apply get describe delete logs exec mount umount upgrade
 void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
@@ -29,7 +30,8 @@ void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
 // code.
 int RunNodeAgent(const std::vector<std::string>& arguments);
 
-// Does the work of the Go program of that name, with its flags. Returns the exit code.
+// Runs the role of the sidecar until a signal comes, with the flags of the Go program. Returns the
+// exit code.
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments);
 
 }  // namespace berth::cmd
