@@ -1,4 +1,4 @@
-// What a person types to name objects, and the options that commands share.
+// Parses the words with which a person names objects, and defines the options that commands share.
 #pragma once
 
 #include <chrono>

@@ -67,13 +67,13 @@ Status MountClaim(kube::Client& client, const ApiOptions& api, const MountOption
   if (created.status().code() == StatusCode::kAlreadyExists) {
     ASSIGN_OR_RETURN(const auto present, kube::Get<api::HostMount>(client, api.ns, name));
     if (present.claim_name() != options.claim || present.read_only() != options.read_only) {
-      return Error(StatusCode::kAlreadyExists, "'{}' is taken: claim '{}' is mounted there", path,
+      return Error(StatusCode::kAlreadyExists, "'{}' is in use: claim '{}' is mounted there", path,
                    present.claim_name());
     }
   } else {
     RETURN_IF_ERROR(created);
   }
-  std::string message = "no node agent has looked at it yet";
+  std::string message = "no node agent has processed it yet";
   const Status waited = WaitFor(client, api::kinds::kHostMount, api.ns, name, options.timeout, stop,
                                 [&](const std::optional<api::Object>& now) {
                                   if (!now.has_value()) return false;

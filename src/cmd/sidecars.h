@@ -22,7 +22,7 @@ std::span<const Sidecar> AllSidecars();
 // `program` is a name or a path, such as "/csi-attacher". Returns nullptr if it is not a sidecar.
 const Sidecar* FindSidecar(std::string_view program);
 
-// The flags of the Go program.
+// Returns all flags of the Go program.
 std::vector<GoFlag> ListFlags(const Sidecar& sidecar);
 // The flags of `berth controller` and `berth node`: flags that the sidecars have in common, and the
 // other flags of each sidecar. In `berth controller` the other flags have the role as a prefix, as

@@ -1,5 +1,5 @@
-// The roles of `berth node --roles`: registrar and liveness stand beside a CSI driver on a node,
-// utilities beside a kubelet (roles/utilities_role.h).
+// The roles of `berth node --roles`: registrar and liveness run beside a CSI driver on a node, and
+// utilities runs beside a kubelet (roles/utilities_role.h).
 //
 //   /healthz             the driver's Probe; the registrar's state, if no driver is probed; else
 //                        "ok", because the process runs

@@ -4,7 +4,7 @@
 //       ▲                                         │ driver's socket is a new one: it was restarted
 //       └─────────────────────────────────────────┤
 //                                                 │ our socket is gone: the kubelet's folder was
-//                                                 └─▶ emptied, announced anew
+//                                                 └─▶ emptied, announce again
 //
 // A driver that was restarted is announced again, because the kubelet calls NodeGetInfo only after
 // an announcement. While the socket exists, a kubelet that refused the driver tries again without

@@ -52,7 +52,7 @@ class UtilitiesRoleImpl : public UtilitiesRole {
                                     },
                                     .cancel = [this] { utilities_->CancelRuns(); }},
                                    *mounter_));
-    LOG_INFO("runs utilities for the shims that ask at '{}'", options_.socket);
+    LOG_INFO("utilities run for the shims that connect to '{}'", options_.socket);
     return base::OkStatus();
   }
 

@@ -1,6 +1,6 @@
 // The role `utilities` of `berth node --roles`: beside an unmodified kubelet, it runs the utilities
-// for which berth-shim stands in (node/utilities/utility_service.h), in the pods that are
-// registered in the kubelet's folder.
+// that berth-shim replaces on the host (node/utilities/utility_service.h). They run in the pods
+// that are registered in the kubelet's folder.
 #pragma once
 
 #include <memory>

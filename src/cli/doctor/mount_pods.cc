@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::seconds kExecTime{10};
 constexpr std::string_view kSuffix = ".json";
 
-// What the mount pod of a plugin must have, besides the programs that each mount pod must have.
+// What the mount pod of a plugin needs in addition to the programs that each mount pod needs.
 struct Needs {
   std::string_view plugin;
   std::vector<std::string_view> programs;

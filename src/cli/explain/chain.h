@@ -18,7 +18,7 @@ struct Step {
   std::string text;
 };
 
-// The links that concern the subject, in order.
+// Returns the links that concern the subject, in order, with their marks.
 std::vector<Step> BuildChain(const State& state, const std::vector<Cause>& causes);
 
 // The chain of one volume.

@@ -22,13 +22,13 @@ std::string GetProgramName(const ProcessInfo& process) {
 }
 
 std::string DescribeProcess(const ProcessInfo& process) {
-  const std::string what = process.stopped() ? "is stopped"
-                           : process.wait_channel.empty()
-                               ? "runs"
-                               : fmt::format("waits in '{}'", process.wait_channel);
+  const std::string activity = process.stopped() ? "is stopped"
+                               : process.wait_channel.empty()
+                                   ? "runs"
+                                   : fmt::format("waits in '{}'", process.wait_channel);
   return fmt::format("{} {} '{}' {} (state {}), started {} ago",
                      process.thread ? "thread" : "process", process.pid, GetProgramName(process),
-                     what, process.state, api::FormatAge(process.age));
+                     activity, process.state, api::FormatAge(process.age));
 }
 
 std::string DescribeRecord(const State& state, const FlightRecord& record) {

@@ -237,7 +237,7 @@ class Gatherer {
   State state_;
 };
 
-// The claims of a pod, by the names of its volumes.
+// Returns the claims of a pod, with the names of its volumes.
 std::vector<std::pair<std::string, std::string>> ListClaims(const api::Pod& pod) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const api::PodVolume& volume : pod.volumes()) {

@@ -30,7 +30,7 @@ void ReadLogs(State& state, const std::string& folder) {
   }
 }
 
-// The keys of the work for this state's volume.
+// Returns the keys of the flight records for this state's volume.
 std::set<std::string> CollectKeys(const State& state) {
   std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state),   ResizeKey(state),
                                 ModifyKey(state),    SnapshotKey(state), NodeKey(state)};

@@ -16,7 +16,7 @@ namespace berth::cli::explain {
 inline constexpr std::string_view kDriver = "fake.csi.example.com";
 inline constexpr std::string_view kSocket = "/run/fake.sock";
 
-// A state, and what is asked about it.
+// A state, with functions that change it and functions that return its causes.
 class RulesCase : public testing::Test {
  protected:
   base::FlightRecord& Call(const std::string& key, const std::string& what, base::StatusCode code,

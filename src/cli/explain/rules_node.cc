@@ -97,20 +97,20 @@ std::optional<Cause> NodeGone(const State& state) {
 
 std::optional<Cause> VolumesNodeGone(const State& state) {
   std::vector<const api::Node*> homes;
-  std::string what;
+  std::string text;
   const bool pending = state.claim && !state.volume && state.claim->volume_name().empty();
   const std::string selected =
       pending ? state.claim->annotation("volume.kubernetes.io/selected-node") : "";
   const bool to_delete = state.volume && state.volume->phase() == "Released" &&
                          state.volume->reclaim_policy() == "Delete";
   if (!selected.empty()) {
-    what = fmt::format("claim '{}' can get its volume only on", state.claim_key);
+    text = fmt::format("claim '{}' can get its volume only on", state.claim_key);
     for (const api::Node& node : state.nodes) {
       if (node.name() == selected) homes.push_back(&node);
     }
   } else if (state.volume && state.volume->node_affinity() != nullptr &&
              (IsUnscheduled(state) || to_delete)) {
-    what = fmt::format("volume '{}' can be used only on", state.volume->name());
+    text = fmt::format("volume '{}' can be used only on", state.volume->name());
     for (const api::Node& node : state.nodes) {
       if (VolumeAllows(*state.volume, node)) homes.push_back(&node);
     }
@@ -123,7 +123,7 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
     if (!IsSilent(*node)) return std::nullopt;
     cause.proof.push_back(ConditionText(*node));
   }
-  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", what, NamesOf(homes));
+  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", text, NamesOf(homes));
   cause.step = to_delete ? "start the node again: the volume is then deleted there"
                          : "start the node again: Berth then continues by itself. If the node is "
                            "lost, restore the data from a snapshot or another copy";
@@ -160,17 +160,17 @@ std::optional<Cause> WrongTopology(const State& state) {
   if (!state.wants_mount() || !state.claim || state.nodes.empty()) return std::nullopt;
   if (state.pod && state.pod->terminated()) return std::nullopt;
   std::vector<const api::Node*> reach;
-  std::string what;
+  std::string text;
   if (state.volume && state.bound()) {
     for (const api::Node& node : state.nodes) {
       if (VolumeAllows(*state.volume, node)) reach.push_back(&node);
     }
-    what = fmt::format("volume '{}'", state.volume->name());
+    text = fmt::format("volume '{}'", state.volume->name());
   } else if (state.storage_class && !state.storage_class->allowed_topologies().empty()) {
     for (const api::Node& node : state.nodes) {
       if (ClassAllows(*state.storage_class, node)) reach.push_back(&node);
     }
-    what = fmt::format("a volume of class '{}'", state.storage_class->name());
+    text = fmt::format("a volume of class '{}'", state.storage_class->name());
   } else {
     return std::nullopt;
   }
@@ -183,7 +183,7 @@ std::optional<Cause> WrongTopology(const State& state) {
       .id = "wrong-topology",
       .link = Link::kVolume,
       .summary =
-          fmt::format("{} cannot be reached from the nodes where {} may run", what, state.subject),
+          fmt::format("{} cannot be reached from the nodes where {} may run", text, state.subject),
       .proof = {fmt::format("nodes that reach the volume: {}", NamesOf(reach)),
                 fmt::format("nodes that {} asks for: {}", state.subject, NamesOf(wanted))},
       .owner = Owner::kPerson,

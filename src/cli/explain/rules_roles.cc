@@ -55,7 +55,7 @@ Turn MakeResizerTurn(const State& state, std::string key) {
   return {"resizer", state.driver, api::ResizerLease(state.driver), Link::kVolume, std::move(key)};
 }
 
-// A claim without a volume, for which nothing else has to happen first.
+// Returns the provisioner's turn if the claim has no volume and nothing else has to happen first.
 std::optional<Turn> FindPendingClaimTurn(const State& state) {
   if (!state.claim || state.claim->deleting() || state.claim->phase() == "Bound" ||
       !state.claim->volume_name().empty() || !state.storage_class ||

@@ -44,7 +44,7 @@ const std::vector<Type>& Types() {
   return types;
 }
 
-// A utility that has, or is to have, a shim.
+// A utility that has a shim, or will get one.
 struct Shim {
   std::string utility;
   std::string plugin;  // empty: it is not known

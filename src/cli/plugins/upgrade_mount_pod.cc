@@ -226,21 +226,22 @@ class Upgrade {
   }
 
   Status WaitUntil(const std::function<bool(const MountPodState&)>& done,
-                   const std::function<std::string(const MountPodState&)>& what) {
+                   const std::function<std::string(const MountPodState&)>& describe_missing) {
     std::string lacking;
     Status failed = base::OkStatus();
+    const auto check = [&]() -> bool {
+      const StatusOr<MountPodState> now = ReadState();
+      if (!now.ok()) {
+        failed = now.status();
+        // The wait continues while the API is unavailable.
+        return failed.code() != StatusCode::kUnavailable;
+      }
+      failed = base::OkStatus();
+      lacking = describe_missing(*now);
+      return done(*now);
+    };
     const Status waited = WaitForChange(client_, api::kinds::kPod, MakeNodeFilter(),
-                                        ComputeRemainingTime(), stop_, [&]() -> bool {
-                                          const StatusOr<MountPodState> now = ReadState();
-                                          if (!now.ok()) {
-                                            failed = now.status();
-                                            // The wait continues while the API is unavailable.
-                                            return failed.code() != StatusCode::kUnavailable;
-                                          }
-                                          failed = base::OkStatus();
-                                          lacking = what(*now);
-                                          return done(*now);
-                                        });
+                                        ComputeRemainingTime(), stop_, check);
     if (waited.code() == StatusCode::kDeadlineExceeded) {
       return Error(StatusCode::kDeadlineExceeded, "gave up after {} s: {}",
                    options_.timeout.count(), failed.ok() ? lacking : base::ToString(failed));

@@ -1,4 +1,4 @@
-// The subcommands of `berth`, as CLI11 knows them.
+// Adds the subcommands of `berth` to CLI11's app.
 #pragma once
 
 #include <CLI/CLI.hpp>
