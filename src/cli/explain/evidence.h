@@ -18,7 +18,7 @@ inline constexpr std::chrono::seconds kHangTime{5};
 std::string DescribeAge(const State& state, base::WallTime since);
 // The name of the process's program, or of its thread if the program is not known.
 std::string GetProgramName(const platform::ProcessInfo& process);
-// "process 4711 'mkfs.ext4' waits in 'folio_wait' (state D) for 3m"
+// "process 4711 'mkfs.ext4' waits in 'folio_wait' (state D), started 3m ago"
 std::string DescribeProcess(const platform::ProcessInfo& process);
 // "NodeStageVolume at /x/csi.sock failed 3 times in 2m, last 10s ago: INTERNAL: no such pool"
 std::string DescribeRecord(const State& state, const base::FlightRecord& record);
@@ -38,7 +38,7 @@ const platform::ProcessInfo* FindStuckProcess(const State& state, const std::str
 const platform::ProcessInfo* FindStuckChild(const State& state, const std::string& key);
 
 // Says when the failed work of `key` is retried, as in "the next try is in 8s". Empty if no retry
-// is recorded.
+// is recorded, and "the next try is due now" if its time has come.
 std::string DescribeRetry(const State& state, const std::string& key);
 
 // Returns the cause of a call that FindBadCall returned: the call is blocked in the kernel, or the

@@ -64,7 +64,7 @@ struct State {
   std::vector<api::Lease> leases;                  // of roles, in all namespaces
   std::vector<api::Event> events;                  // about the pod, the claim, the volume, the node
 
-  // Live, from the roles of this machine.
+  // Live data, from the roles of this machine.
   base::Status flights;  // not OK: why flight records could not be read
   std::vector<base::FlightLog> logs;
   std::map<std::string, Server> servers;             // by socket
