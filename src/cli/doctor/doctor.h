@@ -17,8 +17,7 @@ struct DoctorOptions {
 };
 
 // Prints the findings. `client` is null if no API is known, and `why_no_api` then says why. Returns
-// true if no fault was found. INVALID_ARGUMENT: the output format is unknown. Takes a few seconds
-// if a part does not answer.
+// true if no fault was found. INVALID_ARGUMENT: the output format is unknown.
 base::StatusOr<bool> RunDoctor(const DoctorOptions& options, kube::Client* client,
                                const base::Status& why_no_api, const base::Clock& clock);
 

@@ -93,8 +93,9 @@ bool IsReady(const State& state) {
          (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
 }
 
-// Says whether the pod's runtime handler or the host mounts the volume, and why. Empty if this is
-// not recorded, and the StorageClass does not allow a runtime handler to mount it.
+// Says whether the pod's runtime handler or the host mounts the volume, and why, if an event says
+// so, or if the only reason against the handler is that the pod has no runtimeClassName. Otherwise
+// empty.
 std::string DescribeMounter(const State& state) {
   // Both events begin with the volume's name.
   const std::string prefix = fmt::format("volume '{}'", state.volume_name);

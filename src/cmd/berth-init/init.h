@@ -10,8 +10,8 @@
 // a newer pod stays). Then stays while the host has mounts that FUSE daemons of this container
 // serve, or while utilities run here, and logs them. The kernel reports changes of the mount tables
 // by poll. Only --grace, or the runtime's SIGKILL at the end of the pod's grace period, ends this
-// state earlier. ending: sends SIGTERM to the command, and then to all other processes, which have
-// a few seconds.
+// state earlier.
+// ending: sends SIGTERM to the command, and then to all other processes, which have a few seconds.
 #pragma once
 
 #include <signal.h>

@@ -95,7 +95,7 @@ class LocalNode {
   // to must outlive the node. FAILED_PRECONDITION: another agent uses the folder.
   static base::StatusOr<std::unique_ptr<LocalNode>> Start(const LocalNodeOptions& options,
                                                           const Surroundings& surroundings);
-  // Stops the node. The informers must not call its handlers any more.
+  // Stops the node. The informers must have been stopped before.
   virtual ~LocalNode() = default;
   // Call it once the informers have synced.
   virtual void StartControllers() = 0;
