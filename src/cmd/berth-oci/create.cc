@@ -54,7 +54,7 @@ Failure Broken(std::string text) { return {Problem::kBroken, std::move(text)}; }
 
 Failure ExplainFailure(Failure failure, const Config& config) {
   if (failure.problem == Problem::kNobody) {
-    failure.text = "this pod's volumes are mounted by Berth's CRUST handler, which does not run: " +
+    failure.text = "this pod's volumes are mounted by Berth's CRUST handler, which is not there: " +
                    failure.text;
   } else if (failure.problem != Problem::kRefused) {
     failure.text = "ask Berth's CRUST handler at '" + config.socket + "': " + failure.text;
