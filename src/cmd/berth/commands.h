@@ -11,12 +11,13 @@ namespace berth::cmd {
 
 // Each function adds its subcommands to `app`. A subcommand writes its exit code to `exit_code`, if
 // there is one. Both must live until `app` has parsed the arguments.
-void AddClientCommands(CLI::App& app,
-                       int& exit_code);  // apply get describe delete logs exec mount umount upgrade
-void AddBackupCommands(CLI::App& app, int& exit_code);  // backup restore
+//
+// apply, get, describe, explain, doctor, delete, logs, exec, mount, umount, upgrade
+void AddClientCommands(CLI::App& app, int& exit_code);
+void AddBackupCommands(CLI::App& app, int& exit_code);  // backup, restore
 void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, delete
 void AddFaultCommands(CLI::App& app);                   // faults list
-void AddShimCommands(CLI::App& app, int& exit_code);    // install-shims remove-shims
+void AddShimCommands(CLI::App& app, int& exit_code);    // install-shims, remove-shims
 void AddFlexCommands(CLI::App& app, int& exit_code);    // flex check, install, list, remove
 void AddFenceCommands(CLI::App& app, int& exit_code);   // fence break
 void AddBlockAgentCommand(CLI::App& app, int& exit_code);
@@ -24,7 +25,7 @@ void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddIoProxyCommand(CLI::App& app, int& exit_code);
 void AddCrustHandlerCommand(CLI::App& app, int& exit_code);
-void AddRoleCommands(CLI::App& app, int& exit_code);  // controller node
+void AddRoleCommands(CLI::App& app, int& exit_code);  // controller, node
 
 // Runs `berth node` with the arguments that follow it, none of which is --roles. Returns the exit
 // code.
