@@ -1,6 +1,6 @@
 // Announces a CSI driver to the kubelet (in Kubernetes: the sidecar node-driver-registrar).
 //
-//   [waiting] ── the driver's name is known ▶ [announced: <folder>/<driver>-reg.sock is served]
+//   [waiting] ── driver's name is known ────▶ [announced: <folder>/<driver>-reg.sock is served]
 //       ▲                                         │ driver's socket is a new one: it was restarted
 //       └─────────────────────────────────────────┤
 //                                                 │ our socket is gone: the kubelet's folder was
