@@ -27,7 +27,7 @@ StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words
     const std::vector<std::string> parts = SplitAtCommas(words[0]);
     const std::vector<std::string> names(words.begin() + 1, words.end());
     for (const std::string& word : parts) {
-      ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.ByWord(word));
+      ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.FindByWord(word));
       targets.push_back({kind, names});
     }
     return targets;
@@ -39,7 +39,7 @@ StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words
           base::StatusCode::kInvalidArgument,
           "'{}' is not KIND/NAME: if the first word is KIND/NAME, the others must be, too", word);
     }
-    ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.ByWord(word.substr(0, slash)));
+    ASSIGN_OR_RETURN(const api::KindInfo* kind, kinds.FindByWord(word.substr(0, slash)));
     targets.push_back({kind, {word.substr(slash + 1)}});
   }
   return targets;

@@ -1,4 +1,4 @@
-// What a person types to name objects, and the options that commands share.
+// Parses the words with which a person names objects, and defines the options that commands share.
 #pragma once
 
 #include <chrono>
@@ -28,12 +28,13 @@ struct Target {
   std::vector<std::string> names;
 };
 
-// Reads "pods", "pod a b", "pods,pvc", "pod/a pvc/b". INVALID_ARGUMENT names the word that is no
-// kind. The targets live as long as `kinds`.
+// Parses "pods", "pod a b", "pods,pvc" or "pod/a pvc/b". INVALID_ARGUMENT: a word does not name a
+// kind, or the words have another form; the message names the word. Other errors come from the API.
+// The targets are valid as long as `kinds` lives.
 StatusOr<std::vector<Target>> ParseTargets(const std::vector<std::string>& words,
                                            KindFinder& kinds);
 
-// The namespace to send for a kind: none for cluster-scoped ones.
+// The namespace of a request for objects of `kind`; "" for cluster-scoped kinds.
 std::string NamespaceFor(const api::KindInfo& kind, const ApiOptions& options);
 
 }  // namespace berth::cli

@@ -14,7 +14,7 @@ std::string FlightFile(const std::string& data_folder, std::string_view role) {
   return fmt::format("{}/{}.flight", FlightFolder(data_folder), role);
 }
 
-StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_given) {
+StatusOr<kube::Config> LoadApiConfig(const ApiOptions& options, bool data_folder_given) {
   if (!options.kubeconfig.empty()) return kube::LoadKubeconfig(options.kubeconfig);
   const char* from_environment = std::getenv("KUBECONFIG");
   if (!data_folder_given && from_environment != nullptr && *from_environment != '\0') {

@@ -1,4 +1,4 @@
-// Which API a command talks to.
+// Finds the API that a command talks to.
 #pragma once
 
 #include "cli/arguments.h"
@@ -6,9 +6,10 @@
 
 namespace berth::cli {
 
-// --kubeconfig, else the UNIX socket below --data if that was given, else $KUBECONFIG, else the
-// socket below the default data folder. NOT_FOUND says what was tried.
-StatusOr<kube::Config> ConfigFor(const ApiOptions& options, bool data_folder_given);
+// Uses --kubeconfig; else, if --data was given, the UNIX socket in that folder; else $KUBECONFIG;
+// else the socket in the default data folder. NOT_FOUND: the socket does not exist; the message has
+// its path. Other errors come from reading the kubeconfig.
+StatusOr<kube::Config> LoadApiConfig(const ApiOptions& options, bool data_folder_given);
 
 // The socket of a standalone Berth's API: <data>/api.sock.
 std::string ApiSocket(const std::string& data_folder);

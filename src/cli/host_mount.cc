@@ -17,14 +17,14 @@ using base::Error;
 using base::Json;
 using base::StatusCode;
 
-StatusOr<std::string> CleanPath(const std::string& path) {
+StatusOr<std::string> NormalizePath(const std::string& path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
   if (error) return Error(StatusCode::kInvalidArgument, "path '{}': {}", path, error.message());
   return std::string(base::TrimSlashes(absolute.lexically_normal().native()));
 }
 
-StatusOr<std::string> ThisNode(kube::Client& client) {
+StatusOr<std::string> FindThisNode(kube::Client& client) {
   ASSIGN_OR_RETURN(const kube::ListResult nodes, client.List(api::kinds::kNode, "", {}));
   char host[256] = {};
   gethostname(host, sizeof host - 1);
@@ -39,21 +39,22 @@ StatusOr<std::string> ThisNode(kube::Client& client) {
                host, names);
 }
 
-// A name that is the same for the same node and path, so that a second mount there is refused.
-std::string NameFor(const std::string& node, const std::string& path) {
+// Makes a name that is always the same for a node and path, so that the API refuses a second mount
+// there.
+std::string MakeHostMountName(const std::string& node, const std::string& path) {
   return fmt::format("mount-{}", base::Sha256Hex(node + "\n" + path).substr(0, 16));
 }
 
 }  // namespace
 
-Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& options,
-             std::stop_token stop) {
-  ASSIGN_OR_RETURN(const std::string path, CleanPath(options.path));
+Status MountClaim(kube::Client& client, const ApiOptions& api, const MountOptions& options,
+                  std::stop_token stop) {
+  ASSIGN_OR_RETURN(const std::string path, NormalizePath(options.path));
   std::string node = options.node_name;
   if (node.empty()) {
-    ASSIGN_OR_RETURN(node, ThisNode(client));
+    ASSIGN_OR_RETURN(node, FindThisNode(client));
   }
-  const std::string name = NameFor(node, path);
+  const std::string name = MakeHostMountName(node, path);
   const Json object = {{"apiVersion", api::kinds::kHostMount.api_version()},
                        {"kind", "HostMount"},
                        {"metadata", {{"name", name}, {"namespace", api.ns}}},
@@ -66,13 +67,13 @@ Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& op
   if (created.status().code() == StatusCode::kAlreadyExists) {
     ASSIGN_OR_RETURN(const auto present, kube::Get<api::HostMount>(client, api.ns, name));
     if (present.claim_name() != options.claim || present.read_only() != options.read_only) {
-      return Error(StatusCode::kAlreadyExists, "'{}' is taken: claim '{}' is mounted there", path,
+      return Error(StatusCode::kAlreadyExists, "'{}' is in use: claim '{}' is mounted there", path,
                    present.claim_name());
     }
   } else {
     RETURN_IF_ERROR(created);
   }
-  std::string message = "no node agent has looked at it yet";
+  std::string message = "no node agent has processed it yet";
   const Status waited = WaitFor(client, api::kinds::kHostMount, api.ns, name, options.timeout, stop,
                                 [&](const std::optional<api::Object>& now) {
                                   if (!now.has_value()) return false;
@@ -91,9 +92,9 @@ Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& op
   return base::OkStatus();
 }
 
-Status Umount(kube::Client& client, const ApiOptions& api, const std::string& path,
-              std::chrono::seconds timeout, std::stop_token stop) {
-  ASSIGN_OR_RETURN(const std::string clean, CleanPath(path));
+Status UnmountClaim(kube::Client& client, const ApiOptions& api, const std::string& path,
+                    std::chrono::seconds timeout, std::stop_token stop) {
+  ASSIGN_OR_RETURN(const std::string clean, NormalizePath(path));
   ASSIGN_OR_RETURN(const kube::ListResult list, client.List(api::kinds::kHostMount, "", {}));
   for (const Json& item : list.items) {
     const api::HostMount mount{Json(item)};

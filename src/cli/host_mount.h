@@ -1,5 +1,5 @@
-// `berth mount` and `berth umount`: mount a claim at a path of the host, by means of a HostMount
-// object.
+// `berth mount` and `berth umount`: mount a claim at a path of the host with a HostMount object,
+// and unmount it.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,16 @@ struct MountOptions {
   std::chrono::seconds timeout{120};
 };
 
-// Creates the HostMount and waits until it is mounted. DEADLINE_EXCEEDED says what it waits for.
-// The object then stays, so that the mount is made as soon as that is there.
-Status Mount(kube::Client& client, const ApiOptions& api, const MountOptions& options,
-             std::stop_token stop);
+// Creates the HostMount and waits until it is mounted. ALREADY_EXISTS: another claim, or the claim
+// in another mode, is mounted there. FAILED_PRECONDITION: options.node_name is empty, and no node
+// has this host's name. DEADLINE_EXCEEDED: the mount was not made in time, and the message says
+// why; the object stays, so that the mount is made later. Other errors come from the API.
+Status MountClaim(kube::Client& client, const ApiOptions& api, const MountOptions& options,
+                  std::stop_token stop);
 
-// Deletes the HostMount of a path and waits until it is unmounted.
-Status Umount(kube::Client& client, const ApiOptions& api, const std::string& path,
-              std::chrono::seconds timeout, std::stop_token stop);
+// Deletes the HostMount of a path and waits until it is unmounted. NOT_FOUND: no HostMount has this
+// path. DEADLINE_EXCEEDED: it is still mounted.
+Status UnmountClaim(kube::Client& client, const ApiOptions& api, const std::string& path,
+                    std::chrono::seconds timeout, std::stop_token stop);
 
 }  // namespace berth::cli

@@ -27,17 +27,17 @@ bool IsCalled(const api::KindInfo& info, std::string_view word) {
 
 }  // namespace
 
-Status KindFinder::Discover() {
+Status KindFinder::LoadServedKinds() {
   if (discovered_) return base::OkStatus();
   ASSIGN_OR_RETURN(served_, kube::DiscoverKinds(client_));
   discovered_ = true;
   return base::OkStatus();
 }
 
-StatusOr<const api::KindInfo*> KindFinder::ByWord(std::string_view word) {
+StatusOr<const api::KindInfo*> KindFinder::FindByWord(std::string_view word) {
   const api::KindInfo* known = api::FindKindByWord(word);
   if (known != nullptr) return known;
-  RETURN_IF_ERROR(Discover());
+  RETURN_IF_ERROR(LoadServedKinds());
   std::set<std::string_view> plurals;
   for (const auto& kind : served_) {
     if (IsCalled(kind->info(), word)) return &kind->info();
@@ -47,11 +47,11 @@ StatusOr<const api::KindInfo*> KindFinder::ByWord(std::string_view word) {
                      fmt::join(plurals, ", "));
 }
 
-StatusOr<const api::KindInfo*> KindFinder::OfObject(std::string_view api_version,
-                                                    std::string_view kind) {
+StatusOr<const api::KindInfo*> KindFinder::FindForObject(std::string_view api_version,
+                                                         std::string_view kind) {
   const api::KindInfo* known = api::FindKind(api_version, kind);
   if (known != nullptr) return known;
-  RETURN_IF_ERROR(Discover());
+  RETURN_IF_ERROR(LoadServedKinds());
   for (const auto& served : served_) {
     if (served->info().kind == kind && served->info().api_version() == api_version) {
       return &served->info();

@@ -1,5 +1,5 @@
-// Finds the kinds that a person names: those that Berth itself knows, and custom resources, for
-// which it asks the API when a word is none of the known kinds.
+// Finds the kinds that a person names: built-in kinds, and custom resources. It asks the API once,
+// for a word that is not a built-in kind.
 #pragma once
 
 #include <string_view>
@@ -16,15 +16,17 @@ class KindFinder {
  public:
   explicit KindFinder(kube::Client& client) : client_(client) {}  // borrowed
 
-  // By plural, singular, short name or kind, ignoring case, with an optional ".GROUP" behind it.
-  // INVALID_ARGUMENT lists the kinds that the API serves.
-  base::StatusOr<const api::KindInfo*> ByWord(std::string_view word);
-  // INVALID_ARGUMENT if there is no such kind.
-  base::StatusOr<const api::KindInfo*> OfObject(std::string_view api_version,
-                                                std::string_view kind);
+  // Finds a kind by plural, singular, short name or kind, in any case; ".GROUP" may follow.
+  // INVALID_ARGUMENT: there is no such kind; the message lists the kinds that the API serves. Other
+  // errors come from the API.
+  base::StatusOr<const api::KindInfo*> FindByWord(std::string_view word);
+  // Finds the kind of an object. INVALID_ARGUMENT: there is no such kind. Other errors come from
+  // the API.
+  base::StatusOr<const api::KindInfo*> FindForObject(std::string_view api_version,
+                                                     std::string_view kind);
 
  private:
-  base::Status Discover();  // once
+  base::Status LoadServedKinds();  // asks the API, unless it has answered already
 
   kube::Client& client_;
   bool discovered_ = false;

@@ -24,31 +24,31 @@ class KindFinderTest : public ::testing::Test {
 
 TEST_F(KindFinderTest, WhatBerthKnowsIsFoundWithoutTheApi) {
   client_.SetOutage(base::Error(base::StatusCode::kUnavailable, "away"));
-  EXPECT_EQ(*finder_.ByWord("pvc"), &api::kinds::kPersistentVolumeClaim);
-  EXPECT_EQ(*finder_.OfObject("v1", "Pod"), &api::kinds::kPod);
-  EXPECT_EQ(finder_.ByWord("widgets").status().code(), base::StatusCode::kUnavailable);
+  EXPECT_EQ(*finder_.FindByWord("pvc"), &api::kinds::kPersistentVolumeClaim);
+  EXPECT_EQ(*finder_.FindForObject("v1", "Pod"), &api::kinds::kPod);
+  EXPECT_EQ(finder_.FindByWord("widgets").status().code(), base::StatusCode::kUnavailable);
 }
 
 TEST_F(KindFinderTest, CustomKindsAreFoundByEachOfTheirNames) {
   client_.Serve(kWidget);
   for (const char* word : {"widgets", "widget", "WD", "bigwidget", "Widgets.Example.com"}) {
-    const auto kind = finder_.ByWord(word);
+    const auto kind = finder_.FindByWord(word);
     ASSERT_TRUE(kind.ok()) << word << ": " << base::ToString(kind.status());
     EXPECT_EQ((*kind)->url("a"), "/apis/example.com/v2/namespaces/a/widgets");
   }
-  const auto of_object = finder_.OfObject("example.com/v2", "BigWidget");
+  const auto of_object = finder_.FindForObject("example.com/v2", "BigWidget");
   ASSERT_TRUE(of_object.ok());
   EXPECT_EQ((*of_object)->plural, "widgets");
 }
 
 TEST_F(KindFinderTest, WhatNobodyServesIsRefusedWithWhatIsServed) {
   client_.Serve(kWidget);
-  const auto kind = finder_.ByWord("gadgets");
+  const auto kind = finder_.FindByWord("gadgets");
   EXPECT_EQ(kind.status().code(), base::StatusCode::kInvalidArgument);
   EXPECT_NE(base::Message(kind.status()).find("there is no kind 'gadgets'"), std::string::npos);
   EXPECT_NE(base::Message(kind.status()).find("widgets"), std::string::npos);
-  EXPECT_FALSE(finder_.ByWord("widgets.example.org").ok());
-  EXPECT_FALSE(finder_.OfObject("example.com/v1", "BigWidget").ok());
+  EXPECT_FALSE(finder_.FindByWord("widgets.example.org").ok());
+  EXPECT_FALSE(finder_.FindForObject("example.com/v1", "BigWidget").ok());
 }
 
 TEST_F(KindFinderTest, TargetsMayBeCustomKinds) {

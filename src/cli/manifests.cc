@@ -32,7 +32,7 @@ StatusOr<std::string> ReadManifest(int fd, const std::string& name) {
                kMaxManifest / 1024 / 1024);
 }
 
-StatusOr<std::vector<std::string>> FilesOf(const std::string& path) {
+StatusOr<std::vector<std::string>> ListFiles(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return std::vector<std::string>{path};
   std::vector<std::string> files;
@@ -63,7 +63,7 @@ Status AddObject(Json json, const std::string& ns, const std::string& where, Kin
     return Error(StatusCode::kInvalidArgument, "{}: an object needs 'apiVersion' and 'kind'",
                  where);
   }
-  const auto found = kinds.OfObject(object.api_version(), object.kind());
+  const auto found = kinds.FindForObject(object.api_version(), object.kind());
   if (!found.ok()) return base::Annotate(found.status(), where);
   const api::KindInfo* kind = *found;
   if (object.name().empty() && object.String({"metadata", "generateName"}).empty()) {
@@ -83,7 +83,7 @@ StatusOr<std::vector<Manifest>> ReadManifests(const std::vector<std::string>& pa
   for (const std::string& path : paths) {
     std::vector<std::string> files = {path};
     if (path != "-") {
-      ASSIGN_OR_RETURN(files, FilesOf(path));
+      ASSIGN_OR_RETURN(files, ListFiles(path));
     }
     for (const std::string& file : files) {
       std::string text;

@@ -17,7 +17,8 @@ void PrintError(std::string_view text);
 // Returns the exit code of a command that ended with `status`, and prints the error of a failure.
 int ReportError(const base::Status& status);
 
-// Gets a path whose answer is JSON but no single object, such as a Table.
+// Gets a path whose answer is JSON but not one object, such as a Table. The answer may have 64 MiB.
+// `accept` is the Accept header.
 base::StatusOr<base::Json> GetJson(kube::Client& client, std::string_view path,
                                    std::string_view accept);
 

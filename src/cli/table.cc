@@ -18,12 +18,12 @@ std::string UpperCase(std::string text) {
   return text;
 }
 
-// Terminal columns of UTF-8 text, counting a code point as one.
-size_t Width(const std::string& text) { return base::CountCharacters(text); }
+// Counts the terminal columns of UTF-8 text; each code point counts as one.
+size_t CountColumns(const std::string& text) { return base::CountCharacters(text); }
 
 }  // namespace
 
-std::vector<std::string> TablePrinter::Row(const base::Json& row) const {
+std::vector<std::string> TablePrinter::MakeRow(const base::Json& row) const {
   std::vector<std::string> cells;
   if (with_namespace_) {
     cells.push_back(base::json::String(row, {"object", "metadata", "namespace"}));
@@ -38,7 +38,7 @@ std::vector<std::string> TablePrinter::Row(const base::Json& row) const {
   return cells;
 }
 
-std::string TablePrinter::Render(const base::Json& table) {
+std::string TablePrinter::RenderTable(const base::Json& table) {
   const base::Json& columns = base::json::Array(table, {"columnDefinitions"});
   if (!columns.empty()) columns_ = columns;
   std::vector<std::vector<std::string>> lines;
@@ -52,17 +52,18 @@ std::string TablePrinter::Render(const base::Json& table) {
     lines.push_back(std::move(header));
     header_done_ = true;
   }
-  for (const base::Json& row : base::json::Array(table, {"rows"})) lines.push_back(Row(row));
+  for (const base::Json& row : base::json::Array(table, {"rows"})) lines.push_back(MakeRow(row));
   for (const auto& line : lines) {
     widths_.resize(std::max(widths_.size(), line.size()));
-    for (size_t i = 0; i < line.size(); ++i) widths_[i] = std::max(widths_[i], Width(line[i]));
+    for (size_t i = 0; i < line.size(); ++i)
+      widths_[i] = std::max(widths_[i], CountColumns(line[i]));
   }
   std::string out;
   for (const auto& line : lines) {
     std::string text;
     for (size_t i = 0; i < line.size(); ++i) {
       text += line[i];
-      if (i + 1 < line.size()) text.append(widths_[i] - Width(line[i]) + 3, ' ');
+      if (i + 1 < line.size()) text.append(widths_[i] - CountColumns(line[i]) + 3, ' ');
     }
     out += text + "\n";
   }

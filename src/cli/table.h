@@ -11,16 +11,17 @@ namespace berth::cli {
 
 class TablePrinter {
  public:
-  // `wide` shows columns of priority 1 too; `with_namespace` puts the object's namespace first, and
-  // `kind_prefix` ("pod/") goes before each name, for lists of several kinds.
+  // `wide` also shows columns with a priority above 0. `with_namespace` puts the object's namespace
+  // first. `kind_prefix` ("pod/") stands before each name, in lists of several kinds.
   TablePrinter(bool wide, bool with_namespace, std::string kind_prefix)
       : wide_(wide), with_namespace_(with_namespace), kind_prefix_(std::move(kind_prefix)) {}
 
-  // The text of a table; its header only in the first call.
-  std::string Render(const base::Json& table);
+  // Returns the text of a table. Only the first call returns the header. A table without
+  // columnDefinitions, as in a watch, has the columns of the last one.
+  std::string RenderTable(const base::Json& table);
 
  private:
-  std::vector<std::string> Row(const base::Json& row) const;
+  std::vector<std::string> MakeRow(const base::Json& row) const;
 
   const bool wide_;
   const bool with_namespace_;

@@ -11,14 +11,14 @@ const base::Json kTable = base::Json::parse(R"({
            {"cells": ["a-long-name", null, "ü"], "object": {"metadata": {"namespace": "x"}}}]})");
 
 TEST(TablePrinterTest, AlignsColumnsAndHidesWideOnes) {
-  EXPECT_EQ(TablePrinter(false, false, "").Render(kTable),
+  EXPECT_EQ(TablePrinter(false, false, "").RenderTable(kTable),
             "NAME          STATUS\n"
             "web           Running\n"
             "a-long-name   <none>\n");
 }
 
 TEST(TablePrinterTest, ShowsNamespaceKindAndWideColumns) {
-  EXPECT_EQ(TablePrinter(true, true, "pod/").Render(kTable),
+  EXPECT_EQ(TablePrinter(true, true, "pod/").RenderTable(kTable),
             "NAMESPACE   NAME              STATUS    NODE\n"
             "shop        pod/web           Running   node-a\n"
             "x           pod/a-long-name   <none>    ü\n");
@@ -26,9 +26,9 @@ TEST(TablePrinterTest, ShowsNamespaceKindAndWideColumns) {
 
 TEST(TablePrinterTest, PrintsTheHeaderOnce) {
   TablePrinter printer(false, false, "");
-  printer.Render(kTable);
+  printer.RenderTable(kTable);
   const base::Json more = base::Json::parse(R"({"rows": [{"cells": ["db", "Pending", "n"]}]})");
-  EXPECT_EQ(printer.Render(more), "db            Pending\n");
+  EXPECT_EQ(printer.RenderTable(more), "db            Pending\n");
 }
 
 }  // namespace

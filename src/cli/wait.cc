@@ -10,7 +10,7 @@ namespace {
 using base::Status;
 using base::StatusCode;
 
-// Requests a stop when the time is over or the caller's own stop comes.
+// Requests a stop after `timeout`, or when a stop of `outer` is requested.
 class Deadline {
  public:
   Deadline(std::chrono::milliseconds timeout, const std::stop_token& outer)
@@ -34,8 +34,8 @@ class Deadline {
   std::jthread timer_;
 };
 
-// True if the wait may go on after this result, because the next list and watch can still succeed.
-bool MayCome(const Status& status) {
+// True if the wait can continue after this result, because the next list and watch may succeed.
+bool IsRetryable(const Status& status) {
   return status.ok() || status.code() == StatusCode::kOutOfRange ||
          status.code() == StatusCode::kUnavailable;
 }
@@ -64,7 +64,7 @@ Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::strin
           return !finished;
         });
     if (finished) return base::OkStatus();
-    if (!MayCome(watched) && !deadline.token().stop_requested()) return watched;
+    if (!IsRetryable(watched) && !deadline.token().stop_requested()) return watched;
   }
   if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
   return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {} '{}'", kind.singular,
@@ -76,9 +76,10 @@ Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
                      std::stop_token stop, const std::function<bool()>& done) {
   const Deadline deadline(timeout, stop);
   while (!deadline.token().stop_requested()) {
-    // The watch begins at the list's revision, so that no change after `done` looked is missed.
+    // The list comes before the call of `done`, so that the watch reports every change that `done`
+    // has not seen.
     const auto list = client.List(kind, "", which);
-    if (!list.ok() && !MayCome(list.status())) return list.status();
+    if (!list.ok() && !IsRetryable(list.status())) return list.status();
     if (done()) return base::OkStatus();
     if (!list.ok()) continue;
     kube::ListOptions from = which;
@@ -90,7 +91,7 @@ Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
           return !finished;
         });
     if (finished) return base::OkStatus();
-    if (!MayCome(watched) && !deadline.token().stop_requested()) return watched;
+    if (!IsRetryable(watched) && !deadline.token().stop_requested()) return watched;
   }
   if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
   return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {}", kind.plural);

@@ -1,4 +1,5 @@
-// Waits, by watching, until an object or the objects of a kind are as the caller wants them.
+// Functions that wait, with a watch, until the caller's condition is true for an object or for the
+// objects of a kind.
 #pragma once
 
 #include <chrono>
@@ -12,16 +13,17 @@
 
 namespace berth::cli {
 
-// Calls `done` with the object's state (nullopt: it is not there) now and after each change, until
-// it returns true. DEADLINE_EXCEEDED after `timeout`; CANCELLED on `stop`. A broken watch is made
-// anew.
+// Calls `done` on this thread with the object (nullopt: it does not exist) now and after each
+// change, until it returns true. DEADLINE_EXCEEDED after `timeout`; CANCELLED on `stop`. Starts a
+// broken watch again. Other errors come from the API.
 base::Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
                      const std::string& name, std::chrono::milliseconds timeout,
                      std::stop_token stop,
                      const std::function<bool(const std::optional<api::Object>&)>& done);
 
 // Calls `done` now and after each change of the kind's objects that `which` selects, in all
-// namespaces, until it returns true. Fails as WaitFor does.
+// namespaces, until it returns true. Returns the same errors as WaitFor, but repeats a list that
+// fails with UNAVAILABLE.
 base::Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
                            const kube::ListOptions& which, std::chrono::milliseconds timeout,
                            std::stop_token stop, const std::function<bool()>& done);

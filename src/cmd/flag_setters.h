@@ -1,4 +1,4 @@
-// How a flag's text becomes a member of ProcessOptions. A function names the member:
+// Makes flags that write their value to a member of ProcessOptions. A function names the member:
 //   Flag("kubeconfig", "", "Kubeconfig of the API", BERTH_OPTION(kubeconfig))
 #pragma once
 
@@ -29,7 +29,7 @@ base::StatusOr<T> ParseFlag(const std::string& value) {
 }
 
 template <typename T>
-constexpr GoFlag::Type TypeOf() {
+constexpr GoFlag::Type FlagType() {
   if constexpr (std::is_same_v<T, bool>) return GoFlag::Type::kBool;
   if constexpr (std::is_same_v<T, int>) return GoFlag::Type::kInt;
   if constexpr (std::is_same_v<T, double>) return GoFlag::Type::kFloat;
@@ -37,14 +37,14 @@ constexpr GoFlag::Type TypeOf() {
   return GoFlag::Type::kString;
 }
 
-// A flag whose value becomes what `member(options)` refers to.
+// Makes a flag whose value is written to `member(options)`.
 template <typename Member>
 GoFlag Flag(std::string name, std::string fallback, std::string help, Member member,
             GoFlag::Use use = GoFlag::Use::kDefault) {
   using T = std::remove_cvref_t<std::invoke_result_t<Member, roles::ProcessOptions&>>;
   return {
       .name = std::move(name),
-      .type = TypeOf<T>(),
+      .type = FlagType<T>(),
       .fallback = std::move(fallback),
       .help = std::move(help),
       .use = use,
@@ -54,7 +54,7 @@ GoFlag Flag(std::string name, std::string fallback, std::string help, Member mem
       }};
 }
 
-// A flag whose number must be at least one, such as a number of workers.
+// Makes a flag whose value is a number of at least 1, such as a number of workers.
 template <typename Member>
 GoFlag CountFlag(std::string name, std::string fallback, std::string help, Member member) {
   GoFlag flag = Flag(std::move(name), std::move(fallback), std::move(help), member);
@@ -69,7 +69,7 @@ GoFlag CountFlag(std::string name, std::string fallback, std::string help, Membe
   return flag;
 }
 
-// A flag of the Go program that has no effect here.
+// Makes a flag of the Go program that has no effect here; `why` is the reason.
 inline GoFlag NoEffect(std::string name, GoFlag::Type type, std::string fallback, std::string why) {
   return {.name = std::move(name),
           .type = type,

@@ -58,7 +58,7 @@ Status ApplyFlag(const GoFlag& flag, const std::string& value, ProcessOptions& o
 }
 
 template <typename Visit>
-Status EachPart(std::string_view text, Visit visit) {
+Status ForEachPart(std::string_view text, Visit visit) {
   while (!text.empty()) {
     const size_t comma = text.find(',');
     RETURN_IF_ERROR(visit(text.substr(0, comma)));
@@ -78,7 +78,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string_view argument = arguments[i];
     if (argument.size() < 2 || argument[0] != '-') {
-      return Error(StatusCode::kInvalidArgument, "{} is no flag", Quote(argument));
+      return Error(StatusCode::kInvalidArgument, "{} is not a flag", Quote(argument));
     }
     argument.remove_prefix(argument[1] == '-' ? 2 : 1);
     const size_t equals = argument.find('=');
@@ -105,7 +105,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
   return base::OkStatus();
 }
 
-std::string HelpText(const std::vector<GoFlag>& flags) {
+std::string FormatHelp(const std::vector<GoFlag>& flags) {
   std::string out;
   for (const GoFlag& flag : flags) {
     out += fmt::format("  --{} {}", flag.name, TypeName(flag.type));
@@ -125,14 +125,14 @@ StatusOr<bool> ParseGoBool(std::string_view text) {
   for (const char* no : {"0", "f", "F", "false", "FALSE", "False"}) {
     if (text == no) return false;
   }
-  return Error(StatusCode::kInvalidArgument, "{} is no boolean", Quote(text));
+  return Error(StatusCode::kInvalidArgument, "{} is not a boolean", Quote(text));
 }
 
 StatusOr<int> ParseGoInt(std::string_view text) {
   int value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed != std::errc() || end != text.data() + text.size()) {
-    return Error(StatusCode::kInvalidArgument, "{} is no whole number", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a whole number", Quote(text));
   }
   return value;
 }
@@ -141,14 +141,14 @@ StatusOr<double> ParseGoFloat(std::string_view text) {
   double value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return Error(StatusCode::kInvalidArgument, "{} is no number", Quote(text));
+    return Error(StatusCode::kInvalidArgument, "{} is not a number", Quote(text));
   }
   return value;
 }
 
 StatusOr<milliseconds> ParseGoDuration(std::string_view text) {
   const Status bad =
-      Error(StatusCode::kInvalidArgument, "{} is no duration, such as 1m30s", Quote(text));
+      Error(StatusCode::kInvalidArgument, "{} is not a duration, such as 1m30s", Quote(text));
   if (text == "0") return milliseconds(0);
   if (text.empty()) return bad;
   double total = 0;  // milliseconds
@@ -182,10 +182,10 @@ StatusOr<milliseconds> ParseGoDuration(std::string_view text) {
 
 StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text) {
   std::map<std::string, bool> gates;
-  RETURN_IF_ERROR(EachPart(text, [&](std::string_view part) -> Status {
+  RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) -> Status {
     const size_t equals = part.find('=');
     if (equals == part.npos || equals == 0) {
-      return Error(StatusCode::kInvalidArgument, "{} is no feature gate, such as Name=true",
+      return Error(StatusCode::kInvalidArgument, "{} is not a feature gate, such as Name=true",
                    Quote(part));
     }
     ASSIGN_OR_RETURN(gates[std::string(part.substr(0, equals))],
@@ -197,10 +197,11 @@ StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text) {
 
 StatusOr<api::Labels> ParseLabelFlag(std::string_view text) {
   api::Labels labels;
-  RETURN_IF_ERROR(EachPart(text, [&](std::string_view part) -> Status {
+  RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) -> Status {
     const size_t colon = part.find(':');
     if (colon == part.npos || colon == 0) {
-      return Error(StatusCode::kInvalidArgument, "{} is no label, such as key:value", Quote(part));
+      return Error(StatusCode::kInvalidArgument, "{} is not a label, such as key:value",
+                   Quote(part));
     }
     labels[std::string(part.substr(0, colon))] = part.substr(colon + 1);
     return base::OkStatus();

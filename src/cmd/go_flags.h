@@ -1,5 +1,6 @@
-// Flags as Go programs take them: -flag, --flag, --flag=value, --flag value; a bool alone is true
-// and takes a value only after '='. The last of several wins. Pure.
+// Parses flags in the syntax of Go programs: -flag, --flag, --flag=value, --flag value. A bool
+// without '=' is true, and its value can only follow '='. If a flag is given several times, the
+// last value counts. The functions are pure.
 #pragma once
 
 #include <chrono>
@@ -25,28 +26,28 @@ struct GoFlag {
 
   std::string name;
   Type type = Type::kString;
-  std::string fallback;  // the default, as a flag's value
+  std::string fallback;  // the default, as text
   std::string help;
   Use use = Use::kNone;
   std::function<base::Status(roles::ProcessOptions& options, const std::string& value)> apply =
       nullptr;
 };
 
-// Puts the defaults and then `arguments` into `options`. What deserves a warning goes to
-// `warnings`. INVALID_ARGUMENT for an unknown flag, a missing or malformed value, and an argument
-// that belongs to no flag.
+// Writes the defaults and then `arguments` to `options`, and adds a line to `warnings` for each
+// flag without effect. INVALID_ARGUMENT: a flag is unknown, a value is missing or malformed, or an
+// argument is not a flag.
 base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
                           const std::vector<std::string>& arguments, roles::ProcessOptions& options,
                           std::vector<std::string>& warnings);
 
-// One flag a line, with type, default and help.
-std::string HelpText(const std::vector<GoFlag>& flags);
+// Returns the text of --help: each flag with type, default and help.
+std::string FormatHelp(const std::vector<GoFlag>& flags);
 
-// These functions parse a value. INVALID_ARGUMENT: the text is no such value.
+// These functions parse a value. INVALID_ARGUMENT: the text has another form.
 base::StatusOr<bool> ParseGoBool(std::string_view text);  // strconv.ParseBool
 base::StatusOr<int> ParseGoInt(std::string_view text);    // decimal
 base::StatusOr<double> ParseGoFloat(std::string_view text);
-// "1m30s", "1.5h", "300ms", "0"; down to milliseconds, and not negative.
+// "1m30s", "1.5h", "300ms", "0"; rounded to milliseconds. A negative duration is an error.
 base::StatusOr<std::chrono::milliseconds> ParseGoDuration(std::string_view text);
 // "Topology=true,Other=false"
 base::StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text);

@@ -22,8 +22,8 @@ GoFlag RetryMax(Member member) {
   return Flag("retry-interval-max", "5m", "Longest wait after a failure", member);
 }
 
-// The pod's environment says which node it is. The flag requires that, because otherwise each node
-// would serve all objects.
+// The flag needs the node's name from the pod's environment, because otherwise each node would
+// serve all objects.
 template <typename Member>
 GoFlag NodeDeployment(const char* help, Member node_name) {
   GoFlag flag{.name = "node-deployment",

@@ -1,6 +1,6 @@
 // The flags that set a role's own options (roles/roles.h, RoleSettings), with the names and
-// defaults of the Go program that does the role's work. Pure, but for the environment variable
-// NODE_NAME, which a flag --node-deployment reads when it is applied.
+// defaults of the Go program that does the role's work. The function is pure, but a flag
+// --node-deployment reads the environment variable NODE_NAME when it is applied.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace berth::cmd {
 
-// Empty for a role without options of its own, and for a name that is no role's.
+// Returns no flags for a role without options of its own, and for an unknown name.
 std::vector<GoFlag> RoleFlags(std::string_view role);
 
 }  // namespace berth::cmd

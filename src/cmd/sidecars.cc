@@ -25,7 +25,7 @@ constexpr std::array kSidecars = {
     Sidecar{.name = "livenessprobe", .role = "liveness", .on_node = true},
 };
 
-void Append(std::vector<GoFlag>& flags, std::vector<GoFlag> more) {
+void AppendFlags(std::vector<GoFlag>& flags, std::vector<GoFlag> more) {
   for (GoFlag& flag : more) flags.push_back(std::move(flag));
 }
 
@@ -36,7 +36,7 @@ GoFlag Version() {
   return Flag("version", "false", "Print the version and end", BERTH_OPTION(version));
 }
 
-// klog and component-base/logs.
+// The flags of klog and of component-base/logs.
 std::vector<GoFlag> LogFlags() {
   const string why = "Berth logs to standard error alone, as text";
   std::vector<GoFlag> flags = {Verbosity(), Version()};
@@ -85,8 +85,8 @@ GoFlag MetricsAddress() {
               BERTH_OPTION(metrics_address));
 }
 
-// What a feature gate does. In a map of a program's gates by name, a gate without effect has a null
-// function.
+// Applies a feature gate to the options. In a map of a program's gates by name, a gate without
+// effect has a null function.
 using GateEffect = void (*)(ProcessOptions&, bool);
 GoFlag FeatureGates(std::map<string, GateEffect> known) {
   GoFlag flag;
@@ -110,7 +110,7 @@ GoFlag FeatureGates(std::map<string, GateEffect> known) {
 }
 void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
 
-// The flags that each program has which talks to the API: how to reach it, and leader election.
+// The flags of each program that talks to the API: the connection, and leader election.
 std::vector<GoFlag> ApiFlags() {
   std::vector<GoFlag> flags = {
       Flag("kubeconfig", "", "Kubeconfig of the API; without it the pod's service account",
@@ -142,11 +142,11 @@ std::vector<GoFlag> ApiFlags() {
   return flags;
 }
 
-// csi-lib-utils' common flags.
+// The common flags of csi-lib-utils.
 std::vector<GoFlag> CommonFlags() {
   std::vector<GoFlag> flags = ApiFlags();
-  Append(flags,
-         {CsiAddress(), HttpEndpointFlag(), MetricsAddress(), MetricsPath(), AutoMaxProcs()});
+  AppendFlags(flags,
+              {CsiAddress(), HttpEndpointFlag(), MetricsAddress(), MetricsPath(), AutoMaxProcs()});
   return flags;
 }
 
@@ -164,7 +164,7 @@ GoFlag HealthPort(string fallback, GoFlag::Use use) {
   flag.apply = [](ProcessOptions& options, const string& value) -> base::Status {
     ASSIGN_OR_RETURN(const int port, ParseGoInt(value));
     if (port < 0 || port > 65535) {
-      return base::Error(base::StatusCode::kInvalidArgument, "{} is no port", port);
+      return base::Error(base::StatusCode::kInvalidArgument, "{} is not a port", port);
     }
     options.health_port = port;
     return base::OkStatus();
@@ -172,9 +172,9 @@ GoFlag HealthPort(string fallback, GoFlag::Use use) {
   return flag;
 }
 
-// The feature gates of each program. Those without effect are always on, or concern work that Berth
-// does not do.
-std::map<string, GateEffect> GatesOf(std::string_view role) {
+// Returns the feature gates of a role's program. Gates without effect are always on, or concern
+// work that Berth does not do.
+std::map<string, GateEffect> ListGates(std::string_view role) {
   std::map<string, GateEffect> gates = {{"ReleaseLeaderElectionOnExit", ReleaseOnExit}};
   const auto add = [&](std::initializer_list<const char*> names) {
     for (const char* name : names) gates.emplace(name, nullptr);
@@ -220,7 +220,7 @@ GoFlag CsiAddresses(string help) {
 }
 // Appends the flags of a role for `berth controller`. It has flags of several roles, so each gets
 // its role's name as a prefix.
-void AppendLed(std::vector<GoFlag>& flags, std::string_view role) {
+void AppendControllerFlags(std::vector<GoFlag>& flags, std::string_view role) {
   for (GoFlag& flag : RoleFlags(role)) {
     if (flag.use == GoFlag::Use::kNone) continue;
     flag.name = fmt::format("{}-{}", role, flag.name);
@@ -240,7 +240,7 @@ const Sidecar* FindSidecar(std::string_view program) {
   return nullptr;
 }
 
-std::vector<GoFlag> FlagsOf(const Sidecar& sidecar) {
+std::vector<GoFlag> ListFlags(const Sidecar& sidecar) {
   std::vector<GoFlag> flags;
   if (sidecar.role == "registrar") {
     flags = {CsiAddress(), HttpEndpointFlag(), HealthPort("0", GoFlag::Use::kDefault), Pprof()};
@@ -253,17 +253,17 @@ std::vector<GoFlag> FlagsOf(const Sidecar& sidecar) {
              AutoMaxProcs()};
   } else if (sidecar.role == "snapshot-controller") {
     flags = ApiFlags();
-    Append(flags, {HttpEndpointFlag(), MetricsPath(), AutoMaxProcs(),
-                   FeatureGates(GatesOf(sidecar.role))});
+    AppendFlags(flags, {HttpEndpointFlag(), MetricsPath(), AutoMaxProcs(),
+                        FeatureGates(ListGates(sidecar.role))});
   } else {
     flags = CommonFlags();
-    flags.push_back(FeatureGates(GatesOf(sidecar.role)));
-    // As the Go programs: only the provisioner and the resizer have these.
+    flags.push_back(FeatureGates(ListGates(sidecar.role)));
+    // As in the Go programs, only the provisioner and the resizer have --master.
     if (sidecar.role == "provisioner" || sidecar.role == "resizer") flags.push_back(Master());
     if (sidecar.role == "provisioner") flags.push_back(Pprof());
   }
-  Append(flags, RoleFlags(sidecar.role));
-  Append(flags, LogFlags());
+  AppendFlags(flags, RoleFlags(sidecar.role));
+  AppendFlags(flags, LogFlags());
   return flags;
 }
 
@@ -275,17 +275,18 @@ std::vector<GoFlag> ControllerFlags() {
       CsiAddresses("Socket of a CSI driver; may be given several times"),
       Verbosity(),
   };
-  Append(flags, ApiFlags());
-  Append(flags, {Master(),
-                 Flag("leader-election-identity", "",
-                      "Name of this process in the lease; without it the host's name",
-                      BERTH_OPTION(election.identity)),
-                 Flag("leader-election-release", "true", "Release the lease when the process ends",
-                      BERTH_OPTION(election.release)),
-                 HttpEndpointFlag(), MetricsPath(),
-                 Flag("flight", "", "File of the flight record, for 'berth explain'",
-                      BERTH_OPTION(flight_file))});
-  for (const roles::Role& role : roles::AllRoles()) AppendLed(flags, role.name);
+  AppendFlags(flags, ApiFlags());
+  AppendFlags(flags,
+              {Master(),
+               Flag("leader-election-identity", "",
+                    "Name of this process in the lease; without it the host's name",
+                    BERTH_OPTION(election.identity)),
+               Flag("leader-election-release", "true", "Release the lease when the process ends",
+                    BERTH_OPTION(election.release)),
+               HttpEndpointFlag(), MetricsPath(),
+               Flag("flight", "", "File of the flight record, for 'berth explain'",
+                    BERTH_OPTION(flight_file))});
+  for (const roles::Role& role : roles::AllRoles()) AppendControllerFlags(flags, role.name);
   return flags;
 }
 

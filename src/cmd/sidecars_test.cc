@@ -159,7 +159,7 @@ std::string SomeValue(const GoFlag& flag) {
 ProcessOptions DefaultsOf(std::string_view program) {
   ProcessOptions options;
   std::vector<std::string> warnings;
-  const auto parsed = ParseGoFlags(FlagsOf(*FindSidecar(program)), {}, options, warnings);
+  const auto parsed = ParseGoFlags(ListFlags(*FindSidecar(program)), {}, options, warnings);
   EXPECT_TRUE(parsed.ok()) << program << ": " << parsed;
   EXPECT_TRUE(warnings.empty()) << program;
   return options;
@@ -170,7 +170,7 @@ TEST(SidecarsTest, EveryFlagOfEveryTableIsTakenWithItsDefaultOrWarnedOf) {
   for (const auto& [program, rows] : kTables) {
     const Sidecar* sidecar = FindSidecar(program);
     ASSERT_NE(sidecar, nullptr) << program;
-    const std::vector<GoFlag> flags = FlagsOf(*sidecar);
+    const std::vector<GoFlag> flags = ListFlags(*sidecar);
     for (const auto& [name, fallback] : rows) {
       const std::string where = program + " --" + name;
       const GoFlag* flag = Find(flags, name);
@@ -195,7 +195,7 @@ TEST(SidecarsTest, EachProgramIsInATableAndNamesEachFlagOnce) {
       EXPECT_TRUE(kTables.contains(std::string(sidecar.name))) << sidecar.name;
     }
     std::set<std::string> names;
-    for (const GoFlag& flag : FlagsOf(sidecar)) {
+    for (const GoFlag& flag : ListFlags(sidecar)) {
       EXPECT_TRUE(names.insert(flag.name).second) << sidecar.name << " --" << flag.name;
     }
     if (!sidecar.on_node) {
@@ -234,7 +234,7 @@ TEST(SidecarsTest, WhatAVendorsManifestGives) {
   ProcessOptions options;
   std::vector<std::string> warnings;
   const auto parsed = ParseGoFlags(
-      FlagsOf(*FindSidecar("csi-provisioner")),
+      ListFlags(*FindSidecar("csi-provisioner")),
       {"--v=5", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=true",
        "--extra-create-metadata", "--leader-election=true", "--leader-election-namespace=storage",
        "--timeout=120s", "--kube-api-qps=20", "--kube-api-burst=100", "--default-fstype=ext4",
@@ -262,7 +262,7 @@ TEST(SidecarsTest, CapacityAndTheNodesOwnProvisioner) {
   const auto parse = [](const std::vector<std::string>& given, ProcessOptions& options) {
     std::vector<std::string> warnings;
     const auto parsed =
-        ParseGoFlags(FlagsOf(*FindSidecar("csi-provisioner")), given, options, warnings);
+        ParseGoFlags(ListFlags(*FindSidecar("csi-provisioner")), given, options, warnings);
     return parsed.ok() && warnings.empty();
   };
   ProcessOptions options;
@@ -290,7 +290,7 @@ TEST(SidecarsTest, GatesAreThoseOfTheProgram) {
   const auto parse = [](std::string_view program, const std::string& gates) {
     ProcessOptions options;
     std::vector<std::string> warnings;
-    const auto parsed = ParseGoFlags(FlagsOf(*FindSidecar(program)), {"--feature-gates=" + gates},
+    const auto parsed = ParseGoFlags(ListFlags(*FindSidecar(program)), {"--feature-gates=" + gates},
                                      options, warnings);
     return std::pair(parsed.ok(), options.election.release);
   };

@@ -13,7 +13,7 @@ namespace {
 namespace blockoperator = controllers::blockoperator;
 using controllers::Controller;
 
-// What the back ends work with. It exists as long as the role.
+// The system interfaces that the back ends use. They live as long as the role.
 struct Machine {
   std::unique_ptr<platform::Exec> exec = platform::NewHostExec();
   std::unique_ptr<platform::Mounter> mounter = platform::NewMounter();
@@ -40,7 +40,7 @@ class BlockOperatorRole : public Controller {
   blockoperator::BlockOperator operator_;
 };
 
-std::string Environment(const char* name, const char* fallback) {
+std::string ReadEnvironment(const char* name, const char* fallback) {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? fallback : value;
 }
@@ -52,8 +52,8 @@ std::unique_ptr<Controller> MakeBlockOperatorRole(const controllers::Context& co
                                                   const RoleSettings& settings) {
   blockoperator::Options options = settings.block_operator;
   blockoperator::AgentOptions& agents = options.agents;
-  if (agents.ns.empty()) agents.ns = Environment("POD_NAMESPACE", "default");
-  if (agents.own_pod.empty()) agents.own_pod = Environment("POD_NAME", "");
+  if (agents.ns.empty()) agents.ns = ReadEnvironment("POD_NAMESPACE", "default");
+  if (agents.own_pod.empty()) agents.own_pod = ReadEnvironment("POD_NAME", "");
   return std::make_unique<BlockOperatorRole>(context, std::move(options));
 }
 

@@ -1,4 +1,4 @@
-// The role "block-operator", with back ends that it uses from this machine.
+// The role "block-operator". It opens the back ends of storage clusters on this machine.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,9 @@
 
 namespace berth::roles {
 
+// Makes the role's controller. `driver` is ignored, because it is a role of the cluster. What
+// `settings.block_operator` leaves empty comes from the environment: agents.ns from POD_NAMESPACE
+// (or else "default"), and agents.own_pod from POD_NAME.
 std::unique_ptr<controllers::Controller> MakeBlockOperatorRole(
     const controllers::Context& context, controllers::DriverConnection* driver,
     const RoleSettings& settings);

@@ -41,8 +41,9 @@ std::string HostName() {
   return name;
 }
 
-// Found as in csi-lib-utils: from the environment, else from the service account, else "default".
-std::string PodNamespace() {
+// Returns the namespace of this pod as csi-lib-utils finds it: from POD_NAMESPACE, else from the
+// service account, else "default".
+std::string ReadPodNamespace() {
   if (const char* ns = std::getenv("POD_NAMESPACE"); ns != nullptr && *ns != '\0') return ns;
   const auto read = platform::ReadFile(kServiceAccountNamespace);
   if (!read.ok()) return "default";
@@ -50,7 +51,7 @@ std::string PodNamespace() {
   return end == read->npos ? "default" : read->substr(0, end + 1);
 }
 
-StatusOr<kube::Config> ApiConfig(const ProcessOptions& options) {
+StatusOr<kube::Config> LoadApiConfig(const ProcessOptions& options) {
   kube::Config config;
   if (!options.kubeconfig.empty()) {
     ASSIGN_OR_RETURN(config, kube::LoadKubeconfig(options.kubeconfig));
@@ -78,14 +79,14 @@ class ControllerProcessImpl : public ControllerProcess {
 
   Status Run() {
     RETURN_IF_ERROR(ChooseRoles());
-    ASSIGN_OR_RETURN(const kube::Config config, ApiConfig(options_));
+    ASSIGN_OR_RETURN(const kube::Config config, LoadApiConfig(options_));
     ASSIGN_OR_RETURN(client_,
                      kube::NewHttpClient(config, {.user_agent = "berth-controller",
                                                   .queries_per_second = options_.queries_per_second,
                                                   .burst = options_.burst}));
     if (options_.election.on) {
-      RETURN_IF_ERROR(kube::CheckLeaderElection(Election("lease")));
-      // A client of its own, so that renewals do not wait for other requests.
+      RETURN_IF_ERROR(kube::CheckLeaderElection(ElectionOptions("lease")));
+      // The elections have their own client, so that renewals do not wait for other requests.
       ASSIGN_OR_RETURN(
           election_client_,
           kube::NewHttpClient(config, {.user_agent = "berth-controller/leader-election",
@@ -95,16 +96,16 @@ class ControllerProcessImpl : public ControllerProcess {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "controllers"));
     }
     informers_ = std::make_unique<kube::Informers>(*client_);
-    RecordStart(metrics_);
-    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options_, metrics_, Health()));
+    RecordStartTime(metrics_);
+    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options_, metrics_, MakeHealthHandlers()));
     if (!cluster_roles_.empty()) {
-      driver_threads_.emplace_back([this](const std::stop_token& stop) { Serve("", "", stop); });
+      driver_threads_.emplace_back([this](const std::stop_token& stop) { RunRoles("", "", stop); });
     }
     for (const std::string& socket : options_.csi_addresses) {
       if (driver_roles_.empty()) break;
       // The connection is made now, so that a path that no socket can have fails the start.
       ASSIGN_OR_RETURN(std::unique_ptr<DriverConnection> connection,
-                       DriverConnection::New(socket, Connection({}, "")));
+                       DriverConnection::New(socket, ConnectionOptions({}, "")));
       driver_threads_.emplace_back(
           [this, connection = std::move(connection)](const std::stop_token& stop) {
             ServeDriver(*connection, stop);
@@ -135,7 +136,7 @@ class ControllerProcessImpl : public ControllerProcess {
     return base::OkStatus();
   }
 
-  std::map<std::string, HttpEndpoint::Handler> Health() {
+  std::map<std::string, HttpEndpoint::Handler> MakeHealthHandlers() {
     if (!options_.election.on) return {};
     return {{"/healthz/leader-election", [this]() -> HttpEndpoint::Answer {
                MutexLock lock(mutex_);
@@ -150,9 +151,9 @@ class ControllerProcessImpl : public ControllerProcess {
              }}};
   }
 
-  kube::LeaderElectionOptions Election(std::string lease) const {
+  kube::LeaderElectionOptions ElectionOptions(std::string lease) const {
     const ElectionFlags& flags = options_.election;
-    return {.ns = flags.ns.empty() ? PodNamespace() : flags.ns,
+    return {.ns = flags.ns.empty() ? ReadPodNamespace() : flags.ns,
             .lease = std::move(lease),
             .identity = flags.identity.empty() ? api::SanitizeDriverName(host_) : flags.identity,
             .labels = flags.labels,
@@ -162,8 +163,9 @@ class ControllerProcessImpl : public ControllerProcess {
             .release = flags.release};
   }
 
-  // `driver`: the name with which the driver must answer; "": any name.
-  DriverConnection::Options Connection(std::function<bool()> may_call, const std::string& driver) {
+  // `driver` is the name that the driver must answer with; "" accepts any name.
+  DriverConnection::Options ConnectionOptions(std::function<bool()> may_call,
+                                              const std::string& driver) {
     return {.flight = flight_.get(),
             .metrics = &metrics_,
             .may_call = std::move(may_call),
@@ -176,7 +178,7 @@ class ControllerProcessImpl : public ControllerProcess {
     connection.OnReady([&] { named.request_stop(); });
     const std::stop_callback stopped(stop, [&] { named.request_stop(); });
     connection.Start();
-    PauseUntil(named.get_token());
+    WaitForStop(named.get_token());
     connection.Stop();
     const auto info = connection.info();
     if (stop.stop_requested() || info == nullptr) return;
@@ -188,27 +190,28 @@ class ControllerProcessImpl : public ControllerProcess {
         return;
       }
     }
-    Serve(connection.socket(), info->name, stop);
+    RunRoles(connection.socket(), info->name, stop);
   }
 
   // Runs the roles of one driver, or of the cluster, until `stop`.
-  void Serve(const std::string& socket, const std::string& driver, const std::stop_token& stop) {
+  void RunRoles(const std::string& socket, const std::string& driver, const std::stop_token& stop) {
     const auto& roles = socket.empty() ? cluster_roles_ : driver_roles_;
     if (!options_.election.on) {
-      Term(roles, socket, driver, nullptr, stop);
+      RunOneTerm(roles, socket, driver, nullptr, stop);
       return;
     }
     std::vector<std::jthread> campaigns;
     campaigns.reserve(roles.size());
     for (const Role* role : roles) {
       campaigns.emplace_back([this, role, &socket, &driver, &stop] {
-        kube::LeaderElection election(*election_client_, clock_, Election(role->lease(driver)));
+        kube::LeaderElection election(*election_client_, clock_,
+                                      ElectionOptions(role->lease(driver)));
         {
           MutexLock lock(mutex_);
           elections_.insert(&election);
         }
         kube::Campaign(election, stop, [&](const std::stop_token& lost) {
-          Term({role}, socket, driver, &election, lost);
+          RunOneTerm({role}, socket, driver, &election, lost);
         });
         MutexLock lock(mutex_);
         elections_.erase(&election);
@@ -216,13 +219,15 @@ class ControllerProcessImpl : public ControllerProcess {
     }
   }
 
-  // Runs one term: from the beginning to the end of the work of `roles`.
-  void Term(const std::vector<const Role*>& roles, const std::string& socket,
-            const std::string& driver, const kube::LeaderElection* election,
-            const std::stop_token& end) {
+  // Runs `roles` for one term, which ends when `end` is requested. `election` is null without
+  // leader election.
+  void RunOneTerm(const std::vector<const Role*>& roles, const std::string& socket,
+                  const std::string& driver, const kube::LeaderElection* election,
+                  const std::stop_token& end) {
     const auto leading = [election] { return election == nullptr || election->leading(); };
-    // The time for one write. With it, a write that is sent at the last moment is done, or given
-    // up, before another process leads.
+    // The time limit of one write. It is shorter than the time between the renew deadline and the
+    // end of the lease, so that even a write that is sent just before the deadline has ended before
+    // another process can lead.
     const ElectionFlags& flags = options_.election;
     const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
     kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),
@@ -230,7 +235,7 @@ class ControllerProcessImpl : public ControllerProcess {
     RunTerm({.roles = roles,
              .socket = socket,
              .driver = driver,
-             .connection = Connection(leading, driver),
+             .connection = ConnectionOptions(leading, driver),
              .settings = options_.settings,
              .client = client,
              .informers = *informers_,

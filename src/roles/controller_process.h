@@ -1,6 +1,6 @@
 // The roles of `berth controller`, for several drivers at once, against any Kubernetes API.
 //
-//   each driver: wait until it says its name ──▶ each role: campaign for its lease ──▶ a term
+//   each driver: wait until its name is known ─▶ each role: campaign for its lease ──▶ a term
 //   a term: copies' views, connection, controller ── lease lost ──▶ all of it ends, campaign again
 //
 // A controller forgets everything at the end of its term, because another leader may act between
@@ -18,8 +18,9 @@ namespace berth::roles {
 
 class ControllerProcess {
  public:
-  // INVALID_ARGUMENT for options that make no sense, UNAVAILABLE for an HTTP address that is taken.
-  // The API and the drivers need not be there.
+  // INVALID_ARGUMENT: an option is missing or invalid. UNAVAILABLE: the HTTP address is in use.
+  // Other errors come from the kubeconfig or from the file options.flight_file. Succeeds also while
+  // the API and the drivers do not answer, and connects to them later.
   static base::StatusOr<std::unique_ptr<ControllerProcess>> Start(const ProcessOptions& options);
   // Waits for running work, and releases the leases.
   virtual ~ControllerProcess() = default;

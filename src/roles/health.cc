@@ -36,7 +36,7 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
   return endpoints;
 }
 
-void RecordStart(base::Metrics& metrics) {
+void RecordStartTime(base::Metrics& metrics) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   metrics.Set({.name = "process_start_time_seconds",
                .help = "Start time of the process since unix epoch in seconds."},

@@ -11,13 +11,14 @@
 
 namespace berth::roles {
 
-// Serves `health` at http_address (or at health_port) beside the metrics, and the metrics alone at
-// metrics_address; nothing where no address is given. INVALID_ARGUMENT if both are.
+// Serves `health` (handlers by path) and the metrics at http_address or health_port, or the metrics
+// alone at metrics_address. Without any of them it serves nothing. INVALID_ARGUMENT: http_address
+// and metrics_address are both given. Other errors are those of HttpEndpoint::Listen.
 base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health);
 
 // Records the metric process_start_time_seconds, because each of the Go programs has it.
-void RecordStart(base::Metrics& metrics);
+void RecordStartTime(base::Metrics& metrics);
 
 }  // namespace berth::roles

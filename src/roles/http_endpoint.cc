@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds kMaxTime{5000};  // for a request to come, and for its answer to go
+constexpr milliseconds kMaxTime{5000};  // to receive a request, and to send its answer
 constexpr http::Limits kLimits{.max_head = 8 * 1024,
                                .max_body = 8 * 1024,
                                .max_connections = 64,
@@ -38,7 +38,7 @@ struct HostAndPort {
   std::string port;
 };
 
-std::optional<HostAndPort> Split(std::string_view address) {
+std::optional<HostAndPort> SplitAddress(std::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string_view::npos) return std::nullopt;
   std::string_view host = address.substr(0, colon);
@@ -60,7 +60,7 @@ StatusOr<UniqueFd> ListenOn(const addrinfo& where) {
   const int on = 1;
   const int off = 0;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  // All addresses means those of IPv4 as well, as in Go.
+  // The IPv6 wildcard also accepts IPv4 connections, as in Go.
   if (where.ai_family == AF_INET6) {
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
@@ -71,7 +71,7 @@ StatusOr<UniqueFd> ListenOn(const addrinfo& where) {
 }
 
 StatusOr<UniqueFd> ListenAt(const std::string& address) {
-  const auto parts = Split(address);
+  const auto parts = SplitAddress(address);
   if (!parts.has_value()) {
     return Error(StatusCode::kInvalidArgument, "{} is no address to listen at, such as ':8080'",
                  base::Quote(address));
@@ -80,7 +80,8 @@ StatusOr<UniqueFd> ListenAt(const std::string& address) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  // Without a host: the IPv6 wildcard, and the IPv4 one where the kernel has no IPv6.
+  // An address without a host means the IPv6 wildcard, or the IPv4 wildcard if the kernel has no
+  // IPv6.
   hints.ai_family = parts->host.empty() ? AF_INET6 : AF_UNSPEC;
   const char* host = parts->host.empty() ? nullptr : parts->host.c_str();
   if (const int code = getaddrinfo(host, parts->port.c_str(), &hints, &found); code != 0) {
@@ -100,7 +101,7 @@ StatusOr<UniqueFd> ListenAt(const std::string& address) {
   return fd;
 }
 
-http::Response ToHttp(HttpEndpoint::Answer answer) {
+http::Response ToHttpResponse(HttpEndpoint::Answer answer) {
   return {.code = answer.code,
           .content_type = std::move(answer.content_type),
           .body = std::move(answer.body),
@@ -144,15 +145,15 @@ std::optional<http::Refusal> HttpEndpoint::CheckHead(const http::RequestHead& he
 std::optional<http::Response> HttpEndpoint::RenderRefusal(const http::Refusal& refusal) const {
   switch (refusal.code) {
     case 404:
-      return ToHttp({.code = 404, .body = "404 page not found\n"});
+      return ToHttpResponse({.code = 404, .body = "404 page not found\n"});
     case 405:
-      return ToHttp({.code = 405, .body = "Method Not Allowed\n"});
+      return ToHttpResponse({.code = 405, .body = "Method Not Allowed\n"});
     case 431:
       return std::nullopt;
     case 500:
-      return ToHttp({.code = 500, .body = "500 Internal Server Error\n"});
+      return ToHttpResponse({.code = 500, .body = "500 Internal Server Error\n"});
     default:
-      return ToHttp({.code = 400, .body = "400 Bad Request\n"});
+      return ToHttpResponse({.code = 400, .body = "400 Bad Request\n"});
   }
 }
 
@@ -164,7 +165,8 @@ void HttpEndpoint::Handle(std::shared_ptr<http::Exchange> exchange) {
     return exchange->Reply(*RenderRefusal(*refusal));
   }
   const Handler& handler = handlers_.at(path);
-  workers_.Post([&handler, exchange = std::move(exchange)] { exchange->Reply(ToHttp(handler())); });
+  workers_.Post(
+      [&handler, exchange = std::move(exchange)] { exchange->Reply(ToHttpResponse(handler())); });
 }
 
 }  // namespace berth::roles

@@ -1,7 +1,8 @@
 // Serves metrics and health over HTTP to probes and scrapers, not to people: only GET and HEAD, one
 // request per connection, small heads, deadlines for everything, and few requests at a time.
 //
-//   ":8080", "127.0.0.1:8080", "[::1]:8080", "localhost:8080"; port 0: any
+// Addresses: ":8080", "127.0.0.1:8080", "[::1]:8080", "localhost:8080". With port 0 the kernel
+// chooses a free port.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +28,15 @@ class HttpEndpoint : private http::Service {
     std::string body;
     std::string content_type = "text/plain; charset=utf-8";
   };
-  // A handler may block for a moment. It is called on several threads.
+  // Handlers run on several threads at the same time. They may block for a short time.
   using Handler = std::function<Answer()>;
 
-  // INVALID_ARGUMENT for what is no address, UNAVAILABLE with the kernel's reason if it cannot be
-  // listened at. `handlers` by path.
+  // `handlers` has the handler of each path, such as "/metrics". INVALID_ARGUMENT: `address` has
+  // another shape, or its host cannot be resolved. UNAVAILABLE: the kernel refuses to listen there;
+  // the message has the reason.
   static base::StatusOr<std::unique_ptr<HttpEndpoint>> Listen(
       const std::string& address, std::map<std::string, Handler> handlers);
-  // Waits for the answers that are under way.
+  // Waits for the handlers that run, and at most 5 s until their answers are sent.
   ~HttpEndpoint() override;
 
   uint16_t port() const;

@@ -24,7 +24,7 @@ constexpr std::string_view kRegistrar = "registrar";
 constexpr std::string_view kLiveness = "liveness";
 constexpr std::string_view kUtilities = "utilities";
 
-// A driver that is asked whether it is alive. Thread-safe.
+// Calls a driver's Probe for the role liveness. Thread-safe.
 class ProbedDriver {
  public:
   ProbedDriver(std::unique_ptr<rpc::CsiClient> client, std::chrono::milliseconds timeout,
@@ -32,10 +32,10 @@ class ProbedDriver {
       : client_(std::move(client)), timeout_(timeout), metrics_(metrics) {}
 
   Status Probe() {
-    const std::string name = DriverName();
+    const std::string name = ReadDriverName();
     ASSIGN_OR_RETURN(const auto answer,
                      Call(name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
-    // A driver that does not say whether it is ready is ready (CSI, Probe).
+    // A response without `ready` means that the driver is ready (CSI, Probe).
     if (answer.has_ready() && !answer.ready().value()) {
       return Error(StatusCode::kUnavailable, "driver responded but is not ready");
     }
@@ -55,8 +55,9 @@ class ProbedDriver {
     return response;
   }
 
-  // The driver's name, for the metrics. The driver is asked until the name is known.
-  std::string DriverName() {
+  // Returns the driver's name for the metrics, or "unknown-driver". Each call asks the driver until
+  // the name is known.
+  std::string ReadDriverName() {
     {
       MutexLock lock(mutex_);
       if (!name_.empty()) return name_;
@@ -127,20 +128,20 @@ class NodeProcessImpl : public NodeProcess {
                                              .kubelet_folder = options.kubelet_folder,
                                              .runtime_endpoint = options.runtime_endpoint}));
     }
-    RecordStart(metrics_);
-    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, HealthPaths()));
+    RecordStartTime(metrics_);
+    ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, MakeHealthHandlers()));
     return base::OkStatus();
   }
 
  private:
-  // The kubelet restarts the driver's container by /healthz, so it reports on the driver alone: a
-  // restart of the driver does not mend what hinders the registrar. If no driver is probed, it
-  // reports the registrar's state, as node-driver-registrar does.
-  std::map<std::string, HttpEndpoint::Handler> HealthPaths() {
-    const HttpEndpoint::Handler registrar = [this] { return AnswerOf(registrar_->Health()); };
-    const HttpEndpoint::Handler drivers = [this] { return AnswerOf(ProbeDrivers()); };
+  // /healthz reports only the driver's state, because the kubelet restarts the driver's container
+  // when /healthz fails, and a restart of the driver does not repair the registrar. If no driver is
+  // probed, /healthz reports the registrar's state, as in node-driver-registrar.
+  std::map<std::string, HttpEndpoint::Handler> MakeHealthHandlers() {
+    const HttpEndpoint::Handler registrar = [this] { return ToAnswer(registrar_->CheckHealth()); };
+    const HttpEndpoint::Handler drivers = [this] { return ToAnswer(ProbeDrivers()); };
     std::map<std::string, HttpEndpoint::Handler> paths = {
-        {"/healthz", [] { return AnswerOf(base::OkStatus()); }}};
+        {"/healthz", [] { return ToAnswer(base::OkStatus()); }}};
     if (registrar_ != nullptr) paths["/healthz"] = paths["/healthz/registrar"] = registrar;
     if (!drivers_.empty()) paths["/healthz"] = drivers;
     return paths;
@@ -151,7 +152,7 @@ class NodeProcessImpl : public NodeProcess {
     return base::OkStatus();
   }
 
-  static HttpEndpoint::Answer AnswerOf(const Status& health) {
+  static HttpEndpoint::Answer ToAnswer(const Status& health) {
     if (health.ok()) return {.body = "ok"};
     LOG_WARNING("health: {}", base::ToString(health));
     return {.code = 500, .body = base::ToString(health) + "\n"};

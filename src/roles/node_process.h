@@ -1,5 +1,5 @@
-// The roles of `berth node --roles`: registrar and liveness stand beside a CSI driver on a node,
-// utilities beside a kubelet (roles/utilities_role.h).
+// The roles of `berth node --roles`: registrar and liveness run beside a CSI driver on a node, and
+// utilities runs beside a kubelet (roles/utilities_role.h).
 //
 //   /healthz             the driver's Probe; the registrar's state, if no driver is probed; else
 //                        "ok", because the process runs
@@ -15,9 +15,11 @@ namespace berth::roles {
 
 class NodeProcess {
  public:
-  // INVALID_ARGUMENT for options that make no sense, UNAVAILABLE for an HTTP address that is taken.
-  // The drivers and the kubelet need not be there.
+  // INVALID_ARGUMENT: an option is missing or invalid. UNAVAILABLE: the HTTP address is in use.
+  // Other errors are those of UtilitiesRole::Start. Succeeds also while the drivers and the kubelet
+  // do not run.
   static base::StatusOr<std::unique_ptr<NodeProcess>> Start(const ProcessOptions& options);
+  // Stops the roles and the HTTP server.
   virtual ~NodeProcess() = default;
 };
 

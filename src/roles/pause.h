@@ -1,4 +1,4 @@
-// Waits that a requested stop ends early.
+// Functions that wait, and end early when a stop is requested.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace berth::roles {
 
-// Sleeps for `time`, or until `stop` is requested. Returns false if it was requested.
-inline bool Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
+// Sleeps for `time`, or until `stop` is requested. Returns false if a stop was requested.
+inline bool SleepFor(const std::stop_token& stop, std::chrono::milliseconds time) {
   std::mutex mutex;
   std::condition_variable_any changed;
   std::unique_lock lock(mutex);
@@ -17,8 +17,8 @@ inline bool Pause(const std::stop_token& stop, std::chrono::milliseconds time) {
   return !stop.stop_requested();
 }
 
-inline void PauseUntil(const std::stop_token& stop) {
-  while (Pause(stop, std::chrono::hours(1))) {
+inline void WaitForStop(const std::stop_token& stop) {
+  while (SleepFor(stop, std::chrono::hours(1))) {
   }
 }
 

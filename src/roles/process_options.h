@@ -10,6 +10,7 @@
 
 namespace berth::roles {
 
+// Leader election, as in client-go.
 struct ElectionFlags {
   bool on = false;
   std::string ns;        // empty: the pod's
@@ -21,19 +22,19 @@ struct ElectionFlags {
   bool release = true;
 };
 
-// The mode in which node-driver-registrar is an exec probe. What it looked for mattered only to old
-// kubelets, but vendors' manifests still use the mode (EBS, vSphere, Trident).
+// The mode in which node-driver-registrar is an exec probe. Only old kubelets needed its check, but
+// the manifests of some vendors still use the mode (EBS, vSphere, Trident).
 inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
 
 struct ProcessOptions {
-  int verbosity = 0;
+  int verbosity = 0;     // 1 and above: log each call
   bool version = false;  // print it, and end
   std::vector<std::string> roles;
   std::vector<std::string> csi_addresses;  // sockets of the drivers
 
-  std::string kubeconfig;  // empty: the pod's service account
-  std::string master;      // URL in place of the kubeconfig's server
-  double queries_per_second = 0;
+  std::string kubeconfig;         // empty: the pod's service account
+  std::string master;             // URL in place of the kubeconfig's server
+  double queries_per_second = 0;  // of requests to the API; 0: no limit
   int burst = 0;
   ElectionFlags election;
   RoleSettings settings;
@@ -44,13 +45,13 @@ struct ProcessOptions {
   std::string metrics_path = "/metrics";
   int health_port = 0;  // at all addresses, if http_address is empty; 0: none
 
-  // Of `berth node`.
+  // For `berth node`.
   std::chrono::milliseconds registration_timeout{1000};  // of each call
   std::string registration_folder = "/registration";
   std::string kubelet_registration_path;
   std::string registration_mode;  // kRegistrationProbe; any other: announce the driver
   std::chrono::milliseconds probe_timeout{3000};
-  std::string utility_socket;
+  std::string utility_socket;  // this and the next two: UtilitiesRoleOptions
   std::string kubelet_folder;
   std::string runtime_endpoint;
 };

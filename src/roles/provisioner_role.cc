@@ -12,10 +12,10 @@ namespace {
 namespace provisioner = controllers::provisioner;
 using controllers::Controller;
 
-// How long a write of capacity waits for its turn before it is tried again later.
-constexpr std::chrono::seconds kPatience{30};
+// How long a write of capacity waits for the rate limit. After that it fails, and is retried.
+constexpr std::chrono::seconds kMaxPaceWait{30};
 
-std::string Environment(const char* name) {
+std::string ReadEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -29,7 +29,7 @@ class ProvisionerWithCapacity : public Controller {
                           int burst)
       : pace_(writes_per_second, burst),
         paced_(context.client,
-               [this] { return pace_.Wait(std::chrono::steady_clock::now() + kPatience); }),
+               [this] { return pace_.Wait(std::chrono::steady_clock::now() + kMaxPaceWait); }),
         provisioner_(context, driver, std::move(options)),
         capacity_({paced_, context.informers, context.events, context.clock, context.flight,
                    context.metrics},
@@ -63,8 +63,8 @@ std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& cont
     return std::make_unique<provisioner::Provisioner>(context, *driver, std::move(options));
   }
   provisioner::CapacityOptions capacity = settings.capacity;
-  if (capacity.ns.empty()) capacity.ns = Environment("NAMESPACE");
-  if (capacity.pod_name.empty()) capacity.pod_name = Environment("POD_NAME");
+  if (capacity.ns.empty()) capacity.ns = ReadEnvironment("NAMESPACE");
+  if (capacity.pod_name.empty()) capacity.pod_name = ReadEnvironment("POD_NAME");
   capacity.timeout = options.timeout;
   capacity.retry_start = options.retry_start;
   capacity.retry_max = options.retry_max;

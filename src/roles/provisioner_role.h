@@ -1,5 +1,5 @@
-// The role "provisioner": makes volumes for claims and, if asked to, publishes the capacity of the
-// driver.
+// The role "provisioner": provisions volumes for claims and, with RoleSettings::enable_capacity,
+// publishes the driver's capacity.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 
 namespace berth::roles {
 
+// Makes the role's controller. `driver` is borrowed, must not be null, and must outlive it.
 std::unique_ptr<controllers::Controller> MakeProvisionerRole(const controllers::Context& context,
                                                              controllers::DriverConnection* driver,
                                                              const RoleSettings& settings);

@@ -25,24 +25,25 @@ using base::StatusOr;
 
 namespace {
 
-// Identifies the file at a path, because a socket that is made anew is another file. The time tells
-// apart two files that got the same inode number one after the other.
+// Identifies the file at a path, because a socket that is made again is another file. The time
+// distinguishes two files that got the same inode number one after the other.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
-  timespec made{};
+  timespec modified{};
 
   bool operator==(const FileId& other) const {
-    return device == other.device && inode == other.inode && made.tv_sec == other.made.tv_sec &&
-           made.tv_nsec == other.made.tv_nsec;
+    return device == other.device && inode == other.inode &&
+           modified.tv_sec == other.modified.tv_sec && modified.tv_nsec == other.modified.tv_nsec;
   }
 };
 
-std::optional<FileId> FileAt(const std::string& path) {
+// Returns the identity of the socket at `path`; nullopt if there is no socket.
+std::optional<FileId> ReadSocketId(const std::string& path) {
   struct stat found{};
   if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return std::nullopt;
-  // The time of modification, because a change of mode, owner or label does not make another
-  // socket.
+  // The time is that of modification and not of change, because a change of mode, owner or label
+  // does not make another socket.
   return FileId{found.st_dev, found.st_ino, found.st_mtim};
 }
 
@@ -62,36 +63,38 @@ class RegistrarImpl : public Registrar {
     folder_watch_.reset();
   }
 
-  void Run() {
-    thread_ = std::jthread([this] { Loop(); });
+  void StartThread() {
+    thread_ = std::jthread([this] { KeepAnnounced(); });
   }
 
-  Status Health() const override {
+  Status CheckHealth() const override {
     MutexLock lock(mutex_);
     RETURN_IF_ERROR(state_);
-    if (FileAt(path_) == own_) return base::OkStatus();
+    if (ReadSocketId(path_) == own_) return base::OkStatus();
     return Error(StatusCode::kUnavailable, "registration socket {} is gone", Quote(path_));
   }
 
  private:
-  void Wake() {
+  void RequestCheck() {
     MutexLock lock(mutex_);
-    look_ = true;
+    check_requested_ = true;
     changed_.NotifyAll();
   }
 
-  void Loop() {
+  // The thread: announces the driver, and announces it again when its socket or the registrar's
+  // socket has changed.
+  void KeepAnnounced() {
     while (true) {
       const Status state = SyncRegistration();
-      if (!state.ok() && state != told_) {
+      if (!state.ok() && state != logged_) {
         LOG_WARNING("driver at {} is not announced: {}", Quote(options_.csi_address),
                     base::ToString(state));
       }
-      told_ = state;
+      logged_ = state;
       MutexLock lock(mutex_);
       state_ = state;
       const auto retry = std::chrono::steady_clock::now() + options_.retry;
-      while (!look_ && !stopping_) {
+      while (!check_requested_ && !stopping_) {
         if (state.ok()) {
           changed_.Wait(mutex_);
         } else if (!changed_.WaitUntil(mutex_, retry)) {
@@ -99,48 +102,52 @@ class RegistrarImpl : public Registrar {
         }
       }
       if (stopping_) return;
-      look_ = false;
+      check_requested_ = false;
     }
   }
 
   // Compares the present state with the wanted one, and corrects it.
   Status SyncRegistration() {
-    RETURN_IF_ERROR(Watch(folder_watch_, options_.folder));
-    RETURN_IF_ERROR(
-        Watch(driver_watch_, std::filesystem::path(client_->socket()).parent_path().string()));
-    const std::optional<FileId> driver = FileAt(client_->socket());
-    if (server_ != nullptr && driver == driver_ && FileAt(path()) == own()) return base::OkStatus();
+    RETURN_IF_ERROR(EnsureWatch(folder_watch_, options_.folder));
+    RETURN_IF_ERROR(EnsureWatch(driver_watch_,
+                                std::filesystem::path(client_->socket()).parent_path().string()));
+    const std::optional<FileId> driver = ReadSocketId(client_->socket());
+    if (server_ != nullptr && driver == driver_ && ReadSocketId(path()) == own()) {
+      return base::OkStatus();
+    }
     csi::v1::GetPluginInfoRequest request;
     ASSIGN_OR_RETURN(const auto info, client_->GetPluginInfo(request, options_.timeout));
     if (!api::IsCsiDriverName(info.name())) {
       return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
                    Quote(info.name()));
     }
-    // A driver that is ending may still answer on this connection, although its socket is removed
-    // and nobody else can reach it.
+    // A driver that is ending may still answer on this connection, although its socket is removed,
+    // so that the kubelet cannot reach it.
     if (!driver.has_value()) {
-      return Error(StatusCode::kUnavailable, "the driver's socket {} is not there",
+      return Error(StatusCode::kUnavailable, "the driver's socket {} does not exist",
                    Quote(client_->socket()));
     }
     return Announce(info.name(), driver);
   }
 
-  Status Watch(std::unique_ptr<platform::FolderWatch>& watch, const std::string& folder) {
-    if (watch != nullptr && FolderStands(folder)) return base::OkStatus();
+  // Sets `watch` if it is not set, or if `folder` was removed.
+  Status EnsureWatch(std::unique_ptr<platform::FolderWatch>& watch, const std::string& folder) {
+    if (watch != nullptr && FolderExists(folder)) return base::OkStatus();
     watch.reset();
-    // Watches only the folder itself, because the sockets are in it, and what a driver has mounted
-    // below it may hang.
-    ASSIGN_OR_RETURN(watch, platform::WatchFolder(folder, [this] { Wake(); }, {.depth = 0}));
+    // The watch has depth 0, because the sockets are in the folder itself, and access to a mount of
+    // the driver below it may hang.
+    ASSIGN_OR_RETURN(watch,
+                     platform::WatchFolder(folder, [this] { RequestCheck(); }, {.depth = 0}));
     return base::OkStatus();
   }
-  static bool FolderStands(const std::string& folder) {
+  static bool FolderExists(const std::string& folder) {
     std::error_code ignored;
     return std::filesystem::is_directory(folder, ignored);
   }
 
   Status Announce(const std::string& driver, const std::optional<FileId>& driver_file) {
     const std::string path = fmt::format("{}/{}-reg.sock", options_.folder, driver);
-    server_.reset();  // so that the kubelet sees the old socket go
+    server_.reset();  // removes the old socket, so that the kubelet notices the change
     ASSIGN_OR_RETURN(server_, rpc::RegistrationServer::Start(
                                   path, driver, options_.kubelet_path,
                                   [driver](bool registered, const std::string& error) {
@@ -156,7 +163,7 @@ class RegistrarImpl : public Registrar {
     driver_ = driver_file;
     MutexLock lock(mutex_);
     path_ = path;
-    own_ = FileAt(path);
+    own_ = ReadSocketId(path);
     return base::OkStatus();
   }
 
@@ -174,16 +181,16 @@ class RegistrarImpl : public Registrar {
   // Only the thread uses these.
   std::unique_ptr<rpc::RegistrationServer> server_;
   std::optional<FileId> driver_;  // the driver's socket when it was announced
-  Status told_;                   // the state that was logged last
+  Status logged_;                 // the state that was logged last
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool look_ ABSL_GUARDED_BY(mutex_) = false;
+  bool check_requested_ ABSL_GUARDED_BY(mutex_) = false;
   Status state_ ABSL_GUARDED_BY(mutex_) = Error(StatusCode::kUnavailable,
-                                                "the driver was not asked yet");
+                                                "the driver has not been asked yet");
   std::string path_ ABSL_GUARDED_BY(mutex_);
-  std::optional<FileId> own_ ABSL_GUARDED_BY(mutex_);  // our socket as we made it
+  std::optional<FileId> own_ ABSL_GUARDED_BY(mutex_);  // the socket that the registrar made
   std::unique_ptr<platform::FolderWatch> folder_watch_, driver_watch_;
   std::jthread thread_;
 };
@@ -195,12 +202,12 @@ StatusOr<std::unique_ptr<Registrar>> Registrar::Start(Options options) {
     return Error(StatusCode::kInvalidArgument, "--kubelet-registration-path is required");
   }
   RETURN_IF_ERROR_WITH(rpc::SocketPath(options.kubelet_path), "--kubelet-registration-path");
-  // Checked with the shortest name that a driver can have.
+  // The folder is checked with the shortest driver name, because the name is not known yet.
   RETURN_IF_ERROR_WITH(rpc::SocketPath(options.folder + "/d-reg.sock"),
                        "--plugin-registration-path");
   ASSIGN_OR_RETURN(auto client, rpc::CsiClient::New(options.csi_address));
   auto registrar = std::make_unique<RegistrarImpl>(std::move(options), std::move(client));
-  registrar->Run();
+  registrar->StartThread();
   return std::unique_ptr<Registrar>(std::move(registrar));
 }
 

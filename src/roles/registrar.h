@@ -1,14 +1,14 @@
 // Announces a CSI driver to the kubelet (in Kubernetes: the sidecar node-driver-registrar).
 //
-//   [waiting] ── the driver says its name ──▶ [announced: <folder>/<driver>-reg.sock is served]
+//   [waiting] ── driver's name is known ────▶ [announced: <folder>/<driver>-reg.sock is served]
 //       ▲                                         │ driver's socket is a new one: it was restarted
 //       └─────────────────────────────────────────┤
 //                                                 │ our socket is gone: the kubelet's folder was
-//                                                 └─▶ emptied, announced anew
+//                                                 └─▶ emptied, announce again
 //
-// A driver that was replaced is announced anew, because the kubelet asks the driver about its node
-// (NodeGetInfo) only at an announcement. A kubelet that refuses the driver, or is not there yet,
-// tries again by itself while the socket exists. None of this ends the process.
+// A driver that was restarted is announced again, because the kubelet calls NodeGetInfo only after
+// an announcement. While the socket exists, a kubelet that refused the driver tries again without
+// help, and a kubelet that starts later finds the socket. No failure ends the process.
 #pragma once
 
 #include <chrono>
@@ -24,18 +24,18 @@ class Registrar {
   struct Options {
     std::string csi_address;
     std::string folder;                       // of registration sockets
-    std::string kubelet_path;                 // the driver's socket as the kubelet finds it
-    std::chrono::milliseconds timeout{1000};  // of each call of the driver
-    std::chrono::milliseconds retry{1000};
+    std::string kubelet_path;                 // the driver's socket, as a path of the host
+    std::chrono::milliseconds timeout{1000};  // of each call to the driver
+    std::chrono::milliseconds retry{1000};    // from a failed attempt to the next
   };
 
-  // INVALID_ARGUMENT for paths that no socket can have. The driver and the folder need not be
-  // there.
+  // INVALID_ARGUMENT: a path is empty or cannot be the path of a socket. Succeeds also while the
+  // driver and the folder do not exist.
   static base::StatusOr<std::unique_ptr<Registrar>> Start(Options options);
   virtual ~Registrar() = default;
 
-  // OK while the driver is announced; else why not.
-  virtual base::Status Health() const = 0;
+  // Returns OK while the driver is announced, and otherwise the reason why it is not. Thread-safe.
+  virtual base::Status CheckHealth() const = 0;
 };
 
 }  // namespace berth::roles

@@ -56,11 +56,11 @@ class RegistrarTest : public testing::Test {
     return true;
   }
   bool WaitHealthy() {
-    return WaitFor([&] { return registrar_->Health().ok(); });
+    return WaitFor([&] { return registrar_->CheckHealth().ok(); });
   }
   bool WaitTrouble(const std::string& text) {
     return WaitFor([&] {
-      return std::string(base::Message(registrar_->Health())).find(text) != std::string::npos;
+      return std::string(base::Message(registrar_->CheckHealth())).find(text) != std::string::npos;
     });
   }
   // As the kubelet does.
@@ -107,7 +107,7 @@ TEST_F(RegistrarTest, ADriverThatIsSlowIsAskedAgain) {
   driver_->script().Hang("GetPluginInfo");
   Start();
   EXPECT_TRUE(driver_->script().WaitFor("GetPluginInfo", 2));
-  EXPECT_FALSE(registrar_->Health().ok());
+  EXPECT_FALSE(registrar_->CheckHealth().ok());
   driver_->script().ReleaseAll();
   EXPECT_TRUE(WaitHealthy());
 }
@@ -151,7 +151,7 @@ TEST_F(RegistrarTest, AKubeletThatRefusesMayAskAgain) {
   ASSERT_TRUE(WaitHealthy());
   ASSERT_TRUE(rpc::NotifyRegistrationStatus(Socket(), false, "no room", seconds(1)).ok());
   EXPECT_TRUE(Answers());
-  EXPECT_TRUE(registrar_->Health().ok());
+  EXPECT_TRUE(registrar_->CheckHealth().ok());
 }
 
 TEST_F(RegistrarTest, ADriverThatCameBackIsAnnouncedAnew) {
@@ -160,9 +160,9 @@ TEST_F(RegistrarTest, ADriverThatCameBackIsAnnouncedAnew) {
   ASSERT_TRUE(WaitHealthy());
   const uint64_t before = Inode();
   driver_->GoAway();
-  ASSERT_TRUE(WaitFor([&] { return !registrar_->Health().ok(); }));
+  ASSERT_TRUE(WaitFor([&] { return !registrar_->CheckHealth().ok(); }));
   ASSERT_TRUE(driver_->ComeBack().ok());
-  EXPECT_TRUE(WaitFor([&] { return registrar_->Health().ok() && Answers(); }));
+  EXPECT_TRUE(WaitFor([&] { return registrar_->CheckHealth().ok() && Answers(); }));
   EXPECT_GE(driver_->script().Count("GetPluginInfo"), 2) << before;
 }
 
@@ -173,7 +173,7 @@ TEST_F(RegistrarTest, AChangeOfModeIsNoNewSocket) {
   for (const std::string& path : {Socket(), driver_->socket()}) {
     ASSERT_EQ(chmod(path.c_str(), 0770), 0);
   }
-  EXPECT_TRUE(registrar_->Health().ok()) << registrar_->Health();
+  EXPECT_TRUE(registrar_->CheckHealth().ok()) << registrar_->CheckHealth();
   EXPECT_TRUE(Answers());
   EXPECT_EQ(driver_->script().Count("GetPluginInfo"), 1);
 }
@@ -190,7 +190,7 @@ TEST_F(RegistrarTest, ARegistryThatWasMadeAnewGetsItsAnnouncement) {
       return !error;
     }));
     std::filesystem::create_directories(folder_ / "registry");
-    EXPECT_TRUE(WaitFor([&] { return registrar_->Health().ok() && Answers(); }));
+    EXPECT_TRUE(WaitFor([&] { return registrar_->CheckHealth().ok() && Answers(); }));
   }
 }
 

@@ -18,13 +18,13 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kFirstTrim{5};
-constexpr std::chrono::seconds kTrim{60};
-constexpr std::chrono::seconds kSayAgain{60};
-constexpr milliseconds kLook{200};
+constexpr std::chrono::seconds kTrimInterval{60};
+constexpr std::chrono::seconds kWarningInterval{60};
+constexpr milliseconds kSyncWait{200};
 
-// A role that waits for its copies of the API's objects, or works already.
-struct Entrant {
-  Entrant(const RoleTerm& term, const Role& role)
+// A role with its informers, which waits until they have synced or works already.
+struct TermRole {
+  TermRole(const RoleTerm& term, const Role& role)
       : role(role),
         name(fmt::format("{} of {}", role.name,
                          term.driver.empty() ? "the cluster" : Quote(term.driver))),
@@ -38,25 +38,26 @@ struct Entrant {
   bool working = false;
 };
 
-// Starts the roles whose copies are there. Returns false while a role still waits.
-bool StartReady(std::list<Entrant>& entrants, RunningRoles& running, steady_clock::time_point began,
-                steady_clock::time_point& say) {
+// Starts the roles whose informers have synced. Returns false while a role still waits; from
+// `next_warning` on, a warning names the roles that wait.
+bool StartReadyRoles(std::list<TermRole>& roles, RunningRoles& running,
+                     steady_clock::time_point began, steady_clock::time_point& next_warning) {
   std::string waiting;
-  for (Entrant& entrant : entrants) {
-    if (entrant.working) continue;
-    if (const Status synced = entrant.informers.WaitForSync(kLook); !synced.ok()) {
+  for (TermRole& role : roles) {
+    if (role.working) continue;
+    if (const Status synced = role.informers.WaitForSync(kSyncWait); !synced.ok()) {
       waiting +=
-          fmt::format("{}{}: {}", waiting.empty() ? "" : "; ", entrant.name, base::Message(synced));
+          fmt::format("{}{}: {}", waiting.empty() ? "" : "; ", role.name, base::Message(synced));
       continue;
     }
-    LOG_INFO("{}: synced in {} ms", entrant.name,
+    LOG_INFO("{}: synced in {} ms", role.name,
              std::chrono::duration_cast<milliseconds>(steady_clock::now() - began).count());
-    entrant.working = true;
-    running.Start(entrant.role);
+    role.working = true;
+    running.Start(role.role);
   }
-  if (!waiting.empty() && steady_clock::now() >= say) {
+  if (!waiting.empty() && steady_clock::now() >= next_warning) {
     LOG_WARNING("waiting for the API; each role starts when it has its objects: {}", waiting);
-    say = steady_clock::now() + kSayAgain;
+    next_warning = steady_clock::now() + kWarningInterval;
   }
   return waiting.empty();
 }
@@ -64,15 +65,15 @@ bool StartReady(std::list<Entrant>& entrants, RunningRoles& running, steady_cloc
 }  // namespace
 
 void RunTerm(const RoleTerm& term, const std::stop_token& end) {
-  std::list<Entrant> entrants;
+  std::list<TermRole> roles;
   const RunningRoles::Options options = {.roles = term.roles,
                                          .socket = term.socket,
                                          .connection = term.connection,
                                          .settings = term.settings,
                                          .context = [&](const Role& role) -> controllers::Context {
-                                           Entrant& entrant = entrants.emplace_back(term, role);
-                                           return {term.client, entrant.informers, entrant.events,
-                                                   term.clock,  term.flight,       term.metrics};
+                                           TermRole& added = roles.emplace_back(term, role);
+                                           return {term.client, added.informers, added.events,
+                                                   term.clock,  term.flight,     term.metrics};
                                          }};
   auto running = RunningRoles::Make(options);
   if (!running.ok()) {  // should not happen, because the path was checked before
@@ -80,21 +81,21 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
     return;
   }
   const auto began = steady_clock::now();
-  auto say = began + term.patience;
-  auto trim = began + kFirstTrim;
-  for (Entrant& entrant : entrants) entrant.informers.Start();
+  auto next_warning = began + term.patience;
+  auto next_trim = began + kFirstTrim;
+  for (TermRole& role : roles) role.informers.Start();
   bool all_work = false;
   while (!end.stop_requested()) {
     if (all_work) {
-      Pause(end, std::chrono::duration_cast<milliseconds>(trim - steady_clock::now()));
+      SleepFor(end, std::chrono::duration_cast<milliseconds>(next_trim - steady_clock::now()));
     } else {
-      all_work = StartReady(entrants, **running, began, say);
+      all_work = StartReadyRoles(roles, **running, began, next_warning);
     }
-    // Memory that the start and later bursts took is given back to the machine, because an
-    // allocator keeps it.
-    if (steady_clock::now() >= trim) {
+    // Returns memory to the kernel, because the allocator otherwise keeps what the start and later
+    // bursts needed.
+    if (steady_clock::now() >= next_trim) {
       malloc_trim(0);
-      trim = steady_clock::now() + kTrim;
+      next_trim = steady_clock::now() + kTrimInterval;
     }
   }
   // The next leader starts when the lease has expired, so no call of this term may outlast it.
@@ -104,7 +105,7 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
   // The roles and the informers stop first, so that no handler of a role runs when the roles are
   // destroyed.
   (*running)->Stop();
-  for (Entrant& entrant : entrants) entrant.informers.Stop();
+  for (TermRole& role : roles) role.informers.Stop();
   running->reset();
 }
 

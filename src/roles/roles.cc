@@ -35,16 +35,16 @@ string DriverRegistrarComponent(const string& driver, const string&) {
   return "cluster-driver-registrar " + driver;
 }
 
-// A controller of a driver with its options in the settings.
+// Makes a driver's controller of class C; `Member` is the settings' member with its options.
 template <typename C, auto Member>
-std::unique_ptr<Controller> OfDriver(const Context& context, DriverConnection* driver,
-                                     const RoleSettings& settings) {
+std::unique_ptr<Controller> MakeForDriver(const Context& context, DriverConnection* driver,
+                                          const RoleSettings& settings) {
   return std::make_unique<C>(context, *driver, settings.*Member);
 }
-// A controller of the cluster.
+// Makes a controller of the cluster in the same way.
 template <typename C, auto Member>
-std::unique_ptr<Controller> OfCluster(const Context& context, DriverConnection*,
-                                      const RoleSettings& settings) {
+std::unique_ptr<Controller> MakeForCluster(const Context& context, DriverConnection*,
+                                           const RoleSettings& settings) {
   return std::make_unique<C>(context, settings.*Member);
 }
 
@@ -57,28 +57,28 @@ constexpr std::array kRoles = {
     Role{.name = "attacher",
          .lease = api::AttacherLease,
          .component = AttacherComponent,
-         .make = OfDriver<controllers::attacher::Attacher, &RoleSettings::attacher>},
+         .make = MakeForDriver<controllers::attacher::Attacher, &RoleSettings::attacher>},
     Role{.name = "resizer",
          .of_node = true,
          .lease = api::ResizerLease,
          .component = ResizerComponent,
-         .make = OfDriver<controllers::resizer::Resizer, &RoleSettings::resizer>},
+         .make = MakeForDriver<controllers::resizer::Resizer, &RoleSettings::resizer>},
     Role{.name = "snapshotter",
          .of_node = true,
          .lease = api::SnapshotterLease,
          .component = SnapshotterComponent,
-         .make = OfDriver<controllers::snapshotter::Snapshotter, &RoleSettings::snapshotter>},
+         .make = MakeForDriver<controllers::snapshotter::Snapshotter, &RoleSettings::snapshotter>},
     Role{.name = "snapshot-controller",
          .of_driver = false,
          .lease = api::SnapshotControllerLease,
          .component = SnapshotControllerComponent,
-         .make = OfCluster<controllers::snapshotcontroller::SnapshotController,
-                           &RoleSettings::snapshot_controller>},
+         .make = MakeForCluster<controllers::snapshotcontroller::SnapshotController,
+                                &RoleSettings::snapshot_controller>},
     Role{.name = "driver-registrar",
          .lease = api::DriverRegistrarLease,
          .component = DriverRegistrarComponent,
-         .make = OfDriver<controllers::driverregistrar::DriverRegistrar,
-                          &RoleSettings::driver_registrar>},
+         .make = MakeForDriver<controllers::driverregistrar::DriverRegistrar,
+                               &RoleSettings::driver_registrar>},
     Role{.name = "block-operator",
          .of_driver = false,
          .lease = api::BlockOperatorLease,

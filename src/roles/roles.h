@@ -1,5 +1,5 @@
 // The roles of `berth controller`: the controllers of the Go sidecars, each with the sidecar's
-// lease and event source, and Berth's own block operator. `berth up` runs the same ones.
+// lease and event source, and Berth's own block operator. `berth up` runs the same controllers.
 //
 // A role is a row of the table in roles.cc, and its options are a member of RoleSettings.
 #pragma once
@@ -27,8 +27,9 @@ namespace berth::roles {
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
   bool enable_capacity = false;
-  // Does not hold what comes from the provisioner's options and the environment (NAMESPACE,
-  // POD_NAME).
+  // MakeProvisionerRole copies the members timeout, retry_start, retry_max, default_fs_type and
+  // node_name from `provisioner`, and sets empty `ns` and `pod_name` from the environment
+  // (NAMESPACE, POD_NAME).
   controllers::provisioner::CapacityOptions capacity;
   double capacity_writes_per_second = 0;  // 0: as many as the API takes
   int capacity_burst = 5;
@@ -37,7 +38,8 @@ struct RoleSettings {
   controllers::snapshotter::Options snapshotter;
   controllers::snapshotcontroller::Options snapshot_controller;
   controllers::driverregistrar::Options driver_registrar;
-  // Does not hold the back ends, nor what comes from the environment (POD_NAMESPACE, POD_NAME).
+  // MakeBlockOperatorRole sets open_backend, and the members of `agents` that come from the
+  // environment.
   controllers::blockoperator::Options block_operator;
 };
 
@@ -47,21 +49,24 @@ struct Role {
   bool of_driver = true;
   // True: if a driver serves only the volumes of its own node, each node has this role for itself.
   bool of_node = false;
-  // The lease under which the Go program does this role's work.
+  // Returns the name of the lease under which the Go program does this role's work. `driver` is ""
+  // for a role of the cluster.
   std::string (*lease)(const std::string& driver) = nullptr;
-  // The source of its events.
+  // Returns source.component of the role's events.
   std::string (*component)(const std::string& driver, const std::string& host) = nullptr;
-  // `driver` is null for a role of the cluster; it outlives the controller.
+  // Makes the role's controller. `driver` is null for a role of the cluster, and must outlive the
+  // controller.
   std::unique_ptr<controllers::Controller> (*make)(const controllers::Context& context,
                                                    controllers::DriverConnection* driver,
                                                    const RoleSettings& settings) = nullptr;
 };
 
 std::span<const Role> AllRoles();
-// nullptr: there is none of that name.
+// Returns nullptr if no role has this name.
 const Role* FindRole(std::string_view name);
 
-// Controllers of roles, working together: of the cluster, or of one driver behind one connection.
+// The controllers of several roles: of roles of the cluster, or of roles of one driver, which share
+// one connection to it.
 class RunningRoles {
  public:
   struct Options {
@@ -69,15 +74,17 @@ class RunningRoles {
     std::string socket;  // of the driver; empty for roles of the cluster
     controllers::DriverConnection::Options connection = {};
     RoleSettings settings = {};
-    // What each role's controller is made with; everything in it must outlive this object.
+    // Returns the context of each role's controller. What the context refers to must outlive this
+    // object.
     std::function<controllers::Context(const Role&)> context;
   };
 
-  // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.
+  // INVALID_ARGUMENT: `socket` is a path that no socket can have. Succeeds also while the driver
+  // does not run.
   static base::StatusOr<std::unique_ptr<RunningRoles>> Make(const Options& options);
   ~RunningRoles();
 
-  // Called once the informers are synced.
+  // Starts all roles. Call it once the informers have synced.
   void Start();
   // Starts one role. The first call also starts the connection to the driver.
   void Start(const Role& role);
@@ -86,7 +93,8 @@ class RunningRoles {
   // Ends the running calls to the driver. Call it before Stop if another process is about to make
   // the same calls.
   void CancelCalls();
-  // The driver's last answer about itself; null: there was none yet, or there is no driver.
+  // The driver's last answer about itself; null if it has not answered yet, or for roles of the
+  // cluster.
   std::shared_ptr<const controllers::DriverInfo> driver() const;
 
  private:

@@ -35,11 +35,10 @@ class UtilitiesRoleImpl : public UtilitiesRole {
   }
 
   Status Run() {
-    // The role records no mounts in this folder, because the kubelet keeps track of its mounts
-    // itself.
-    const std::filesystem::path beside = std::filesystem::path(options_.socket).parent_path();
+    // The role records no mounts in the data folder, because the kubelet tracks its own mounts.
+    const std::filesystem::path run_folder = std::filesystem::path(options_.socket).parent_path();
     ASSIGN_OR_RETURN(utilities_,
-                     volume::NewUtilityRouter({.data_folder = beside / "utility-records",
+                     volume::NewUtilityRouter({.data_folder = run_folder / "utility-records",
                                                .cri_endpoint = options_.runtime_endpoint,
                                                .paths = paths_,
                                                .mounter = *mounter_,
@@ -53,7 +52,7 @@ class UtilitiesRoleImpl : public UtilitiesRole {
                                     },
                                     .cancel = [this] { utilities_->CancelRuns(); }},
                                    *mounter_));
-    LOG_INFO("runs utilities for the shims that ask at '{}'", options_.socket);
+    LOG_INFO("utilities run for the shims that connect to '{}'", options_.socket);
     return base::OkStatus();
   }
 

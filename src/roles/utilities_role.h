@@ -1,6 +1,6 @@
 // The role `utilities` of `berth node --roles`: beside an unmodified kubelet, it runs the utilities
-// for which berth-shim stands in (node/utilities/utility_service.h), in the pods that are
-// registered in the kubelet's folder.
+// that berth-shim replaces on the host (node/utilities/utility_service.h). They run in the pods
+// that are registered in the kubelet's folder.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,17 @@
 namespace berth::roles {
 
 struct UtilitiesRoleOptions {
-  std::string socket;
+  std::string socket;  // at which the shims ask
   std::string kubelet_folder;
   std::string runtime_endpoint;  // CRI
 };
 
 class UtilitiesRole {
  public:
-  // The runtime need not be up. FAILED_PRECONDITION: another process listens at the socket.
+  // Succeeds also while the container runtime does not run. FAILED_PRECONDITION: another process
+  // listens at the socket.
   static base::StatusOr<std::unique_ptr<UtilitiesRole>> Start(const UtilitiesRoleOptions& options);
-  // Cancels the utilities that run.
+  // Cancels the running utilities.
   virtual ~UtilitiesRole() = default;
 };
 

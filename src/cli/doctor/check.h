@@ -1,7 +1,7 @@
 // The findings of `berth doctor`: one line for each, with advice if something is wrong.
 //
 // Checks change nothing, except that CheckDisk writes one small file to measure fsync. A check that
-// cannot look (no root, no such folder) says so in a note, because that is no fault.
+// cannot be made (no root, no such folder) is reported as a note, because that is not a fault.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace berth::cli::doctor {
 
-enum class Verdict { kOk, kBad, kNote };  // kNote: information, or what could not be checked
+enum class Verdict { kOk, kBad, kNote };  // kNote: information, or a check that could not be made
 
 struct Finding {
   std::string_view area;  // "kernel"
@@ -27,22 +27,25 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// The facts of the machine, which tests replace.
+// Properties of the machine, which tests replace.
 struct Machine {
   std::string root = "";  // put before "/proc" and "/lib/modules"
   bool is_root = true;
   uid_t root_user = 0;  // must own what only root may write
 };
 
+// Each function adds its findings to `out`.
+//
 // machine.cc: kernel features, utilities, capabilities, mount propagation.
 void CheckKernel(const Machine& machine, Findings& out);
 void CheckCapabilities(const Machine& machine, Findings& out);
 void CheckPropagation(const Machine& machine, const std::string& data_folder, Findings& out);
-// Whether the kernel has a file system, or a module of it.
+// Checks whether the kernel has the file system `name`, or a module of it. If not, that is a fault
+// if `needed` is true, and otherwise a note. `what_for` says what needs it.
 void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
                      std::string_view what_for, Findings& out);
-// Whether the mount that holds `folder` is shared, so that mounts which a container makes below it
-// appear on the host.
+// Whether the mount that contains `folder` is shared, so that mounts which a container makes below
+// it appear on the host. False also if the mount table cannot be read.
 bool IsShared(const Machine& machine, const std::string& folder);
 
 // runtime.cc: the container runtime by CRI, and the pod network.
@@ -61,7 +64,7 @@ void CheckFolders(const Machine& machine, const std::string& data_folder, Findin
 void CheckDisk(const std::string& data_folder, Findings& out);
 void CheckCertificates(const std::string& data_folder, base::WallTime now, Findings& out);
 
-// running.cc: the API and what runs behind it, and the clock.
+// running.cc: the API, its nodes, and the clock. `client` is null if no API is known.
 void CheckClock(kube::Client* client, base::WallTime now, Findings& out);
 void CheckApi(kube::Client& client, Findings& out);  // calls CheckNodes if the API answers
 void CheckNodes(kube::Client& client, Findings& out);

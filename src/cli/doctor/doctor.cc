@@ -10,10 +10,10 @@ namespace berth::cli {
 namespace doctor {
 namespace {
 
-std::string_view Sign(Verdict verdict) {
+std::string_view ToSign(Verdict verdict) {
   return verdict == Verdict::kOk ? "✓" : verdict == Verdict::kBad ? "✗" : "·";
 }
-std::string_view Word(Verdict verdict) {
+std::string_view ToWord(Verdict verdict) {
   return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kBad ? "bad" : "note";
 }
 
@@ -27,7 +27,7 @@ std::string RenderText(const Findings& findings) {
       out += fmt::format("{}{}\n", area.empty() ? "" : "\n", finding.area);
       area = finding.area;
     }
-    out += fmt::format("  {} {:<20} {}\n", Sign(finding.verdict), finding.name, finding.text);
+    out += fmt::format("  {} {:<20} {}\n", ToSign(finding.verdict), finding.name, finding.text);
     if (!finding.advice.empty()) out += fmt::format("    → {}\n", finding.advice);
   }
   const auto bad = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -44,23 +44,23 @@ base::Json RenderJson(const Findings& findings) {
   for (const Finding& finding : findings) {
     base::Json item = {{"area", finding.area},
                        {"name", finding.name},
-                       {"verdict", Word(finding.verdict)},
+                       {"verdict", ToWord(finding.verdict)},
                        {"text", finding.text}};
     if (!finding.advice.empty()) item["advice"] = finding.advice;
     list.push_back(std::move(item));
   }
-  return {{"healthy", Healthy(findings)}, {"findings", std::move(list)}};
+  return {{"healthy", IsHealthy(findings)}, {"findings", std::move(list)}};
 }
 
-bool Healthy(const Findings& findings) {
+bool IsHealthy(const Findings& findings) {
   return std::none_of(findings.begin(), findings.end(),
                       [](const Finding& finding) { return finding.verdict == Verdict::kBad; });
 }
 
 }  // namespace doctor
 
-base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
-                            const base::Status& why_no_api, const base::Clock& clock) {
+base::StatusOr<bool> RunDoctor(const DoctorOptions& options, kube::Client* client,
+                               const base::Status& why_no_api, const base::Clock& clock) {
   if (!options.output.empty() && options.output != "json") {
     return base::Error(base::StatusCode::kInvalidArgument, "-o '{}' is unknown; known is json",
                        options.output);
@@ -87,7 +87,7 @@ base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
   }
   Print(options.output == "json" ? doctor::RenderJson(findings).dump(2) + "\n"
                                  : doctor::RenderText(findings));
-  return doctor::Healthy(findings);
+  return doctor::IsHealthy(findings);
 }
 
 }  // namespace berth::cli

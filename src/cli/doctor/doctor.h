@@ -18,13 +18,14 @@ struct DoctorOptions {
 
 // Prints the findings. `client` is null if no API is known, and `why_no_api` then says why. Returns
 // true if no fault was found. INVALID_ARGUMENT: the output format is unknown.
-base::StatusOr<bool> Doctor(const DoctorOptions& options, kube::Client* client,
-                            const base::Status& why_no_api, const base::Clock& clock);
+base::StatusOr<bool> RunDoctor(const DoctorOptions& options, kube::Client* client,
+                               const base::Status& why_no_api, const base::Clock& clock);
 
 namespace doctor {
 std::string RenderText(const Findings& findings);
 base::Json RenderJson(const Findings& findings);
-bool Healthy(const Findings& findings);
+// Whether no finding is a fault.
+bool IsHealthy(const Findings& findings);
 }  // namespace doctor
 
 }  // namespace berth::cli

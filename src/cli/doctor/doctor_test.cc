@@ -48,7 +48,7 @@ TEST_F(DoctorTest, AKernelWithoutOverlayOrLoopIsABadOne) {
   EXPECT_FALSE(Find(out_, "overlay")->advice.empty());
   EXPECT_EQ(VerdictOf(out_, "xfs"), Verdict::kNote);
   EXPECT_EQ(VerdictOf(out_, "loop devices"), Verdict::kBad);
-  EXPECT_FALSE(Healthy(out_));
+  EXPECT_FALSE(IsHealthy(out_));
 }
 
 TEST_F(DoctorTest, AFileSystemMayBeAModule) {
@@ -73,7 +73,7 @@ TEST_F(DoctorTest, RightsAreThoseOfTheProcess) {
   EXPECT_EQ(VerdictOf(out_, "CAP_SYS_RESOURCE"), Verdict::kNote);
   out_.clear();
   CheckCapabilities({.root = folder_.path(), .is_root = false}, out_);
-  EXPECT_TRUE(Healthy(out_));
+  EXPECT_TRUE(IsHealthy(out_));
 }
 
 TEST_F(DoctorTest, TheMountOfTheDataFolderIsFound) {
@@ -87,7 +87,7 @@ TEST_F(DoctorTest, TheMountOfTheDataFolderIsFound) {
   out_.clear();
   CheckPropagation(Fake(), "/database", out_);
   EXPECT_NE(Find(out_, "propagation")->text.find("'/' on /dev/sda1"), std::string::npos);
-  EXPECT_TRUE(Healthy(out_));
+  EXPECT_TRUE(IsHealthy(out_));
 }
 
 TEST_F(DoctorTest, ALongPathIsTooLongForSockets) {
@@ -141,7 +141,7 @@ TEST_F(DoctorTest, AClockBehindTheNodesIsTold) {
               {"metadata", {{"name", "node-a"}, {"namespace", "kube-node-lease"}}},
               {"spec", {{"renewTime", "2026-01-01T00:00:02.000000Z"}}}});
   CheckClock(&client, clock.Now(), out_);
-  EXPECT_TRUE(Healthy(out_));
+  EXPECT_TRUE(IsHealthy(out_));
   out_.clear();
   CheckClock(&client, clock.Now() - std::chrono::minutes(1), out_);
   EXPECT_EQ(VerdictOf(out_, "node heartbeats"), Verdict::kBad);

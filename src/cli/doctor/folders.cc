@@ -17,11 +17,11 @@ namespace berth::cli::doctor {
 namespace {
 
 constexpr size_t kMaxSocketPath = 107;  // unix(7): sun_path without its zero
-constexpr uint64_t kLeastFree = uint64_t{1} << 30;
+constexpr uint64_t kMinFree = uint64_t{1} << 30;
 constexpr int kWarnDays = 14;
 
-// `folder`, or the nearest folder above it that exists, in which it would be made.
-std::string Existing(std::string folder) {
+// Returns `folder`, or, if it does not exist, the nearest folder above it that does.
+std::string FindExistingFolder(std::string folder) {
   struct stat st;
   while (folder.size() > 1 && lstat(folder.c_str(), &st) != 0) {
     folder = std::string(base::FolderOf(folder));
@@ -48,7 +48,7 @@ void CheckMode(const std::string& path, mode_t allowed, std::string_view what, F
                  good ? "" : fmt::format("chown root {0}; chmod {1:04o} {0}", path, allowed)});
 }
 
-std::string Mebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
+std::string ToMebibytes(uint64_t bytes) { return fmt::format("{} MiB", bytes >> 20); }
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void CheckFolders(const Machine& machine, const std::string& data_folder, Findin
 }
 
 void CheckDisk(const std::string& data_folder, Findings& out) {
-  const std::string folder = Existing(data_folder);
+  const std::string folder = FindExistingFolder(data_folder);
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0) {
     out.push_back({"disk", folder, Verdict::kNote, "cannot be checked", ""});
@@ -82,10 +82,10 @@ void CheckDisk(const std::string& data_folder, Findings& out) {
   }
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   const uint64_t size = uint64_t{disk.f_blocks} * disk.f_frsize;
-  const bool room = free >= kLeastFree;
+  const bool room = free >= kMinFree;
   out.push_back(
       {"disk", "space", room ? Verdict::kOk : Verdict::kBad,
-       fmt::format("{} of {} are free below '{}'", Mebibytes(free), Mebibytes(size), folder),
+       fmt::format("{} of {} are free below '{}'", ToMebibytes(free), ToMebibytes(size), folder),
        room ? "" : "free some space, or use another disk, with --data or --pool"});
   if (disk.f_files > 0) {
     const bool inodes = disk.f_favail >= disk.f_files / 100;

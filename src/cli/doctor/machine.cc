@@ -21,9 +21,9 @@ std::string ReadText(const std::string& path) {
   return text;
 }
 
-// How the kernel has the file system: registered, or as a module that the kernel loads at the first
-// mount. Empty: it has none.
-std::string FileSystem(const Machine& machine, const std::string& name) {
+// Says how the kernel has the file system: registered, or as a module that the kernel loads at the
+// first mount. Empty if the kernel does not have it.
+std::string FindFileSystem(const Machine& machine, const std::string& name) {
   std::istringstream known(ReadText(machine.root + "/proc/filesystems"));
   for (std::string word; known >> word;) {
     if (word == name) return "built in or loaded";
@@ -41,7 +41,8 @@ std::string FileSystem(const Machine& machine, const std::string& name) {
   return "";
 }
 
-// A system call that the kernel has refuses these arguments; one that it lacks says ENOSYS.
+// Makes the call with invalid arguments. The kernel returns ENOSYS if it does not have the call,
+// and another error if it has.
 void CheckCall(const char* name, long number, std::string_view what_for, Findings& out) {
   errno = 0;
   const long result = syscall(number, -1, nullptr, 0, 0, 0);
@@ -67,9 +68,10 @@ void CheckProgram(const std::string& name, bool needed, const std::string& packa
                  needed ? fmt::format("run 'apt-get install {}'", package) : ""});
 }
 
-// The mount that a folder lies on: the longest mount point above it, the last of equals.
-const platform::MountEntry* HolderOf(const std::vector<platform::MountEntry>& table,
-                                     const std::string& folder) {
+// Returns the mount that contains `folder`: the one with the longest mount point above it, and of
+// several on the same mount point the last one.
+const platform::MountEntry* FindHoldingMount(const std::vector<platform::MountEntry>& table,
+                                             const std::string& folder) {
   const platform::MountEntry* holder = nullptr;
   for (const platform::MountEntry& entry : table) {
     const bool above = entry.mount_point == "/" || folder == entry.mount_point ||
@@ -90,7 +92,7 @@ bool IsShared(const platform::MountEntry& entry) {
 
 void CheckFileSystem(const Machine& machine, const std::string& name, bool needed,
                      std::string_view what_for, Findings& out) {
-  const std::string found = FileSystem(machine, name);
+  const std::string found = FindFileSystem(machine, name);
   if (!found.empty()) {
     out.push_back({"kernel", name, Verdict::kOk, found, ""});
   } else {
@@ -169,7 +171,7 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
                    std::string(base::Message(table.status())), "mount /proc"});
     return;
   }
-  const platform::MountEntry* holder = HolderOf(*table, data_folder);
+  const platform::MountEntry* holder = FindHoldingMount(*table, data_folder);
   if (holder == nullptr) return;
   const std::string where =
       fmt::format("'{}' on {} ({})", holder->mount_point, holder->source, holder->fs_type);
@@ -187,7 +189,7 @@ void CheckPropagation(const Machine& machine, const std::string& data_folder, Fi
 bool IsShared(const Machine& machine, const std::string& folder) {
   const auto table = platform::ParseMountInfo(ReadText(machine.root + "/proc/self/mountinfo"));
   if (!table.ok()) return false;
-  const platform::MountEntry* holder = HolderOf(*table, folder);
+  const platform::MountEntry* holder = FindHoldingMount(*table, folder);
   return holder != nullptr && IsShared(*holder);
 }
 

@@ -18,13 +18,13 @@ namespace {
 constexpr std::chrono::seconds kExecTime{10};
 constexpr std::string_view kSuffix = ".json";
 
-// What the mount pod of a plugin must have, besides the programs that each mount pod must have.
+// What the mount pod of a plugin needs in addition to the programs that each mount pod needs.
 struct Needs {
   std::string_view plugin;
   std::vector<std::string_view> programs;
   std::string_view file_system;  // of the kernel
 };
-const std::vector<Needs>& Known() {
+const std::vector<Needs>& KnownNeeds() {
   static const std::vector<Needs> kKnown = {
       {"kubernetes.io/glusterfs", {"mount.glusterfs", "glusterfs"}, "fuse"},
       {"kubernetes.io/cephfs", {"ceph-fuse"}, "fuse"},
@@ -33,19 +33,19 @@ const std::vector<Needs>& Known() {
   return kKnown;
 }
 constexpr std::string_view kAlways[] = {"mount", "umount", "env", "sh"};
-// Programs for file systems on block devices. The plugins in the table above serve none, so that
-// for them a missing program is no fault.
+// Programs for file systems on block devices. The plugins in the table above do not use block
+// devices, so for them a missing program is not a fault.
 constexpr std::string_view kBlock[] = {"blkid",    "mkfs.ext4",  "fsck.ext4", "resize2fs",
                                        "mkfs.xfs", "xfs_repair", "xfs_growfs"};
 
-const Needs* NeedsOf(const std::string& plugin) {
-  for (const Needs& one : Known()) {
+const Needs* FindNeeds(const std::string& plugin) {
+  for (const Needs& one : KnownNeeds()) {
     if (one.plugin == plugin) return &one;
   }
   return nullptr;
 }
 
-std::set<std::string> FilesIn(const std::string& folder) {
+std::set<std::string> ListFolderFiles(const std::string& folder) {
   std::set<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   if (dir == nullptr) return names;
@@ -57,16 +57,16 @@ std::set<std::string> FilesIn(const std::string& folder) {
 }
 
 // "kubernetes.io~glusterfs.json" → "kubernetes.io/glusterfs"
-std::string PluginOf(const std::string& file) {
+std::string ToPluginName(const std::string& file) {
   std::string plugin = file.substr(0, file.size() - kSuffix.size());
   std::replace(plugin.begin(), plugin.end(), '~', '/');
   return plugin;
 }
 
-// Which of the programs are not in the container's PATH.
-base::StatusOr<std::vector<std::string>> Missing(rpc::CriClient& runtime,
-                                                 const std::string& container,
-                                                 const std::vector<std::string_view>& programs) {
+// Returns those of `programs` that are not in the container's PATH.
+base::StatusOr<std::vector<std::string>> FindMissingPrograms(
+    rpc::CriClient& runtime, const std::string& container,
+    const std::vector<std::string_view>& programs) {
   rpc::cri::ExecSyncRequest request;
   request.set_container_id(container);
   request.set_timeout(kExecTime.count());
@@ -91,7 +91,7 @@ base::StatusOr<std::vector<std::string>> Missing(rpc::CriClient& runtime,
 
 void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
                     const volume::PodContainer& container, Findings& out) {
-  const Needs* needs = NeedsOf(plugin);
+  const Needs* needs = FindNeeds(plugin);
   std::vector<std::string_view> must(std::begin(kAlways), std::end(kAlways));
   std::vector<std::string_view> should(std::begin(kBlock), std::end(kBlock));
   // A plugin that is not in the table may format devices, so its pod must have those programs, too.
@@ -106,7 +106,7 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
       fmt::format("{}: {} has all programs that it needs", plugin, container.Describe()), ""};
   for (const auto& [programs, verdict] :
        {std::pair(must, Verdict::kBad), std::pair(should, Verdict::kNote)}) {
-    const auto missing = Missing(runtime, container.id, programs);
+    const auto missing = FindMissingPrograms(runtime, container.id, programs);
     if (!missing.ok()) {
       finding.verdict = Verdict::kBad;
       finding.text = fmt::format("{}: nothing can be run in {}: {}", plugin, container.Describe(),
@@ -130,7 +130,7 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
 
 void CheckRegistration(const Machine& machine, const volume::Paths& paths, const std::string& file,
                        rpc::CriClient* runtime, Findings& out) {
-  const std::string plugin = PluginOf(file);
+  const std::string plugin = ToPluginName(file);
   const auto read = volume::ReadRegistration(paths, plugin, machine.root_user);
   if (!read.ok()) {
     out.push_back(
@@ -140,8 +140,8 @@ void CheckRegistration(const Machine& machine, const volume::Paths& paths, const
                      paths.PluginContainers(), file, plugin)});
     return;
   }
-  if (!read->has_value()) return;  // it went away just now
-  if (const Needs* needs = NeedsOf(plugin)) {
+  if (!read->has_value()) return;  // it was removed a moment ago
+  if (const Needs* needs = FindNeeds(plugin)) {
     CheckFileSystem(machine, std::string(needs->file_system), true, plugin, out);
   }
   if (runtime == nullptr) return;
@@ -167,8 +167,8 @@ void CheckRegistration(const Machine& machine, const volume::Paths& paths, const
   }
 }
 
-// The plugins that a pod's berth-init registers: "--plugin NAME" and "--plugin=NAME".
-std::set<std::string> PluginsOf(const api::Pod& pod) {
+// Returns the plugins that a pod's berth-init registers: "--plugin NAME" and "--plugin=NAME".
+std::set<std::string> ReadPlugins(const api::Pod& pod) {
   constexpr std::string_view kFlag = "--plugin";
   std::set<std::string> plugins;
   for (const api::Container& container : pod.containers()) {
@@ -189,7 +189,7 @@ std::set<std::string> PluginsOf(const api::Pod& pod) {
 void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
                     const std::string& endpoint, Findings& out) {
   const volume::Paths paths(kubelet_folder);
-  const std::set<std::string> files = FilesIn(paths.PluginContainers());
+  const std::set<std::string> files = ListFolderFiles(paths.PluginContainers());
   if (files.empty()) {
     out.push_back({"mount pods", "registrations", Verdict::kNote,
                    "none: volumes' utilities run on this host", ""});
@@ -209,7 +209,7 @@ void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
       CheckRegistration(machine, paths, file, runtime, out);
     } else {
       out.push_back({"mount pods", "registration", Verdict::kNote,
-                     fmt::format("'{}/{}' is no registration", paths.PluginContainers(), file),
+                     fmt::format("'{}/{}' is not a registration", paths.PluginContainers(), file),
                      ""});
     }
   }
@@ -218,14 +218,14 @@ void CheckMountPods(const Machine& machine, const std::string& kubelet_folder,
 void CheckMountPodRivals(kube::Client& client, Findings& out) {
   const auto pods = client.List(api::kinds::kPod, "", {});
   if (!pods.ok()) return;  // CheckApi has said why
-  // By node and plugin, then by the pods' owner, because two pods of one DaemonSet are two
-  // generations and no rivals.
+  // The keys are node and plugin, and then the pods' owner, because two pods of one DaemonSet are
+  // two generations and not rivals.
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::string>> makers;
   for (const base::Json& item : pods->items) {
     const api::Pod pod{base::Json(item)};
     if (pod.deleting() || pod.terminated() || pod.node_name().empty()) continue;
     const auto owner = pod.controller();
-    for (const std::string& plugin : PluginsOf(pod)) {
+    for (const std::string& plugin : ReadPlugins(pod)) {
       makers[{pod.node_name(), plugin}].emplace(owner ? owner->uid : pod.uid(), pod.key());
     }
   }

@@ -11,8 +11,8 @@ using std::chrono::duration_cast;
 using std::chrono::seconds;
 
 // 2025-01-01: a clock that shows an earlier time is wrong, because this code is younger.
-constexpr seconds kLeast{1735689600};
-constexpr seconds kSkew{5};
+constexpr seconds kEarliestTime{1735689600};
+constexpr seconds kMaxSkew{5};
 
 // Compares the clock with the newest heartbeat of a node agent. A node agent sends one about every
 // ten seconds.
@@ -26,7 +26,7 @@ void CheckSkew(kube::Client& client, base::WallTime now, Findings& out) {
   }
   if (!newest.has_value()) return;
   const auto ahead = duration_cast<seconds>(*newest - now);
-  const bool good = ahead <= kSkew;
+  const bool good = ahead <= kMaxSkew;
   out.push_back({"clock", "node heartbeats", good ? Verdict::kOk : Verdict::kBad,
                  good ? fmt::format("the newest heartbeat is {} s old", -ahead.count())
                       : fmt::format("the newest heartbeat is {} s in the future", ahead.count()),
@@ -45,7 +45,7 @@ std::string GetText(kube::Client& client, std::string_view path, base::Status& s
 }  // namespace
 
 void CheckClock(kube::Client* client, base::WallTime now, Findings& out) {
-  const bool sane = now.time_since_epoch() >= kLeast;
+  const bool sane = now.time_since_epoch() >= kEarliestTime;
   out.push_back({"clock", "time", sane ? Verdict::kOk : Verdict::kBad, api::FormatTime(now),
                  sane ? "" : "set the clock, preferably by NTP"});
   timex state{};

@@ -9,19 +9,20 @@
 namespace berth::cli::explain {
 namespace {
 
-struct Done {
+// Whether a link of the chain is done, and the text that describes its state.
+struct LinkState {
   bool done = false;
   std::string text;
 };
 
-Done ClaimDone(const State& state) {
+LinkState CheckClaim(const State& state) {
   if (!state.claim) return {.text = fmt::format("claim '{}'", state.claim_key)};
   const std::string name =
       state.class_name.empty() ? "no class" : fmt::format("class '{}'", state.class_name);
   return {.done = true, .text = fmt::format("claim '{}' with {}", state.claim_key, name)};
 }
 
-Done VolumeDone(const State& state) {
+LinkState CheckVolume(const State& state) {
   if (!state.volume) return {.text = "no volume yet"};
   const std::string handle =
       state.handle.empty() ? "" : fmt::format(" ('{}' of driver '{}')", state.handle, state.driver);
@@ -30,7 +31,7 @@ Done VolumeDone(const State& state) {
                               state.volume->phase())};
 }
 
-Done SnapshotDone(const State& state) {
+LinkState CheckSnapshot(const State& state) {
   if (!state.content) return {.text = "no VolumeSnapshotContent yet"};
   const std::string handle = state.content->snapshot_handle();
   return {
@@ -40,7 +41,7 @@ Done SnapshotDone(const State& state) {
                           state.content->ready() ? "" : "not ")};
 }
 
-Done NodeDone(const State& state) {
+LinkState CheckNode(const State& state) {
   if (state.node_name.empty()) return {.text = "no node is chosen yet"};
   if (!state.node) return {.text = fmt::format("node '{}'", state.node_name)};
   return {
@@ -49,7 +50,7 @@ Done NodeDone(const State& state) {
                           state.node->ready() ? "is ready" : "exists, but is not ready for pods")};
 }
 
-Done AttachmentDone(const State& state) {
+LinkState CheckAttachment(const State& state) {
   if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
   if (!state.attachment) {
     return {.text = fmt::format("no VolumeAttachment to node '{}' yet", state.node_name)};
@@ -61,20 +62,20 @@ Done AttachmentDone(const State& state) {
                               state.attachment->deleting() ? " and being deleted" : "")};
 }
 
-Done DriverDone(const State& state) {
+LinkState CheckDriver(const State& state) {
   if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
-  const bool there = state.csi_node && state.csi_node->driver(state.driver).has_value();
-  return {.done = there,
+  const bool registered = state.csi_node && state.csi_node->driver(state.driver).has_value();
+  return {.done = registered,
           .text = fmt::format("driver '{}' is {}registered on node '{}'", state.driver,
-                              there ? "" : "not ", state.node_name)};
+                              registered ? "" : "not ", state.node_name)};
 }
 
 // Whether the node agent has done `step` for `target` (empty: any), and has not undone it since by
 // `undo`.
-Done StepDone(const State& state, std::string_view step, std::string_view undo,
-              const std::string& target) {
+LinkState CheckStep(const State& state, std::string_view step, std::string_view undo,
+                    const std::string& target) {
   const base::FlightRecord* last = nullptr;
-  for (const base::FlightRecord* record : RecordsOf(state, NodeKey(state))) {
+  for (const base::FlightRecord* record : FindRecords(state, NodeKey(state))) {
     if (record->kind != base::FlightKind::kStep) continue;
     if (record->what != step && record->what != undo) continue;
     // The record may hold only the beginning of a long target.
@@ -83,18 +84,20 @@ Done StepDone(const State& state, std::string_view step, std::string_view undo,
   }
   if (last == nullptr || last->what == undo) return {.text = "not started yet"};
   return {.done = !last->running && !last->interrupted && last->code == base::StatusCode::kOk,
-          .text = Describe(state, *last)};
+          .text = DescribeRecord(state, *last)};
 }
 
-bool Ready(const State& state) {
+bool IsReady(const State& state) {
   if (state.host_mount) return state.host_mount->phase() == "Mounted";
   return state.pod &&
          (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
 }
 
-// Says whether the pod's runtime handler or the host mounts the volume, and why. Empty if there was
-// nothing to decide.
-std::string WhoMounts(const State& state) {
+// Says whether the pod's runtime handler or the host mounts the volume, and why, if an event says
+// so, or if the only reason against the handler is that the pod has no runtimeClassName. Otherwise
+// empty.
+std::string DescribeMounter(const State& state) {
+  // Both events begin with the volume's name.
   const std::string prefix = fmt::format("volume '{}'", state.volume_name);
   const api::Event* newest = nullptr;
   for (const api::Event& event : state.events) {
@@ -118,30 +121,30 @@ std::string WhoMounts(const State& state) {
       prefix, state.storage_class->name());
 }
 
-Done MountDone(const State& state, Link link) {
+LinkState CheckMount(const State& state, Link link) {
   if (state.node_name.empty()) return {.text = "waits until a node is chosen"};
   const std::string user = state.pod          ? state.pod->key()
                            : state.host_mount ? state.host_mount->key()
                                               : "";
-  Done done = link == Link::kStage ? StepDone(state, "mount device", "unmount device", "")
-                                   : StepDone(state, "set up", "tear down", user);
+  LinkState done = link == Link::kStage ? CheckStep(state, "mount device", "unmount device", "")
+                                        : CheckStep(state, "set up", "tear down", user);
   // The step may be missing from the records, because they are bounded and may be on another
   // machine. But a subject that is ready has its volumes.
-  if (!done.done && Ready(state)) {
+  if (!done.done && IsReady(state)) {
     done = {.done = true, .text = fmt::format("done ({} has its volumes)", state.subject)};
   }
-  if (const std::string who = link == Link::kPublish ? WhoMounts(state) : ""; !who.empty()) {
+  if (const std::string who = link == Link::kPublish ? DescribeMounter(state) : ""; !who.empty()) {
     done.text += "; " + who;
   }
   return done;
 }
 
-Done ContainersDone(const State& state) {
+LinkState CheckContainers(const State& state) {
   return {.done = state.pod->phase() == "Running" || state.pod->terminated(),
           .text = fmt::format("pod is {}", state.pod->phase())};
 }
 
-std::vector<Link> LinksOf(const State& state) {
+std::vector<Link> ListLinks(const State& state) {
   std::vector<Link> links;
   if (state.object.deleting()) links.push_back(Link::kDeletion);
   if (!state.claim_key.empty()) links.push_back(Link::kClaim);
@@ -160,25 +163,25 @@ std::vector<Link> LinksOf(const State& state) {
   return links;
 }
 
-Done DoneOf(const State& state, Link link) {
+LinkState CheckLink(const State& state, Link link) {
   switch (link) {
     case Link::kClaim:
-      return ClaimDone(state);
+      return CheckClaim(state);
     case Link::kVolume:
-      return VolumeDone(state);
+      return CheckVolume(state);
     case Link::kSnapshot:
-      return SnapshotDone(state);
+      return CheckSnapshot(state);
     case Link::kNode:
-      return NodeDone(state);
+      return CheckNode(state);
     case Link::kAttachment:
-      return AttachmentDone(state);
+      return CheckAttachment(state);
     case Link::kDriver:
-      return DriverDone(state);
+      return CheckDriver(state);
     case Link::kStage:
     case Link::kPublish:
-      return MountDone(state, link);
+      return CheckMount(state, link);
     case Link::kContainers:
-      return ContainersDone(state);
+      return CheckContainers(state);
     case Link::kDeletion:
       break;
   }
@@ -188,9 +191,9 @@ Done DoneOf(const State& state, Link link) {
 
 }  // namespace
 
-std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes) {
-  std::vector<Link> links = LinksOf(state);
-  // A cause may belong to a link that LinksOf did not list.
+std::vector<Step> BuildChain(const State& state, const std::vector<Cause>& causes) {
+  std::vector<Link> links = ListLinks(state);
+  // A cause may belong to a link that ListLinks did not list.
   for (const Cause& cause : causes) {
     if (std::find(links.begin(), links.end(), cause.link) == links.end()) {
       links.push_back(cause.link);
@@ -198,7 +201,7 @@ std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes) 
   }
   std::vector<Step> chain;
   for (const Link link : links) {
-    const Done done = DoneOf(state, link);
+    const LinkState done = CheckLink(state, link);
     Step step{.link = link, .mark = done.done ? Mark::kOk : Mark::kWaiting, .text = done.text};
     const auto cause = std::find_if(causes.begin(), causes.end(),
                                     [link](const Cause& other) { return other.link == link; });
@@ -230,8 +233,8 @@ Explanation ExplainStates(const std::vector<State>& states) {
   // then the order of the chain holds.
   std::multimap<std::pair<bool, int>, Cause> all;
   for (const State& state : states) {
-    Way way{.volume = state.volume_name, .chain = {}, .causes = CausesOf(state)};
-    way.chain = ChainOf(state, way.causes);
+    Way way{.volume = state.volume_name, .chain = {}, .causes = FindCauses(state)};
+    way.chain = BuildChain(state, way.causes);
     for (const Cause& cause : way.causes) {
       const int link = cause.link == Link::kDeletion ? -1 : static_cast<int>(cause.link);
       const auto same = [&](const auto& known) { return known.second.summary == cause.summary; };

@@ -1,5 +1,5 @@
 // What `berth explain` shows of a volume: each link of its chain with a mark, and the causes that
-// hold it up. Pure.
+// block or delay it. The functions are pure.
 #pragma once
 
 #include <string>
@@ -18,9 +18,10 @@ struct Step {
   std::string text;
 };
 
-// The links that concern the subject, in order.
-std::vector<Step> ChainOf(const State& state, const std::vector<Cause>& causes);
+// Returns the links that concern the subject, in order, with their marks.
+std::vector<Step> BuildChain(const State& state, const std::vector<Cause>& causes);
 
+// The chain of one volume.
 struct Way {
   std::string volume;  // the pod's name for it; empty: the subject has one way
   std::vector<Step> chain;
@@ -32,14 +33,16 @@ struct Explanation {
   std::string ns;
   std::string flights;  // why the roles' flight records could not be read; empty: they were read
   std::vector<Way> ways;
-  // The causes of all ways; those that block come before those that only wait. Empty: nothing is in
-  // the way.
+  // The causes of all ways; those that block come before those that only wait. Empty: no rule found
+  // a cause.
   std::vector<Cause> causes;
 
-  // "ok", "waiting" or "blocked".
+  // "blocked": a cause blocks. "waiting": there are causes, but none blocks, or a link of a chain
+  // is not done yet. Otherwise "ok".
   std::string_view verdict() const;
 };
 
+// `states` must not be empty; they are those of one subject (GatherStates).
 Explanation ExplainStates(const std::vector<State>& states);
 
 std::string RenderText(const Explanation& explanation);

@@ -11,50 +11,51 @@ using base::FlightRecord;
 using base::StatusCode;
 using platform::ProcessInfo;
 
-std::string AgeOf(const State& state, base::WallTime since) {
+std::string DescribeAge(const State& state, base::WallTime since) {
   return api::FormatAge(
       std::max(std::chrono::seconds(0),
                std::chrono::duration_cast<std::chrono::seconds>(state.now - since)));
 }
 
-std::string ProgramOf(const ProcessInfo& process) {
+std::string GetProgramName(const ProcessInfo& process) {
   return process.program.empty() ? process.name : process.program;
 }
 
-std::string Describe(const ProcessInfo& process) {
-  const std::string what = process.stopped() ? "is stopped"
-                           : process.wait_channel.empty()
-                               ? "runs"
-                               : fmt::format("waits in '{}'", process.wait_channel);
+std::string DescribeProcess(const ProcessInfo& process) {
+  const std::string activity = process.stopped() ? "is stopped"
+                               : process.wait_channel.empty()
+                                   ? "runs"
+                                   : fmt::format("waits in '{}'", process.wait_channel);
   return fmt::format("{} {} '{}' {} (state {}), started {} ago",
-                     process.thread ? "thread" : "process", process.pid, ProgramOf(process), what,
-                     process.state, api::FormatAge(process.age));
+                     process.thread ? "thread" : "process", process.pid, GetProgramName(process),
+                     activity, process.state, api::FormatAge(process.age));
 }
 
-std::string Describe(const State& state, const FlightRecord& record) {
+std::string DescribeRecord(const State& state, const FlightRecord& record) {
   std::string text = record.what;
   if (!record.target.empty()) {
     text += fmt::format("{}{}", record.kind == FlightKind::kStep ? " for " : " at ", record.target);
   }
-  if (record.running) return fmt::format("{} has run for {}", text, AgeOf(state, record.start));
+  if (record.running)
+    return fmt::format("{} has run for {}", text, DescribeAge(state, record.start));
   if (record.interrupted) {
     return fmt::format("{} was cut off {} ago, when its caller ended; its outcome is unknown", text,
-                       AgeOf(state, record.start));
+                       DescribeAge(state, record.start));
   }
-  const std::string ago = AgeOf(state, record.end);
+  const std::string ago = DescribeAge(state, record.end);
   if (record.code == StatusCode::kOk) return fmt::format("{} succeeded {} ago", text, ago);
   std::string times;
   if (record.count > 1) {
-    times = fmt::format(" {} times in {}, last", record.count, AgeOf(state, record.first));
+    times = fmt::format(" {} times in {}, last", record.count, DescribeAge(state, record.first));
   }
   return fmt::format("{} failed{} {} ago: {}: {}", text, times, ago, base::CodeName(record.code),
                      record.message);
 }
 
-const FlightRecord* BadCall(const State& state, const std::string& key,
-                            std::vector<std::string_view> only) {
+const FlightRecord* FindBadCall(const State& state, const std::string& key,
+                                std::vector<std::string_view> only) {
   const FlightRecord* last = nullptr;
-  for (const FlightRecord* record : RecordsOf(state, key)) {
+  for (const FlightRecord* record : FindRecords(state, key)) {
     if (record->kind != FlightKind::kCall) continue;
     if (!only.empty() && std::find(only.begin(), only.end(), record->what) == only.end()) continue;
     // A running call is preferred to one that has ended.
@@ -67,14 +68,14 @@ const FlightRecord* BadCall(const State& state, const std::string& key,
 }
 
 bool Hangs(const State& state, const FlightRecord& call) {
-  return (call.running && state.now - call.start >= kPatience) ||
+  return (call.running && state.now - call.start >= kHangTime) ||
          (!call.running && !call.interrupted && call.code == StatusCode::kDeadlineExceeded);
 }
 
-const ProcessInfo* StuckInKernel(const State& state, const std::string& socket) {
+const ProcessInfo* FindStuckProcess(const State& state, const std::string& socket) {
   const auto server = state.servers.find(socket);
   if (server == state.servers.end()) return nullptr;
-  // The deepest process is the one to name, because a parent waits for its child.
+  // Returns the deepest process, because a parent only waits for its child.
   const ProcessInfo* stuck = nullptr;
   for (const ProcessInfo& process : server->second.processes) {
     if (process.in_kernel()) stuck = &process;
@@ -82,8 +83,8 @@ const ProcessInfo* StuckInKernel(const State& state, const std::string& socket) 
   return stuck;
 }
 
-const ProcessInfo* StuckChild(const State& state, const std::string& key) {
-  for (const FlightRecord* record : RecordsOf(state, key)) {
+const ProcessInfo* FindStuckChild(const State& state, const std::string& key) {
+  for (const FlightRecord* record : FindRecords(state, key)) {
     if (record->kind == FlightKind::kRetry) continue;
     const auto found = state.processes.find(record->pid);
     if (found != state.processes.end() && found->second.in_kernel()) return &found->second;
@@ -96,23 +97,23 @@ namespace {
 // The blocked process behind a hanging call. If the driver keeps flight records for the volume,
 // they name it. Otherwise it is any blocked process of the driver, which may work for another
 // volume, but there is no better evidence.
-const ProcessInfo* StuckBehind(const State& state, const FlightRecord& call) {
+const ProcessInfo* FindStuckBehind(const State& state, const FlightRecord& call) {
   bool recorded = false;
   for (const std::string& key : DriverKeys(state)) {
-    if (const ProcessInfo* child = StuckChild(state, key)) return child;
-    recorded = recorded || !RecordsOf(state, key).empty();
+    if (const ProcessInfo* child = FindStuckChild(state, key)) return child;
+    recorded = recorded || !FindRecords(state, key).empty();
   }
-  return recorded ? nullptr : StuckInKernel(state, call.target);
+  return recorded ? nullptr : FindStuckProcess(state, call.target);
 }
 
-Cause Hung(const State& state, Link link, const FlightRecord& call) {
-  Cause cause{.link = link, .proof = {Describe(state, call)}};
-  if (const ProcessInfo* stuck = StuckBehind(state, call)) {
+Cause MakeHangCause(const State& state, Link link, const FlightRecord& call) {
+  Cause cause{.link = link, .proof = {DescribeRecord(state, call)}};
+  if (const ProcessInfo* stuck = FindStuckBehind(state, call)) {
     cause.id = "mount-hung";
     cause.summary =
         fmt::format("{} hangs: {} {} '{}' is blocked in the kernel", call.what,
-                    stuck->thread ? "thread" : "process", stuck->pid, ProgramOf(*stuck));
-    cause.proof.push_back(Describe(*stuck));
+                    stuck->thread ? "thread" : "process", stuck->pid, GetProgramName(*stuck));
+    cause.proof.push_back(DescribeProcess(*stuck));
     cause.owner = Owner::kKernel;
     cause.step =
         "no signal can end it. Restore what it waits for (a file system's server, a disk), or "
@@ -130,7 +131,7 @@ Cause Hung(const State& state, Link link, const FlightRecord& call) {
   const auto server = state.servers.find(call.target);
   if (server == state.servers.end() || server->second.processes.empty()) return cause;
   const ProcessInfo& process = server->second.processes.front();
-  cause.proof.push_back(Describe(process));
+  cause.proof.push_back(DescribeProcess(process));
   if (process.stopped()) {
     cause.step = "a signal stopped the driver's process: let it continue (SIGCONT)";
     cause.command = fmt::format("kill -CONT {}", process.pid);
@@ -138,20 +139,20 @@ Cause Hung(const State& state, Link link, const FlightRecord& call) {
   return cause;
 }
 
-// Whether the driver listens but says nothing. The kernel then accepts the connection for the
-// driver, no data follows, and gRPC calls the driver unavailable.
+// Whether the driver listens but does not answer. The kernel then accepts the connection for the
+// driver, no data follows, and gRPC reports that the driver is unavailable.
 bool IsMute(const State& state, const FlightRecord& call) {
   const auto server = state.servers.find(call.target);
   if (call.code != StatusCode::kUnavailable || server == state.servers.end()) return false;
   const std::vector<ProcessInfo>& processes = server->second.processes;
   return (!processes.empty() && processes.front().stopped()) ||
-         StuckInKernel(state, call.target) != nullptr ||
+         FindStuckProcess(state, call.target) != nullptr ||
          call.message.find("before receiving SETTINGS") != std::string::npos;
 }
 
-Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call) {
-  if (Hangs(state, call) || IsMute(state, call)) return Hung(state, link, call);
-  Cause cause{.link = link, .proof = {Describe(state, call)}, .owner = Owner::kDriver};
+Cause MakeCallCause(const State& state, Link link, const FlightRecord& call) {
+  if (Hangs(state, call) || IsMute(state, call)) return MakeHangCause(state, link, call);
+  Cause cause{.link = link, .proof = {DescribeRecord(state, call)}, .owner = Owner::kDriver};
   const auto server = state.servers.find(call.target);
   switch (call.code) {
     case StatusCode::kUnavailable:
@@ -188,24 +189,25 @@ Cause CauseWithoutQueue(const State& state, Link link, const FlightRecord& call)
 
 }  // namespace
 
-std::string RetryOf(const State& state, const std::string& key) {
+std::string DescribeRetry(const State& state, const std::string& key) {
   const FlightRecord* last = nullptr;
-  for (const FlightRecord* record : RecordsOf(state, key)) {
+  for (const FlightRecord* record : FindRecords(state, key)) {
     if (record->kind == FlightKind::kRetry) last = record;
   }
   if (last == nullptr) return "";
   if (last->end <= state.now) return "the next try is due now";
-  return fmt::format("the next try is in {}", AgeOf(state, state.now - (last->end - state.now)));
+  return fmt::format("the next try is in {}",
+                     DescribeAge(state, state.now - (last->end - state.now)));
 }
 
-Cause CauseOfCall(const State& state, Link link, const FlightRecord& call) {
-  Cause cause = CauseWithoutQueue(state, link, call);
-  const std::string retry = call.running ? "" : RetryOf(state, call.key);
+Cause ExplainCall(const State& state, Link link, const FlightRecord& call) {
+  Cause cause = MakeCallCause(state, link, call);
+  const std::string retry = call.running ? "" : DescribeRetry(state, call.key);
   if (!retry.empty()) cause.proof.push_back(retry);
   return cause;
 }
 
-Cause CauseOfAttachment(const State& state, Link link, std::string_view operation,
+Cause ExplainAttachment(const State& state, Link link, std::string_view operation,
                         const std::string& what, const std::string& error) {
   const auto says = [&](std::string_view text) { return error.find(text) != std::string::npos; };
   Cause cause{
@@ -221,9 +223,9 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
           operation)};
   if (error.starts_with("rpc error")) return cause;
   cause.owner = Owner::kPerson;
-  if (IsRefusalOfApi(error)) {
+  if (IsApiRefusal(error)) {
     cause.id = "api-refuses";
-    cause.step = AfterRefusalOfApi(error);
+    cause.step = AdviseOnApiRefusal(error);
   } else if (says("csinode") || says("CSINode")) {
     cause.id = "driver-absent";
     cause.owner = Owner::kDriver;
@@ -253,12 +255,12 @@ Cause CauseOfAttachment(const State& state, Link link, std::string_view operatio
   return cause;
 }
 
-std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver& awaited) {
+std::optional<Cause> ExplainAbsentDriver(const State& state, const AwaitedDriver& awaited) {
   std::vector<std::string> proof;
   for (const base::FlightLog& log : state.logs) {
     for (const base::FlightRecord& record : log.records) {
       if (record.key != "driver " + record.target) continue;
-      if (BadCall(state, record.key) == &record) proof.push_back(Describe(state, record));
+      if (FindBadCall(state, record.key) == &record) proof.push_back(DescribeRecord(state, record));
     }
   }
   const bool registered = std::ranges::any_of(state.csi_nodes, [&](const api::CsiNode& node) {
@@ -282,19 +284,19 @@ std::optional<Cause> CauseOfAbsentDriver(const State& state, const AwaitedDriver
       .command = "berth get csinodes -o yaml"};
 }
 
-bool IsRefusalOfApi(std::string_view error) {
+bool IsApiRefusal(std::string_view error) {
   return error.find(" is forbidden") != std::string_view::npos ||
          error.find("admission webhook") != std::string_view::npos;
 }
 
-std::string AfterRefusalOfApi(std::string_view error) {
+std::string AdviseOnApiRefusal(std::string_view error) {
   return error.find("admission webhook") != std::string_view::npos
              ? "change what the webhook refuses, or the webhook; Berth tries again by itself"
              : "grant the role's service account what the message names (deploy/csi has the rules "
                "of each role); Berth tries again by itself";
 }
 
-const api::Event* EventOf(const State& state, std::string_view kind, std::string_view reason) {
+const api::Event* FindEvent(const State& state, std::string_view kind, std::string_view reason) {
   const api::Event* newest = nullptr;
   for (const api::Event& event : state.events) {
     if (event.String({"reason"}) != reason || event.String({"involvedObject", "kind"}) != kind) {

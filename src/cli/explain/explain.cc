@@ -8,8 +8,8 @@ namespace berth::cli {
 
 using base::StatusCode;
 
-Status Explain(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
-               const base::Clock& clock) {
+Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
+                     const base::Clock& clock) {
   if (!options.output.empty() && options.output != "json") {
     return base::Error(StatusCode::kInvalidArgument, "-o '{}' is unknown; known is json",
                        options.output);
@@ -21,8 +21,8 @@ Status Explain(kube::Client& client, const ApiOptions& api, const ExplainOptions
   }
   const api::KindInfo& kind = *targets[0].kind;
   ASSIGN_OR_RETURN(const std::vector<explain::State> states,
-                   explain::Gather(client, kind, NamespaceFor(kind, api), targets[0].names[0],
-                                   options.flight_folder, clock));
+                   explain::GatherStates(client, kind, NamespaceFor(kind, api), targets[0].names[0],
+                                         options.flight_folder, clock));
   const explain::Explanation explanation = explain::ExplainStates(states);
   Print(options.output == "json" ? explain::RenderJson(explanation).dump(2) + "\n"
                                  : explain::RenderText(explanation));

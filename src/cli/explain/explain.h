@@ -16,7 +16,7 @@ struct ExplainOptions {
   std::string flight_folder;       // of the roles behind the API; empty: they run elsewhere
 };
 
-Status Explain(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
-               const base::Clock& clock);
+Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
+                     const base::Clock& clock);
 
 }  // namespace berth::cli

@@ -14,8 +14,8 @@ using base::Json;
 using base::StatusCode;
 
 template <typename T>
-StatusOr<std::optional<T>> Find(kube::Client& client, const std::string& ns,
-                                const std::string& name) {
+StatusOr<std::optional<T>> ReadIfExists(kube::Client& client, const std::string& ns,
+                                        const std::string& name) {
   if (name.empty()) return std::optional<T>();
   auto found = kube::Get<T>(client, ns, name);
   if (found.ok()) return std::optional<T>(*std::move(found));
@@ -24,15 +24,15 @@ StatusOr<std::optional<T>> Find(kube::Client& client, const std::string& ns,
 }
 
 template <typename T>
-StatusOr<std::vector<T>> All(kube::Client& client, const std::string& ns) {
+StatusOr<std::vector<T>> ListObjects(kube::Client& client, const std::string& ns) {
   ASSIGN_OR_RETURN(kube::ListResult list, client.List(T::kInfo, ns, {}));
   std::vector<T> out;
   for (Json& item : list.items) out.emplace_back(std::move(item));
   return out;
 }
 
-// "pvc/data": by the short name, where the kind has one that people type.
-std::string SubjectOf(const api::KindInfo& kind, const std::string& name) {
+// "pvc/data". Claims and volumes have their short name, because people type that.
+std::string MakeSubject(const api::KindInfo& kind, const std::string& name) {
   const bool shortened =
       &kind == &api::kinds::kPersistentVolumeClaim || &kind == &api::kinds::kPersistentVolume;
   return fmt::format("{}/{}", shortened ? kind.short_names.front() : kind.singular, name);
@@ -50,23 +50,23 @@ class Gatherer {
  public:
   Gatherer(kube::Client& client, State state) : client_(client), state_(std::move(state)) {}
 
-  Status Cluster() {
-    ASSIGN_OR_RETURN(state_.nodes, All<api::Node>(client_, ""));
-    ASSIGN_OR_RETURN(state_.csi_nodes, All<api::CsiNode>(client_, ""));
-    ASSIGN_OR_RETURN(state_.classes, All<api::StorageClass>(client_, ""));
-    // Without the right to read leases the rest is gathered all the same.
-    if (auto leases = All<api::Lease>(client_, ""); leases.ok()) {
+  Status ReadCluster() {
+    ASSIGN_OR_RETURN(state_.nodes, ListObjects<api::Node>(client_, ""));
+    ASSIGN_OR_RETURN(state_.csi_nodes, ListObjects<api::CsiNode>(client_, ""));
+    ASSIGN_OR_RETURN(state_.classes, ListObjects<api::StorageClass>(client_, ""));
+    // A failure is ignored, because the other rules work without the leases.
+    if (auto leases = ListObjects<api::Lease>(client_, ""); leases.ok()) {
       state_.leases = *std::move(leases);
       std::erase_if(state_.leases, [](const auto& item) { return item.ns() == "kube-node-lease"; });
     }
     return base::OkStatus();
   }
 
-  // The claim and all that it leads to.
+  // Reads the claim, its class, source, volume, attachments and driver, and the pods that use it.
   Status FollowClaim(const std::string& ns, const std::string& name) {
     state_.claim_key = api::ObjectKey(ns, name);
-    ASSIGN_OR_RETURN(state_.claim, Find<api::PersistentVolumeClaim>(client_, ns, name));
-    ASSIGN_OR_RETURN(std::vector<api::Pod> pods, All<api::Pod>(client_, ns));
+    ASSIGN_OR_RETURN(state_.claim, ReadIfExists<api::PersistentVolumeClaim>(client_, ns, name));
+    ASSIGN_OR_RETURN(std::vector<api::Pod> pods, ListObjects<api::Pod>(client_, ns));
     for (api::Pod& pod : pods) {
       if (!pod.terminated() && UsesClaim(pod, name)) state_.claim_pods.push_back(std::move(pod));
     }
@@ -78,7 +78,7 @@ class Gatherer {
 
   Status FollowVolume(const std::string& name) {
     if (!state_.volume) {
-      ASSIGN_OR_RETURN(state_.volume, Find<api::PersistentVolume>(client_, "", name));
+      ASSIGN_OR_RETURN(state_.volume, ReadIfExists<api::PersistentVolume>(client_, "", name));
     }
     if (!state_.volume) {
       // The volume is not provisioned yet; the class names the driver that will do it.
@@ -90,7 +90,7 @@ class Gatherer {
       state_.handle = state_.volume->csi().volume_handle();
     }
     ASSIGN_OR_RETURN(std::vector<api::VolumeAttachment> attachments,
-                     All<api::VolumeAttachment>(client_, ""));
+                     ListObjects<api::VolumeAttachment>(client_, ""));
     for (api::VolumeAttachment& attachment : attachments) {
       if (attachment.pv_name() == state_.volume->name()) {
         state_.attachments.push_back(std::move(attachment));
@@ -99,16 +99,17 @@ class Gatherer {
     return FindDriver();
   }
 
-  // The VolumeSnapshot, its content and class, and what it is taken of.
+  // Reads the content and class of the VolumeSnapshot, and the claim that it is taken from.
   Status FollowSnapshot(const api::VolumeSnapshot& snapshot) {
     state_.snapshot = snapshot;
     std::string content = snapshot.source_content();
     if (content.empty()) content = snapshot.content_name();
     if (content.empty()) content = "snapcontent-" + snapshot.uid();
     if (!state_.content) {
-      ASSIGN_OR_RETURN(state_.content, Find<api::VolumeSnapshotContent>(client_, "", content));
+      ASSIGN_OR_RETURN(state_.content,
+                       ReadIfExists<api::VolumeSnapshotContent>(client_, "", content));
     }
-    ASSIGN_OR_RETURN(state_.snapshot_classes, All<api::VolumeSnapshotClass>(client_, ""));
+    ASSIGN_OR_RETURN(state_.snapshot_classes, ListObjects<api::VolumeSnapshotClass>(client_, ""));
     for (const api::VolumeSnapshotClass& known : state_.snapshot_classes) {
       if (known.name() == snapshot.class_name()) state_.snapshot_class = known;
     }
@@ -117,10 +118,10 @@ class Gatherer {
     return FollowClaim(snapshot.ns(), snapshot.source_claim());
   }
 
-  // The claims that wait for a volume filled from `source`.
+  // Finds the claims that wait for a volume filled from `source`.
   Status FindRestoring(std::string_view group, std::string_view kind, const api::Object& source) {
     ASSIGN_OR_RETURN(const std::vector<api::PersistentVolumeClaim> claims,
-                     All<api::PersistentVolumeClaim>(client_, source.ns()));
+                     ListObjects<api::PersistentVolumeClaim>(client_, source.ns()));
     for (const api::PersistentVolumeClaim& claim : claims) {
       const api::Part wanted = claim.data_source();
       if (wanted.String({"apiGroup"}) == group && wanted.String({"kind"}) == kind &&
@@ -134,14 +135,14 @@ class Gatherer {
   Status FollowContent(const api::VolumeSnapshotContent& content) {
     state_.content = content;
     state_.driver = content.driver();
-    ASSIGN_OR_RETURN(
-        const auto snapshot,
-        Find<api::VolumeSnapshot>(client_, content.snapshot_namespace(), content.snapshot_name()));
+    ASSIGN_OR_RETURN(const auto snapshot,
+                     ReadIfExists<api::VolumeSnapshot>(client_, content.snapshot_namespace(),
+                                                       content.snapshot_name()));
     const bool bound = snapshot && snapshot->uid() == content.snapshot_uid();
     return bound ? FollowSnapshot(*snapshot) : base::OkStatus();
   }
 
-  // Finds the objects of the node. If the node's name is not known by now, nothing is found.
+  // Finds the objects of the node. Finds nothing if the node's name is not known.
   void FollowNode() {
     for (const api::Node& node : state_.nodes) {
       if (node.name() == state_.node_name) state_.node = node;
@@ -154,14 +155,14 @@ class Gatherer {
     }
   }
 
-  Status Events(const std::string& ns) {
-    RETURN_IF_ERROR(EventsIn(ns.empty() ? "default" : ns));
+  Status ReadEvents(const std::string& ns) {
+    RETURN_IF_ERROR(ReadEventsIn(ns.empty() ? "default" : ns));
     // Events about nodes are in the namespace "default".
-    return ns.empty() || ns == "default" ? base::OkStatus() : EventsIn("default");
+    return ns.empty() || ns == "default" ? base::OkStatus() : ReadEventsIn("default");
   }
 
-  Status EventsIn(const std::string& ns) {
-    ASSIGN_OR_RETURN(std::vector<api::Event> events, All<api::Event>(client_, ns));
+  Status ReadEventsIn(const std::string& ns) {
+    ASSIGN_OR_RETURN(std::vector<api::Event> events, ListObjects<api::Event>(client_, ns));
     std::vector<std::string> uids = {state_.object.uid()};
     if (state_.pod) uids.push_back(state_.pod->uid());
     if (state_.claim) uids.push_back(state_.claim->uid());
@@ -191,7 +192,7 @@ class Gatherer {
     }
   }
 
-  // If the cluster does not serve the kind of the source, the source is not found, which is no
+  // If the cluster does not serve the kind of the source, the source is not found. That is not an
   // error.
   Status FindSource() {
     const api::Part source = state_.claim->data_source();
@@ -200,10 +201,10 @@ class Gatherer {
     const std::string ns = source.String({"namespace"}, state_.claim->ns());
     const std::string name = source.String({"name"});
     if (kind == "PersistentVolumeClaim") {
-      ASSIGN_OR_RETURN(auto claim, Find<api::PersistentVolumeClaim>(client_, ns, name));
+      ASSIGN_OR_RETURN(auto claim, ReadIfExists<api::PersistentVolumeClaim>(client_, ns, name));
       if (claim) state_.data_source = *std::move(claim);
     } else if (kind == "VolumeSnapshot") {
-      ASSIGN_OR_RETURN(auto snapshot, Find<api::VolumeSnapshot>(client_, ns, name));
+      ASSIGN_OR_RETURN(auto snapshot, ReadIfExists<api::VolumeSnapshot>(client_, ns, name));
       if (snapshot) state_.data_source = *std::move(snapshot);
     } else {
       FindPopulators();
@@ -227,7 +228,8 @@ class Gatherer {
   }
 
   Status FindDriver() {
-    ASSIGN_OR_RETURN(state_.driver_object, Find<api::CsiDriver>(client_, "", state_.driver));
+    ASSIGN_OR_RETURN(state_.driver_object,
+                     ReadIfExists<api::CsiDriver>(client_, "", state_.driver));
     return base::OkStatus();
   }
 
@@ -235,8 +237,8 @@ class Gatherer {
   State state_;
 };
 
-// The claims of a pod, by the names of its volumes.
-std::vector<std::pair<std::string, std::string>> ClaimsOf(const api::Pod& pod) {
+// Returns the claims of a pod, with the names of its volumes.
+std::vector<std::pair<std::string, std::string>> ListClaims(const api::Pod& pod) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const api::PodVolume& volume : pod.volumes()) {
     if (!volume.claim_name().empty()) out.emplace_back(volume.name(), volume.claim_name());
@@ -247,10 +249,10 @@ std::vector<std::pair<std::string, std::string>> ClaimsOf(const api::Pod& pod) {
   return out;
 }
 
-StatusOr<State> Finish(Gatherer& gatherer, const std::string& ns,
-                       const std::string& flight_folder) {
+StatusOr<State> FinishState(Gatherer& gatherer, const std::string& ns,
+                            const std::string& flight_folder) {
   gatherer.FollowNode();
-  RETURN_IF_ERROR(gatherer.Events(ns));
+  RETURN_IF_ERROR(gatherer.ReadEvents(ns));
   AddLiveState(gatherer.state(), flight_folder);
   return std::move(gatherer.state());
 }
@@ -261,24 +263,24 @@ StatusOr<std::vector<State>> GatherPod(kube::Client& client, State state,
   state.pod = pod;
   state.node_name = pod.node_name();
   std::vector<State> out;
-  for (const auto& [volume, claim] : ClaimsOf(pod)) {
+  for (const auto& [volume, claim] : ListClaims(pod)) {
     Gatherer gatherer(client, state);
     gatherer.state().volume_name = volume;
-    RETURN_IF_ERROR(gatherer.Cluster());
+    RETURN_IF_ERROR(gatherer.ReadCluster());
     RETURN_IF_ERROR(gatherer.FollowClaim(pod.ns(), claim));
-    ASSIGN_OR_RETURN(State full, Finish(gatherer, pod.ns(), flight_folder));
+    ASSIGN_OR_RETURN(State full, FinishState(gatherer, pod.ns(), flight_folder));
     out.push_back(std::move(full));
   }
   if (!out.empty()) return out;
   Gatherer gatherer(client, std::move(state));
-  RETURN_IF_ERROR(gatherer.Cluster());
-  ASSIGN_OR_RETURN(State full, Finish(gatherer, pod.ns(), flight_folder));
+  RETURN_IF_ERROR(gatherer.ReadCluster());
+  ASSIGN_OR_RETURN(State full, FinishState(gatherer, pod.ns(), flight_folder));
   out.push_back(std::move(full));
   return out;
 }
 
-// Follows a subject that is no pod, so that there is only one way.
-Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
+// Reads the objects that a subject leads to. The subject is not a pod, so it has only one way.
+Status FollowSubject(Gatherer& gatherer, const api::KindInfo& kind) {
   State& state = gatherer.state();
   const api::Object object = state.object;
   if (&kind == &api::kinds::kPersistentVolumeClaim) {
@@ -336,17 +338,18 @@ Status Follow(Gatherer& gatherer, const api::KindInfo& kind) {
 
 }  // namespace
 
-StatusOr<std::vector<State>> Gather(kube::Client& client, const api::KindInfo& kind,
-                                    const std::string& ns, const std::string& name,
-                                    const std::string& flight_folder, const base::Clock& clock) {
+StatusOr<std::vector<State>> GatherStates(kube::Client& client, const api::KindInfo& kind,
+                                          const std::string& ns, const std::string& name,
+                                          const std::string& flight_folder,
+                                          const base::Clock& clock) {
   ASSIGN_OR_RETURN(Json object, client.Get(kind, ns, name));
-  State state{.now = clock.Now(), .subject = SubjectOf(kind, name)};
+  State state{.now = clock.Now(), .subject = MakeSubject(kind, name)};
   state.object = api::Object(std::move(object));
   if (&kind == &api::kinds::kPod) return GatherPod(client, std::move(state), flight_folder);
   Gatherer gatherer(client, std::move(state));
-  RETURN_IF_ERROR(gatherer.Cluster());
-  RETURN_IF_ERROR(Follow(gatherer, kind));
-  ASSIGN_OR_RETURN(State full, Finish(gatherer, ns, flight_folder));
+  RETURN_IF_ERROR(gatherer.ReadCluster());
+  RETURN_IF_ERROR(FollowSubject(gatherer, kind));
+  ASSIGN_OR_RETURN(State full, FinishState(gatherer, ns, flight_folder));
   std::vector<State> out;
   out.push_back(std::move(full));
   return out;

@@ -30,8 +30,8 @@ void ReadLogs(State& state, const std::string& folder) {
   }
 }
 
-// The keys of the work for this state's volume.
-std::set<std::string> KeysOf(const State& state) {
+// Returns the keys of the flight records for this state's volume.
+std::set<std::string> CollectKeys(const State& state) {
   std::set<std::string> keys = {ProvisionKey(state), DeleteKey(state),   ResizeKey(state),
                                 ModifyKey(state),    SnapshotKey(state), NodeKey(state)};
   for (const std::string& key : DriverKeys(state)) keys.insert(key);
@@ -40,8 +40,8 @@ std::set<std::string> KeysOf(const State& state) {
   return keys;
 }
 
-// Adds the child process that a record names, unless another process has its pid by now; or the
-// thread that does the recorded work, if it still does.
+// Adds the child process that a record names, unless another process has its pid now; or the thread
+// that does the recorded work, if the work still runs.
 void AddProcess(State& state, const FlightRecord& record) {
   if (record.kind == FlightKind::kProcess) {
     const auto process = platform::ReadProcess(record.pid);
@@ -77,7 +77,7 @@ void AddLiveState(State& state, const std::string& flight_folder) {
     return;
   }
   ReadLogs(state, flight_folder);
-  const std::set<std::string> keys = KeysOf(state);
+  const std::set<std::string> keys = CollectKeys(state);
   const bool whole_node = state.object.kind() == "Node";
   for (const FlightLog& log : state.logs) {
     for (const FlightRecord& record : log.records) {

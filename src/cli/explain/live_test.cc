@@ -25,7 +25,7 @@ TEST(LiveTest, TheSocketBehindASnapshotsCallIsLookedAt) {
   state.content = api::VolumeSnapshotContent({{"metadata", {{"name", "content-1"}}}});
   state.object = *state.content;
   AddLiveState(state, folder.path());
-  EXPECT_EQ(RecordsOf(state, SnapshotKey(state)).size(), 1);
+  EXPECT_EQ(FindRecords(state, SnapshotKey(state)).size(), 1);
   EXPECT_TRUE(state.servers.contains("/nobody/listens.sock"));
 }
 

@@ -44,7 +44,7 @@ bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node) 
   });
 }
 
-std::vector<const api::Node*> WantedNodes(const State& state) {
+std::vector<const api::Node*> FindWantedNodes(const State& state) {
   std::vector<const api::Node*> out;
   for (const api::Node& node : state.nodes) {
     const bool wanted = !state.node_name.empty() ? node.name() == state.node_name

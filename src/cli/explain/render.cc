@@ -3,7 +3,7 @@
 namespace berth::cli::explain {
 namespace {
 
-std::string_view Sign(Mark mark) {
+std::string_view ToSign(Mark mark) {
   switch (mark) {
     case Mark::kOk:
       return "✓";
@@ -15,7 +15,7 @@ std::string_view Sign(Mark mark) {
   return "✗";
 }
 
-std::string_view Word(Mark mark) {
+std::string_view ToWord(Mark mark) {
   switch (mark) {
     case Mark::kOk:
       return "ok";
@@ -46,7 +46,7 @@ std::string RenderText(const Explanation& explanation) {
   for (const Way& way : explanation.ways) {
     out += way.volume.empty() ? "\n" : fmt::format("\nvolume '{}'\n", way.volume);
     for (const Step& step : way.chain) {
-      out += fmt::format("  {} {:<11} {}\n", Sign(step.mark), NameOf(step.link), step.text);
+      out += fmt::format("  {} {:<11} {}\n", ToSign(step.mark), NameOf(step.link), step.text);
     }
   }
   if (!explanation.causes.empty()) {
@@ -71,7 +71,7 @@ base::Json RenderJson(const Explanation& explanation) {
     base::Json chain = base::Json::array();
     for (const Step& step : way.chain) {
       chain.push_back(
-          {{"link", NameOf(step.link)}, {"mark", Word(step.mark)}, {"text", step.text}});
+          {{"link", NameOf(step.link)}, {"mark", ToWord(step.mark)}, {"text", step.text}});
     }
     ways.push_back({{"volume", way.volume}, {"chain", std::move(chain)}});
   }

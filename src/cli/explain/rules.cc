@@ -19,7 +19,7 @@ std::string_view NameOf(Owner owner) {
 }
 
 std::span<const Rule> AllRules() {
-  // Of the rules for one link, the one that explains the others comes first.
+  // Of the rules for one link, a rule that explains the others comes before them.
   static constexpr std::array kRules = {
       // claim
       &ClaimMissing, &NoClass,
@@ -52,9 +52,9 @@ std::span<const Rule> AllRules() {
   return kRules;
 }
 
-std::vector<Cause> CausesOf(const State& state) {
-  // If the subject is being deleted, what holds up its deletion comes before what kept it from
-  // starting, because it will not start any more.
+std::vector<Cause> FindCauses(const State& state) {
+  // If the subject is being deleted, the causes that delay its deletion come first, because the
+  // subject will not start any more.
   const auto rank = [&state](const Cause& cause) {
     return state.object.deleting() && cause.link == Link::kDeletion ? -1
                                                                     : static_cast<int>(cause.link);
@@ -68,7 +68,7 @@ std::vector<Cause> CausesOf(const State& state) {
   }
   std::vector<Cause> causes;
   for (auto& [place, cause] : found) {
-    // One call that fails may be seen by two rules.
+    // Two rules may report the same failed call.
     const bool seen = !causes.empty() && causes.back().summary == cause.summary;
     if (!seen) causes.push_back(std::move(cause));
   }

@@ -1,8 +1,9 @@
-// Why a volume's way is blocked: one small function for each cause, over a gathered State. Pure.
+// The rules of `berth explain`: one small function for each cause that blocks or delays a volume.
+// A rule has the name of its cause, and is a pure function of a gathered State.
 //
-// A rule looks for its cause, and returns it with its proof, or returns nothing. The causes of a
-// state are in the order of the chain, so the first one is what blocks. A cause is gone from the
-// list as soon as it is cured.
+// A rule returns its cause with the proof, or nullopt if the cause does not hold. The causes of a
+// state are in the order of the chain, so the first cause is what blocks. A cause is no longer in
+// the list as soon as it is cured.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@
 
 namespace berth::cli::explain {
 
-// In the order in which a volume passes them.
+// The links of the chain, in the order in which a volume passes them.
 enum class Link {
   kClaim,       // the claim exists, and so does its class
   kVolume,      // provisioned and bound
@@ -30,28 +31,29 @@ enum class Link {
 };
 std::string_view NameOf(Link link);
 
+// Says who can remove a cause.
 enum class Owner { kPerson, kDriver, kController, kNodeAgent, kKernel };
 std::string_view NameOf(Owner owner);
 
 struct Cause {
   std::string_view id;  // "no-class"; stable, for programs
   Link link = Link::kClaim;
-  bool waiting = false;  // nothing is wrong yet: it only waits
+  bool waiting = false;  // it is not a fault, because the volume only waits
   std::string summary;
   std::vector<std::string> proof;
   Owner owner = Owner::kPerson;
-  std::string step;     // what to do next; it can do no harm
-  std::string command;  // that does the step, if there is one
+  std::string step;     // what to do next; this can do no harm
+  std::string command;  // a command for the step; empty: there is none
 };
 
 using Rule = std::optional<Cause> (*)(const State&);
 
-// All rules. Of those for the same link, the one that explains the others comes first.
+// All rules. Of the rules for one link, a rule that explains the others comes before them.
 std::span<const Rule> AllRules();
 
-// The causes that hold, in the order of the chain; but if the subject is being deleted, what holds
-// up its deletion comes first.
-std::vector<Cause> CausesOf(const State& state);
+// Returns the causes that hold, in the order of the chain. If the subject is being deleted, the
+// causes that delay its deletion come first.
+std::vector<Cause> FindCauses(const State& state);
 
 // rules_claim.cc
 std::optional<Cause> ClaimMissing(const State& state);

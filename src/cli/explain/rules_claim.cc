@@ -1,4 +1,4 @@
-// From a claim to a bound volume.
+// Rules from a claim to a bound volume.
 #include "api/kinds/block_kinds.h"
 #include "api/kinds/csi_names.h"
 #include "cli/explain/evidence.h"
@@ -6,11 +6,11 @@
 namespace berth::cli::explain {
 namespace {
 
-bool Pending(const State& state) {
+bool IsPending(const State& state) {
   return state.claim.has_value() && !state.claim->deleting() && state.claim->phase() != "Bound";
 }
 
-std::string EventText(const api::Event& event) {
+std::string QuoteEvent(const api::Event& event) {
   return fmt::format("event {}: {}", event.String({"reason"}), event.String({"message"}));
 }
 
@@ -29,8 +29,8 @@ std::optional<Cause> ClaimMissing(const State& state) {
 }
 
 std::optional<Cause> NoClass(const State& state) {
-  if (!Pending(state) || state.storage_class.has_value()) return std::nullopt;
-  // It was bound to a volume by hand: no class is needed.
+  if (!IsPending(state) || state.storage_class.has_value()) return std::nullopt;
+  // The claim needs no class, because it names a volume that a person chose.
   if (!state.claim->volume_name().empty()) return std::nullopt;
   Cause cause{
       .id = "no-class",
@@ -64,7 +64,8 @@ std::optional<Cause> NoClass(const State& state) {
 }
 
 std::optional<Cause> WaitsForConsumer(const State& state) {
-  if (!Pending(state) || !state.storage_class || !state.storage_class->wait_for_first_consumer()) {
+  if (!IsPending(state) || !state.storage_class ||
+      !state.storage_class->wait_for_first_consumer()) {
     return std::nullopt;
   }
   if (state.wants_mount() || !state.claim_pods.empty()) return std::nullopt;
@@ -83,14 +84,14 @@ std::optional<Cause> WaitsForConsumer(const State& state) {
 
 // The class's driver is absent, and no call for the claim has failed.
 std::optional<Cause> ProvisionerAbsent(const State& state) {
-  if (!Pending(state) || !state.storage_class) return std::nullopt;
+  if (!IsPending(state) || !state.storage_class) return std::nullopt;
   const std::string driver = state.storage_class->provisioner();
-  // Berth's own operator is no CSI driver.
+  // kBlockProvisioner is Berth's block operator, which is not a CSI driver.
   if (driver == api::kNoProvisioner || driver == api::kBlockProvisioner ||
-      BadCall(state, ProvisionKey(state)) != nullptr) {
+      FindBadCall(state, ProvisionKey(state)) != nullptr) {
     return std::nullopt;
   }
-  return CauseOfAbsentDriver(
+  return ExplainAbsentDriver(
       state, {.driver = driver,
               .link = Link::kVolume,
               .named_by = fmt::format("class '{}'", state.storage_class->name()),
@@ -99,7 +100,7 @@ std::optional<Cause> ProvisionerAbsent(const State& state) {
 }
 
 std::optional<Cause> NoCapacity(const State& state) {
-  if (!Pending(state) || state.pod == std::nullopt) return std::nullopt;
+  if (!IsPending(state) || state.pod == std::nullopt) return std::nullopt;
   const base::Json* scheduled = state.pod->condition("PodScheduled");
   if (scheduled == nullptr) return std::nullopt;
   const std::string message = base::json::String(*scheduled, {"message"});
@@ -115,24 +116,24 @@ std::optional<Cause> NoCapacity(const State& state) {
 }
 
 std::optional<Cause> ProvisioningFails(const State& state) {
-  if (!Pending(state) || !state.storage_class) return std::nullopt;
-  if (const base::FlightRecord* call = BadCall(state, ProvisionKey(state))) {
-    Cause cause = CauseOfCall(state, Link::kVolume, *call);
+  if (!IsPending(state) || !state.storage_class) return std::nullopt;
+  if (const base::FlightRecord* call = FindBadCall(state, ProvisionKey(state))) {
+    Cause cause = ExplainCall(state, Link::kVolume, *call);
     if (cause.id == "no-capacity") {
       cause.proof.push_back(
           fmt::format("claim '{}' asks for {}", state.claim_key, state.claim->requested_storage()));
     }
     return cause;
   }
-  // If there is no record (it is on another machine, or the provisioner gave up before any call),
-  // the event says why.
-  const api::Event* event = EventOf(state, "PersistentVolumeClaim", "ProvisioningFailed");
+  // The event has the reason if there is no record: the record is on another machine, or the
+  // provisioner gave up before any call.
+  const api::Event* event = FindEvent(state, "PersistentVolumeClaim", "ProvisioningFailed");
   if (event == nullptr) return std::nullopt;
   const bool of_cluster = state.storage_class->provisioner() == api::kBlockProvisioner;
   return Cause{.id = of_cluster ? "storage-cluster-error" : "driver-error",
                .link = Link::kVolume,
                .summary = event->String({"message"}),
-               .proof = {EventText(*event)},
+               .proof = {QuoteEvent(*event)},
                .owner = of_cluster ? Owner::kPerson : Owner::kDriver,
                .step = "correct the problem that the message names; Berth tries again by itself",
                .command = of_cluster ? "berth get storageclusters" : ""};

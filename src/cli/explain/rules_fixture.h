@@ -16,7 +16,7 @@ namespace berth::cli::explain {
 inline constexpr std::string_view kDriver = "fake.csi.example.com";
 inline constexpr std::string_view kSocket = "/run/fake.sock";
 
-// A state, and what is asked about it.
+// A state, with functions that change it and functions that return its causes.
 class RulesCase : public testing::Test {
  protected:
   base::FlightRecord& Call(const std::string& key, const std::string& what, base::StatusCode code,
@@ -41,12 +41,12 @@ class RulesCase : public testing::Test {
 
   // The first cause, or one with id "".
   Cause First() const {
-    const std::vector<Cause> causes = CausesOf(state_);
+    const std::vector<Cause> causes = FindCauses(state_);
     return causes.empty() ? Cause{.id = ""} : causes.front();
   }
   std::vector<std::string> Ids() const {
     std::vector<std::string> ids;
-    for (const Cause& cause : CausesOf(state_)) ids.emplace_back(cause.id);
+    for (const Cause& cause : FindCauses(state_)) ids.emplace_back(cause.id);
     return ids;
   }
   static bool Proves(const Cause& cause, std::string_view text) {

@@ -1,4 +1,4 @@
-// What happens on the node: stage, publish, mount, process.
+// Rules for what happens on the node: stage, publish, mounts and processes.
 #include <algorithm>
 #include <set>
 
@@ -12,7 +12,7 @@ namespace {
 using base::FlightKind;
 using base::FlightRecord;
 
-Link LinkOf(const FlightRecord& call) {
+Link ToLink(const FlightRecord& call) {
   if (call.what.find("Stage") != std::string::npos ||
       call.what.find("Unstage") != std::string::npos) {
     return Link::kStage;
@@ -20,8 +20,8 @@ Link LinkOf(const FlightRecord& call) {
   return call.what.find("ublish") != std::string::npos ? Link::kPublish : Link::kDriver;
 }
 
-// The keys of the volume's own queue, of the pod's other volumes, and of the host mount.
-std::vector<std::string> KeysOnNode(const State& state) {
+// Returns the keys of the volume's own queue, of the pod's volumes, and of the host mount.
+std::vector<std::string> CollectNodeKeys(const State& state) {
   std::set<std::string> keys;
   if (!state.driver.empty()) keys.insert(NodeKey(state));
   if (state.host_mount) keys.insert("host-mounts " + state.host_mount->key());
@@ -36,15 +36,15 @@ std::vector<std::string> KeysOnNode(const State& state) {
   return {keys.begin(), keys.end()};
 }
 
-// A known problem of the node agent, recognised by a part of its message.
-struct Trouble {
+// A problem of the node agent. It is recognised if its message contains `says`.
+struct KnownProblem {
   std::string_view says, id;
   Owner owner;
   std::string_view step;
 };
 
-const Trouble& TroubleOf(const std::string& message) {
-  static constexpr Trouble kKnown[] = {
+const KnownProblem& FindKnownProblem(const std::string& message) {
+  static constexpr KnownProblem kKnown[] = {
       {"SELinux labels", "selinux-conflict", Owner::kPerson,
        "give all containers that use the volume the same SELinux label, or wait until the pods "
        "that use it with another label have ended"},
@@ -58,30 +58,30 @@ const Trouble& TroubleOf(const std::string& message) {
        "allow the node to read the driver's CSIDriver object; Berth tries again by itself"},
       {"", "node-error", Owner::kNodeAgent,
        "correct the problem that the message names; Berth tries again by itself"}};
-  return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Trouble& known) {
+  return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const KnownProblem& known) {
     return message.find(known.says) != std::string::npos;
   });
 }
 
-bool Goes(const State& state) { return state.object.deleting(); }
+bool IsBeingDeleted(const State& state) { return state.object.deleting(); }
 
 }  // namespace
 
-// A child process or thread of the node agent itself (mount, umount, a look at a path) is blocked
-// in the kernel. MountFails reports calls to the driver that hang.
+// A child process or thread of the node agent itself (mount, umount, stat of a path) is blocked in
+// the kernel. MountFails reports calls to the driver that hang.
 std::optional<Cause> MountHung(const State& state) {
-  for (const std::string& key : KeysOnNode(state)) {
-    for (const FlightRecord* record : RecordsOf(state, key)) {
+  for (const std::string& key : CollectNodeKeys(state)) {
+    for (const FlightRecord* record : FindRecords(state, key)) {
       if (record->kind != FlightKind::kProcess && record->kind != FlightKind::kStep) continue;
       const auto process = state.processes.find(record->pid);
       if (process == state.processes.end() || !process->second.in_kernel()) continue;
       return Cause{
           .id = "mount-hung",
-          .link = Goes(state) ? Link::kDeletion : Link::kPublish,
+          .link = IsBeingDeleted(state) ? Link::kDeletion : Link::kPublish,
           .summary =
               fmt::format("'{}' hangs: process {} is blocked in the kernel",
                           record->target.empty() ? record->what : record->target, record->pid),
-          .proof = {Describe(state, *record), Describe(process->second)},
+          .proof = {DescribeRecord(state, *record), DescribeProcess(process->second)},
           .owner = Owner::kKernel,
           .step =
               "no signal can end it. Restore what it waits for (a file system's server, a disk), "
@@ -95,34 +95,35 @@ std::optional<Cause> MountHung(const State& state) {
 
 std::optional<Cause> MountFails(const State& state) {
   if (state.driver.empty()) return std::nullopt;
-  const FlightRecord* call = BadCall(state, NodeKey(state));
+  const FlightRecord* call = FindBadCall(state, NodeKey(state));
   if (call == nullptr) return std::nullopt;
-  return CauseOfCall(state, Goes(state) ? Link::kDeletion : LinkOf(*call), *call);
+  return ExplainCall(state, IsBeingDeleted(state) ? Link::kDeletion : ToLink(*call), *call);
 }
 
-// Work of the node agent that fails without a failed call. The record of its retry says why.
+// Work of the node agent fails without a failed call. The record of its retry has the reason.
 std::optional<Cause> WorkRetries(const State& state) {
-  for (const std::string& key : KeysOnNode(state)) {
-    if (BadCall(state, key) != nullptr) continue;  // the call tells more about the failure
+  for (const std::string& key : CollectNodeKeys(state)) {
+    if (FindBadCall(state, key) != nullptr) continue;  // the call tells more about the failure
     const FlightRecord* retry = nullptr;
     // Only the newest retry counts, because an earlier problem may be cured.
-    for (const FlightRecord* record : RecordsOf(state, key)) {
+    for (const FlightRecord* record : FindRecords(state, key)) {
       if (record->kind == FlightKind::kRetry) retry = record;
     }
     if (retry == nullptr) continue;
-    const Trouble& trouble = TroubleOf(retry->message);
-    return Cause{.id = trouble.id,
-                 .link = Goes(state) ? Link::kDeletion : Link::kPublish,
-                 .summary = retry->message,
-                 .proof = {fmt::format("the node agent tried {} times in {}; {}", retry->count,
-                                       AgeOf(state, retry->first), RetryOf(state, key))},
-                 .owner = trouble.owner,
-                 .step = std::string(trouble.step)};
+    const KnownProblem& problem = FindKnownProblem(retry->message);
+    return Cause{
+        .id = problem.id,
+        .link = IsBeingDeleted(state) ? Link::kDeletion : Link::kPublish,
+        .summary = retry->message,
+        .proof = {fmt::format("the node agent tried {} times in {}; {}", retry->count,
+                              DescribeAge(state, retry->first), DescribeRetry(state, key))},
+        .owner = problem.owner,
+        .step = std::string(problem.step)};
   }
   return std::nullopt;
 }
 
-// The subject is a node: a call for any volume hangs on it.
+// The subject is a node, and a call for some volume hangs on it.
 std::optional<Cause> NodeHangs(const State& state) {
   if (state.object.kind() != "Node") return std::nullopt;
   for (const base::FlightLog& log : state.logs) {
@@ -135,7 +136,7 @@ std::optional<Cause> NodeHangs(const State& state) {
         of_volume.driver = name->driver;
         of_volume.handle = name->volume_handle;
       }
-      Cause cause = CauseOfCall(of_volume, Link::kStage, record);
+      Cause cause = ExplainCall(of_volume, Link::kStage, record);
       cause.proof.insert(cause.proof.begin(), fmt::format("for {}", record.key));
       return cause;
     }
@@ -145,11 +146,11 @@ std::optional<Cause> NodeHangs(const State& state) {
 
 // The driver reports an abnormal condition of a volume that is published.
 std::optional<Cause> VolumeAbnormal(const State& state) {
-  if (!state.pod || state.pod->terminated() || Goes(state)) return std::nullopt;
+  if (!state.pod || state.pod->terminated() || IsBeingDeleted(state)) return std::nullopt;
   const std::string prefix = fmt::format("Volume {}: ", state.volume_name);
   const api::Event* newest = nullptr;
   for (const char* reason : {"VolumeConditionAbnormal", "VolumeConditionNormal"}) {
-    const api::Event* event = EventOf(state, "Pod", reason);
+    const api::Event* event = FindEvent(state, "Pod", reason);
     if (event == nullptr || !event->String({"message"}).starts_with(prefix)) continue;
     if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
       newest = event;
@@ -173,7 +174,7 @@ std::optional<Cause> VolumeAbnormal(const State& state) {
 // The FUSE server behind the mount has ended. A pod or host mount keeps the dead mount until its
 // own end, so the event stays true as long as that object exists.
 std::optional<Cause> MountLost(const State& state) {
-  if (Goes(state) || (state.pod && state.pod->terminated())) return std::nullopt;
+  if (IsBeingDeleted(state) || (state.pod && state.pod->terminated())) return std::nullopt;
   const bool of_host = !state.pod && state.host_mount;
   const std::string prefix = fmt::format("volume '{}': ", state.volume_name);
   const api::Event* newest = nullptr;

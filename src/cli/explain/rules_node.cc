@@ -1,4 +1,4 @@
-// From a bound volume to a node that may use it.
+// Rules from a bound volume to a node that may use it.
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
@@ -17,17 +17,17 @@ std::string ConditionText(const api::Node& node) {
                      base::json::String(*ready, {"message"}));
 }
 
-bool Lacks(const api::Node& node, std::string_view reason) {
+bool IsNotReadyBecause(const api::Node& node, std::string_view reason) {
   const base::Json* ready = node.condition("Ready");
   return ready != nullptr && base::json::String(*ready, {"status"}) == "False" &&
          base::json::String(*ready, {"reason"}) == reason;
 }
 
-bool Unscheduled(const State& state) {
+bool IsUnscheduled(const State& state) {
   return state.pod.has_value() && state.pod->node_name().empty() && !state.pod->terminated();
 }
 
-bool Shareable(const State& state) {
+bool IsShareable(const State& state) {
   const std::vector<std::string> modes = state.volume->access_modes();
   return std::any_of(modes.begin(), modes.end(), [](const std::string& mode) {
     return mode == "ReadWriteMany" || mode == "ReadOnlyMany";
@@ -35,7 +35,7 @@ bool Shareable(const State& state) {
 }
 
 // "node 'node-a': at most 3 volumes of the driver", for each node that names a limit.
-std::vector<std::string> LimitsOf(const State& state) {
+std::vector<std::string> ListLimits(const State& state) {
   std::vector<std::string> out;
   for (const api::CsiNode& node : state.csi_nodes) {
     const auto driver = node.driver(state.driver);
@@ -47,8 +47,8 @@ std::vector<std::string> LimitsOf(const State& state) {
   return out;
 }
 
-// The newest event with which the node agent told why the driver is not registered.
-const api::Event* RefusalOf(const State& state) {
+// Returns the newest event in which the node agent says why the driver is not registered.
+const api::Event* FindRefusalEvent(const State& state) {
   const api::Event* newest = nullptr;
   for (const char* reason : {"CSIDriverRefused", "CSINodeNotWritten"}) {
     for (const api::Event& event : state.events) {
@@ -97,20 +97,20 @@ std::optional<Cause> NodeGone(const State& state) {
 
 std::optional<Cause> VolumesNodeGone(const State& state) {
   std::vector<const api::Node*> homes;
-  std::string what;
+  std::string text;
   const bool pending = state.claim && !state.volume && state.claim->volume_name().empty();
   const std::string selected =
       pending ? state.claim->annotation("volume.kubernetes.io/selected-node") : "";
   const bool to_delete = state.volume && state.volume->phase() == "Released" &&
                          state.volume->reclaim_policy() == "Delete";
   if (!selected.empty()) {
-    what = fmt::format("claim '{}' can get its volume only on", state.claim_key);
+    text = fmt::format("claim '{}' can get its volume only on", state.claim_key);
     for (const api::Node& node : state.nodes) {
       if (node.name() == selected) homes.push_back(&node);
     }
   } else if (state.volume && state.volume->node_affinity() != nullptr &&
-             (Unscheduled(state) || to_delete)) {
-    what = fmt::format("volume '{}' can be used only on", state.volume->name());
+             (IsUnscheduled(state) || to_delete)) {
+    text = fmt::format("volume '{}' can be used only on", state.volume->name());
     for (const api::Node& node : state.nodes) {
       if (VolumeAllows(*state.volume, node)) homes.push_back(&node);
     }
@@ -123,7 +123,7 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
     if (!IsSilent(*node)) return std::nullopt;
     cause.proof.push_back(ConditionText(*node));
   }
-  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", what, NamesOf(homes));
+  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", text, NamesOf(homes));
   cause.step = to_delete ? "start the node again: the volume is then deleted there"
                          : "start the node again: Berth then continues by itself. If the node is "
                            "lost, restore the data from a snapshot or another copy";
@@ -136,17 +136,17 @@ std::optional<Cause> NoRuntime(const State& state) {
   if (state.pod && state.pod->terminated()) return std::nullopt;
   const api::Node* lacking = nullptr;
   if (state.node) {
-    if (Lacks(*state.node, "ContainerRuntimeNotReady")) lacking = &*state.node;
-  } else if (Unscheduled(state)) {
+    if (IsNotReadyBecause(*state.node, "ContainerRuntimeNotReady")) lacking = &*state.node;
+  } else if (IsUnscheduled(state)) {
     // This is a cause only if no wanted node has a runtime.
-    for (const api::Node* node : WantedNodes(state)) {
-      if (!Lacks(*node, "ContainerRuntimeNotReady")) return std::nullopt;
+    for (const api::Node* node : FindWantedNodes(state)) {
+      if (!IsNotReadyBecause(*node, "ContainerRuntimeNotReady")) return std::nullopt;
       lacking = node;
     }
   }
   if (lacking == nullptr) return std::nullopt;
   return Cause{.id = "no-runtime",
-               .link = Unscheduled(state) ? Link::kNode : Link::kContainers,
+               .link = IsUnscheduled(state) ? Link::kNode : Link::kContainers,
                .summary = fmt::format("no container runtime answers on node '{}'", lacking->name()),
                .proof = {ConditionText(*lacking)},
                .owner = Owner::kPerson,
@@ -160,21 +160,21 @@ std::optional<Cause> WrongTopology(const State& state) {
   if (!state.wants_mount() || !state.claim || state.nodes.empty()) return std::nullopt;
   if (state.pod && state.pod->terminated()) return std::nullopt;
   std::vector<const api::Node*> reach;
-  std::string what;
+  std::string text;
   if (state.volume && state.bound()) {
     for (const api::Node& node : state.nodes) {
       if (VolumeAllows(*state.volume, node)) reach.push_back(&node);
     }
-    what = fmt::format("volume '{}'", state.volume->name());
+    text = fmt::format("volume '{}'", state.volume->name());
   } else if (state.storage_class && !state.storage_class->allowed_topologies().empty()) {
     for (const api::Node& node : state.nodes) {
       if (ClassAllows(*state.storage_class, node)) reach.push_back(&node);
     }
-    what = fmt::format("a volume of class '{}'", state.storage_class->name());
+    text = fmt::format("a volume of class '{}'", state.storage_class->name());
   } else {
     return std::nullopt;
   }
-  const std::vector<const api::Node*> wanted = WantedNodes(state);
+  const std::vector<const api::Node*> wanted = FindWantedNodes(state);
   for (const api::Node* node : wanted) {
     if (std::find(reach.begin(), reach.end(), node) != reach.end()) return std::nullopt;
   }
@@ -183,7 +183,7 @@ std::optional<Cause> WrongTopology(const State& state) {
       .id = "wrong-topology",
       .link = Link::kVolume,
       .summary =
-          fmt::format("{} cannot be reached from the nodes where {} may run", what, state.subject),
+          fmt::format("{} cannot be reached from the nodes where {} may run", text, state.subject),
       .proof = {fmt::format("nodes that reach the volume: {}", NamesOf(reach)),
                 fmt::format("nodes that {} asks for: {}", state.subject, NamesOf(wanted))},
       .owner = Owner::kPerson,
@@ -195,8 +195,8 @@ std::optional<Cause> WrongTopology(const State& state) {
                                             state.storage_class->name())};
 }
 
-// The driver can have no more volumes on the node: the scheduler finds none with room, or the
-// driver itself refuses to attach one more (gRPC's RESOURCE_EXHAUSTED).
+// The driver can have no more volumes on the node: the scheduler finds no node with room, or the
+// driver itself refuses to attach one more volume (RESOURCE_EXHAUSTED).
 std::optional<Cause> AttachLimit(const State& state) {
   Cause cause{.id = "attach-limit",
               .link = Link::kNode,
@@ -205,13 +205,13 @@ std::optional<Cause> AttachLimit(const State& state) {
                   "end pods whose volumes are on the node, or add a node; Berth then continues by "
                   "itself",
               .command = "berth get volumeattachments"};
-  if (Unscheduled(state)) {
+  if (IsUnscheduled(state)) {
     const base::Json* scheduled = state.pod->condition("PodScheduled");
     const std::string message =
         scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
     if (message.find("exceed max volume count") == std::string::npos) return std::nullopt;
     cause.summary = fmt::format("no node has room for another volume of driver '{}'", state.driver);
-    cause.proof = LimitsOf(state);
+    cause.proof = ListLimits(state);
     cause.proof.push_back(fmt::format("scheduler: {}", message));
     return cause;
   }
@@ -226,14 +226,14 @@ std::optional<Cause> AttachLimit(const State& state) {
   cause.link = Link::kAttachment;
   cause.summary = fmt::format("driver '{}' has no room for another volume on node '{}'",
                               state.driver, state.node_name);
-  cause.proof = LimitsOf(state);
+  cause.proof = ListLimits(state);
   cause.proof.push_back(fmt::format("VolumeAttachment '{}': {}", state.attachment->name(),
                                     state.attachment->attach_error()));
   return cause;
 }
 
 std::optional<Cause> Unschedulable(const State& state) {
-  if (!Unscheduled(state)) return std::nullopt;
+  if (!IsUnscheduled(state)) return std::nullopt;
   const base::Json* scheduled = state.pod->condition("PodScheduled");
   const std::string message =
       scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
@@ -278,7 +278,7 @@ std::optional<Cause> InUseElsewhere(const State& state) {
     cause.command = fmt::format("berth delete pod {} -n {}", other.name(), other.ns());
     return cause;
   }
-  if (Shareable(state) || state.node_name.empty()) return std::nullopt;
+  if (IsShareable(state) || state.node_name.empty()) return std::nullopt;
   if (state.attachment && state.attachment->attached()) return std::nullopt;
   for (const api::VolumeAttachment& other : state.attachments) {
     if (other.node_name() == state.node_name) continue;
@@ -310,12 +310,12 @@ std::optional<Cause> AttachFails(const State& state) {
   if (!state.attachment || state.attachment->deleting()) return std::nullopt;
   if (state.attachment->attached() || AttachLimit(state).has_value()) return std::nullopt;
   const std::string& name = state.attachment->name();
-  if (const base::FlightRecord* call = BadCall(state, AttachKey(name))) {
-    return CauseOfCall(state, Link::kAttachment, *call);
+  if (const base::FlightRecord* call = FindBadCall(state, AttachKey(name))) {
+    return ExplainCall(state, Link::kAttachment, *call);
   }
   const std::string error = state.attachment->attach_error();
   if (error.empty()) return std::nullopt;
-  return CauseOfAttachment(state, Link::kAttachment, "attach",
+  return ExplainAttachment(state, Link::kAttachment, "attach",
                            fmt::format("attaching to node '{}' fails", state.node_name), error);
 }
 
@@ -356,7 +356,7 @@ std::optional<Cause> WaitsForAttachment(const State& state) {
 
 std::optional<Cause> DriverRefused(const State& state) {
   if (!DriverAbsent(state).has_value()) return std::nullopt;
-  const api::Event* refusal = RefusalOf(state);
+  const api::Event* refusal = FindRefusalEvent(state);
   if (refusal == nullptr) return std::nullopt;
   const bool by_api = refusal->String({"reason"}) == "CSINodeNotWritten";
   return Cause{.id = "driver-refused",

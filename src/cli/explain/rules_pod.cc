@@ -10,7 +10,7 @@ struct Waiting {
   std::string container, image, reason, message;
 };
 
-std::vector<Waiting> WaitingContainers(const api::Pod& pod) {
+std::vector<Waiting> ListWaitingContainers(const api::Pod& pod) {
   std::vector<Waiting> out;
   for (const char* list :
        {"initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"}) {
@@ -32,13 +32,13 @@ bool IsImageReason(const std::string& reason) {
   return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
 }
 
-std::vector<std::string> NamesOf(const std::vector<api::Pod>& pods) {
+std::vector<std::string> ListNames(const std::vector<api::Pod>& pods) {
   std::vector<std::string> names;
   for (const api::Pod& pod : pods) names.push_back(pod.key());
   return names;
 }
 
-// Who sets the finalizer, and what it waits for.
+// Who removes a finalizer, and what that waits for.
 struct Holder {
   Owner owner;
   std::string waits_for;
@@ -46,8 +46,9 @@ struct Holder {
   bool foreign = false;  // no part of Berth removes the finalizer
 };
 
-// Finalizers "snapshot.storage.kubernetes.io/NAME".
-std::optional<Holder> SnapshotHolderOf(const State& state, std::string_view name) {
+// Returns the holder of the finalizer "snapshot.storage.kubernetes.io/NAME"; nullopt: the name is
+// not known.
+std::optional<Holder> FindSnapshotHolder(const State& state, std::string_view name) {
   const std::string content = state.content ? state.content->name() : "";
   if (name == "pvc-as-source-protection") {
     return Holder{
@@ -87,14 +88,14 @@ std::optional<Holder> SnapshotHolderOf(const State& state, std::string_view name
   return std::nullopt;
 }
 
-Holder HolderOf(const State& state, const std::string& finalizer) {
+Holder FindHolder(const State& state, const std::string& finalizer) {
   constexpr std::string_view kSnapshots = "snapshot.storage.kubernetes.io/";
   if (finalizer.starts_with(kSnapshots)) {
-    const auto holder = SnapshotHolderOf(state, finalizer.substr(kSnapshots.size()));
+    const auto holder = FindSnapshotHolder(state, finalizer.substr(kSnapshots.size()));
     if (holder.has_value()) return *holder;
   }
   if (finalizer == "kubernetes.io/pvc-protection") {
-    const std::vector<std::string> pods = NamesOf(state.claim_pods);
+    const std::vector<std::string> pods = ListNames(state.claim_pods);
     if (!pods.empty()) {
       return {Owner::kPerson, fmt::format("pods that use the claim: {}", fmt::join(pods, ", ")),
               "end those pods; the claim is then deleted"};
@@ -165,7 +166,7 @@ Holder HolderOf(const State& state, const std::string& finalizer) {
 
 std::optional<Cause> ImageMissing(const State& state) {
   if (!state.pod || state.pod->deleting()) return std::nullopt;
-  for (const Waiting& waiting : WaitingContainers(*state.pod)) {
+  for (const Waiting& waiting : ListWaitingContainers(*state.pod)) {
     if (!IsImageReason(waiting.reason)) continue;
     Cause cause{.id = "image-missing",
                 .link = Link::kContainers,
@@ -185,7 +186,7 @@ std::optional<Cause> ImageMissing(const State& state) {
 std::optional<Cause> ContainerFails(const State& state) {
   if (!state.pod || state.pod->deleting() || state.pod->terminated()) return std::nullopt;
   if (NoRuntime(state).has_value()) return std::nullopt;
-  for (const Waiting& waiting : WaitingContainers(*state.pod)) {
+  for (const Waiting& waiting : ListWaitingContainers(*state.pod)) {
     if (IsImageReason(waiting.reason) || waiting.reason == "ContainerCreating" ||
         waiting.reason == "PodInitializing") {
       continue;
@@ -200,7 +201,7 @@ std::optional<Cause> ContainerFails(const State& state) {
                  .command = fmt::format("berth logs {} -n {} -c {} -p", state.pod->name(),
                                         state.pod->ns(), waiting.container)};
   }
-  const api::Event* sandbox = EventOf(state, "Pod", "FailedCreatePodSandBox");
+  const api::Event* sandbox = FindEvent(state, "Pod", "FailedCreatePodSandBox");
   if (sandbox == nullptr || state.pod->phase() != "Pending") return std::nullopt;
   return Cause{.id = "sandbox-fails",
                .link = Link::kContainers,
@@ -215,17 +216,17 @@ std::optional<Cause> ContainerFails(const State& state) {
 std::optional<Cause> DeletionFails(const State& state) {
   const bool goes = state.object.deleting();
   if (state.object.kind() == "PersistentVolume" && (goes || state.volume->phase() == "Released")) {
-    if (const base::FlightRecord* call = BadCall(state, DeleteKey(state))) {
-      return CauseOfCall(state, Link::kDeletion, *call);
+    if (const base::FlightRecord* call = FindBadCall(state, DeleteKey(state))) {
+      return ExplainCall(state, Link::kDeletion, *call);
     }
   }
   if (state.object.kind() == "VolumeAttachment" && goes) {
-    if (const base::FlightRecord* call = BadCall(state, AttachKey(state.object.name()))) {
-      return CauseOfCall(state, Link::kDeletion, *call);
+    if (const base::FlightRecord* call = FindBadCall(state, AttachKey(state.object.name()))) {
+      return ExplainCall(state, Link::kDeletion, *call);
     }
     const std::string error = api::VolumeAttachment(state.object.json()).detach_error();
     if (error.empty()) return std::nullopt;
-    return CauseOfAttachment(state, Link::kDeletion, "detach", "detaching fails", error);
+    return ExplainAttachment(state, Link::kDeletion, "detach", "detaching fails", error);
   }
   return std::nullopt;
 }
@@ -237,9 +238,9 @@ std::optional<Cause> FinalizerLeft(const State& state) {
   // A finalizer that no part of Berth removes blocks for ever, so it is named first.
   std::string finalizer = finalizers.front();
   for (const std::string& candidate : finalizers) {
-    if (HolderOf(state, candidate).foreign) finalizer = candidate;
+    if (FindHolder(state, candidate).foreign) finalizer = candidate;
   }
-  const Holder holder = HolderOf(state, finalizer);
+  const Holder holder = FindHolder(state, finalizer);
   Cause cause{
       .id = "finalizer-left",
       .link = Link::kDeletion,

@@ -9,7 +9,7 @@ bool IsBoundClaim(const State& state) {
   return state.object.kind() == "PersistentVolumeClaim" && state.bound();
 }
 
-std::string ConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type) {
+std::string ReadConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type) {
   for (const base::Json& condition : claim.conditions()) {
     if (base::json::String(condition, {"type"}) == type) {
       return base::json::String(condition, {"message"});
@@ -18,7 +18,7 @@ std::string ConditionMessage(const api::PersistentVolumeClaim& claim, std::strin
   return "";
 }
 
-std::string Asks(const State& state) {
+std::string DescribeRequest(const State& state) {
   return fmt::format("claim '{}' asks for {} and has {}", state.claim_key,
                      state.claim->requested_storage(), state.claim->capacity());
 }
@@ -37,19 +37,20 @@ bool WaitsForEndOfUse(const State& state, const base::FlightRecord* call,
 std::optional<Cause> ExpansionInfeasible(const State& state) {
   if (!IsBoundClaim(state)) return std::nullopt;
   const std::string status = state.claim->resize_status();
-  Cause cause{.id = "expansion-infeasible", .link = Link::kVolume, .proof = {Asks(state)}};
+  Cause cause{
+      .id = "expansion-infeasible", .link = Link::kVolume, .proof = {DescribeRequest(state)}};
   if (status == "ControllerResizeInfeasible") {
     cause.summary =
         fmt::format("the driver '{}' cannot make volume '{}' as large as {}", state.driver,
                     state.volume->name(), state.claim->allocated_storage());
-    cause.proof.push_back(ConditionMessage(*state.claim, "ControllerResizeError"));
+    cause.proof.push_back(ReadConditionMessage(*state.claim, "ControllerResizeError"));
     cause.step =
         "request less (but more than the claim has now), or free space behind the driver; Berth "
         "tries again every few minutes";
   } else if (status == "NodeResizeInfeasible") {
     cause.summary = fmt::format("the node cannot grow the file system of volume '{}' to {}",
                                 state.volume->name(), state.claim->allocated_storage());
-    cause.proof.push_back(ConditionMessage(*state.claim, "NodeResizeError"));
+    cause.proof.push_back(ReadConditionMessage(*state.claim, "NodeResizeError"));
     cause.step =
         "correct the problem that the node names; Berth asks the node again every few minutes";
   } else {
@@ -63,8 +64,8 @@ std::optional<Cause> ExpansionInfeasible(const State& state) {
 
 std::optional<Cause> ExpansionFails(const State& state) {
   if (!IsBoundClaim(state) || ExpansionInfeasible(state).has_value()) return std::nullopt;
-  const base::FlightRecord* call = BadCall(state, ResizeKey(state));
-  const std::string error = ConditionMessage(*state.claim, "ControllerResizeError");
+  const base::FlightRecord* call = FindBadCall(state, ResizeKey(state));
+  const std::string error = ReadConditionMessage(*state.claim, "ControllerResizeError");
   if (WaitsForEndOfUse(state, call, error)) {
     const api::Pod& pod = state.claim_pods.front();
     return Cause{.id = "expansion-waits-for-end-of-use",
@@ -72,20 +73,20 @@ std::optional<Cause> ExpansionFails(const State& state) {
                  .waiting = true,
                  .summary = fmt::format("the driver '{}' does not grow a volume that is in use",
                                         state.driver),
-                 .proof = {call != nullptr ? Describe(state, *call) : error,
+                 .proof = {call != nullptr ? DescribeRecord(state, *call) : error,
                            fmt::format("pod '{}' uses claim '{}'", pod.key(), state.claim_key)},
                  .owner = Owner::kPerson,
                  .step = "end the pods that use the claim; it grows as soon as they are gone",
                  .command = fmt::format("berth delete pod {} -n {}", pod.name(), pod.ns())};
   }
-  if (call != nullptr) return CauseOfCall(state, Link::kVolume, *call);
-  // There is no record: it is on another machine, or the resizer gave up before any call.
+  if (call != nullptr) return ExplainCall(state, Link::kVolume, *call);
+  // There is no record, because it is on another machine, or the resizer gave up before any call.
   if (error.empty()) return std::nullopt;
   const bool secret = error.find("read secret") != std::string::npos;
   return Cause{.id = secret ? "secret-missing" : "expansion-fails",
                .link = Link::kVolume,
                .summary = fmt::format("volume '{}' does not grow: {}", state.volume->name(), error),
-               .proof = {Asks(state), "the claim's condition ControllerResizeError"},
+               .proof = {DescribeRequest(state), "the claim's condition ControllerResizeError"},
                .owner = error.starts_with("rpc error") ? Owner::kDriver : Owner::kPerson,
                .step = "correct the problem that the message names; Berth tries again by itself"};
 }
@@ -98,8 +99,9 @@ std::optional<Cause> ExpansionWaitsForNode(const State& state) {
                .waiting = true,
                .summary = fmt::format("the file system of volume '{}' grows when it is used next",
                                       state.volume->name()),
-               .proof = {Asks(state), fmt::format("volume '{}' has {}, and no pod uses the claim",
-                                                  state.volume->name(), state.volume->capacity())},
+               .proof = {DescribeRequest(state),
+                         fmt::format("volume '{}' has {}, and no pod uses the claim",
+                                     state.volume->name(), state.volume->capacity())},
                .owner = Owner::kPerson,
                .step = "start a pod that uses the claim"};
 }
@@ -110,7 +112,7 @@ std::optional<Cause> ModificationFails(const State& state) {
   if (status.empty()) return std::nullopt;
   const std::string target =
       state.claim->String({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"});
-  const std::string error = ConditionMessage(*state.claim, "ModifyVolumeError");
+  const std::string error = ReadConditionMessage(*state.claim, "ModifyVolumeError");
   Cause cause{.link = Link::kVolume,
               .proof = {fmt::format("claim '{}' changes to class '{}', with status {}",
                                     state.claim_key, target, status)}};
@@ -135,8 +137,8 @@ std::optional<Cause> ModificationFails(const State& state) {
                           current);
     return cause;
   }
-  if (const base::FlightRecord* call = BadCall(state, ModifyKey(state))) {
-    return CauseOfCall(state, Link::kVolume, *call);
+  if (const base::FlightRecord* call = FindBadCall(state, ModifyKey(state))) {
+    return ExplainCall(state, Link::kVolume, *call);
   }
   if (error.empty()) return std::nullopt;
   cause.id = "modification-fails";

@@ -1,4 +1,4 @@
-// From a VolumeSnapshot to a snapshot that is ready, and its end.
+// Rules from a VolumeSnapshot to a snapshot that is ready, and for its deletion.
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -6,13 +6,13 @@ namespace {
 
 constexpr std::string_view kDefaultClass = "snapshot.storage.kubernetes.io/is-default-class";
 
-// Whether the snapshot is to become ready. For one that is being deleted it no longer matters what
-// kept it from being taken.
-bool Unready(const State& state) {
+// Whether a snapshot is wanted and not ready yet. If the snapshot is being deleted, nobody waits
+// for it any more.
+bool WaitsForSnapshot(const State& state) {
   return state.snapshot.has_value() && !state.snapshot->ready() && !state.snapshot->deleting();
 }
 
-std::string ErrorOf(const State& state) {
+std::string FindError(const State& state) {
   if (state.content.has_value() && !state.content->error().empty()) return state.content->error();
   return state.snapshot->error();
 }
@@ -20,7 +20,8 @@ std::string ErrorOf(const State& state) {
 }  // namespace
 
 std::optional<Cause> SnapshotSourceUnbound(const State& state) {
-  if (!Unready(state) || state.content.has_value() || !state.claim.has_value()) return std::nullopt;
+  if (!WaitsForSnapshot(state) || state.content.has_value() || !state.claim.has_value())
+    return std::nullopt;
   if (state.claim->phase() == "Bound") return std::nullopt;
   return Cause{
       .id = "source-not-bound",
@@ -34,7 +35,7 @@ std::optional<Cause> SnapshotSourceUnbound(const State& state) {
 }
 
 std::optional<Cause> SnapshotContentAbsent(const State& state) {
-  if (!Unready(state) || state.content.has_value()) return std::nullopt;
+  if (!WaitsForSnapshot(state) || state.content.has_value()) return std::nullopt;
   const std::string wanted = state.snapshot->source_content();
   const bool was_taken = !state.snapshot->creation_time().empty();
   if (wanted.empty() && !was_taken) return std::nullopt;
@@ -55,7 +56,7 @@ std::optional<Cause> SnapshotContentAbsent(const State& state) {
 }
 
 std::optional<Cause> NoSnapshotClass(const State& state) {
-  if (!Unready(state) || state.content.has_value() || state.snapshot_class.has_value()) {
+  if (!WaitsForSnapshot(state) || state.content.has_value() || state.snapshot_class.has_value()) {
     return std::nullopt;
   }
   // A snapshot that exists already in the storage needs no class, unless it names one.
@@ -97,10 +98,10 @@ std::optional<Cause> NoSnapshotClass(const State& state) {
 }
 
 std::optional<Cause> SnapshotterAbsent(const State& state) {
-  if (!Unready(state) || !state.content.has_value()) return std::nullopt;
-  if (BadCall(state, SnapshotKey(state)) != nullptr) return std::nullopt;
+  if (!WaitsForSnapshot(state) || !state.content.has_value()) return std::nullopt;
+  if (FindBadCall(state, SnapshotKey(state)) != nullptr) return std::nullopt;
   const std::string driver = state.content->driver();
-  return CauseOfAbsentDriver(
+  return ExplainAbsentDriver(
       state, {.driver = driver,
               .link = Link::kSnapshot,
               .named_by = fmt::format("content '{}'", state.content->name()),
@@ -109,12 +110,12 @@ std::optional<Cause> SnapshotterAbsent(const State& state) {
 }
 
 std::optional<Cause> SnapshotFails(const State& state) {
-  if (!Unready(state)) return std::nullopt;
+  if (!WaitsForSnapshot(state)) return std::nullopt;
   if (state.content.has_value()) {
-    if (const base::FlightRecord* call = BadCall(state, SnapshotKey(state))) {
-      return CauseOfCall(state, Link::kSnapshot, *call);
+    if (const base::FlightRecord* call = FindBadCall(state, SnapshotKey(state))) {
+      return ExplainCall(state, Link::kSnapshot, *call);
     }
-    if (!state.content->snapshot_handle().empty() && ErrorOf(state).empty()) {
+    if (!state.content->snapshot_handle().empty() && FindError(state).empty()) {
       return Cause{
           .id = "snapshot-uploading",
           .link = Link::kSnapshot,
@@ -126,7 +127,7 @@ std::optional<Cause> SnapshotFails(const State& state) {
           .step = "wait; Berth asks the driver until the snapshot is ready to use"};
     }
   }
-  const std::string error = ErrorOf(state);
+  const std::string error = FindError(state);
   if (error.empty()) return std::nullopt;
   // Another rule reports the reason for this error.
   if (NoSnapshotClass(state).has_value() || SnapshotSourceUnbound(state).has_value() ||
@@ -166,11 +167,11 @@ std::optional<Cause> SnapshotBeingRestored(const State& state) {
 
 std::optional<Cause> SnapshotDeletionFails(const State& state) {
   if (!state.content.has_value() || !state.content->deleting()) return std::nullopt;
-  if (const base::FlightRecord* call = BadCall(state, SnapshotKey(state))) {
-    return CauseOfCall(state, Link::kDeletion, *call);
+  if (const base::FlightRecord* call = FindBadCall(state, SnapshotKey(state))) {
+    return ExplainCall(state, Link::kDeletion, *call);
   }
   if (state.content->error().empty()) return std::nullopt;
-  // These are the snapshotter's words (snapshotter/delete.cc).
+  // The text is that of the snapshotter (snapshotter/delete.cc).
   if (state.content->error().find("is not deleted with this one") != std::string::npos) {
     return Cause{.id = "snapshot-shared",
                  .link = Link::kDeletion,

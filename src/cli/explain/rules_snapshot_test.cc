@@ -69,7 +69,7 @@ TEST_F(SnapshotRulesTest, NothingIsWrongWithOneThatIsReady) {
   Ready();
   EXPECT_EQ(First().id, "");
   EXPECT_EQ(ExplainStates({state_}).verdict(), "ok");
-  const std::vector<Step> chain = ChainOf(state_, {});
+  const std::vector<Step> chain = BuildChain(state_, {});
   ASSERT_EQ(chain.size(), 3U);  // claim, volume, snapshot
   EXPECT_EQ(chain.back().link, Link::kSnapshot);
   EXPECT_EQ(chain.back().mark, Mark::kOk);

@@ -1,11 +1,11 @@
-// What a claim's volume is to be filled from, and what its class names.
+// Rules for the source that a claim's volume is to be filled from, and for what its class names.
 #include "api/kinds/snapshots.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
 namespace {
 
-// A claim without volume that names a source.
+// Whether the claim has no volume yet and names a source.
 bool WaitsForSource(const State& state) {
   return state.claim.has_value() && !state.claim->deleting() && state.claim->phase() != "Bound" &&
          !state.claim->data_source().String({"kind"}).empty();
@@ -19,26 +19,26 @@ bool IsOrdinary(const api::Part& source) {
 }
 
 // "VolumeSnapshot 'default/s'"
-std::string SourceName(const State& state) {
+std::string FormatSource(const State& state) {
   const api::Part source = state.claim->data_source();
   const std::string ns = source.String({"namespace"}, state.claim->ns());
   return fmt::format("{} '{}'", source.String({"kind"}),
                      api::ObjectKey(ns, source.String({"name"})));
 }
 
-// The provisioner's last event about a claim for which it could not even call the driver; null if
-// it does not contain `text`.
-const api::Event* Refusal(const State& state, std::string_view text) {
+// Returns the provisioner's last event about a claim for which it could not call the driver; null
+// if there is none, or if its message does not contain `text`.
+const api::Event* FindRefusal(const State& state, std::string_view text) {
   if (!state.claim || state.claim->deleting() || state.claim->phase() == "Bound" ||
-      BadCall(state, ProvisionKey(state)) != nullptr) {
+      FindBadCall(state, ProvisionKey(state)) != nullptr) {
     return nullptr;
   }
-  const api::Event* event = EventOf(state, "PersistentVolumeClaim", "ProvisioningFailed");
+  const api::Event* event = FindEvent(state, "PersistentVolumeClaim", "ProvisioningFailed");
   const bool says = event != nullptr && event->String({"message"}).find(text) != std::string::npos;
   return says ? event : nullptr;
 }
 
-std::vector<std::string> Quoted(const api::Event& event) {
+std::vector<std::string> QuoteAsProof(const api::Event& event) {
   return {fmt::format("event {}: {}", event.String({"reason"}), event.String({"message"}))};
 }
 
@@ -53,7 +53,7 @@ std::optional<Cause> DataSourceMissing(const State& state) {
       .id = "source-missing",
       .link = Link::kVolume,
       .summary = fmt::format("{}, from which claim '{}' is to be filled, does not exist",
-                             SourceName(state), state.claim_key),
+                             FormatSource(state), state.claim_key),
       .proof = {fmt::format("claim '{}' names it as its data source", state.claim_key)},
       .owner = Owner::kPerson,
       .step =
@@ -71,7 +71,7 @@ std::optional<Cause> SnapshotNotReady(const State& state) {
   Cause cause{.id = "snapshot-not-ready",
               .link = Link::kVolume,
               .waiting = snapshot.error().empty(),
-              .summary = fmt::format("{} is not ready to be restored", SourceName(state)),
+              .summary = fmt::format("{} is not ready to be restored", FormatSource(state)),
               .owner = snapshot.error().empty() ? Owner::kController : Owner::kDriver,
               .step = "find out why the snapshot is not ready; the volume is made as soon as it is",
               .command = fmt::format("berth get volumesnapshot {} -n {} -o yaml", snapshot.name(),
@@ -96,7 +96,7 @@ std::optional<Cause> CloneSourceUnbound(const State& state) {
       .id = "source-not-bound",
       .link = Link::kVolume,
       .waiting = true,
-      .summary = fmt::format("{} has no volume yet that could be copied", SourceName(state)),
+      .summary = fmt::format("{} has no volume yet that could be copied", FormatSource(state)),
       .proof = {fmt::format("its phase is {}", source.phase())},
       .owner = Owner::kPerson,
       .step = "find out why the source is not bound; the copy is made as soon as it is",
@@ -117,7 +117,7 @@ std::optional<Cause> PopulatorAbsent(const State& state) {
       .summary = fmt::format("no populator is known that fills volumes from a {}",
                              source.String({"kind"})),
       .proof = {fmt::format("claim '{}' names {} of group '{}' as its data source", state.claim_key,
-                            SourceName(state), source.String({"apiGroup"})),
+                            FormatSource(state), source.String({"apiGroup"})),
                 state.populators.empty() ? "there is no VolumePopulator object"
                                          : fmt::format("VolumePopulator objects are for {}",
                                                        fmt::join(state.populators, ", "))},
@@ -128,31 +128,31 @@ std::optional<Cause> PopulatorAbsent(const State& state) {
 }
 
 std::optional<Cause> SecretMissing(const State& state) {
-  const api::Event* event = Refusal(state, "read secret '");
+  const api::Event* event = FindRefusal(state, "read secret '");
   if (event == nullptr) return std::nullopt;
   return Cause{
       .id = "secret-missing",
       .link = Link::kVolume,
       .summary = fmt::format("a secret that class '{}' names cannot be read", state.class_name),
-      .proof = Quoted(*event),
+      .proof = QuoteAsProof(*event),
       .owner = Owner::kPerson,
       .step = "create the secret, or allow the provisioner to read it; Berth tries again by itself",
       .command = fmt::format("berth get storageclass {} -o yaml", state.class_name)};
 }
 
-// The provisioner found no place that the driver, the class and the selected node have in common.
+// The provisioner found no topology that the driver, the class and the selected node all allow.
 std::optional<Cause> NoTopology(const State& state) {
-  constexpr std::string_view kSays[] = {"allowedTopologies", "names as topology key",
-                                        "no available topology", "has no topology keys",
-                                        "CSINode '"};
-  for (const std::string_view text : kSays) {
-    const api::Event* event = Refusal(state, text);
+  constexpr std::string_view kTexts[] = {"allowedTopologies", "names as topology key",
+                                         "no available topology", "has no topology keys",
+                                         "CSINode '"};
+  for (const std::string_view text : kTexts) {
+    const api::Event* event = FindRefusal(state, text);
     if (event == nullptr) continue;
     return Cause{
         .id = "no-topology",
         .link = Link::kVolume,
         .summary = event->String({"message"}),
-        .proof = Quoted(*event),
+        .proof = QuoteAsProof(*event),
         .owner = Owner::kPerson,
         .step =
             "start the driver on the nodes where volumes are to be, and compare the class's "
@@ -165,13 +165,13 @@ std::optional<Cause> NoTopology(const State& state) {
 }
 
 std::optional<Cause> WrongParameter(const State& state) {
-  const api::Event* event = Refusal(state, "class parameter");
+  const api::Event* event = FindRefusal(state, "class parameter");
   if (event == nullptr) return std::nullopt;
   return Cause{.id = "class-parameter",
                .link = Link::kVolume,
                .summary = fmt::format("class '{}' has parameters that are unknown or wrong",
                                       state.class_name),
-               .proof = Quoted(*event),
+               .proof = QuoteAsProof(*event),
                .owner = Owner::kPerson,
                .step =
                    "create the class again without the parameter (a class cannot be changed); the "

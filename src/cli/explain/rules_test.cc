@@ -136,7 +136,7 @@ TEST_F(RulesTest, EveryCauseSaysWhoseItIsAndWhatToDo) {
   state_.storage_class.reset();
   NotReady("False", "ContainerRuntimeNotReady");
   Running(OnNode(), "NodeStageVolume");
-  for (const Cause& cause : CausesOf(state_)) {
+  for (const Cause& cause : FindCauses(state_)) {
     EXPECT_FALSE(cause.summary.empty()) << cause.id;
     EXPECT_FALSE(cause.proof.empty()) << cause.id;
     EXPECT_FALSE(cause.step.empty()) << cause.id;

@@ -24,7 +24,7 @@ std::vector<std::string> DriverKeys(const State& state) {
   return keys;
 }
 
-std::vector<const base::FlightRecord*> RecordsOf(const State& state, const std::string& key) {
+std::vector<const base::FlightRecord*> FindRecords(const State& state, const std::string& key) {
   std::vector<const base::FlightRecord*> out;
   for (const base::FlightLog& log : state.logs) {
     for (const base::FlightRecord& record : log.records) {

@@ -1,5 +1,5 @@
-// What is known about one volume's way, gathered once (gather.h), so that the rules (rules.h) are
-// functions of it and nothing else.
+// What is known about one volume. It is gathered once (gather.h), so that the rules (rules.h) are
+// pure functions of it.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace berth::cli::explain {
 
 // The process that serves a driver's socket, and its descendants.
 struct Server {
-  base::Status listening;
+  base::Status listening;                        // not OK: why the listener was not found
   std::vector<platform::ProcessInfo> processes;  // the listener first
 };
 
@@ -30,18 +30,18 @@ struct State {
   std::optional<api::Pod> pod;
   std::optional<api::HostMount> host_mount;
   std::string volume_name;  // the pod's name for it
-  std::string claim_key;    // "default/data", whether or not it exists
+  std::string claim_key;    // "default/data", even if the claim does not exist; "": no claim
   std::optional<api::PersistentVolumeClaim> claim;
   std::optional<api::PersistentVolume> volume;
   std::optional<api::StorageClass> storage_class;
-  std::string class_name;  // that the claim names, or the default; empty: none
-  // What the claim is to be filled from: another claim, or a VolumeSnapshot.
+  std::string class_name;  // the class that the claim names; empty: none
+  // The source that the claim is to be filled from: another claim, or a VolumeSnapshot.
   std::optional<api::Object> data_source;
   std::vector<std::string> populators;  // "Kind.group" of each VolumePopulator
   std::optional<api::CsiDriver> driver_object;
-  std::string driver;  // empty: not known yet, or no CSI volume
-  std::string handle;
-  std::string node_name;  // where the volume is to be, once that is decided
+  std::string driver;     // empty: not known yet, or not a CSI volume
+  std::string handle;     // the CSI volume_id; empty: not known yet
+  std::string node_name;  // the node that is to use the volume; empty: not chosen yet
   std::optional<api::Node> node;
   std::optional<api::CsiNode> csi_node;
   std::optional<api::VolumeAttachment> attachment;  // to that node
@@ -52,7 +52,7 @@ struct State {
   std::optional<api::VolumeSnapshotClass> snapshot_class;  // that the snapshot names
   std::vector<api::VolumeSnapshotClass> snapshot_classes;
 
-  // Claims that wait for a volume filled from the snapshot, or from the claim that is asked about.
+  // Claims that wait for a volume filled from the subject, which is a snapshot or a claim.
   std::vector<std::string> restoring;
 
   // Objects that the rules compare the chain with.
@@ -64,8 +64,8 @@ struct State {
   std::vector<api::Lease> leases;                  // of roles, in all namespaces
   std::vector<api::Event> events;                  // about the pod, the claim, the volume, the node
 
-  // Live, from the roles of this machine.
-  base::Status flights;  // not OK: why there are none here
+  // Live data, from the roles of this machine.
+  base::Status flights;  // not OK: why flight records could not be read
   std::vector<base::FlightLog> logs;
   std::map<std::string, Server> servers;             // by socket
   std::map<pid_t, platform::ProcessInfo> processes;  // that records name and that still run
@@ -90,6 +90,6 @@ std::string NodeKey(const State& state);                  // node
 std::vector<std::string> DriverKeys(const State& state);  // csi-driver
 
 // The records of a key, newest last.
-std::vector<const base::FlightRecord*> RecordsOf(const State& state, const std::string& key);
+std::vector<const base::FlightRecord*> FindRecords(const State& state, const std::string& key);
 
 }  // namespace berth::cli::explain

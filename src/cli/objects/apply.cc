@@ -11,8 +11,8 @@ namespace {
 using base::Json;
 using base::StatusCode;
 
-// The manifest, with a copy of itself in the last-applied annotation.
-Json WithLastApplied(const api::Object& object) {
+// Returns the manifest with a copy of itself in the last-applied annotation.
+Json AnnotateLastApplied(const api::Object& object) {
   api::Object annotated = object;
   base::json::Remove(annotated.mutable_json(), {"metadata", "annotations", kLastAppliedAnnotation});
   const std::string text = base::json::Dump(annotated.json()) + "\n";
@@ -20,10 +20,10 @@ Json WithLastApplied(const api::Object& object) {
   return annotated.json();
 }
 
-// "created", "configured" or "unchanged".
+// Returns "created", "configured" or "unchanged".
 StatusOr<std::string_view> ApplyOne(kube::Client& client, const Manifest& manifest) {
   const api::Object& object = manifest.object;
-  const Json wanted = WithLastApplied(object);
+  const Json wanted = AnnotateLastApplied(object);
   auto live = object.name().empty()
                   ? StatusOr<Json>(base::Error(StatusCode::kNotFound, "generated name"))
                   : client.Get(*manifest.kind, object.ns(), object.name());
@@ -36,8 +36,8 @@ StatusOr<std::string_view> ApplyOne(kube::Client& client, const Manifest& manife
   const std::string text =
       base::json::String(*live, {"metadata", "annotations", kLastAppliedAnnotation});
   if (auto parsed = base::json::Parse(text); parsed.ok()) last = *std::move(parsed);
-  // A difference of the annotation alone is no change: it is written only together with another
-  // one.
+  // A difference in the annotation alone does not count. The annotation is written only together
+  // with another change.
   if (ThreeWayPatch(last, object.json(), *live).empty()) return "unchanged";
   RETURN_IF_ERROR(client.Patch(*manifest.kind, object.ns(), object.name(), kube::PatchType::kMerge,
                                ThreeWayPatch(last, wanted, *live), ""));
@@ -46,7 +46,8 @@ StatusOr<std::string_view> ApplyOne(kube::Client& client, const Manifest& manife
 
 }  // namespace
 
-Status Apply(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& files) {
+Status ApplyManifests(kube::Client& client, const ApiOptions& api,
+                      const std::vector<std::string>& files) {
   KindFinder kinds(client);
   ASSIGN_OR_RETURN(const std::vector<Manifest> manifests, ReadManifests(files, api.ns, kinds));
   size_t refused = 0;

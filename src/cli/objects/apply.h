@@ -9,9 +9,12 @@
 
 namespace berth::cli {
 
-// Creates what is missing and patches what differs (three_way_patch.h), keeping the manifest in the
-// annotation that kubectl uses, so that both tools can take turns. If an object is refused, the
-// others are still applied; the status says how many were not.
-Status Apply(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& files);
+// Creates objects that do not exist, and patches objects that differ (three_way_patch.h). Stores
+// the manifest in the annotation that kubectl uses, so that a person can use both tools. If an
+// object cannot be applied, the others are still applied; the message says how many were not, and
+// the code is that of the last failure. Errors of ReadManifests are returned before anything is
+// applied.
+Status ApplyManifests(kube::Client& client, const ApiOptions& api,
+                      const std::vector<std::string>& files);
 
 }  // namespace berth::cli

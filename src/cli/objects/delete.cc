@@ -9,28 +9,29 @@ namespace {
 
 using base::StatusCode;
 
-struct Doomed {
+struct ObjectToDelete {
   const api::KindInfo* kind;
   std::string ns;
   std::string name;
   std::string uid;
 };
 
-StatusOr<std::vector<Doomed>> Select(kube::Client& client, const ApiOptions& api,
-                                     const DeleteOptions& options, KindFinder& kinds) {
-  std::vector<Doomed> doomed;
+StatusOr<std::vector<ObjectToDelete>> SelectObjects(kube::Client& client, const ApiOptions& api,
+                                                    const DeleteOptions& options,
+                                                    KindFinder& kinds) {
+  std::vector<ObjectToDelete> objects;
   if (!options.files.empty()) {
     ASSIGN_OR_RETURN(const std::vector<Manifest> manifests,
                      ReadManifests(options.files, api.ns, kinds));
     for (const Manifest& manifest : manifests) {
-      doomed.push_back({manifest.kind, manifest.object.ns(), manifest.object.name(), ""});
+      objects.push_back({manifest.kind, manifest.object.ns(), manifest.object.name(), ""});
     }
-    return doomed;
+    return objects;
   }
   ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words, kinds));
   for (const Target& target : targets) {
     const std::string ns = NamespaceFor(*target.kind, api);
-    for (const std::string& name : target.names) doomed.push_back({target.kind, ns, name, ""});
+    for (const std::string& name : target.names) objects.push_back({target.kind, ns, name, ""});
     if (!target.names.empty()) continue;
     if (!options.all) {
       return base::Error(StatusCode::kInvalidArgument,
@@ -39,19 +40,19 @@ StatusOr<std::vector<Doomed>> Select(kube::Client& client, const ApiOptions& api
     }
     ASSIGN_OR_RETURN(const kube::ListResult list, client.List(*target.kind, ns, {}));
     for (const base::Json& item : list.items) {
-      doomed.push_back({target.kind, ns, api::Object(item).name(), ""});
+      objects.push_back({target.kind, ns, api::Object(item).name(), ""});
     }
   }
-  return doomed;
+  return objects;
 }
 
-Status WaitUntilGone(kube::Client& client, const Doomed& doomed, const DeleteOptions& options,
-                     std::stop_token stop) {
+Status WaitUntilGone(kube::Client& client, const ObjectToDelete& deleted,
+                     const DeleteOptions& options, std::stop_token stop) {
   std::string finalizers;
   const auto timeout = options.timeout.count() > 0 ? options.timeout : std::chrono::hours(24 * 7);
-  const Status waited = WaitFor(client, *doomed.kind, doomed.ns, doomed.name, timeout, stop,
+  const Status waited = WaitFor(client, *deleted.kind, deleted.ns, deleted.name, timeout, stop,
                                 [&](const std::optional<api::Object>& object) {
-                                  if (!object.has_value() || object->uid() != doomed.uid)
+                                  if (!object.has_value() || object->uid() != deleted.uid)
                                     return true;
                                   finalizers =
                                       fmt::format("{}", fmt::join(object->finalizers(), ", "));
@@ -64,13 +65,13 @@ Status WaitUntilGone(kube::Client& client, const Doomed& doomed, const DeleteOpt
 
 }  // namespace
 
-Status Delete(kube::Client& client, const ApiOptions& api, const DeleteOptions& options,
-              std::stop_token stop) {
+Status DeleteObjects(kube::Client& client, const ApiOptions& api, const DeleteOptions& options,
+                     std::stop_token stop) {
   KindFinder kinds(client);
-  ASSIGN_OR_RETURN(std::vector<Doomed> doomed, Select(client, api, options, kinds));
+  ASSIGN_OR_RETURN(std::vector<ObjectToDelete> objects, SelectObjects(client, api, options, kinds));
   Status failed = base::OkStatus();
-  std::vector<Doomed> deleted;
-  for (Doomed& one : doomed) {
+  std::vector<ObjectToDelete> deleted;
+  for (ObjectToDelete& one : objects) {
     const auto present = client.Get(*one.kind, one.ns, one.name);
     Status status = present.status();
     if (present.ok()) {
@@ -88,7 +89,8 @@ Status Delete(kube::Client& client, const ApiOptions& api, const DeleteOptions& 
     }
   }
   if (options.wait) {
-    for (const Doomed& one : deleted) RETURN_IF_ERROR(WaitUntilGone(client, one, options, stop));
+    for (const ObjectToDelete& one : deleted)
+      RETURN_IF_ERROR(WaitUntilGone(client, one, options, stop));
   }
   if (failed.ok()) return failed;
   return base::Error(failed.code(), "not everything was deleted");

@@ -61,7 +61,7 @@ void AddEvents(std::string& out, std::vector<api::Object>& events, base::WallTim
   }
 }
 
-StatusOr<std::vector<api::Object>> EventsOf(kube::Client& client, const api::Object& object) {
+StatusOr<std::vector<api::Object>> ListEvents(kube::Client& client, const api::Object& object) {
   const std::string ns = object.ns().empty() ? "default" : object.ns();
   ASSIGN_OR_RETURN(
       const kube::ListResult list,
@@ -116,8 +116,8 @@ std::string DescribeObject(const api::Object& object, std::vector<api::Object> e
   return out;
 }
 
-Status Describe(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& words,
-                const base::Clock& clock) {
+Status DescribeObjects(kube::Client& client, const ApiOptions& api,
+                       const std::vector<std::string>& words, const base::Clock& clock) {
   KindFinder kinds(client);
   ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(words, kinds));
   bool first = true;
@@ -135,7 +135,7 @@ Status Describe(kube::Client& client, const ApiOptions& api, const std::vector<s
     }
     for (Json& json : objects) {
       const api::Object object(std::move(json));
-      ASSIGN_OR_RETURN(std::vector<api::Object> events, EventsOf(client, object));
+      ASSIGN_OR_RETURN(std::vector<api::Object> events, ListEvents(client, object));
       Print(fmt::format("{}{}", first ? "" : "\n\n",
                         DescribeObject(object, std::move(events), clock.Now())));
       first = false;

@@ -10,8 +10,9 @@
 
 namespace berth::cli {
 
-Status Describe(kube::Client& client, const ApiOptions& api, const std::vector<std::string>& words,
-                const base::Clock& clock);
+// Prints the objects that `words` name (ParseTargets).
+Status DescribeObjects(kube::Client& client, const ApiOptions& api,
+                       const std::vector<std::string>& words, const base::Clock& clock);
 
 // The text for one object and the events about it (oldest first).
 std::string DescribeObject(const api::Object& object, std::vector<api::Object> events,

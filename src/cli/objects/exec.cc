@@ -38,8 +38,8 @@ std::pair<int, int> TerminalSize() {
 
 }  // namespace
 
-StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const ExecOptions& options,
-                   std::stop_token stop) {
+StatusOr<int> ExecInContainer(const kube::Config& config, const ApiOptions& api,
+                              const ExecOptions& options, std::stop_token stop) {
   if (options.command.empty()) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "exec: no command is given; write it after '--'");

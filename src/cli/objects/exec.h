@@ -17,8 +17,9 @@ struct ExecOptions {
   bool tty = false;
 };
 
-// Returns the command's exit code.
-StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const ExecOptions& options,
-                   std::stop_token stop);
+// Runs the command and returns its exit code. INVALID_ARGUMENT: options.command is empty. Other
+// errors are those of kube::Exec.
+StatusOr<int> ExecInContainer(const kube::Config& config, const ApiOptions& api,
+                              const ExecOptions& options, std::stop_token stop);
 
 }  // namespace berth::cli

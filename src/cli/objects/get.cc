@@ -18,9 +18,10 @@ using base::StatusCode;
 constexpr std::string_view kTableFormat =
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-// The URL of the objects that `target` means; with one name, the object's own.
-std::string UrlOf(const Target& target, const std::string& name, const ApiOptions& api,
-                  const GetOptions& options) {
+// Returns the URL of the target's objects, or, if `name` is not empty, of the object with this
+// name.
+std::string MakeUrl(const Target& target, const std::string& name, const ApiOptions& api,
+                    const GetOptions& options) {
   const std::string ns = api.all_namespaces ? "" : NamespaceFor(*target.kind, api);
   std::string url = target.kind->url(ns);
   if (!name.empty()) return fmt::format("{}/{}", url, http::PercentEncode(name));
@@ -43,17 +44,17 @@ Status ShowTable(kube::Client& client, const ApiOptions& api, const GetOptions& 
   if (names.empty()) names.push_back("");
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const Json table,
-                     GetJson(client, UrlOf(target, name, api, options), kTableFormat));
+                     GetJson(client, MakeUrl(target, name, api, options), kTableFormat));
     if (base::json::Array(table, {"rows"}).empty()) continue;
     if (several_kinds && *found && name == names.front()) Print("\n");
     *found = true;
-    Print(printer.Render(table));
+    Print(printer.RenderTable(table));
   }
   return base::OkStatus();
 }
 
-StatusOr<std::vector<Json>> Fetch(kube::Client& client, const ApiOptions& api,
-                                  const GetOptions& options, const Target& target) {
+StatusOr<std::vector<Json>> FetchObjects(kube::Client& client, const ApiOptions& api,
+                                         const GetOptions& options, const Target& target) {
   const std::string ns = api.all_namespaces ? "" : NamespaceFor(*target.kind, api);
   if (target.names.empty()) {
     ASSIGN_OR_RETURN(kube::ListResult list,
@@ -74,7 +75,7 @@ Status ShowObjects(kube::Client& client, const ApiOptions& api, const GetOptions
                    const std::vector<Target>& targets) {
   Json items = Json::array();
   for (const Target& target : targets) {
-    ASSIGN_OR_RETURN(std::vector<Json> objects, Fetch(client, api, options, target));
+    ASSIGN_OR_RETURN(std::vector<Json> objects, FetchObjects(client, api, options, target));
     for (Json& object : objects) {
       if (options.output == "name") {
         Print(fmt::format("{}/{}\n", target.kind->singular, api::Object(object).name()));
@@ -93,7 +94,7 @@ Status ShowObjects(kube::Client& client, const ApiOptions& api, const GetOptions
   return base::OkStatus();
 }
 
-// Follows one kind: its table first, then a row for each change.
+// Prints the table of one kind, and then a row for each change.
 Status WatchTable(kube::Client& client, const ApiOptions& api, const GetOptions& options,
                   const Target& target, std::stop_token stop) {
   if (target.names.size() > 1) {
@@ -103,10 +104,10 @@ Status WatchTable(kube::Client& client, const ApiOptions& api, const GetOptions&
   if (!target.names.empty()) {
     narrowed.field_selector = fmt::format("metadata.name={}", target.names[0]);
   }
-  std::string url = UrlOf(target, "", api, narrowed);
+  std::string url = MakeUrl(target, "", api, narrowed);
   TablePrinter printer(options.output == "wide", api.all_namespaces && target.kind->namespaced, "");
   ASSIGN_OR_RETURN(const Json table, GetJson(client, url, kTableFormat));
-  Print(printer.Render(table));
+  Print(printer.RenderTable(table));
   const std::string version = base::json::String(table, {"metadata", "resourceVersion"});
   url += fmt::format("{}watch=true&resourceVersion={}",
                      url.find('?') == std::string::npos ? "?" : "&", version);
@@ -125,7 +126,7 @@ Status WatchTable(kube::Client& client, const ApiOptions& api, const GetOptions&
                              base::json::String(*event, {"object", "message"}));
         return false;
       }
-      Print(printer.Render(base::json::Map(*event, {"object"})));
+      Print(printer.RenderTable(base::json::Map(*event, {"object"})));
     }
     return true;
   }));
@@ -134,14 +135,14 @@ Status WatchTable(kube::Client& client, const ApiOptions& api, const GetOptions&
 
 }  // namespace
 
-Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& options,
-           std::stop_token stop) {
+Status GetObjects(kube::Client& client, const ApiOptions& api, const GetOptions& options,
+                  std::stop_token stop) {
   const std::string_view known[] = {"", "wide", "json", "yaml", "name"};
   if (std::find(std::begin(known), std::end(known), options.output) == std::end(known)) {
     return base::Error(StatusCode::kInvalidArgument,
                        "-o '{}' is unknown; known are wide, json, yaml and name", options.output);
   }
-  // Drivers are no objects of the API: their table is made from several kinds of objects.
+  // "drivers" is not a kind of the API. Its table is made from objects of several kinds.
   if (options.words == std::vector<std::string>{"drivers"} && !options.watch) {
     return ShowDrivers(client, options.output);
   }

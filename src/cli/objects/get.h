@@ -17,9 +17,10 @@ struct GetOptions {
   bool watch = false;
 };
 
-// Prints to standard output; "No resources found" goes to standard error. A watch runs until
-// `stop`.
-Status Get(kube::Client& client, const ApiOptions& api, const GetOptions& options,
-           std::stop_token stop);
+// Prints the objects to standard output, and "No resources found" to standard error. A watch runs
+// until `stop` is requested or the server ends it. INVALID_ARGUMENT: options are wrong or do not
+// fit together. Other errors come from the API.
+Status GetObjects(kube::Client& client, const ApiOptions& api, const GetOptions& options,
+                  std::stop_token stop);
 
 }  // namespace berth::cli

@@ -5,8 +5,8 @@
 
 namespace berth::cli {
 
-Status Logs(kube::Client& client, const ApiOptions& api, const LogOptions& options,
-            std::stop_token stop) {
+Status PrintLogs(kube::Client& client, const ApiOptions& api, const LogOptions& options,
+                 std::stop_token stop) {
   std::string name = options.pod;
   for (const std::string_view prefix : {"pod/", "pods/"}) {
     if (name.starts_with(prefix)) name.erase(0, prefix.size());
@@ -24,7 +24,7 @@ Status Logs(kube::Client& client, const ApiOptions& api, const LogOptions& optio
     Print(chunk);
     return true;
   });
-  // Ctrl-C is how a person ends following.
+  // Ctrl-C is not an error, because a person ends `--follow` with it.
   return stop.stop_requested() ? base::OkStatus() : ended;
 }
 

@@ -18,7 +18,9 @@ struct LogOptions {
   std::optional<int64_t> tail;
 };
 
-Status Logs(kube::Client& client, const ApiOptions& api, const LogOptions& options,
-            std::stop_token stop);
+// Prints the log. With `follow` it prints until the container ends or `stop` is requested, which is
+// not an error.
+Status PrintLogs(kube::Client& client, const ApiOptions& api, const LogOptions& options,
+                 std::stop_token stop);
 
 }  // namespace berth::cli

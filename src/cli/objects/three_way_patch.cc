@@ -5,7 +5,7 @@ namespace {
 
 using base::Json;
 
-// True if `live` holds all that `wanted` says; it may hold more.
+// True if `live` has everything that `wanted` has; it may have more.
 bool Covers(const Json& live, const Json& wanted) {
   if (wanted.is_object()) {
     if (!live.is_object()) return false;

@@ -12,12 +12,12 @@ using base::StatusCode;
 
 namespace {
 
-Json Row(const std::string& name, const char* kind, const std::string& node, const char* state,
-         const std::string& reason) {
+Json MakeDriverRow(const std::string& name, const char* kind, const std::string& node,
+                   const char* state, const std::string& reason) {
   return {{"cells", {name, kind, node, state, reason}}};
 }
 
-const char* StateOf(const api::FlexReport& report) {
+const char* ToState(const api::FlexReport& report) {
   if (report.removed) return "Removed";
   return report.ready ? "Ready" : "Failed";
 }
@@ -32,18 +32,20 @@ base::StatusOr<std::vector<T>> ListAll(kube::Client& client) {
 
 }  // namespace
 
-Json DriverTable(const std::vector<api::Node>& nodes, const std::vector<api::CsiNode>& csi_nodes) {
+Json MakeDriverTable(const std::vector<api::Node>& nodes,
+                     const std::vector<api::CsiNode>& csi_nodes) {
   Json rows = Json::array();
   for (const api::CsiNode& node : csi_nodes) {
     for (const api::CsiNode::Driver& driver : node.drivers()) {
-      rows.push_back(Row(driver.name, "CSI", node.name(), "Ready", ""));
+      rows.push_back(MakeDriverRow(driver.name, "CSI", node.name(), "Ready", ""));
     }
   }
   for (const api::Node& node : nodes) {
     const auto drivers =
         api::ReadFlexReports(node.annotation(std::string(api::kFlexDriversAnnotation)));
     for (const auto& [name, report] : drivers) {
-      rows.push_back(Row(name, "Flexvolume", node.name(), StateOf(report), report.reason));
+      rows.push_back(
+          MakeDriverRow(name, "Flexvolume", node.name(), ToState(report), report.reason));
     }
   }
   Json columns = Json::array();
@@ -56,7 +58,7 @@ Json DriverTable(const std::vector<api::Node>& nodes, const std::vector<api::Csi
 Status ShowDrivers(kube::Client& client, const std::string& output) {
   ASSIGN_OR_RETURN(const auto nodes, ListAll<api::Node>(client));
   ASSIGN_OR_RETURN(const auto csi_nodes, ListAll<api::CsiNode>(client));
-  const Json table = DriverTable(nodes, csi_nodes);
+  const Json table = MakeDriverTable(nodes, csi_nodes);
   if (output == "json") {
     Json drivers = Json::array();
     for (const Json& row : table["rows"]) {
@@ -74,7 +76,7 @@ Status ShowDrivers(kube::Client& client, const std::string& output) {
   } else if (table["rows"].empty()) {
     PrintError("No drivers found\n");
   } else {
-    Print(TablePrinter(output == "wide", false, "").Render(table));
+    Print(TablePrinter(output == "wide", false, "").RenderTable(table));
   }
   return base::OkStatus();
 }

@@ -12,12 +12,12 @@
 
 namespace berth::cli {
 
-// Reads the CSINodes, and what node agents report about Flexvolume drivers
-// (api/kinds/flex_reports.h). `output`: "", "wide" or "json".
+// Prints the drivers of the CSINodes, and what node agents report about Flexvolume drivers
+// (api/kinds/flex_reports.h). `output` is "", "wide" or "json"; INVALID_ARGUMENT otherwise.
 base::Status ShowDrivers(kube::Client& client, const std::string& output);
 
 // The table that ShowDrivers prints, in the form in which the API server renders tables (table.h).
-base::Json DriverTable(const std::vector<api::Node>& nodes,
-                       const std::vector<api::CsiNode>& csi_nodes);
+base::Json MakeDriverTable(const std::vector<api::Node>& nodes,
+                           const std::vector<api::CsiNode>& csi_nodes);
 
 }  // namespace berth::cli

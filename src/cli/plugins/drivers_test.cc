@@ -24,7 +24,8 @@ TEST(Drivers, OfCsiAndFlexvolumeWithWhatIsWrong) {
            api::WriteFlexReports({{"acme.io/block", {.ready = true, .reason = ""}},
                                   {"acme.io/bad", {.ready = false, .reason = "no JSON"}},
                                   {"acme.io/old", {.removed = true, .reason = "for 'pods/1'"}}}));
-  const std::string text = TablePrinter(false, false, "").Render(DriverTable({node}, {csi_node}));
+  const std::string text =
+      TablePrinter(false, false, "").RenderTable(MakeDriverTable({node}, {csi_node}));
   for (const char* line : {"d.example.com   CSI          node-a   Ready",
                            "acme.io/bad     Flexvolume   node-b   Failed    no JSON",
                            "acme.io/old     Flexvolume   node-b   Removed   for 'pods/1'",

@@ -16,13 +16,13 @@ using volume::Finding;
 
 namespace {
 
-size_t Count(const DriverCheckReport& report, Finding::Weight weight) {
+size_t CountFindings(const DriverCheckReport& report, Finding::Weight weight) {
   return static_cast<size_t>(
       std::count_if(report.findings.begin(), report.findings.end(),
                     [weight](const Finding& finding) { return finding.weight == weight; }));
 }
 
-std::string Counted(size_t count, std::string_view what) {
+std::string FormatCount(size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
@@ -48,25 +48,26 @@ std::string FormatCheck(const std::string& driver, const DriverCheckReport& repo
                         finding.weight == Finding::Weight::kFault ? "FAULT " : "remark",
                         finding.call, finding.rule, finding.words);
   }
-  const size_t faults = Count(report, Finding::Weight::kFault);
-  const size_t remarks = Count(report, Finding::Weight::kRemark);
+  const size_t faults = CountFindings(report, Finding::Weight::kFault);
+  const size_t remarks = CountFindings(report, Finding::Weight::kRemark);
   text += fmt::format(
-      "{}: {}{}; it supports {}\n", driver, faults == 0 ? "no faults" : Counted(faults, "fault"),
-      remarks == 0 ? "" : ", " + Counted(remarks, "remark"),
+      "{}: {}{}; it supports {}\n", driver,
+      faults == 0 ? "no faults" : FormatCount(faults, "fault"),
+      remarks == 0 ? "" : ", " + FormatCount(remarks, "remark"),
       report.calls.empty() ? "nothing" : fmt::format("{}", fmt::join(report.calls, " ")));
   return text;
 }
 
-Status FlexCheck(const volume::DriverCheckOptions& options) {
+Status RunFlexCheck(const volume::DriverCheckOptions& options) {
   const auto exec = platform::NewHostExec();
   ASSIGN_OR_RETURN(const DriverCheckReport report, volume::CheckDriver(*exec, options));
   const std::string driver =
       options.driver.empty() ? volume::DriverNameOf(options.executable) : options.driver;
   Print(FormatCheck(driver, report));
-  const size_t faults = Count(report, Finding::Weight::kFault);
+  const size_t faults = CountFindings(report, Finding::Weight::kFault);
   if (faults == 0) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition, "driver '{}' has {}", driver,
-               Counted(faults, "fault"));
+               FormatCount(faults, "fault"));
 }
 
 }  // namespace berth::cli

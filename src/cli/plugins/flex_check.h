@@ -9,14 +9,16 @@
 
 namespace berth::cli {
 
-// "NAME=VALUE" each; INVALID_ARGUMENT otherwise.
+// Parses pairs "NAME=VALUE". INVALID_ARGUMENT: a pair has no '=' or no name; the message does not
+// repeat the pair, because it may be a secret.
 base::StatusOr<std::map<std::string, std::string>> ParsePairs(
     const std::vector<std::string>& pairs);
 
-// The text of the findings, one after the other, and a last line that counts them.
+// Returns one line for each finding, and a last line with their number.
 std::string FormatCheck(const std::string& driver, const volume::DriverCheckReport& report);
 
-// Prints the findings. FAILED_PRECONDITION: the driver has faults; remarks alone are OK.
-base::Status FlexCheck(const volume::DriverCheckOptions& options);
+// Checks the driver on this host and prints the findings. FAILED_PRECONDITION: the driver has
+// faults; a driver with remarks only is OK. Other errors are those of volume::CheckDriver.
+base::Status RunFlexCheck(const volume::DriverCheckOptions& options);
 
 }  // namespace berth::cli

@@ -39,7 +39,7 @@ std::string WithoutSlash(const std::string& path) {
   return std::string(base::TrimSlashes(fs::absolute(path, error).lexically_normal().native()));
 }
 
-// An installation on its way from the source to the driver folder.
+// One installation, from the source to the driver folder.
 class Installation {
  public:
   explicit Installation(const FlexInstallOptions& options)
@@ -52,13 +52,13 @@ class Installation {
     ASSIGN_OR_RETURN(const bool update,
                      volume::HasDriverFolder(drivers_ + "/" + volume::FolderOfDriver(driver_)));
     ASSIGN_OR_RETURN(stage_, volume::DriverInstallation::Begin(drivers_, driver_));
-    RETURN_IF_ERROR(Stage());
+    RETURN_IF_ERROR(StageFiles());
     const StatusOr<DriverFolder> driver = stage_->ReadStage();
     RETURN_IF_ERROR_WITH(driver, fmt::format("{} is no driver", Quote(source_)));
     RETURN_IF_ERROR_WITH(check(stage_->staged() + "/" + driver->executable().path, driver_),
                          "nothing was installed");
-    // Places the files that were read before the check, because the check ran the driver, and files
-    // that it wrote beside itself are no part of it.
+    // Places the files that were read before the check. The check ran the driver, and files that
+    // the driver wrote beside itself do not belong to it.
     RETURN_IF_ERROR(stage_->PlaceDriver(*driver));
     return fmt::format("{} {} as {}\n", update ? "updated" : "installed", driver_,
                        stage_->target() + "/" + driver->executable().path);
@@ -83,15 +83,15 @@ class Installation {
     return volume::DriverOfFolder(volume::FolderOfDriver(driver_)).status();
   }
 
-  Status Stage() {
+  Status StageFiles() {
     const std::string staged = stage_->staged();
-    if (source_is_folder_) return Copy(source_, staged);
+    if (source_is_folder_) return CopyTree(source_, staged);
     RETURN_IF_ERROR(platform::MakeFolders(staged, 0755));
     std::error_code error;
     // If the source is a link to the executable, the executable itself is copied.
     const std::string source = fs::canonical(source_, error);
     RETURN_IF_ERROR(ToStatus(error, fmt::format("look at {}", Quote(source_))));
-    RETURN_IF_ERROR(Copy(source, staged + "/" + driver_.substr(driver_.find('/') + 1)));
+    RETURN_IF_ERROR(CopyTree(source, staged + "/" + driver_.substr(driver_.find('/') + 1)));
     for (const std::string& file : options_.files) {
       const std::string full = WithoutSlash(file);
       const std::string name = fs::path(full).filename();
@@ -102,12 +102,12 @@ class Installation {
                      name.starts_with('.') ? "names that begin with a dot are ignored there"
                                            : "something of that name is there");
       }
-      RETURN_IF_ERROR(Copy(full, to));
+      RETURN_IF_ERROR(CopyTree(full, to));
     }
     return base::OkStatus();
   }
 
-  static Status Copy(const std::string& from, const std::string& to) {
+  static Status CopyTree(const std::string& from, const std::string& to) {
     std::error_code error;
     fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
     return ToStatus(error, fmt::format("copy {}", Quote(from)));
@@ -120,13 +120,13 @@ class Installation {
   std::unique_ptr<volume::DriverInstallation> stage_;
 };
 
-std::string SizeOf(const DriverFolder& driver) {
+std::string FormatSize(const DriverFolder& driver) {
   uint64_t bytes = 0;
   for (const DriverFile& file : driver.files) bytes += file.identity.size;
   return fmt::format("{} KiB", (bytes + 1023) / 1024);
 }
 
-size_t FilesOf(const DriverFolder& driver) {
+size_t CountFiles(const DriverFolder& driver) {
   return static_cast<size_t>(std::ranges::count_if(
       driver.files, [](const DriverFile& file) { return file.kind != DriverFile::Kind::kFolder; }));
 }
@@ -153,22 +153,22 @@ StatusOr<std::string> ListFlexDrivers(const std::string& drivers) {
     table["rows"].push_back({{"cells", std::move(cells)}});
   };
   for (const DriverFolder& driver : scan.drivers) {
-    add_row({driver.driver, std::to_string(FilesOf(driver)), SizeOf(driver), ""});
+    add_row({driver.driver, std::to_string(CountFiles(driver)), FormatSize(driver), ""});
   }
   for (const auto& [folder, why] : scan.left_out) {
     const auto name = volume::DriverOfFolder(folder);
     add_row({name.value_or(folder), "-", "-", base::Message(why)});
   }
   if (table["rows"].empty()) return fmt::format("there are no drivers in {}\n", Quote(drivers));
-  return TablePrinter(false, false, "").Render(table);
+  return TablePrinter(false, false, "").RenderTable(table);
 }
 
 StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::string& driver) {
   const std::string folder = volume::FolderOfDriver(driver);
   RETURN_IF_ERROR(volume::DriverOfFolder(folder));
   const std::string path = WithoutSlash(drivers) + "/" + folder;
-  ASSIGN_OR_RETURN(const bool there, volume::HasDriverFolder(path));
-  if (!there) {
+  ASSIGN_OR_RETURN(const bool exists, volume::HasDriverFolder(path));
+  if (!exists) {
     return Error(StatusCode::kNotFound, "there is no driver '{}': {} does not exist", driver,
                  Quote(path));
   }

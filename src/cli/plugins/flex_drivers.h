@@ -1,6 +1,6 @@
-// `berth flex install`, `list` and `remove`: with them a person manages the drivers in a node's
-// driver folder. volume/flex/driver_install.h puts drivers in place. A removal removes the
-// executable first, because a folder without its executable is no driver.
+// `berth flex install`, `list` and `remove`: a person manages the drivers in a node's driver folder
+// with them. volume/flex/driver_install.h puts drivers in place. A removal removes the executable
+// first, because a folder without its executable is not a driver.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace berth::cli {
 
 struct FlexInstallOptions {
-  std::string drivers;             // the node's driver folder, made if it is not there
+  std::string drivers;             // the node's driver folder; created if it does not exist
   std::string source;              // the executable; or a folder with the whole driver
   std::vector<std::string> files;  // with an executable: files and folders that go beside it
   std::string driver;              // "vendor/driver"; empty: as in the source's path
@@ -23,18 +23,20 @@ using CheckFlexDriver =
     std::function<base::Status(const std::string& executable, const std::string& driver)>;
 
 // Installs or updates a driver, and returns a sentence that says what was done. A failure before
-// the first rename changes nothing; a later failure leaves the old executable. Old files of the
-// driver that the new one does not have stay. INVALID_ARGUMENT: the name is invalid, or options
-// contradict each other; FAILED_PRECONDITION: the source is no driver, or something else is in its
-// place.
+// the first rename changes nothing; a later failure leaves the old executable. Files of the old
+// version that the new version does not have stay. INVALID_ARGUMENT: the name is invalid, or
+// options contradict each other. FAILED_PRECONDITION: the source is not a driver, or another file
+// has the place of its folder.
 base::StatusOr<std::string> InstallFlexDriver(const FlexInstallOptions& options,
                                               const CheckFlexDriver& check);
 
-// The drivers of a folder as a table, and for everything else there the reason why it is no driver.
+// Returns the drivers of a folder as a table. Other entries of the folder are listed with the
+// reason why they are not drivers.
 base::StatusOr<std::string> ListFlexDrivers(const std::string& drivers);
 
-// Removes "vendor/driver" with all that is in its folder, and returns a sentence that says what was
-// done. NOT_FOUND: there is no such driver; FAILED_PRECONDITION: something else is in its place.
+// Removes "vendor/driver" with everything in its folder, and returns a sentence that says what was
+// done. NOT_FOUND: there is no such driver. FAILED_PRECONDITION: another file has the place of its
+// folder.
 base::StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::string& driver);
 
 }  // namespace berth::cli

@@ -16,13 +16,13 @@ bool Controls(const api::DaemonSet& set, const api::Object& object) {
   return owner.has_value() && owner->uid == set.uid();
 }
 
-// A static pod: the API shows only a mirror of it, which cannot be evicted.
+// Whether the pod is the mirror of a static pod, which cannot be evicted.
 bool IsMirror(const api::Pod& pod) {
   return !pod.annotation("kubernetes.io/config.mirror").empty();
 }
 
-// Whether the pod has volumes that a mount utility may have mounted. No utility mounts contents of
-// the API, empty folders, folders of the host and images.
+// Whether the pod has volumes that a mount utility may have mounted. No utility is needed for
+// objects of the API, empty folders, folders of the host and images.
 bool HasMounts(const api::Pod& pod) {
   static constexpr std::string_view kNone[] = {"configMap", "secret",   "projected", "downwardAPI",
                                                "emptyDir",  "hostPath", "image",     ""};
@@ -34,10 +34,10 @@ bool HasMounts(const api::Pod& pod) {
 
 }  // namespace
 
-base::Json UpgradeTaint() { return api::MakeTaint(kUpgradeTaint, "", "NoExecute"); }
+base::Json MakeUpgradeTaint() { return api::MakeTaint(kUpgradeTaint, "", "NoExecute"); }
 
-std::string NewestHash(const api::DaemonSet& set,
-                       const std::vector<api::ControllerRevision>& revisions) {
+std::string FindNewestHash(const api::DaemonSet& set,
+                           const std::vector<api::ControllerRevision>& revisions) {
   // The template's revision does not exist until the controller has seen the template.
   if (set.Int({"status", "observedGeneration"}) < set.generation()) return "";
   const api::ControllerRevision* newest = nullptr;
@@ -48,22 +48,22 @@ std::string NewestHash(const api::DaemonSet& set,
   return newest == nullptr ? "" : newest->label(kRevisionHash);
 }
 
-MountPodState StateOf(const MountPodWorld& world) {
+MountPodState SortMountPods(const MountPodObjects& objects) {
   MountPodState state;
   std::vector<const api::DaemonSet*> served;
-  for (const api::Pod& pod : world.pods) {
-    const auto set = std::find_if(world.sets.begin(), world.sets.end(),
+  for (const api::Pod& pod : objects.pods) {
+    const auto set = std::find_if(objects.sets.begin(), objects.sets.end(),
                                   [&](const api::DaemonSet& one) { return Controls(one, pod); });
-    if (set == world.sets.end()) {
+    if (set == objects.sets.end()) {
       if (pod.terminated() || IsMirror(pod)) continue;
-      if (!api::AnyTolerates(pod.tolerations(), UpgradeTaint())) {
+      if (!api::AnyTolerates(pod.tolerations(), MakeUpgradeTaint())) {
         state.evicted.push_back(pod);
       } else if (HasMounts(pod)) {
         state.tolerating.push_back(pod);
       }
     } else if (pod.deleting()) {
       state.leaving.push_back(pod);
-    } else if (const std::string hash = NewestHash(*set, world.revisions);
+    } else if (const std::string hash = FindNewestHash(*set, objects.revisions);
                !hash.empty() && pod.label(kRevisionHash) != hash) {
       state.old.push_back(pod);
     } else {
@@ -71,7 +71,7 @@ MountPodState StateOf(const MountPodWorld& world) {
       if (pod.ready() && !hash.empty()) served.push_back(&*set);
     }
   }
-  for (const api::DaemonSet& set : world.sets) {
+  for (const api::DaemonSet& set : objects.sets) {
     if (std::find(served.begin(), served.end(), &set) == served.end()) {
       state.without.push_back(set.key());
     }

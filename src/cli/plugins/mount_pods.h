@@ -1,4 +1,5 @@
-// The mount pods of a node as the API shows them, and what an upgrade still has to do. Pure.
+// Finds out from the API's objects what an upgrade of a node's mount pods still has to do. The
+// functions are pure.
 #pragma once
 
 #include <string>
@@ -13,12 +14,13 @@ inline constexpr char kMountPodLabel[] = "berth.dev/component";  // deploy/mount
 inline constexpr char kMountPodValue[] = "mount-pod";
 inline constexpr char kUpgradeTaint[] = "berth.dev/mount-pod-upgrade";
 
-// Its effect is NoExecute: pods that do not tolerate it are evicted, and no new ones come.
-base::Json UpgradeTaint();
+// Makes the taint of an upgrade. Its effect is NoExecute: pods that do not tolerate it are evicted,
+// and no new pods are scheduled to the node.
+base::Json MakeUpgradeTaint();
 
-// What an upgrade knows of the API.
-struct MountPodWorld {
-  std::vector<api::DaemonSet> sets;  // those to upgrade
+// The objects of the API that SortMountPods needs.
+struct MountPodObjects {
+  std::vector<api::DaemonSet> sets;  // the DaemonSets to upgrade
   std::vector<api::ControllerRevision> revisions;
   std::vector<api::Pod> pods;  // all on the node
 };
@@ -32,17 +34,18 @@ struct MountPodState {
   std::vector<std::string> without;  // sets that have no fresh pod that is ready, "NS/NAME"
   // Other pods that have not ended.
   std::vector<api::Pod> evicted;     // they do not tolerate the taint
-  std::vector<api::Pod> tolerating;  // they do and stay, and have volumes that the node mounts
+  std::vector<api::Pod> tolerating;  // they tolerate it, and have volumes that the node mounts
 
-  // True if only the taint is left to be taken off.
+  // True if nothing is left to do except the removal of the taint.
   bool upgraded() const { return old.empty() && leaving.empty() && without.empty(); }
 };
 
-// The hash of the newest revision of a set; "" while there is none for its present template.
-std::string NewestHash(const api::DaemonSet& set,
-                       const std::vector<api::ControllerRevision>& revisions);
+// Returns the hash of the newest revision of a set; "" if the controller has not made a revision of
+// the present template yet.
+std::string FindNewestHash(const api::DaemonSet& set,
+                           const std::vector<api::ControllerRevision>& revisions);
 
-MountPodState StateOf(const MountPodWorld& world);
+MountPodState SortMountPods(const MountPodObjects& objects);
 
 // "a/x, b/y"; empty if there are no pods.
 std::string NamesOf(const std::vector<api::Pod>& pods);

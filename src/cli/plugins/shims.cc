@@ -44,7 +44,7 @@ const std::vector<Type>& Types() {
   return types;
 }
 
-// A utility that has, or is to have, a shim.
+// A utility that has a shim, or will get one.
 struct Shim {
   std::string utility;
   std::string plugin;  // empty: it is not known
@@ -56,11 +56,11 @@ Status CheckName(const std::string& name) {
                        return isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
                      });
   if (plain && name != "berth-shim") return base::OkStatus();
-  return Error(StatusCode::kInvalidArgument, "{} is no name of a utility", Quote(name));
+  return Error(StatusCode::kInvalidArgument, "{} is not the name of a utility", Quote(name));
 }
 
-// The shims that options.names mean. With options.plugin, each name is the name of a utility.
-StatusOr<std::vector<Shim>> ShimsOf(const ShimOptions& options) {
+// Returns the shims that options.names mean. With options.plugin, each name is that of a utility.
+StatusOr<std::vector<Shim>> FindShims(const ShimOptions& options) {
   std::vector<Shim> shims;
   for (const std::string& name : options.names) {
     RETURN_IF_ERROR(CheckName(name));
@@ -84,16 +84,17 @@ StatusOr<std::vector<Shim>> ShimsOf(const ShimOptions& options) {
 
 class Shims {
  public:
-  Shims(const ShimOptions& options, const Tell& tell) : options_(options), tell_(tell) {}
+  Shims(const ShimOptions& options, const ReportLine& report)
+      : options_(options), report_(report) {}
 
   Status Install() {
-    ASSIGN_OR_RETURN(const std::vector<Shim> shims, ShimsOf(options_));
+    ASSIGN_OR_RETURN(const std::vector<Shim> shims, FindShims(options_));
     if (shims.empty()) return Error(StatusCode::kInvalidArgument, "no type or utility is named");
     RETURN_IF_ERROR(ReadProgram());
     if (content_.empty()) {
       return Error(StatusCode::kNotFound, "there is no berth-shim at {}", Quote(program_));
     }
-    // All places are checked before the first one is changed.
+    // All paths are checked before the first one is changed.
     for (const Shim& shim : shims) RETURN_IF_ERROR(CheckFree(shim));
     RETURN_IF_ERROR(platform::MakeFolders(options_.records, 0755));
     for (const Shim& shim : shims) RETURN_IF_ERROR(InstallOne(shim));
@@ -101,10 +102,10 @@ class Shims {
   }
 
   Status Remove() {
-    ASSIGN_OR_RETURN(std::vector<Shim> shims, ShimsOf(options_));
+    ASSIGN_OR_RETURN(std::vector<Shim> shims, FindShims(options_));
     if (options_.names.empty()) {
-      ASSIGN_OR_RETURN(shims, Recorded());
-      if (shims.empty()) tell_("no shim is installed");
+      ASSIGN_OR_RETURN(shims, ListRecordedShims());
+      if (shims.empty()) report_("no shim is installed");
     }
     RETURN_IF_ERROR(ReadProgram());
     for (const Shim& shim : shims) RETURN_IF_ERROR(RemoveOne(shim.utility));
@@ -122,16 +123,16 @@ class Shims {
   std::string RecordPath(const std::string& utility) const {
     return fmt::format("{}/{}.json", options_.records, utility);
   }
-  std::string PathOf(const std::string& utility) const {
+  std::string ShimPath(const std::string& utility) const {
     return fmt::format("{}/{}", options_.sbin, utility);
   }
-  // Where a shim is before it is put in its place.
-  std::string NewPathOf(const std::string& utility) const {
+  // The path at which a shim is written before it is linked to its place.
+  std::string NewShimPath(const std::string& utility) const {
     return fmt::format("{}/.{}.berth-shim", options_.sbin, utility);
   }
 
   // Reads the content of berth-shim. It stays empty if berth-shim is not installed, because a
-  // removal can do without it.
+  // removal does not need it.
   Status ReadProgram() {
     std::error_code error;
     program_ = options_.program;
@@ -146,8 +147,8 @@ class Shims {
     return base::OkStatus();
   }
 
-  // Nothing if the record is missing or cannot be read. Then only a file with the content of the
-  // present berth-shim counts as a shim.
+  // Returns nullopt if the record is missing or cannot be read. Then only a file with the content
+  // of the present berth-shim counts as a shim.
   std::optional<Record> ReadRecord(const std::string& utility) const {
     const auto text = platform::ReadFile(RecordPath(utility));
     if (!text.ok()) return std::nullopt;
@@ -164,13 +165,13 @@ class Shims {
         base::ipc::WriteJson(base::ipc::Message()
                                  .Set(utility::kPlugin, shim.plugin)
                                  .Set(utility::kShimSocket, options_.socket)
-                                 .Set(utility::kShimPath, PathOf(shim.utility))
+                                 .Set(utility::kShimPath, ShimPath(shim.utility))
                                  .Set(utility::kShimContent, std::move(contents))) +
         "\n";
     return platform::WriteDurably<"cli.shim_record">(RecordPath(shim.utility), text, 0644);
   }
 
-  StatusOr<std::vector<Shim>> Recorded() const {
+  StatusOr<std::vector<Shim>> ListRecordedShims() const {
     const auto names = platform::ListFolder(options_.records);
     std::vector<Shim> shims;
     if (names.status().code() == StatusCode::kNotFound) return shims;
@@ -183,7 +184,7 @@ class Shims {
     return shims;
   }
 
-  StatusOr<Found> LookAt(const std::string& path, const std::optional<Record>& record) const {
+  StatusOr<Found> InspectFile(const std::string& path, const std::optional<Record>& record) const {
     struct stat info;
     if (lstat(path.c_str(), &info) != 0) {
       if (errno == ENOENT) return Found::kNothing;
@@ -208,17 +209,17 @@ class Shims {
                    "--plugin",
                    Quote(shim.utility), fmt::join(types, ", "));
     }
-    const std::string path = PathOf(shim.utility);
+    const std::string path = ShimPath(shim.utility);
     const auto record = ReadRecord(shim.utility);
     if (record && record->path != path) {
-      ASSIGN_OR_RETURN(const Found elsewhere, LookAt(record->path, record));
+      ASSIGN_OR_RETURN(const Found elsewhere, InspectFile(record->path, record));
       if (elsewhere == Found::kShim) {
         return Error(StatusCode::kAlreadyExists,
                      "the shim of {} is installed as {}: remove it there first",
                      Quote(shim.utility), Quote(record->path));
       }
     }
-    ASSIGN_OR_RETURN(const Found found, LookAt(path, record));
+    ASSIGN_OR_RETURN(const Found found, InspectFile(path, record));
     if (found != Found::kOther) return base::OkStatus();
     return Error(StatusCode::kAlreadyExists,
                  "{} is a real utility, which the host's mounts use: nothing was installed",
@@ -226,9 +227,9 @@ class Shims {
   }
 
   Status InstallOne(const Shim& shim) const {
-    const std::string path = PathOf(shim.utility);
+    const std::string path = ShimPath(shim.utility);
     const auto old_record = ReadRecord(shim.utility);
-    ASSIGN_OR_RETURN(const Found found, LookAt(path, old_record));
+    ASSIGN_OR_RETURN(const Found found, InspectFile(path, old_record));
     std::vector<std::string> contents = {hash_};
     if (found == Found::kShim && old_record) {
       contents.insert(contents.end(), old_record->contents.begin(), old_record->contents.end());
@@ -237,22 +238,23 @@ class Shims {
     if (found == Found::kNothing) {
       RETURN_IF_ERROR(LinkShim(shim.utility));
     } else if (found == Found::kShim) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(shim.utility)));
+      RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewShimPath(shim.utility)));
       RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(path, content_, 0755));
       RETURN_IF_ERROR(WriteRecord(shim, {hash_}));
     } else {
       return Error(StatusCode::kAlreadyExists, "another program created {} during the installation",
                    Quote(path));
     }
-    tell_(fmt::format("{} {}: runs in the pod of {}",
-                      found == Found::kShim ? "renewed" : "installed", path, shim.plugin));
+    report_(fmt::format("{} {}: runs in the pod of {}",
+                        found == Found::kShim ? "renewed" : "installed", path, shim.plugin));
     return base::OkStatus();
   }
 
-  // Puts a shim where no file is. link(2) replaces no file, not even one that appears meanwhile.
+  // Installs a shim where no file is. It uses link(2), because that does not replace a file that
+  // another program creates at the same time.
   Status LinkShim(const std::string& utility) const {
-    const std::string path = PathOf(utility);
-    const std::string fresh = NewPathOf(utility);
+    const std::string path = ShimPath(utility);
+    const std::string fresh = NewShimPath(utility);
     RETURN_IF_ERROR(platform::WriteDurably<"cli.shim">(fresh, content_, 0755));
     const int error = link(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
     RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(fresh));
@@ -262,34 +264,34 @@ class Shims {
 
   Status RemoveOne(const std::string& utility) const {
     const auto record = ReadRecord(utility);
-    const std::string path = record ? record->path : PathOf(utility);
-    ASSIGN_OR_RETURN(const Found found, LookAt(path, record));
+    const std::string path = record ? record->path : ShimPath(utility);
+    ASSIGN_OR_RETURN(const Found found, InspectFile(path, record));
     if (found == Found::kShim) {
       RETURN_IF_ERROR(platform::RemoveDurably<"cli.shim">(path));
-      tell_(fmt::format("removed {}", path));
+      report_(fmt::format("removed {}", path));
     } else if (found == Found::kOther) {
-      tell_(fmt::format("left {}: it is no shim", path));
+      report_(fmt::format("left {}: it is not a shim", path));
     } else {
-      tell_(fmt::format("{} is not there", path));
+      report_(fmt::format("{} does not exist", path));
     }
-    RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewPathOf(utility)));
-    // The record is removed last, so that a shim is known as one until it is gone.
+    RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewShimPath(utility)));
+    // The record is removed last, so that the file is recognised as a shim until it is gone.
     return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));
   }
 
   const ShimOptions& options_;
-  const Tell& tell_;
+  const ReportLine& report_;
   std::string program_, content_, hash_;
 };
 
 }  // namespace
 
-Status InstallShims(const ShimOptions& options, const Tell& tell) {
-  return Shims(options, tell).Install();
+Status InstallShims(const ShimOptions& options, const ReportLine& report) {
+  return Shims(options, report).Install();
 }
 
-Status RemoveShims(const ShimOptions& options, const Tell& tell) {
-  return Shims(options, tell).Remove();
+Status RemoveShims(const ShimOptions& options, const ReportLine& report) {
+  return Shims(options, report).Remove();
 }
 
 }  // namespace berth::cli

@@ -103,7 +103,7 @@ TEST_F(ShimsTest, NeverTouchesARealUtility) {
   EXPECT_EQ(Install(Options({"glusterfs"})).code(), StatusCode::kAlreadyExists);
   EXPECT_THAT(Installed(), ElementsAre("mount.glusterfs", "mount.nfs4")) << "not even the other";
   ASSERT_TRUE(Remove(Options({"nfs", "glusterfs"})).ok());
-  EXPECT_THAT(told_, Contains("left " + folder_.path() + "/sbin/mount.nfs4: it is no shim"));
+  EXPECT_THAT(told_, Contains("left " + folder_.path() + "/sbin/mount.nfs4: it is not a shim"));
   EXPECT_EQ(Read(folder_ / "sbin/mount.nfs4"), "a real one");
   EXPECT_TRUE(fs::is_symlink(folder_ / "sbin/mount.glusterfs"));
 }

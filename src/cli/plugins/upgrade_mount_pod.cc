@@ -19,12 +19,12 @@ using base::StatusCode;
 using base::StatusOr;
 using std::chrono::steady_clock;
 
-// How often a write is tried that conflicts with another writer's.
-constexpr int kConflicts = 10;
+// How often a write is tried if it conflicts with the write of another program.
+constexpr int kMaxTries = 10;
 
 template <typename T>
-StatusOr<std::vector<T>> ListOf(kube::Client& client, std::string_view ns,
-                                const kube::ListOptions& options) {
+StatusOr<std::vector<T>> ListMatching(kube::Client& client, std::string_view ns,
+                                      const kube::ListOptions& options) {
   ASSIGN_OR_RETURN(kube::ListResult list, client.List(T::kInfo, ns, options));
   std::vector<T> out;
   out.reserve(list.items.size());
@@ -47,7 +47,7 @@ class Upgrade {
     RETURN_IF_ERROR(WaitForRevisions());
     ASSIGN_OR_RETURN(const MountPodState state, ReadState());
     if (options_.dry_run) {
-      SayPlan(node, state);
+      PrintPlan(node, state);
       return base::OkStatus();
     }
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
@@ -55,7 +55,7 @@ class Upgrade {
                 NamesOf(state.fresh));
       return base::OkStatus();
     }
-    const Status done = Replace(state);
+    const Status done = ReplaceMountPods(state);
     if (done.ok() || done.code() == StatusCode::kNotFound) return done;
     return base::Annotate(
         done, fmt::format("node {} stays tainted with {}; run the command again to continue, or "
@@ -69,7 +69,7 @@ class Upgrade {
     Print(fmt::format(format, std::forward<Args>(args)...) + "\n");
   }
 
-  Status Replace(const MountPodState& before) {
+  Status ReplaceMountPods(const MountPodState& before) {
     RETURN_IF_ERROR(SetTaint(true));
     PrintLine("node {} is tainted with {}:NoExecute", options_.node, kUpgradeTaint);
     if (!before.evicted.empty()) {
@@ -88,7 +88,7 @@ class Upgrade {
       PrintLine("deleted mount pod {}, which had an earlier template", pod.key());
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.upgraded(); },
-                              [](const MountPodState& now) { return WhatLacks(now); }));
+                              [](const MountPodState& now) { return DescribeMissing(now); }));
     ASSIGN_OR_RETURN(const MountPodState after, ReadState());
     PrintLine("mount pods of the newest template are ready: {}", NamesOf(after.fresh));
     RETURN_IF_ERROR(SetTaint(false));
@@ -96,7 +96,7 @@ class Upgrade {
     return base::OkStatus();
   }
 
-  void SayPlan(const api::Node& node, const MountPodState& state) {
+  void PrintPlan(const api::Node& node, const MountPodState& state) {
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
       PrintLine("nothing to do: node {} has the newest mount pods: {}", options_.node,
                 NamesOf(state.fresh));
@@ -115,16 +115,16 @@ class Upgrade {
       PrintLine("would wait for mount pod {}, which is being deleted", pod.key());
     }
     for (const api::Pod& pod : state.old) PrintLine("would delete mount pod {}", pod.key());
-    PrintLine("would wait for ready mount pods of {} and remove the taint", SetNames());
+    PrintLine("would wait for ready mount pods of {} and remove the taint", JoinSetNames());
   }
 
-  std::string SetNames() const {
+  std::string JoinSetNames() const {
     std::vector<std::string> names;
     for (const api::DaemonSet& set : sets_) names.push_back(set.key());
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
-  static std::string WhatLacks(const MountPodState& now) {
+  static std::string DescribeMissing(const MountPodState& now) {
     if (!now.leaving.empty()) {
       return fmt::format("mount pods have mounts that are in use: {} (their logs say which){}",
                          NamesOf(now.leaving),
@@ -139,7 +139,7 @@ class Upgrade {
                        fmt::join(now.without, ", "));
   }
 
-  // Fills sets_ with the DaemonSets that the command is about.
+  // Fills sets_ with the DaemonSets to upgrade.
   Status FindSets() {
     if (!options_.daemon_set.empty()) {
       const size_t slash = options_.daemon_set.find('/');
@@ -153,8 +153,8 @@ class Upgrade {
       sets_.push_back(std::move(set));
       return base::OkStatus();
     }
-    ASSIGN_OR_RETURN(const auto pods, PodsOfNode());
-    ASSIGN_OR_RETURN(const auto all, ListOf<api::DaemonSet>(client_, "", {}));
+    ASSIGN_OR_RETURN(const auto pods, ListPodsOfNode());
+    ASSIGN_OR_RETURN(const auto all, ListMatching<api::DaemonSet>(client_, "", {}));
     for (const api::DaemonSet& set : all) {
       const bool ours = base::json::String(set.pod_template(), {"metadata", "labels",
                                                                 kMountPodLabel}) == kMountPodValue;
@@ -176,7 +176,7 @@ class Upgrade {
   Status CheckTolerance() {
     for (const api::DaemonSet& set : sets_) {
       const Json& tolerations = base::json::Array(set.pod_template(), {"spec", "tolerations"});
-      if (api::AnyTolerates(tolerations, UpgradeTaint())) continue;
+      if (api::AnyTolerates(tolerations, MakeUpgradeTaint())) continue;
       return Error(StatusCode::kFailedPrecondition,
                    "the pods of DaemonSet '{}' do not tolerate {}: they would be evicted together "
                    "with those that use their mounts; add a toleration (operator: Exists) first",
@@ -185,24 +185,27 @@ class Upgrade {
     return base::OkStatus();
   }
 
-  StatusOr<std::vector<api::Pod>> PodsOfNode() { return ListOf<api::Pod>(client_, "", OnNode()); }
-  kube::ListOptions OnNode() const {
+  StatusOr<std::vector<api::Pod>> ListPodsOfNode() {
+    return ListMatching<api::Pod>(client_, "", MakeNodeFilter());
+  }
+  kube::ListOptions MakeNodeFilter() const {
     return {.field_selector = fmt::format("spec.nodeName={}", options_.node)};
   }
 
   StatusOr<MountPodState> ReadState() {
-    MountPodWorld world;
+    MountPodObjects objects;
     for (const api::DaemonSet& set : sets_) {
       ASSIGN_OR_RETURN(auto now, kube::Get<api::DaemonSet>(client_, set.ns(), set.name()));
-      ASSIGN_OR_RETURN(auto revisions, ListOf<api::ControllerRevision>(client_, set.ns(), {}));
-      world.sets.push_back(std::move(now));
-      std::move(revisions.begin(), revisions.end(), std::back_inserter(world.revisions));
+      ASSIGN_OR_RETURN(auto revisions,
+                       ListMatching<api::ControllerRevision>(client_, set.ns(), {}));
+      objects.sets.push_back(std::move(now));
+      std::move(revisions.begin(), revisions.end(), std::back_inserter(objects.revisions));
     }
-    ASSIGN_OR_RETURN(world.pods, PodsOfNode());
-    return StateOf(world);
+    ASSIGN_OR_RETURN(objects.pods, ListPodsOfNode());
+    return SortMountPods(objects);
   }
 
-  std::chrono::milliseconds Left() const {
+  std::chrono::milliseconds ComputeRemainingTime() const {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - steady_clock::now());
     return std::max(left, std::chrono::milliseconds(0));
@@ -212,32 +215,33 @@ class Upgrade {
   // pods are old.
   Status WaitForRevisions() {
     for (const api::DaemonSet& set : sets_) {
-      RETURN_IF_ERROR(WaitFor(client_, api::DaemonSet::kInfo, set.ns(), set.name(), Left(), stop_,
-                              [](const std::optional<api::Object>& now) {
-                                return !now.has_value() ||
-                                       now->Int({"status", "observedGeneration"}) >=
-                                           now->generation();
-                              }));
+      RETURN_IF_ERROR(
+          WaitFor(client_, api::DaemonSet::kInfo, set.ns(), set.name(), ComputeRemainingTime(),
+                  stop_, [](const std::optional<api::Object>& now) {
+                    return !now.has_value() ||
+                           now->Int({"status", "observedGeneration"}) >= now->generation();
+                  }));
     }
     return base::OkStatus();
   }
 
   Status WaitUntil(const std::function<bool(const MountPodState&)>& done,
-                   const std::function<std::string(const MountPodState&)>& what) {
+                   const std::function<std::string(const MountPodState&)>& describe_missing) {
     std::string lacking;
     Status failed = base::OkStatus();
-    const Status waited =
-        WaitForChange(client_, api::kinds::kPod, OnNode(), Left(), stop_, [&]() -> bool {
-          const StatusOr<MountPodState> now = ReadState();
-          if (!now.ok()) {
-            failed = now.status();
-            // The wait goes on while the API is away.
-            return failed.code() != StatusCode::kUnavailable;
-          }
-          failed = base::OkStatus();
-          lacking = what(*now);
-          return done(*now);
-        });
+    const auto check = [&]() -> bool {
+      const StatusOr<MountPodState> now = ReadState();
+      if (!now.ok()) {
+        failed = now.status();
+        // The wait continues while the API is unavailable.
+        return failed.code() != StatusCode::kUnavailable;
+      }
+      failed = base::OkStatus();
+      lacking = describe_missing(*now);
+      return done(*now);
+    };
+    const Status waited = WaitForChange(client_, api::kinds::kPod, MakeNodeFilter(),
+                                        ComputeRemainingTime(), stop_, check);
     if (waited.code() == StatusCode::kDeadlineExceeded) {
       return Error(StatusCode::kDeadlineExceeded, "gave up after {} s: {}",
                    options_.timeout.count(), failed.ok() ? lacking : base::ToString(failed));
@@ -246,18 +250,18 @@ class Upgrade {
     return failed;
   }
 
-  // Taints have several writers, so the list is written only if the node did not change since it
-  // was read.
+  // Sets or removes the taint. Several programs write taints, so the list is written only if the
+  // node has not changed since it was read.
   Status SetTaint(bool on) {
     Status result = base::OkStatus();
-    for (int i = 0; i < kConflicts; ++i) {
+    for (int i = 0; i < kMaxTries; ++i) {
       ASSIGN_OR_RETURN(const auto node, kube::Get<api::Node>(client_, "", options_.node));
       if (node.has_taint(kUpgradeTaint) == on) return base::OkStatus();
       Json taints = Json::array();
       for (const Json& taint : node.taints()) {
         if (base::json::String(taint, {"key"}) != kUpgradeTaint) taints.push_back(taint);
       }
-      if (on) taints.push_back(UpgradeTaint());
+      if (on) taints.push_back(MakeUpgradeTaint());
       Json patch = {{"metadata", {{"resourceVersion", node.resource_version()}}},
                     {"spec", {{"taints", taints}}}};
       if (taints.empty()) patch["spec"]["taints"] = nullptr;

@@ -4,9 +4,9 @@
 //   taint (NoExecute) ─▶ pods that do not tolerate it are gone, and with them their mounts
 //                     ─▶ old mount pods deleted ─▶ new ones ready ─▶ taint off
 //
-// Each step looks at the present state and does what is still missing, so that an interrupted
-// command can simply be given again. None of this is needed where a rolling update with surge may
-// take as long as it needs (docs/mount-pods.md).
+// Each step reads the present state and does what is still missing, so that a person can repeat a
+// command that was interrupted. Use a rolling update with surge instead if it may take as long as
+// pods use their mounts (docs/mount-pods.md).
 #pragma once
 
 #include <chrono>
@@ -20,13 +20,15 @@ namespace berth::cli {
 
 struct UpgradeMountPodOptions {
   std::string node;
-  std::string daemon_set;  // "NS/NAME"; "": all mount pods' sets that have a pod on the node
+  std::string daemon_set;  // "NS/NAME"; "": all sets of mount pods that have a pod on the node
   bool dry_run = false;    // only says what it would do
   std::chrono::seconds timeout{600};  // of the whole
 };
 
-// NOT_FOUND: no such node or set. FAILED_PRECONDITION: a set does not tolerate the taint.
-// DEADLINE_EXCEEDED: the node stays tainted, and the message says what was waited for.
+// Prints each step. NOT_FOUND: there is no such node or set. INVALID_ARGUMENT: options.daemon_set
+// has another form. FAILED_PRECONDITION: a set does not tolerate the taint. DEADLINE_EXCEEDED: the
+// node stays tainted, and the message says what the upgrade waited for. CANCELLED: `stop` was
+// requested.
 base::Status UpgradeMountPod(kube::Client& client, const UpgradeMountPodOptions& options,
                              std::stop_token stop);
 

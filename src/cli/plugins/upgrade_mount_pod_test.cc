@@ -142,7 +142,7 @@ TEST_F(UpgradeMountPodTest, WhatAnInterruptedOneLeftIsFinished) {
   AddMountPod("new", "one");
   Json node = client_.Peek(api::kinds::kNode, "", "node-a");
   const Json other = {{"key", "other"}, {"effect", "NoSchedule"}};
-  node["spec"]["taints"] = Json::array({other, UpgradeTaint()});
+  node["spec"]["taints"] = Json::array({other, MakeUpgradeTaint()});
   client_.Add(node);
   Run();
   EXPECT_TRUE(status_.ok()) << base::ToString(status_);

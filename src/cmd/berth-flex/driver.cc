@@ -25,9 +25,9 @@ namespace {
 constexpr milliseconds kFirstPause{5};
 constexpr milliseconds kLongestPause{500};
 
-// `text` with a '?' for each byte that is not UTF-8. An error may hold any bytes, and not every
-// JSON reader of a kubelet takes the lone surrogates that ipc::WriteJson writes for such bytes.
-std::string Clean(std::string_view text) {
+// Replaces each byte that is not UTF-8 by '?'. An error may have any bytes, and some JSON readers
+// of kubelets refuse the lone surrogates that ipc::WriteJson writes for such bytes.
+std::string ReplaceInvalidUtf8(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
     const size_t length = base::Utf8Length(text);
@@ -40,25 +40,26 @@ std::string Clean(std::string_view text) {
 Reply MakeReply(std::string_view status, const std::string& message) {
   ipc::Message reply;
   reply.Set("status", std::string(status));
-  if (!message.empty()) reply.Set("message", Clean(message));
+  if (!message.empty()) reply.Set("message", ReplaceInvalidUtf8(message));
   return {status == "Success" ? 0 : 1, ipc::WriteJson(reply) + "\n"};
 }
 
-Reply Fail(const std::string& why) { return MakeReply("Failure", why); }
+Reply MakeFailure(const std::string& why) { return MakeReply("Failure", why); }
 
-// Waits until something may have changed at the socket's place, at most `pause`.
+// Watches the socket's folder, so that a wait ends when a file appears there.
 class SocketWatch {
  public:
   explicit SocketWatch(const std::string& socket) : fd_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
     const std::string folder(base::FolderOf(socket));
-    // If the folder does not exist yet, there is no watch, and only the pauses count.
+    // If the folder does not exist yet, there is no watch, and each wait takes its full time.
     if (fd_.valid()) inotify_add_watch(fd_.get(), folder.c_str(), IN_CREATE | IN_MOVED_TO);
   }
-  void Wait(milliseconds pause) {
+  // Waits until a file appears in the folder, and at most for `pause`.
+  void WaitForChange(milliseconds pause) {
     pollfd entry{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     if (poll(&entry, 1, static_cast<int>(pause.count())) <= 0) return;
-    // Reads the events away. The agent may not answer yet, because its socket's file appears (bind)
-    // before it listens; then the next pause counts.
+    // Discards the events. The agent may not answer yet, because its socket's file appears (bind)
+    // before it listens; then the caller waits again.
     alignas(inotify_event) char events[4096];
     while (read(fd_.get(), events, sizeof(events)) > 0) {
     }
@@ -68,7 +69,7 @@ class SocketWatch {
   base::UniqueFd fd_;
 };
 
-bool IsAway(ipc::Problem problem) {
+bool IsUnreachable(ipc::Problem problem) {
   return problem == ipc::Problem::kNobody || problem == ipc::Problem::kClosed;
 }
 
@@ -76,21 +77,22 @@ ipc::Result<ipc::Message> CallAgent(const std::string& socket, const ipc::Messag
                                     milliseconds patience) {
   const ipc::Deadline deadline = ipc::DeadlineIn(patience);
   ipc::Result<ipc::Message> reply = ipc::Call(socket, request, deadline);
-  if (reply.ok() || !IsAway(reply.failure().problem)) return reply;
+  if (reply.ok() || !IsUnreachable(reply.failure().problem)) return reply;
   SocketWatch watch(socket);
   milliseconds pause = kFirstPause;
-  while (!reply.ok() && IsAway(reply.failure().problem)) {
+  while (!reply.ok() && IsUnreachable(reply.failure().problem)) {
     const auto left =
         std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
-    watch.Wait(std::min(pause, left));
+    watch.WaitForChange(std::min(pause, left));
     pause = std::min(pause * 2, kLongestPause);
     reply = ipc::Call(socket, request, deadline);
   }
   return reply;
 }
 
-std::string Explain(const ipc::Failure& failure, const std::string& socket, milliseconds patience) {
+std::string ExplainFailure(const ipc::Failure& failure, const std::string& socket,
+                           milliseconds patience) {
   const std::string waited =
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience).count()) + " s";
   switch (failure.problem) {
@@ -99,34 +101,34 @@ std::string Explain(const ipc::Failure& failure, const std::string& socket, mill
     case ipc::Problem::kNobody:
     case ipc::Problem::kClosed:
       return "Berth's block agent of this node was not there for " + waited + " (" + failure.text +
-             "): look whether its pod runs here";
+             "): check whether its pod runs on this node";
     case ipc::Problem::kTimeout:
       return "Berth's block agent gave no answer at '" + socket + "' within " + waited +
-             "; it goes on, and the next try finds what it did: " + failure.text;
+             "; it continues, and the next call finds the result: " + failure.text;
     default:
       return "ask Berth's block agent at '" + socket + "': " + failure.text;
   }
 }
 
-ipc::Message Request(std::string_view method) {
+ipc::Message MakeRequest(std::string_view method) {
   ipc::Message request;
   request.Set(ipc::kMethod, std::string(method)).Set(block::kVersion, block::kProtocol);
   return request;
 }
 
-std::string_view Flag(const ipc::Message& trailer, std::string_view name) {
+std::string_view ReadFlag(const ipc::Message& trailer, std::string_view name) {
   const std::string* value = trailer.FindText(name);
   return value != nullptr && *value == "false" ? "false" : "true";
 }
 
-// The reply to init. It is written here as text, because the capabilities are a JSON object, which
-// ipc::Message does not have.
-std::string Capabilities(const ipc::Message& trailer) {
+// Returns the reply to init. It is written as text, because the capabilities are a JSON object, and
+// ipc::Message has no nested objects.
+std::string MakeCapabilities(const ipc::Message& trailer) {
   std::string text =
       R"({"status":"Success","capabilities":{"attach":false,"supportsMetrics":true,"fsGroup":)";
-  text += Flag(trailer, block::kTrailerFsGroup);
+  text += ReadFlag(trailer, block::kTrailerFsGroup);
   text += R"(,"selinuxRelabel":)";
-  text += Flag(trailer, block::kTrailerRelabel);
+  text += ReadFlag(trailer, block::kTrailerRelabel);
   return text + "}}\n";
 }
 
@@ -160,35 +162,37 @@ ipc::Result<ipc::Message> ReadTrailer(const std::string& executable) {
 
 Patience DefaultPatience() { return {block::kInitTime, block::kCallTime}; }
 
-Reply Run(const std::vector<std::string>& arguments, const std::string& executable,
-          Patience patience) {
+Reply RunDriver(const std::vector<std::string>& arguments, const std::string& executable,
+                Patience patience) {
   const std::string_view call = arguments.empty() ? "" : std::string_view(arguments[0]);
   const size_t wanted = call == "init" ? 1 : call == "mount" ? 3 : call == "unmount" ? 2 : 0;
   if (wanted == 0) return MakeReply("Not supported", "");
   if (arguments.size() != wanted) {
-    return Fail("'" + std::string(call) + "' was given " + std::to_string(arguments.size() - 1) +
-                " arguments and has " + std::to_string(wanted - 1));
+    return MakeFailure("'" + std::string(call) + "' was given " +
+                       std::to_string(arguments.size() - 1) + " arguments and has " +
+                       std::to_string(wanted - 1));
   }
   const auto trailer = ReadTrailer(executable);
   const std::string* socket = trailer.ok() ? trailer->FindText(block::kTrailerSocket) : nullptr;
   if (socket == nullptr) {
-    return Fail(trailer.ok() ? "the driver's trailer names no socket" : trailer.failure().text);
+    return MakeFailure(trailer.ok() ? "the driver's trailer names no socket"
+                                    : trailer.failure().text);
   }
-  ipc::Message request = Request(call == "init"    ? block::kInit
-                                 : call == "mount" ? block::kMount
-                                                   : block::kUnmount);
+  ipc::Message request = MakeRequest(call == "init"    ? block::kInit
+                                     : call == "mount" ? block::kMount
+                                                       : block::kUnmount);
   if (call != "init") request.Set(block::kMountDir, arguments[1]);
   if (call == "mount") request.Set(block::kOptions, arguments[2]);
   const milliseconds time = call == "init" ? patience.init : patience.call;
   const auto reply = CallAgent(*socket, request, time);
-  if (!reply.ok()) return Fail(Explain(reply.failure(), *socket, time));
+  if (!reply.ok()) return MakeFailure(ExplainFailure(reply.failure(), *socket, time));
   const auto version = reply->FindNumber(block::kVersion);
   if (version != block::kProtocol) {
-    return Fail("this driver speaks version " + std::to_string(block::kProtocol) +
-                " and the block agent version " + std::to_string(version.value_or(0)) +
-                ": restart the agent, which installs its own driver");
+    return MakeFailure("this driver speaks version " + std::to_string(block::kProtocol) +
+                       " and the block agent version " + std::to_string(version.value_or(0)) +
+                       ": restart the agent, which installs its own driver");
   }
-  if (call == "init") return {0, Capabilities(*trailer)};
+  if (call == "init") return {0, MakeCapabilities(*trailer)};
   return MakeReply("Success", "");
 }
 

@@ -1,13 +1,13 @@
-// The Flexvolume driver that hands each call to the block agent of its node, and prints the reply.
+// The Flexvolume driver that passes each call to the block agent of its node, and prints the reply.
 //
-//   init              the handshake with the agent, and the driver's capabilities
-//   mount DIR JSON    attaching is part of it
+//   init              checks the protocol version of the agent, and prints the capabilities
+//   mount DIR JSON    attaches and mounts the volume
 //   unmount DIR
-//   all else          "Not supported": the kubelet then uses its own default for the call
+//   other calls       "Not supported": the kubelet then uses its own default for the call
 //
-// It prints one JSON object and nothing else (the kubelet reads standard error as well). While the
-// agent is away, the driver waits, because an agent that is upgraded is back in a moment. If the
-// agent ends during a call, the driver waits and repeats the call, because all calls may be
+// It prints one JSON object and nothing else, because the kubelet also reads standard error. If the
+// agent does not run, the driver waits for it, because an upgrade of the agent takes only a moment.
+// If the agent ends during a call, the driver waits and repeats the call, because all calls may be
 // repeated.
 #pragma once
 
@@ -26,18 +26,19 @@ struct Reply {
   std::string text;  // one line of JSON
 };
 
-// Reads what the agent that installed the driver has appended to its file (base/ipc/block_call.h).
-// kBroken: nothing is appended, or something else.
+// Reads the trailer that the agent appended to the driver's file when it installed the driver
+// (base/ipc/block_call.h). kBroken: there is no valid trailer.
 base::ipc::Result<base::ipc::Message> ReadTrailer(const std::string& executable);
 
+// How long a call waits for the agent and its answer.
 struct Patience {
   std::chrono::milliseconds init;
   std::chrono::milliseconds call;
 };
 Patience DefaultPatience();
 
-// `arguments` without the program's name.
-Reply Run(const std::vector<std::string>& arguments, const std::string& executable,
-          Patience patience = DefaultPatience());
+// Makes one call. `arguments` are those of the program, without its name; `executable` is its file.
+Reply RunDriver(const std::vector<std::string>& arguments, const std::string& executable,
+                Patience patience = DefaultPatience());
 
 }  // namespace berth::flex

@@ -79,18 +79,18 @@ class FlexDriverTest : public testing::Test {
 
 TEST_F(FlexDriverTest, SupportsThreeCallsAlone) {
   for (const char* call : {"attach", "getvolumename", "mountdevice", "expandfs", "", "Init"}) {
-    const Reply reply = flex::Run({call, "x", "y"}, driver_(), kShort);
+    const Reply reply = flex::RunDriver({call, "x", "y"}, driver_(), kShort);
     EXPECT_EQ(reply.text, "{\"status\":\"Not supported\"}\n") << call;
     EXPECT_EQ(reply.exit_code, 1);
   }
-  EXPECT_EQ(flex::Run({}, driver_(), kShort).text, "{\"status\":\"Not supported\"}\n");
-  EXPECT_THAT(flex::Run({"mount", "/x"}, driver_(), kShort).text, HasSubstr("\"Failure\""));
+  EXPECT_EQ(flex::RunDriver({}, driver_(), kShort).text, "{\"status\":\"Not supported\"}\n");
+  EXPECT_THAT(flex::RunDriver({"mount", "/x"}, driver_(), kShort).text, HasSubstr("\"Failure\""));
 }
 
 TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
   const auto listener = Listen();
   auto reply = std::async(std::launch::async, [&] {
-    return flex::Run({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong);
+    return flex::RunDriver({"mount", "/k/v", "{\"a\": \"b\"}"}, driver_(), kLong);
   });
   const ipc::Message request = AnswerCall(listener, Same());
   EXPECT_EQ(*request.FindText(ipc::kMethod), block::kMount);
@@ -106,7 +106,7 @@ TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {
   Install(R"({"socket": ")" + socket_ + R"(", "selinuxRelabel": "false"})");
   const auto listener = Listen();
   auto reply =
-      std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
+      std::async(std::launch::async, [&] { return flex::RunDriver({"init"}, driver_(), kLong); });
   AnswerCall(listener, Same());
   EXPECT_EQ(reply.get().text,
             "{\"status\":\"Success\",\"capabilities\":{\"attach\":false,\"supportsMetrics\":true,"
@@ -115,7 +115,7 @@ TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {
 
 TEST_F(FlexDriverTest, WaitsForAnAgentThatIsAway) {
   auto reply = std::async(std::launch::async,
-                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+                          [&] { return flex::RunDriver({"unmount", "/k/v"}, driver_(), kLong); });
   EXPECT_EQ(reply.wait_for(milliseconds(50)), std::future_status::timeout);
   const auto listener = Listen();
   AnswerCall(listener, Same());
@@ -125,7 +125,7 @@ TEST_F(FlexDriverTest, WaitsForAnAgentThatIsAway) {
 TEST_F(FlexDriverTest, AsksAgainWhereTheAgentEndsInMidCall) {
   base::UniqueFd listener = Listen();
   auto reply = std::async(std::launch::async,
-                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+                          [&] { return flex::RunDriver({"unmount", "/k/v"}, driver_(), kLong); });
   base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).Reset();
   listener.Reset();
   listener = Listen();
@@ -134,7 +134,7 @@ TEST_F(FlexDriverTest, AsksAgainWhereTheAgentEndsInMidCall) {
 }
 
 TEST_F(FlexDriverTest, FailsClearlyWhereTheAgentStaysAway) {
-  const Reply reply = flex::Run({"init"}, driver_(), kShort);
+  const Reply reply = flex::RunDriver({"init"}, driver_(), kShort);
   EXPECT_EQ(reply.exit_code, 1);
   EXPECT_THAT(reply.text, AllOf(StartsWith("{\"status\":\"Failure\""), HasSubstr("was not there"),
                                 HasSubstr(socket_)));
@@ -143,7 +143,7 @@ TEST_F(FlexDriverTest, FailsClearlyWhereTheAgentStaysAway) {
 TEST_F(FlexDriverTest, GivesTheAgentsOwnWords) {
   const auto listener = Listen();
   auto reply = std::async(std::launch::async,
-                          [&] { return flex::Run({"unmount", "/k/v"}, driver_(), kLong); });
+                          [&] { return flex::RunDriver({"unmount", "/k/v"}, driver_(), kLong); });
   AnswerCall(listener, ipc::Message().Set(ipc::kError, std::string("volume 'a' is \xff busy")));
   EXPECT_EQ(reply.get().text, "{\"status\":\"Failure\",\"message\":\"volume 'a' is ? busy\"}\n");
 }
@@ -151,21 +151,21 @@ TEST_F(FlexDriverTest, GivesTheAgentsOwnWords) {
 TEST_F(FlexDriverTest, SaysThatTheVersionsDiffer) {
   const auto listener = Listen();
   auto reply =
-      std::async(std::launch::async, [&] { return flex::Run({"init"}, driver_(), kLong); });
+      std::async(std::launch::async, [&] { return flex::RunDriver({"init"}, driver_(), kLong); });
   AnswerCall(listener, ipc::Message().Set(block::kVersion, int64_t{7}));
   EXPECT_THAT(reply.get().text, HasSubstr("version 1 and the block agent version 7"));
 }
 
 TEST_F(FlexDriverTest, RefusesAFileWithoutATrailer) {
   std::ofstream(driver_(), std::ios::trunc) << "\177ELF";
-  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text,
+  EXPECT_THAT(flex::RunDriver({"init"}, driver_(), kShort).text,
               HasSubstr("installed by 'berth block-agent'"));
   // A length that leads before the file's beginning.
   std::ofstream(driver_(), std::ios::trunc) << "\377\377\377\377" << block::kTrailerMagic;
-  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text,
+  EXPECT_THAT(flex::RunDriver({"init"}, driver_(), kShort).text,
               HasSubstr("installed by 'berth block-agent'"));
   Install("not json");
-  EXPECT_THAT(flex::Run({"init"}, driver_(), kShort).text, HasSubstr("\"Failure\""));
+  EXPECT_THAT(flex::RunDriver({"init"}, driver_(), kShort).text, HasSubstr("\"Failure\""));
 }
 
 }  // namespace

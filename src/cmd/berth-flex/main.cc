@@ -5,7 +5,8 @@
 #include "cmd/berth-flex/driver.h"
 
 int main(int argc, char** argv) {
-  const berth::flex::Reply reply = berth::flex::Run({argv + 1, argv + argc}, "/proc/self/exe");
+  const berth::flex::Reply reply =
+      berth::flex::RunDriver({argv + 1, argv + argc}, "/proc/self/exe");
   std::string_view text = reply.text;
   while (!text.empty()) {
     const ssize_t count = write(STDOUT_FILENO, text.data(), text.size());

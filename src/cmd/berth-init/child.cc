@@ -34,7 +34,7 @@ Result<pid_t> StartChild(const std::vector<std::string>& command) {
     _exit(127);
   }
   write_end.Reset();
-  // If the program runs, its start closes the pipe and nothing is read.
+  // If the program can be run, exec closes the pipe, and nothing is read.
   int error = 0;
   ssize_t count = 0;
   while ((count = read(read_end.get(), &error, sizeof(error))) < 0 && errno == EINTR) {
@@ -44,7 +44,7 @@ Result<pid_t> StartChild(const std::vector<std::string>& command) {
   return SystemFailure("run '" + command.front() + "'", error);
 }
 
-int ExitCode(int wait_status) {
+int ToExitCode(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 

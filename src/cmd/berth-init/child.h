@@ -1,4 +1,4 @@
-// The command that berth-init runs beside the FUSE daemons, if it is given one.
+// Runs the command that berth-init may be given, beside the FUSE daemons.
 #pragma once
 
 #include <sys/types.h>
@@ -10,10 +10,10 @@
 
 namespace berth::init {
 
-// Starts `command` with no signal blocked. A program that cannot be run is a failure.
+// Starts `command` with no signal blocked. It is a failure if the program cannot be run.
 base::ipc::Result<pid_t> StartChild(const std::vector<std::string>& command);
 
-// As a shell gives it: 128 + signal for a process that a signal ended.
-int ExitCode(int wait_status);
+// Returns the exit code as a shell does: 128 + signal if a signal ended the process.
+int ToExitCode(int wait_status);
 
 }  // namespace berth::init

@@ -23,14 +23,14 @@ Failure WriteSynced(int fd, const std::string& path, std::string_view content) {
   if (const int error = base::WriteAll(fd, content); error != 0) {
     return SystemFailure("write '" + path + "'", error);
   }
-  // Others may read the file, whatever the umask is.
+  // The file is readable for all users, whatever the umask is.
   if (fchmod(fd, 0644) != 0) return SystemFailure("set the mode of '" + path + "'", errno);
   if (fsync(fd) != 0) return SystemFailure("sync '" + path + "'", errno);
   return Ok();
 }
 
 Failure WriteTemp(const std::string& path, std::string_view content) {
-  // Removes what an interrupted earlier start of this container left.
+  // Removes the file of an earlier start of this container that was interrupted.
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return SystemFailure("remove '" + path + "'", errno);
   }

@@ -1,5 +1,5 @@
-// Small files, for programs without absl: src/platform/files/durable_file.h has the same for the
-// others.
+// Reads and writes small files, without absl. src/platform/files/durable_file.h does the same for
+// programs with absl.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace berth::init {
 // Reads the whole file, which may have at most 64 MiB.
 base::ipc::Result<std::string> ReadWhole(const std::string& path);
 
-// Replaces `folder`/`name` whole, mode 0644: written to `folder`/`temp`, synced, renamed, and the
-// folder synced.
+// Replaces the file `folder`/`name`, with mode 0644: writes `folder`/`temp`, syncs and renames it,
+// and syncs the folder.
 base::ipc::Failure WriteAtomically(const std::string& folder, const std::string& name,
                                    const std::string& temp, std::string_view content);
 

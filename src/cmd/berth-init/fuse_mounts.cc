@@ -13,7 +13,7 @@
 namespace berth::init {
 namespace {
 
-// dev_t as the kernel has it internally: 12 bits of the major number, 20 of the minor number.
+// The kernel's internal dev_t has 12 bits of the major number and 20 bits of the minor number.
 constexpr unsigned kMinorBits = 20;
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -26,7 +26,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// Undoes the kernel's \040 for a blank and the like.
+// Replaces the kernel's escapes, such as \040 for a space.
 std::string Unescape(std::string_view text) {
   const auto octal = [&](size_t i) { return text[i] >= '0' && text[i] <= '7'; };
   std::string out;
@@ -42,7 +42,7 @@ std::string Unescape(std::string_view text) {
   return out;
 }
 
-std::vector<std::string> Names(const std::string& folder) {
+std::vector<std::string> ListNames(const std::string& folder) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> handle(opendir(folder.c_str()), closedir);
   if (handle == nullptr) return names;
@@ -51,13 +51,13 @@ std::vector<std::string> Names(const std::string& folder) {
 }
 
 // Reads a link and does not follow it, because access to its target may hang.
-std::string LinkTarget(const std::string& path) {
+std::string ReadLinkTarget(const std::string& path) {
   char target[256];
   const ssize_t size = readlink(path.c_str(), target, sizeof(target));
   return {target, size < 0 ? 0 : static_cast<size_t>(size)};
 }
 
-std::optional<std::string> Connection(std::string_view fdinfo) {
+std::optional<std::string> ParseConnection(std::string_view fdinfo) {
   constexpr std::string_view kField = "fuse_connection:";
   for (const std::string_view line : Split(fdinfo, '\n')) {
     if (!line.starts_with(kField)) continue;
@@ -71,11 +71,11 @@ std::optional<std::string> Connection(std::string_view fdinfo) {
 
 void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
   FuseServer server;
-  for (const std::string& fd : Names(process + "/fd")) {
-    if (!LinkTarget(process + "/fd/" + fd).ends_with("/dev/fuse")) continue;
+  for (const std::string& fd : ListNames(process + "/fd")) {
+    if (!ReadLinkTarget(process + "/fd/" + fd).ends_with("/dev/fuse")) continue;
     const auto info = ReadWhole(process + "/fdinfo/" + fd);
-    // A descriptor that is closed by now is left out.
-    if (info.ok()) server.connections.push_back(Connection(*info));
+    // A descriptor that has been closed is left out.
+    if (info.ok()) server.connections.push_back(ParseConnection(*info));
   }
   if (server.connections.empty()) return;
   if (const auto line = ReadWhole(process + "/cmdline"); line.ok()) {
@@ -121,7 +121,7 @@ std::vector<Mount> ParseMounts(std::string_view mountinfo) {
 
 Processes FindProcesses(const std::string& proc) {
   Processes found;
-  for (const std::string& name : Names(proc)) {
+  for (const std::string& name : ListNames(proc)) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     AddServer(proc + "/" + name, found.servers);
     AddUtility(proc + "/" + name, name, found.utilities);
@@ -129,8 +129,9 @@ Processes FindProcesses(const std::string& proc) {
   return found;
 }
 
-std::vector<Mount> Served(const std::vector<FuseServer>& servers, const std::vector<Mount>& host,
-                          const std::vector<Mount>& own, const std::vector<Mount>& earlier) {
+std::vector<Mount> FindServedMounts(const std::vector<FuseServer>& servers,
+                                    const std::vector<Mount>& host, const std::vector<Mount>& own,
+                                    const std::vector<Mount>& earlier) {
   std::vector<std::string> devices;  // that are certainly served
   const auto is_served = [&](const Mount& mount) {
     return std::find(devices.begin(), devices.end(), mount.device) != devices.end();

@@ -40,25 +40,26 @@ const std::vector<Mount> kHost = {{.id = "1", .device = "8:1", .mount_point = "/
 
 TEST(ServedTest, GoesByTheConnectionsThatTheKernelNames) {
   const std::vector<FuseServer> servers = {{.connections = {"0:49"}}};
-  EXPECT_THAT(Served(servers, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
+  EXPECT_THAT(FindServedMounts(servers, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
   // It still is served if it was there before: the container knows better.
-  EXPECT_THAT(Served(servers, kHost, {}, kHost), ElementsAre(kHost[1], kHost[2]));
+  EXPECT_THAT(FindServedMounts(servers, kHost, {}, kHost), ElementsAre(kHost[1], kHost[2]));
   // Mounted nowhere on the host any more.
-  EXPECT_THAT(Served(servers, {kHost[0], kHost[3]}, kHost, {}), IsEmpty());
-  EXPECT_THAT(Served({}, kHost, kHost, {}), IsEmpty());
+  EXPECT_THAT(FindServedMounts(servers, {kHost[0], kHost[3]}, kHost, {}), IsEmpty());
+  EXPECT_THAT(FindServedMounts({}, kHost, kHost, {}), IsEmpty());
 }
 
 TEST(ServedTest, GoesByTheArgumentsWhereTheKernelNamesNone) {
   const FuseServer one{.arguments = {"glusterfs", "/k/one"}, .connections = {std::nullopt}};
   const FuseServer unnamed{.arguments = {"daemon"}, .connections = {std::nullopt}};
-  EXPECT_THAT(Served({one}, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
+  EXPECT_THAT(FindServedMounts({one}, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
   // One of those that came is its own, and nobody knows which.
-  EXPECT_THAT(Served({unnamed}, kHost, kHost, {}),
+  EXPECT_THAT(FindServedMounts({unnamed}, kHost, kHost, {}),
               ElementsAre(kHost[1], kHost[2], kHost[3], kHost[4]));
   // Not those that were there before, nor those that are not seen here.
-  EXPECT_THAT(Served({unnamed}, kHost, {kHost[3], kHost[4]}, {kHost[4]}), ElementsAre(kHost[3]));
+  EXPECT_THAT(FindServedMounts({unnamed}, kHost, {kHost[3], kHost[4]}, {kHost[4]}),
+              ElementsAre(kHost[3]));
   // With the same number, but another mount than before.
-  EXPECT_THAT(Served({unnamed}, {Fuse("9", "0:51", "/k/new")}, kHost, {kHost[4]}),
+  EXPECT_THAT(FindServedMounts({unnamed}, {Fuse("9", "0:51", "/k/new")}, kHost, {kHost[4]}),
               ElementsAre(Fuse("9", "0:51", "/k/new")));
 }
 

@@ -12,8 +12,8 @@
 
 #include "cmd/berth-init/child.h"
 #include "cmd/berth-init/files.h"
+#include "cmd/berth-init/log_line.h"
 #include "cmd/berth-init/registration.h"
-#include "cmd/berth-init/say.h"
 
 namespace berth::init {
 
@@ -26,8 +26,8 @@ using std::chrono::seconds;
 namespace {
 
 constexpr const char* kOwnTable = "/proc/self/mountinfo";
-// How often use is looked at without an event, because some changes cause none: a daemon may close
-// /dev/fuse, and a kernel may not report changes of mount tables.
+// How often mounts and utilities in use are checked without an event, because some changes cause
+// none: a daemon may close /dev/fuse, and a kernel may not report changes of mount tables.
 constexpr milliseconds kResync{5000};
 constexpr milliseconds kForEver{-1};
 // How long the remaining processes have to end after SIGTERM.
@@ -36,9 +36,9 @@ constexpr milliseconds kLastGrace{5000};
 constexpr int kLeaveSignals[] = {SIGTERM, SIGINT, SIGQUIT};
 constexpr int kPassedSignals[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
 
-std::string Seconds(seconds time) { return std::to_string(time.count()) + " s"; }
+std::string FormatSeconds(seconds time) { return std::to_string(time.count()) + " s"; }
 
-Result<std::vector<Mount>> Table(const std::string& path) {
+Result<std::vector<Mount>> ReadMountTable(const std::string& path) {
   const auto text = ReadWhole(path);
   if (!text.ok()) return text.failure();
   return ParseMounts(*text);
@@ -47,17 +47,17 @@ Result<std::vector<Mount>> Table(const std::string& path) {
 }  // namespace
 
 int Init::Run() {
-  if (Failure failure = Begin(); !failure.ok()) {
+  if (Failure failure = SetUp(); !failure.ok()) {
     LogLine(failure.text);
     return 1;
   }
-  Serve();
+  ServeUntilLeaving();
   StayWhileUsed();
-  End();
+  EndProcesses();
   return exit_code_;
 }
 
-Failure Init::Begin() {
+Failure Init::SetUp() {
   sigset_t taken;
   sigemptyset(&taken);
   sigaddset(&taken, SIGCHLD);
@@ -77,62 +77,63 @@ Failure Init::Begin() {
   own_table_.Reset(open(kOwnTable, O_RDONLY | O_CLOEXEC));
   earlier_ = ParseMounts(*host);
 
-  // The command is started before the registration, so that a command that cannot be run leaves no
-  // registration behind.
+  // The command is started before the registration, so that there is no registration if the command
+  // cannot be run.
   if (!options_.command.empty()) {
     auto child = StartChild(options_.command);
     if (!child.ok()) return child.failure();
     child_ = *child;
   }
-  return Register(options_);
+  return RegisterPod(options_);
 }
 
-void Init::Serve() {
-  while (!leaving_) Wait(kForEver);
+void Init::ServeUntilLeaving() {
+  while (!leaving_) WaitForEvents(kForEver);
 }
 
 void Init::StayWhileUsed() {
-  Withdraw(options_);
+  WithdrawRegistration(options_);
   const Clock::time_point began = Clock::now();
-  std::vector<std::string> told;
+  std::vector<std::string> logged;
   while (true) {
-    const std::vector<std::string> used = InUse();
+    const std::vector<std::string> used = ListUses();
     if (used.empty()) return;
-    if (used != told) {
+    if (used != logged) {
       LogLine("stays, because these are in use (" + std::to_string(used.size()) + "):");
       for (const std::string& line : used) LogLine("  " + line);
-      told = used;
+      logged = used;
     }
     milliseconds limit = kResync;
     if (options_.grace.count() > 0) {
       const auto rest = std::chrono::ceil<milliseconds>(began + options_.grace - Clock::now());
       if (rest.count() <= 0) {
-        LogLine("ends although these are in use, because --grace is " + Seconds(options_.grace));
+        LogLine("ends although these are in use, because --grace is " +
+                FormatSeconds(options_.grace));
         return;
       }
       limit = std::min(limit, rest);
     }
-    Wait(limit);
+    WaitForEvents(limit);
   }
 }
 
-void Init::End() {
+void Init::EndProcesses() {
   utilities_.clear();
   if (child_) {
     kill(*child_, SIGTERM);
-    while (child_) Wait(kForEver);
+    while (child_) WaitForEvents(kForEver);
   }
   // Signals all processes of this PID namespace except this one. main() has checked that this is
   // process 1.
   kill(-1, SIGTERM);
   const Clock::time_point end = Clock::now() + kLastGrace;
   while (!no_children_ && Clock::now() < end) {
-    Wait(std::chrono::ceil<milliseconds>(end - Clock::now()));
+    WaitForEvents(std::chrono::ceil<milliseconds>(end - Clock::now()));
   }
   LogLine("ends");
 }
 
-void Init::Wait(milliseconds limit) {
+void Init::WaitForEvents(milliseconds limit) {
   std::vector<pollfd> entries = {{.fd = signals_.get(), .events = POLLIN},
                                  {.fd = host_table_.get(), .events = POLLPRI},
                                  {.fd = own_table_.get(), .events = POLLPRI}};
@@ -140,14 +141,14 @@ void Init::Wait(milliseconds limit) {
     entries.push_back({.fd = utility.get(), .events = POLLIN});
   }
   if (poll(entries.data(), entries.size(), static_cast<int>(limit.count())) <= 0) {
-    Reap();
+    ReapChildren();
     return;
   }
-  if (entries[0].revents != 0) TakeSignals();
-  if (entries[1].revents != 0) NoteTables();
+  if (entries[0].revents != 0) ReadSignals();
+  if (entries[1].revents != 0) ForgetGoneMounts();
 }
 
-void Init::TakeSignals() {
+void Init::ReadSignals() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
@@ -162,16 +163,16 @@ void Init::TakeSignals() {
       kill(*child_, signal);
     }
   }
-  Reap();
+  ReapChildren();
 }
 
-void Init::Reap() {
+void Init::ReapChildren() {
   int status = 0;
   pid_t pid = 0;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     if (pid != child_) continue;
     child_.reset();
-    exit_code_ = ExitCode(status);
+    exit_code_ = ToExitCode(status);
     LogLine("the command '" + options_.command.front() + "' ended with " +
             std::to_string(exit_code_));
     leaving_ = true;
@@ -179,19 +180,19 @@ void Init::Reap() {
   no_children_ = pid < 0 && errno == ECHILD;
 }
 
-// Forgets earlier mounts that are gone, because a new mount may get the device number of one that
-// is gone.
-void Init::NoteTables() {
-  const auto host = Table(options_.host_mounts);
+// Forgets earlier mounts that are gone, because a new mount may get the device number of such a
+// mount.
+void Init::ForgetGoneMounts() {
+  const auto host = ReadMountTable(options_.host_mounts);
   if (!host.ok()) return;
   std::erase_if(earlier_, [&](const Mount& mount) {
     return std::find(host->begin(), host->end(), mount) == host->end();
   });
 }
 
-std::vector<std::string> Init::InUse() {
-  const auto host = Table(options_.host_mounts);
-  const auto own = Table(kOwnTable);
+std::vector<std::string> Init::ListUses() {
+  const auto host = ReadMountTable(options_.host_mounts);
+  const auto own = ReadMountTable(kOwnTable);
   for (const auto* table : {&host, &own}) {
     if (!table->ok()) {
       return {"perhaps any mount, because a mount table cannot be read: " + table->failure().text};
@@ -199,7 +200,7 @@ std::vector<std::string> Init::InUse() {
   }
   const Processes processes = FindProcesses();
   std::vector<std::string> used;
-  for (const Mount& mount : Served(processes.servers, *host, *own, earlier_)) {
+  for (const Mount& mount : FindServedMounts(processes.servers, *host, *own, earlier_)) {
     used.push_back("the file system mounted at '" + mount.mount_point + "' (device " +
                    mount.device + ")");
   }

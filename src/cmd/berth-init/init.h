@@ -4,14 +4,14 @@
 //              or the command ended              or --grace is over       the rest ended
 //   serving ──────────────────────────▶ leaving ──────────────────▶ ending ────────────────▶ exit
 //
-// serving: reaps what is left behind, and passes SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH on to the
+// serving: reaps orphaned processes, and passes SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH on to the
 // command.
-// leaving: first withdraws the registration, so that no new work comes to a pod that goes (a newer
-// pod's registration stays). Then it stays while the host has mounts that FUSE daemons of this
-// container serve, or utilities run here, and logs which. The kernel reports changes of the mount
-// tables by poll. Only the runtime's SIGKILL, at the end of the pod's grace period, ends it
-// earlier.
-// ending: SIGTERM to the command, then to all the rest, which have a few seconds.
+// leaving: first withdraws the registration, so that this pod gets no new work (the registration of
+// a newer pod stays). Then stays while the host has mounts that FUSE daemons of this container
+// serve, or while utilities run here, and logs them. The kernel reports changes of the mount tables
+// by poll. Only --grace, or the runtime's SIGKILL at the end of the pod's grace period, ends this
+// state earlier.
+// ending: sends SIGTERM to the command, and then to all other processes, which have a few seconds.
 #pragma once
 
 #include <signal.h>
@@ -32,30 +32,31 @@ class Init {
  public:
   explicit Init(Options options) : options_(std::move(options)) {}
 
-  // The exit code of the process: the command's, or 0 without one; 1 if it cannot begin.
+  // Runs all states. Returns the exit code of the process: that of the command, or 0 without a
+  // command; 1 if it cannot start.
   int Run();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  base::ipc::Failure Begin();
-  void Serve();
+  base::ipc::Failure SetUp();
+  void ServeUntilLeaving();
   void StayWhileUsed();
-  void End();
+  void EndProcesses();
 
-  // Waits for signals, and for changes of the mount tables; no longer than `limit`.
-  void Wait(std::chrono::milliseconds limit);
-  void TakeSignals();
-  void Reap();
-  void NoteTables();
-  // What is in use, one line each. From then on Wait also returns when one of the utilities ends
-  // that run now.
-  std::vector<std::string> InUse();
+  // Waits for signals and for changes of the mount tables, at most for `limit`.
+  void WaitForEvents(std::chrono::milliseconds limit);
+  void ReadSignals();
+  void ReapChildren();
+  void ForgetGoneMounts();
+  // Describes each mount and utility in use, in one line. From then on WaitForEvents also returns
+  // when one of these utilities ends.
+  std::vector<std::string> ListUses();
 
   const Options options_;
   sigset_t outer_signals_{};
   base::UniqueFd signals_, host_table_, own_table_;
-  // pidfds, because utilities are no children of this process and so cause no SIGCHLD.
+  // pidfds, because utilities are not children of this process and so cause no SIGCHLD.
   std::vector<base::UniqueFd> utilities_;
   std::vector<Mount> earlier_;  // mounts of the host that this container did not make
   std::optional<pid_t> child_;

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "cmd/berth-init/init.h"
+#include "cmd/berth-init/log_line.h"
 #include "cmd/berth-init/options.h"
-#include "cmd/berth-init/say.h"
 
 int main(int argc, char** argv) {
   using namespace berth::init;  // NOLINT(google-build-using-namespace)

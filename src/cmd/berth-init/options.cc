@@ -10,10 +10,10 @@ using base::ipc::Ok;
 using base::ipc::Problem;
 using base::ipc::Result;
 
-// No longer than what Kubernetes names may be.
+// The longest name that Kubernetes allows.
 constexpr size_t kLongestName = 253;
 
-Failure Wrong(std::string text) { return {Problem::kBroken, std::move(text)}; }
+Failure InvalidOption(std::string text) { return {Problem::kBroken, std::move(text)}; }
 
 bool IsPlain(char c, std::string_view further) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -21,19 +21,21 @@ bool IsPlain(char c, std::string_view further) {
 }
 
 Failure CheckName(std::string_view what, std::string_view name, std::string_view further) {
-  if (name.empty()) return Wrong(std::string(what) + " is not set");
+  if (name.empty()) return InvalidOption(std::string(what) + " is not set");
   bool plain = name.size() <= kLongestName && name.front() != '.' && name.front() != '/';
   for (const char c : name) plain = plain && IsPlain(c, further);
-  return plain ? Ok() : Wrong(std::string(what) + " is no name: '" + std::string(name) + "'");
+  return plain ? Ok()
+               : InvalidOption(std::string(what) + " is no name: '" + std::string(name) + "'");
 }
 
 Failure CheckFolder(std::string_view flag, std::string_view path) {
   if (path.starts_with('/')) return Ok();
-  return Wrong(std::string(flag) + " is no absolute path: '" + std::string(path) + "'");
+  return InvalidOption(std::string(flag) + " is not an absolute path: '" + std::string(path) + "'");
 }
 
-Failure CheckAll(const Options& options) {
-  if (options.plugins.empty()) return Wrong("no plugin is named: --plugin kubernetes.io/glusterfs");
+Failure CheckOptions(const Options& options) {
+  if (options.plugins.empty())
+    return InvalidOption("no plugin is named: --plugin kubernetes.io/glusterfs");
   for (const std::string& plugin : options.plugins) {
     // '/' becomes '~' in the file's name. A plugin's name may have no '~', because two plugins
     // could then share one file.
@@ -63,7 +65,7 @@ Failure SetGrace(std::string_view text, Options& options) {
   int64_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || seconds < 0) {
-    return Wrong("--grace is no number of seconds: '" + std::string(text) + "'");
+    return InvalidOption("--grace is not a number of seconds: '" + std::string(text) + "'");
   }
   options.grace = std::chrono::seconds(seconds);
   return Ok();
@@ -81,7 +83,7 @@ Failure SetFlag(std::string_view flag, std::string_view value, Options& options)
   } else if (flag == "--grace") {
     return SetGrace(value, options);
   } else {
-    return Wrong("there is no flag '" + std::string(flag) + "': see --help");
+    return InvalidOption("there is no flag '" + std::string(flag) + "': see --help");
   }
   return Ok();
 }
@@ -103,7 +105,7 @@ Result<Options> ParseOptions(std::span<const char* const> arguments,
     const std::string_view argument = arguments[i];
     if (argument == "--") {
       options.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i) + 1, arguments.end());
-      if (options.command.empty()) return Wrong("there is no command behind '--'");
+      if (options.command.empty()) return InvalidOption("there is no command behind '--'");
       break;
     }
     if (argument == "--help" || argument == "-h") {
@@ -113,7 +115,8 @@ Result<Options> ParseOptions(std::span<const char* const> arguments,
     const size_t equals = argument.find('=');
     const std::string_view flag = argument.substr(0, equals);
     if (!flag.starts_with("--")) {
-      return Wrong("'" + std::string(argument) + "' is no flag; a command stands behind '--'");
+      return InvalidOption("'" + std::string(argument) +
+                           "' is no flag; a command stands behind '--'");
     }
     std::string_view value;
     if (equals != std::string_view::npos) {
@@ -121,11 +124,11 @@ Result<Options> ParseOptions(std::span<const char* const> arguments,
     } else if (i + 1 < arguments.size()) {
       value = arguments[++i];
     } else {
-      return Wrong(std::string(flag) + " needs a value");
+      return InvalidOption(std::string(flag) + " needs a value");
     }
     if (Failure failure = SetFlag(flag, value, options); !failure.ok()) return failure;
   }
-  if (Failure failure = CheckAll(options); !failure.ok()) return failure;
+  if (Failure failure = CheckOptions(options); !failure.ok()) return failure;
   return options;
 }
 

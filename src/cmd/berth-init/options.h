@@ -23,7 +23,7 @@ struct Options {
   Pod pod;
   std::string kubelet_folder = "/var/lib/kubelet";
   std::string host_mounts = "/host/proc/1/mountinfo";
-  // How long mounts are waited for after SIGTERM; 0: until the runtime kills the container.
+  // How long to wait after SIGTERM for the end of mounts; 0: until the runtime kills the container.
   std::chrono::seconds grace{0};
   std::vector<std::string> command;
   bool help = false;
@@ -45,8 +45,8 @@ inline constexpr std::string_view kUsage =
     "\n"
     "By the downward API, $POD_NAMESPACE, $POD_NAME and $POD_UID tell which pod this is.\n";
 
-// `arguments` without the program's own name; `environment` is getenv, or a test's. The text of a
-// failure names the flag or variable.
+// `arguments` are without the program's name; `environment` is getenv, or a function of a test. The
+// text of a failure names the flag or variable.
 base::ipc::Result<Options> ParseOptions(std::span<const char* const> arguments,
                                         const char* (*environment)(const char* name));
 

@@ -11,7 +11,7 @@
 #include "base/ipc/message.h"
 #include "base/unique_fd.h"
 #include "cmd/berth-init/files.h"
-#include "cmd/berth-init/say.h"
+#include "cmd/berth-init/log_line.h"
 
 namespace berth::init {
 
@@ -24,19 +24,21 @@ using base::ipc::SystemFailure;
 namespace {
 
 constexpr const char* kPodUid = "podUID";
-// Others hold the lock while they write or remove a few small files.
+// Other mount pods hold the lock only while they write or remove a few small files.
 constexpr int kLockTries = 50;
 constexpr useconds_t kLockPauseUs = 100'000;
 
-std::string Folder(const Options& options) { return options.kubelet_folder + "/plugin-containers"; }
+std::string RegistrationFolder(const Options& options) {
+  return options.kubelet_folder + "/plugin-containers";
+}
 
-std::string FileName(std::string plugin) {
+std::string RegistrationName(std::string plugin) {
   std::replace(plugin.begin(), plugin.end(), '/', '~');
   return plugin + ".json";
 }
 
 Failure MakeFolder(const Options& options) {
-  const std::string folder = Folder(options);
+  const std::string folder = RegistrationFolder(options);
   struct stat info{};
   if (stat(options.kubelet_folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return SystemFailure("the kubelet's folder '" + options.kubelet_folder +
@@ -49,7 +51,7 @@ Failure MakeFolder(const Options& options) {
   return Ok();
 }
 
-// Empty if another process holds the lock for too long.
+// Returns an invalid descriptor if another process holds the lock for too long.
 UniqueFd LockFolder(const std::string& folder) {
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; fd.valid() && i < kLockTries; ++i) {
@@ -61,9 +63,9 @@ UniqueFd LockFolder(const std::string& folder) {
 
 }  // namespace
 
-Failure Register(const Options& options) {
+Failure RegisterPod(const Options& options) {
   if (Failure failure = MakeFolder(options); !failure.ok()) return failure;
-  const std::string folder = Folder(options);
+  const std::string folder = RegistrationFolder(options);
   const Pod& pod = options.pod;
   const std::string content = WriteJson(Message()
                                             .Set("podNamespace", pod.ns)
@@ -75,7 +77,7 @@ Failure Register(const Options& options) {
   if (!lock.valid())
     LogLine("registers without a lock, because it could not lock '" + folder + "'");
   for (const std::string& plugin : options.plugins) {
-    const std::string name = FileName(plugin);
+    const std::string name = RegistrationName(plugin);
     const std::string temp = "." + name + ".tmp-" + pod.uid;
     if (Failure failure = WriteAtomically(folder, name, temp, content); !failure.ok()) {
       return failure;
@@ -85,12 +87,12 @@ Failure Register(const Options& options) {
   return Ok();
 }
 
-void Withdraw(const Options& options) {
-  const std::string folder = Folder(options);
+void WithdrawRegistration(const Options& options) {
+  const std::string folder = RegistrationFolder(options);
   const UniqueFd lock = LockFolder(folder);
   if (!lock.valid()) return;
   for (const std::string& plugin : options.plugins) {
-    const std::string path = folder + "/" + FileName(plugin);
+    const std::string path = folder + "/" + RegistrationName(plugin);
     const auto content = ReadWhole(path);
     if (!content.ok()) continue;
     const auto registration = base::ipc::ReadJson(*content);

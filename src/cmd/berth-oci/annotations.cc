@@ -16,15 +16,16 @@ class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
 
-  // The functions return false if the text holds something else. The reader cannot be used after
-  // that.
+  // The functions return false if something else follows in the text. The reader cannot be used
+  // after that.
   bool TakeChar(char wanted) {
     SkipSpace();
     if (at_ >= text_.size() || text_[at_] != wanted) return false;
     ++at_;
     return true;
   }
-  char Next() {
+  // Returns the next character after white space, and does not consume it; '\0' at the end.
+  char PeekChar() {
     SkipSpace();
     return at_ < text_.size() ? text_[at_] : '\0';
   }
@@ -34,7 +35,7 @@ class Reader {
   }
   size_t at() const { return at_; }
 
-  bool String(std::string& out) {
+  bool ReadString(std::string& out) {
     if (!TakeChar('"')) return false;
     out.clear();
     while (at_ < text_.size()) {
@@ -43,7 +44,7 @@ class Reader {
       if (static_cast<unsigned char>(c) < 0x20) return false;
       if (c != '\\') {
         out += c;
-      } else if (!Escape(out)) {
+      } else if (!ReadEscape(out)) {
         return false;
       }
     }
@@ -51,23 +52,24 @@ class Reader {
   }
 
   // Skips any value, unless it is nested deeper than kDeepest.
-  bool Skip() {
+  bool SkipValue() {
     std::string closing;  // the closing bracket of each open one, the innermost last
     std::string text;
     do {
-      const char next = Next();
+      const char next = PeekChar();
       if (next == '{' || next == '[') {
         if (closing.size() >= kDeepest) return false;
         ++at_;
         closing += next == '{' ? '}' : ']';
-        if (Next() == closing.back()) {
-          if (!Close(closing)) return false;
+        if (PeekChar() == closing.back()) {
+          if (!CloseBracket(closing)) return false;
         } else if (closing.back() == '}' && !ReadName(text)) {
           return false;
         }
         continue;
       }
-      if (!(next == '"' ? String(text) : Scalar()) || !AfterValue(closing, text)) return false;
+      if (!(next == '"' ? ReadString(text) : SkipScalar()) || !ContinueAfterValue(closing, text))
+        return false;
     } while (!closing.empty());
     return true;
   }
@@ -80,9 +82,9 @@ class Reader {
     }
   }
 
-  bool ReadName(std::string& text) { return String(text) && TakeChar(':'); }
+  bool ReadName(std::string& text) { return ReadString(text) && TakeChar(':'); }
 
-  bool Scalar() {
+  bool SkipScalar() {
     const size_t begin = at_;
     while (at_ < text_.size() &&
            std::string_view(" \t\r\n,]}[{\":").find(text_[at_]) == std::string_view::npos) {
@@ -91,15 +93,15 @@ class Reader {
     return at_ > begin;
   }
 
-  // The innermost bracket closes here, which also ends a value inside the bracket around it.
-  bool Close(std::string& closing) {
+  // Closes the innermost bracket, which also ends a value of the bracket around it.
+  bool CloseBracket(std::string& closing) {
     ++at_;
     closing.pop_back();
     std::string text;
-    return AfterValue(closing, text);
+    return ContinueAfterValue(closing, text);
   }
 
-  bool AfterValue(std::string& closing, std::string& text) {
+  bool ContinueAfterValue(std::string& closing, std::string& text) {
     while (!closing.empty()) {
       if (TakeChar(',')) return closing.back() == ']' || ReadName(text);
       if (!TakeChar(closing.back())) return false;
@@ -108,7 +110,7 @@ class Reader {
     return true;
   }
 
-  bool Escape(std::string& out) {
+  bool ReadEscape(std::string& out) {
     if (at_ >= text_.size()) return false;
     const char c = text_[at_++];
     constexpr std::string_view kEscapes = "\"\\/bfnrt";
@@ -127,7 +129,7 @@ class Reader {
       if (value == std::string_view::npos) return false;
       code = code * 16 + static_cast<unsigned>(value);
     }
-    // Halves of surrogate pairs are replaced, because no name or id that is looked for has them.
+    // Halves of surrogate pairs are replaced, because the names and ids that are needed have none.
     base::AppendUtf8(out, code >= 0xd800 && code < 0xe000 ? 0xfffd : code);
     return true;
   }
@@ -136,18 +138,18 @@ class Reader {
   size_t at_ = 0;
 };
 
-// An object of strings; other values are left out.
+// Reads an object of strings; other values are left out.
 bool ReadStrings(Reader& reader, Annotations& out) {
   if (!reader.TakeChar('{')) return false;
   if (reader.TakeChar('}')) return true;
   std::string name, value;
   do {
-    if (!reader.String(name) || !reader.TakeChar(':')) return false;
-    if (reader.Next() != '"') {
-      if (!reader.Skip()) return false;
+    if (!reader.ReadString(name) || !reader.TakeChar(':')) return false;
+    if (reader.PeekChar() != '"') {
+      if (!reader.SkipValue()) return false;
       continue;
     }
-    if (!reader.String(value)) return false;
+    if (!reader.ReadString(value)) return false;
     out[name] = value;
   } while (reader.TakeChar(','));
   return reader.TakeChar('}');
@@ -158,11 +160,11 @@ bool ReadConfig(Reader& reader, Annotations& out) {
   if (reader.TakeChar('}')) return true;
   std::string name;
   do {
-    if (!reader.String(name) || !reader.TakeChar(':')) return false;
-    if (name == "annotations" && reader.Next() == '{') {
+    if (!reader.ReadString(name) || !reader.TakeChar(':')) return false;
+    if (name == "annotations" && reader.PeekChar() == '{') {
       out.clear();
       if (!ReadStrings(reader, out)) return false;
-    } else if (!reader.Skip()) {
+    } else if (!reader.SkipValue()) {
       return false;
     }
   } while (reader.TakeChar(','));

@@ -1,5 +1,5 @@
-// Reads the annotations of a container from its config.json and skips the rest, because this
-// program is to stay small. The handler reads the whole file where that is needed.
+// Reads the annotations of a container from its config.json and skips the rest, so that this
+// program stays small. The handler reads the whole file if that is needed.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace berth::oci {
 
 using Annotations = std::map<std::string, std::string, std::less<>>;
 
-// If a name occurs twice, the last one counts. kBroken: the text is no JSON object.
+// If a name occurs twice, the last value counts. kBroken: the text is not a JSON object.
 base::ipc::Result<Annotations> ReadAnnotations(std::string_view config);
 
 }  // namespace berth::oci

@@ -8,13 +8,13 @@ namespace berth::oci {
 
 struct Arguments {
   std::string command;  // "create", "delete", ...; empty: none
-  std::string id;       // the last argument behind the command that is no flag
+  std::string id;       // the last argument after the command that is not a flag
   std::string bundle;   // of create and run; empty: the working folder
-  std::string log;      // where the caller reads errors; empty: nowhere
+  std::string log;      // the file in which the caller reads errors; empty: none
   bool log_is_json = false;
 };
 
-// `argv` with the program's name first.
+// `argv` begins with the program's name.
 Arguments ReadArguments(const std::vector<std::string>& argv);
 
 }  // namespace berth::oci

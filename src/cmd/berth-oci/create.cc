@@ -30,15 +30,15 @@ using ipc::Result;
 
 namespace {
 
-// The bundle's files. The config as it was given is kept beside the one that names our mounts, so
-// that after an interrupted create the next one begins with what was given.
+// The bundle's files. containerd's config is kept beside the config that names the mounts, so that
+// a create after an interrupted one starts with containerd's config.
 struct Bundle {
   explicit Bundle(std::string folder)
       : folder(std::move(folder)),
         config(this->folder + "/config.json"),
         original(this->folder + "/config.json.berth-original"),
         fresh(this->folder + "/config.json.berth-new") {}
-  // The config as it was given: the copy that was kept, if there is one.
+  // The path of containerd's config: that of the copy, if there is one.
   const std::string& given() const {
     return access(original.c_str(), F_OK) == 0 ? original : config;
   }
@@ -52,7 +52,7 @@ struct Mounts {
 
 Failure Broken(std::string text) { return {Problem::kBroken, std::move(text)}; }
 
-Failure Explain(Failure failure, const Config& config) {
+Failure ExplainFailure(Failure failure, const Config& config) {
   if (failure.problem == Problem::kNobody) {
     failure.text = "this pod's volumes are mounted by Berth's CRUST handler, which is not there: " +
                    failure.text;
@@ -62,9 +62,9 @@ Failure Explain(Failure failure, const Config& config) {
   return failure;
 }
 
-Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
-                             std::span<const int> descriptors, ipc::Deadline deadline,
-                             std::vector<UniqueFd>* received) {
+Result<ipc::Message> CallHandlerOnce(const Config& config, const ipc::Message& request,
+                                     std::span<const int> descriptors, ipc::Deadline deadline,
+                                     std::vector<UniqueFd>* received) {
   Result<ipc::Connection> connection = ipc::Connection::Connect(config.socket, deadline);
   if (!connection.ok()) return connection.failure();
   if (Failure sent = connection->Send(request, ipc::kLargestRequest, deadline, descriptors);
@@ -79,8 +79,8 @@ Result<ipc::Message> AskOnce(const Config& config, const ipc::Message& request,
   return reply;
 }
 
-// Asks the handler. While it is restarted, this waits and asks again, because a pod whose
-// restartPolicy is Never fails if a container cannot be created.
+// Sends the request to the handler. If the handler does not answer, waits for its restart and sends
+// again, because a pod whose restartPolicy is Never fails if a container cannot be created.
 Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& request,
                                  std::span<const int> descriptors,
                                  std::vector<UniqueFd>* received) {
@@ -88,21 +88,20 @@ Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& reque
   std::optional<ipc::Deadline> patience;
   while (true) {
     if (received != nullptr) received->clear();
-    Result<ipc::Message> reply = AskOnce(config, request, descriptors, deadline, received);
+    Result<ipc::Message> reply = CallHandlerOnce(config, request, descriptors, deadline, received);
     if (reply.ok()) return reply;
     const Problem problem = reply.failure().problem;
     const bool away = problem == Problem::kNobody || problem == Problem::kClosed;
-    if (!patience)
-      patience = ipc::DeadlineIn(crust::kHandlerAway);  // from when it was first missed
+    if (!patience) patience = ipc::DeadlineIn(crust::kHandlerAway);  // from the first failure on
     if (!away || std::chrono::steady_clock::now() >= std::min(*patience, deadline)) {
-      return Explain(reply.failure(), config);
+      return ExplainFailure(reply.failure(), config);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
-ipc::Message CreateMessage(const std::string& kind, const std::string& sandbox,
-                           const std::string& uid, const std::string& bundle) {
+ipc::Message MakeCreateMessage(const std::string& kind, const std::string& sandbox,
+                               const std::string& uid, const std::string& bundle) {
   return ipc::Message()
       .Set(ipc::kMethod, std::string(crust::kCreate))
       .Set(crust::kKind, kind)
@@ -111,9 +110,9 @@ ipc::Message CreateMessage(const std::string& kind, const std::string& sandbox,
       .Set(crust::kBundle, bundle);
 }
 
-// Gets the mounts of the container's volumes. If it has no deferred volumes, there are no mounts
-// and no new config.
-Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, const Bundle& bundle) {
+// Gets the mounts of the container's volumes from the handler, which also writes the new config.
+// Without deferred volumes there are no mounts and no new config.
+Result<Mounts> RequestMounts(const Config& config, const ipc::Message& base, const Bundle& bundle) {
   const UniqueFd given(open(bundle.given().c_str(), O_RDONLY | O_CLOEXEC));
   if (!given.valid()) return ipc::SystemFailure("open '" + bundle.given() + "'", errno);
   const UniqueFd fresh(
@@ -131,7 +130,7 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
     const ipc::Strings* kinds = reply->FindList(crust::kKinds);
     if (!count || *count < 0 || kinds == nullptr || kinds->size() != received.size() ||
         mounts.descriptors.size() + received.size() > static_cast<size_t>(*count)) {
-      return Broken("Berth's CRUST handler gave an answer that makes no sense");
+      return Broken("Berth's CRUST handler gave an invalid answer");
     }
     for (UniqueFd& mount : received) mounts.descriptors.push_back(std::move(mount));
     mounts.kinds.insert(mounts.kinds.end(), kinds->begin(), kinds->end());
@@ -140,14 +139,13 @@ Result<Mounts> AskForMounts(const Config& config, const ipc::Message& base, cons
   }
 }
 
-// Enters a mount namespace in which the mounts are in their places, and which is otherwise like the
-// host's.
-Failure Graft(const Config& config, const Mounts& mounts) {
+// Enters a new mount namespace, which is a copy of the host's, and attaches the mounts in it.
+Failure GraftMounts(const Config& config, const Mounts& mounts) {
   const std::string folder = crust::GraftFolder(config.run_folder);
   if (unshare(CLONE_NEWNS) != 0) return ipc::SystemFailure("unshare the mount namespace", errno);
-  // Makes only this mount private. The others stay shared with the host, because containers would
-  // otherwise miss what is mounted there later. This fails if the folder is no mount point, which
-  // is right, because mounts in it could then appear on the host.
+  // Makes only this mount private. The others stay shared with the host, because otherwise later
+  // mounts of the host would not appear in containers. The call fails if the folder is not a mount
+  // point. That is intended, because mounts in the folder could then appear on the host.
   if (mount(nullptr, folder.c_str(), nullptr, MS_PRIVATE, nullptr) != 0) {
     return ipc::SystemFailure("make '" + folder + "' private (Berth's CRUST handler mounts it)",
                               errno);
@@ -181,31 +179,31 @@ Failure ReplaceConfig(const Bundle& bundle) {
   return ipc::Ok();
 }
 
-// The bundle's folder, as an absolute path, because the handler is given it.
-std::string FolderOf(const Arguments& arguments) {
+// Returns the bundle's folder as an absolute path, because it is sent to the handler.
+std::string ResolveBundleFolder(const Arguments& arguments) {
   char path[PATH_MAX];
   const std::string& given = arguments.bundle;
   return realpath(given.empty() ? "." : given.c_str(), path) == nullptr ? given : path;
 }
 
-std::string Value(const Annotations& annotations, std::string_view name) {
+std::string FindAnnotation(const Annotations& annotations, std::string_view name) {
   const auto found = annotations.find(name);
   return found == annotations.end() ? "" : found->second;
 }
 
 }  // namespace
 
-Failure Prepare(const Config& config, const Arguments& arguments) {
-  const Bundle bundle(FolderOf(arguments));
+Failure PrepareContainer(const Config& config, const Arguments& arguments) {
+  const Bundle bundle(ResolveBundleFolder(arguments));
   const Result<std::string> text = ReadFile(bundle.given(), crust::kLargestConfig);
   if (!text.ok()) return text.failure();
   const Result<Annotations> annotations = ReadAnnotations(*text);
   if (!annotations.ok()) return annotations.failure();
-  const std::string kind = Value(*annotations, crust::kKindAnnotation);
-  const std::string sandbox = Value(*annotations, crust::kSandboxAnnotation);
-  const std::string uid = Value(*annotations, crust::kPodUidAnnotation);
-  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // the container of no pod
-  // Without them it is unknown whether volumes were deferred.
+  const std::string kind = FindAnnotation(*annotations, crust::kKindAnnotation);
+  const std::string sandbox = FindAnnotation(*annotations, crust::kSandboxAnnotation);
+  const std::string uid = FindAnnotation(*annotations, crust::kPodUidAnnotation);
+  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // not a pod's
+  // Without these ids it is unknown whether volumes were deferred.
   if (!crust::IsId(uid) || !crust::IsId(sandbox)) {
     return Broken("the container's annotations name no pod and sandbox ('" +
                   std::string(crust::kPodUidAnnotation) + "')");
@@ -214,14 +212,14 @@ Failure Prepare(const Config& config, const Arguments& arguments) {
   if (access(plan.c_str(), F_OK) != 0) {
     return errno == ENOENT ? ipc::Ok() : ipc::SystemFailure("look for '" + plan + "'", errno);
   }
-  const ipc::Message message = CreateMessage(kind, sandbox, uid, bundle.folder);
+  const ipc::Message message = MakeCreateMessage(kind, sandbox, uid, bundle.folder);
   if (kind == "sandbox") return CallHandler(config, message, {}, nullptr).failure();
-  const Result<Mounts> mounts = AskForMounts(config, message, bundle);
+  const Result<Mounts> mounts = RequestMounts(config, message, bundle);
   if (!mounts.ok() || mounts->descriptors.empty()) {
     unlink(bundle.fresh.c_str());
     return mounts.failure();
   }
-  Failure done = Graft(config, *mounts);
+  Failure done = GraftMounts(config, *mounts);
   if (done.ok()) done = ReplaceConfig(bundle);
   if (!done.ok()) unlink(bundle.fresh.c_str());
   return done;

@@ -7,9 +7,9 @@
 
 namespace berth::oci {
 
-// Makes the container's deferred volumes ready, if its pod has any. Afterwards this process is in a
-// mount namespace of its own, and the bundle's config.json names the mounts there. After a failure
-// the caller must not run the runtime.
-base::ipc::Failure Prepare(const Config& config, const Arguments& arguments);
+// Makes the container's deferred volumes ready, if its pod has any. If the container uses some,
+// this process is then in a mount namespace of its own, and the bundle's config.json names the
+// mounts there. After a failure the caller must not run the runtime.
+base::ipc::Failure PrepareContainer(const Config& config, const Arguments& arguments);
 
 }  // namespace berth::oci

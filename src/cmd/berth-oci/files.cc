@@ -21,6 +21,6 @@ ipc::Result<std::string> ReadFile(const std::string& path, size_t largest) {
   return failure;
 }
 
-void Write(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
+void WriteText(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
 
 }  // namespace berth::oci

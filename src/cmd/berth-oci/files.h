@@ -1,5 +1,5 @@
-// Reads and writes small files, without exceptions and without src/platform, because this program
-// is to stay small.
+// Reads and writes small files, without exceptions and without src/platform, so that this program
+// stays small.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace berth::oci {
 
-// kNobody: there is no such file; kTooLarge.
+// Reads a file of at most `largest` bytes. kNobody: there is no such file. kTooLarge: it is larger.
 base::ipc::Result<std::string> ReadFile(const std::string& path, size_t largest);
 
-// Writes all of `text`, or as much of it as can be written.
-void Write(int fd, std::string_view text);
+// Writes `text`. A failure is ignored.
+void WriteText(int fd, std::string_view text);
 
 }  // namespace berth::oci

@@ -2,4 +2,4 @@
 
 #include "cmd/berth-oci/oci.h"
 
-int main(int argc, char** argv) { return berth::oci::Run({argv, argv + argc}); }
+int main(int argc, char** argv) { return berth::oci::RunWrapper({argv, argv + argc}); }

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kLargestSettings = 64 * 1024;
 constexpr const char* kSettings = "/etc/berth/oci.json";
 
-std::vector<std::string> SettingsPaths() {
+std::vector<std::string> ListSettingsPaths() {
   std::vector<std::string> paths;
   char self[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
@@ -32,18 +32,18 @@ std::vector<std::string> SettingsPaths() {
   return paths;
 }
 
-bool HandlerKnows(const Config& config, const std::string& id) {
+bool IsKnownToHandler(const Config& config, const std::string& id) {
   return crust::IsId(id) && access(crust::MarkPath(config.run_folder, id).c_str(), F_OK) == 0;
 }
 
-// Tells the handler that the runtime has deleted the sandbox. What the handler cannot do now, it
-// finishes by itself.
-void TellEnd(const Config& config, const std::string& id) {
+// Reports to the handler that the runtime has deleted the sandbox. A failure is only printed,
+// because the handler finishes its work for the sandbox later without this report.
+void ReportSandboxEnd(const Config& config, const std::string& id) {
   const auto reply =
       ipc::Call(config.socket,
                 ipc::Message().Set(ipc::kMethod, std::string(crust::kEnd)).Set(crust::kSandbox, id),
                 ipc::DeadlineIn(crust::kEndTime));
-  if (!reply.ok()) Write(STDERR_FILENO, "berth-oci: " + reply.failure().text + "\n");
+  if (!reply.ok()) WriteText(STDERR_FILENO, "berth-oci: " + reply.failure().text + "\n");
 }
 
 }  // namespace
@@ -66,23 +66,23 @@ ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths) {
   return config;
 }
 
-int Run(const std::vector<std::string>& argv) {
+int RunWrapper(const std::vector<std::string>& argv) {
   const Arguments arguments = ReadArguments(argv);
-  const auto config = ReadConfig(SettingsPaths());
-  if (!config.ok()) return Fail(arguments, config.failure().text);
+  const auto config = ReadConfig(ListSettingsPaths());
+  if (!config.ok()) return ReportFailure(arguments, config.failure().text);
   const auto runtime = FindRuntime(config->runtime);
-  if (!runtime.ok()) return Fail(arguments, runtime.failure().text);
+  if (!runtime.ok()) return ReportFailure(arguments, runtime.failure().text);
   if (arguments.command == "create" || arguments.command == "run") {
-    if (const ipc::Failure ready = Prepare(*config, arguments); !ready.ok()) {
-      return Fail(arguments, ready.text);
+    if (const ipc::Failure ready = PrepareContainer(*config, arguments); !ready.ok()) {
+      return ReportFailure(arguments, ready.text);
     }
-  } else if (arguments.command == "delete" && HandlerKnows(*config, arguments.id)) {
+  } else if (arguments.command == "delete" && IsKnownToHandler(*config, arguments.id)) {
     const auto code = RunRuntime(*runtime, argv);
-    if (!code.ok()) return Fail(arguments, code.failure().text);
-    if (*code == 0) TellEnd(*config, arguments.id);
+    if (!code.ok()) return ReportFailure(arguments, code.failure().text);
+    if (*code == 0) ReportSandboxEnd(*config, arguments.id);
     return *code;
   }
-  return Fail(arguments, BecomeRuntime(*runtime, argv).text);
+  return ReportFailure(arguments, BecomeRuntime(*runtime, argv).text);
 }
 
 }  // namespace berth::oci

@@ -1,17 +1,17 @@
-// Stands in for the OCI runtime of containerd (runc, crun), so that containers of a pod get volumes
-// that no one mounted on the host:
+// containerd calls this program in place of its OCI runtime (runc, crun), so that containers of a
+// pod get volumes that are not mounted on the host:
 //
 //   create, of a pod that has a plan (base/ipc/crust_call.h)
-//       sandbox    tells the handler of it
+//       sandbox    reports the sandbox to the handler
 //       container  gets its volumes' mounts from the handler, as descriptors; puts them under a
 //                  private mount in a mount namespace of its own, whose other mounts stay as they
-//                  are and go on to take part in propagation; writes config.json anew
-//   delete, of a sandbox that the handler knows: tells it afterwards
-//   all else   is left to the runtime
+//                  are and still take part in propagation; writes a new config.json
+//   delete, of a sandbox that the handler knows: reports the end to the handler afterwards
+//   other calls    are left to the runtime
 //
 // Then this program becomes the runtime (exec). A failure ends the create before the runtime
-// begins. It is written to the runtime's log, from where containerd reads it, and leaves nothing
-// behind, because the mounts go with the process. Nothing is ever mounted on the host.
+// starts. It is written to the runtime's log, because containerd reads the error there. It leaves
+// no mounts, because they end with the process. Nothing is ever mounted on the host.
 //
 // The file <this program>.json, or else /etc/berth/oci.json, names the runtime and the handler,
 // with the members runtime, socket and run. The defaults are "runc" and those of
@@ -31,10 +31,11 @@ struct Config {
   std::string run_folder;
 };
 
-// Reads the first of the files at `paths` that exists.
+// Reads the first file of `paths` that exists. Without any, all members have their defaults.
 base::ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths);
 
-// Returns the exit code, or does not return because the runtime has replaced this process.
-int Run(const std::vector<std::string>& argv);
+// Handles one call of containerd. Returns the exit code, or does not return because the runtime has
+// replaced this process.
+int RunWrapper(const std::vector<std::string>& argv);
 
 }  // namespace berth::oci

@@ -75,12 +75,12 @@ TEST(AnnotationsTest, OfWhatIsNoJsonAreNotBelieved) {
 }
 
 TEST(RuntimeLogTest, IsWhatContainerdReads) {
-  const auto line = base::ipc::ReadJson(LogLine("it \"broke\"", 0, true));
+  const auto line = base::ipc::ReadJson(FormatLogLine("it \"broke\"", 0, true));
   ASSERT_TRUE(line.ok());
   EXPECT_EQ(*line->FindText("level"), "error");
   EXPECT_EQ(*line->FindText("msg"), "it \"broke\"");
   EXPECT_EQ(*line->FindText("time"), "1970-01-01T00:00:00Z");
-  EXPECT_EQ(LogLine("it \"broke\"\n", 0, false),
+  EXPECT_EQ(FormatLogLine("it \"broke\"\n", 0, false),
             "time=\"1970-01-01T00:00:00Z\" level=error msg=\"it \\\"broke\\\"\\u000a\"\n");
 }
 

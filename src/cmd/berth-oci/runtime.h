@@ -1,4 +1,4 @@
-// The runtime that this program stands in for.
+// Finds and runs the real runtime.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace berth::oci {
 
-// The file of `runtime`: a path, or a name that is looked for along PATH. Never finds this program
-// itself, which may have that name there.
+// Returns the file of `runtime`, which is a path, or a name to look for in the folders of PATH.
+// Never returns this program itself, which may have that name there. kSystem: there is no such
+// file.
 base::ipc::Result<std::string> FindRuntime(const std::string& runtime);
 
 // Replaces this process by the runtime. Returns only with a failure.
 base::ipc::Failure BecomeRuntime(const std::string& file, const std::vector<std::string>& argv);
 
-// Runs it to its end, and returns its exit code as a shell does. If this process ends, the runtime
-// is killed.
+// Runs the runtime and waits for its end. Returns its exit code, or 128 + signal if a signal ended
+// it. If this process ends, the runtime is killed.
 base::ipc::Result<int> RunRuntime(const std::string& file, const std::vector<std::string>& argv);
 
 }  // namespace berth::oci

@@ -11,7 +11,7 @@ namespace berth::oci {
 
 namespace ipc = base::ipc;
 
-std::string LogLine(std::string_view message, time_t when, bool json) {
+std::string FormatLogLine(std::string_view message, time_t when, bool json) {
   char stamp[32] = "";
   tm broken{};
   gmtime_r(&when, &broken);
@@ -24,7 +24,7 @@ std::string LogLine(std::string_view message, time_t when, bool json) {
                               .Set("time", std::string(stamp))) +
            "\n";
   }
-  // logfmt quotes as JSON does.
+  // The text format (logfmt) quotes strings as JSON does.
   const std::string quoted = ipc::WriteJson(ipc::Message().Set("m", text));
   constexpr std::string_view kBefore = "{\"m\":";
   return "time=\"" + std::string(stamp) +
@@ -32,14 +32,14 @@ std::string LogLine(std::string_view message, time_t when, bool json) {
          "\n";
 }
 
-int Fail(const Arguments& arguments, const std::string& message) {
-  const std::string said = "berth-oci: " + message;
+int ReportFailure(const Arguments& arguments, const std::string& message) {
+  const std::string text = "berth-oci: " + message;
   if (!arguments.log.empty()) {
     const base::UniqueFd fd(
         open(arguments.log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-    if (fd.valid()) Write(fd.get(), LogLine(said, time(nullptr), arguments.log_is_json));
+    if (fd.valid()) WriteText(fd.get(), FormatLogLine(text, time(nullptr), arguments.log_is_json));
   }
-  Write(STDERR_FILENO, said + "\n");
+  WriteText(STDERR_FILENO, text + "\n");
   return 1;
 }
 

@@ -1,4 +1,5 @@
-// Reports errors as an OCI runtime does: on standard error, and in the log that its caller named.
+// Reports errors as an OCI runtime does: on standard error, and in the log file that its caller
+// names.
 #pragma once
 
 #include <ctime>
@@ -9,10 +10,10 @@
 
 namespace berth::oci {
 
-// A line of runc's log, in JSON or as text.
-std::string LogLine(std::string_view message, time_t when, bool json);
+// Returns a line in the format of runc's log, in JSON or as text.
+std::string FormatLogLine(std::string_view message, time_t when, bool json);
 
-// Writes `message` to both, and returns the exit code.
-int Fail(const Arguments& arguments, const std::string& message);
+// Writes `message` to both, and returns the exit code 1.
+int ReportFailure(const Arguments& arguments, const std::string& message);
 
 }  // namespace berth::oci

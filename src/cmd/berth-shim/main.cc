@@ -12,6 +12,6 @@ int main(int argc, char** argv) {
     environment.emplace_back(*variable);
   }
   const char* folder = getenv("BERTH_SHIMS");
-  return berth::shim::Run({argv, argv + argc}, environment,
-                          folder != nullptr ? folder : berth::base::ipc::utility::kShimFolder);
+  return berth::shim::RunShim({argv, argv + argc}, environment,
+                              folder != nullptr ? folder : berth::base::ipc::utility::kShimFolder);
 }

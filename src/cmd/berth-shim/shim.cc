@@ -21,18 +21,18 @@ namespace utility = base::ipc::utility;
 namespace {
 
 constexpr size_t kLargestConfig = 64 * 1024;
-// More time for the agent, which has work before and after the run.
+// The time that the agent has in addition to the run, because it has work before and after it.
 constexpr std::chrono::seconds kAround{60};
 
-// Writes as much as the reader takes.
-void Write(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
+// Writes `text`, and ignores a failure, because it could not be reported either.
+void WriteText(int fd, std::string_view text) { static_cast<void>(base::WriteAll(fd, text)); }
 
-int Fail(const std::string& name, const std::string& why) {
-  Write(STDERR_FILENO, name + ": " + why + "\n");
-  return CodeOfFailure(name);
+int ReportFailure(const std::string& name, const std::string& why) {
+  WriteText(STDERR_FILENO, name + ": " + why + "\n");
+  return ToFailureCode(name);
 }
 
-// The content of the shim's file: which agent to ask, for which plugin.
+// The content of the shim's file: the plugin, and the socket of the agent.
 struct Config {
   std::string plugin;
   std::string socket;
@@ -61,13 +61,13 @@ ipc::Result<Config> ReadConfig(const std::string& name, const std::string& folde
   return Config{*plugin, *socket};
 }
 
-// Empty if the folder does not exist any more.
-std::string WorkingFolder() {
+// Returns "" if the folder does not exist any more.
+std::string ReadWorkingFolder() {
   char path[PATH_MAX];
   return getcwd(path, sizeof(path)) == nullptr ? "" : path;
 }
 
-std::string Explain(const ipc::Failure& failure, const Config& config) {
+std::string ExplainFailure(const ipc::Failure& failure, const Config& config) {
   switch (failure.problem) {
     case ipc::Problem::kRefused:
       return failure.text;
@@ -84,7 +84,7 @@ std::string Explain(const ipc::Failure& failure, const Config& config) {
 
 }  // namespace
 
-int CodeOfFailure(std::string_view utility) {
+int ToFailureCode(std::string_view utility) {
   if (utility.starts_with("mount.") || utility.starts_with("umount.")) return 32;
   if (utility.starts_with("fsck.")) return 8;
   return 1;
@@ -108,21 +108,22 @@ bool HoldsInput(int fd) {
          waiting > 0;
 }
 
-int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-        const std::string& shim_folder) {
+int RunShim(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+            const std::string& shim_folder) {
   const std::string name(argv.empty() ? "" : base::FileNameOf(argv[0]));
   if (name.empty() || name == "berth-shim") {
-    return Fail("berth-shim", "this program replaces mount utilities: see 'berth install-shims'");
+    return ReportFailure("berth-shim",
+                         "this program replaces mount utilities: see 'berth install-shims'");
   }
   const auto config = ReadConfig(name, shim_folder);
-  if (!config.ok()) return Fail(name, config.failure().text);
+  if (!config.ok()) return ReportFailure(name, config.failure().text);
   std::vector<std::string> arguments(argv.begin(), argv.end());
   arguments[0] = name;
   if (NamesStdin(arguments) || HoldsInput(STDIN_FILENO)) {
-    return Fail(name,
-                "it cannot read standard input, because it runs in the pod of " + config->plugin +
-                    ": give it a file below the kubelet's folder, or use </dev/null if it needs no "
-                    "input");
+    return ReportFailure(
+        name, "it cannot read standard input, because it runs in the pod of " + config->plugin +
+                  ": give it a file below the kubelet's folder, or use </dev/null if it needs no "
+                  "input");
   }
   const auto reply = ipc::Call(config->socket,
                                ipc::Message()
@@ -130,15 +131,15 @@ int Run(const std::vector<std::string>& argv, const std::vector<std::string>& en
                                    .Set(utility::kPlugin, config->plugin)
                                    .Set(utility::kArguments, arguments)
                                    .Set(utility::kEnvironment, environment)
-                                   .Set(utility::kFolder, WorkingFolder()),
+                                   .Set(utility::kFolder, ReadWorkingFolder()),
                                ipc::DeadlineIn(utility::TimeLimitOf(name) + kAround));
-  if (!reply.ok()) return Fail(name, Explain(reply.failure(), *config));
+  if (!reply.ok()) return ReportFailure(name, ExplainFailure(reply.failure(), *config));
   const auto code = reply->FindNumber(utility::kExit);
-  if (!code) return Fail(name, "Berth's node agent answered without an exit code");
-  if (const std::string* out = reply->FindText(utility::kOut)) Write(STDOUT_FILENO, *out);
-  if (const std::string* err = reply->FindText(utility::kErr)) Write(STDERR_FILENO, *err);
+  if (!code) return ReportFailure(name, "Berth's node agent answered without an exit code");
+  if (const std::string* out = reply->FindText(utility::kOut)) WriteText(STDOUT_FILENO, *out);
+  if (const std::string* err = reply->FindText(utility::kErr)) WriteText(STDERR_FILENO, *err);
   if (HoldsInput(STDIN_FILENO)) {
-    Write(STDERR_FILENO, name + ": what came on standard input meanwhile was not read\n");
+    WriteText(STDERR_FILENO, name + ": what came on standard input meanwhile was not read\n");
   }
   return static_cast<int>(*code);
 }

@@ -1,9 +1,10 @@
-// Stands on the host where a mount utility is looked for (/sbin/mount.glusterfs), and has the node
-// agent run that utility in the registered pod, so that an unmodified kubelet and mount(8) find it.
+// A shim is installed on the host at the path of a mount utility (/sbin/mount.glusterfs). It asks
+// the node agent to run that utility in the registered pod, so that an unmodified kubelet and
+// mount(8) can use it.
 //
-// Its name says which utility it is; its file in /etc/berth/shims says for which plugin, and where
-// the agent listens. Arguments, environment and working directory go along; output and exit code
-// come back at the end. Nothing is ever run on the host.
+// The shim's name is that of the utility. Its file in /etc/berth/shims has the plugin and the
+// agent's socket. The shim sends arguments, environment and working directory, and gets output and
+// exit code when the utility has ended. It never runs a utility on the host.
 #pragma once
 
 #include <string>
@@ -12,21 +13,20 @@
 
 namespace berth::shim {
 
-// The exit code for a utility that could not be run, as its callers understand it: 32 for mount and
-// umount (mount(8)); 8 for fsck, which is an operational error, because 1 would mean that it
-// repaired something; else 1.
-int CodeOfFailure(std::string_view utility);
+// Returns the exit code for a utility that could not be run: 32 for mount and umount (mount(8)); 8,
+// an operational error, for fsck, because 1 means that fsck repaired something; otherwise 1.
+int ToFailureCode(std::string_view utility);
 
-// Whether the arguments make the utility read its standard input, which it does not have in the
-// pod.
+// Whether the arguments make the utility read standard input, which is not available in the pod.
 bool NamesStdin(const std::vector<std::string>& arguments);
 
-// Whether something waits to be read at `fd`: bytes in a pipe or socket, the rest of a file. False
-// for a terminal, because what is typed there is for the shell.
+// Whether bytes can be read at `fd`: from a pipe or socket, or the rest of a file. False for a
+// terminal, because a person types there for the shell.
 bool HoldsInput(int fd);
 
-// Runs the utility that argv[0] names, and returns the exit code.
-int Run(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-        const std::string& shim_folder);
+// Has the utility that argv[0] names run, writes its output to standard output and error, and
+// returns its exit code, or that of ToFailureCode. `shim_folder` has the shims' files.
+int RunShim(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+            const std::string& shim_folder);
 
 }  // namespace berth::shim

@@ -13,12 +13,12 @@ namespace {
 using base::UniqueFd;
 
 TEST(ShimTest, FailsAsTheUtilitysCallersReadIt) {
-  EXPECT_EQ(CodeOfFailure("mount.glusterfs"), 32);
-  EXPECT_EQ(CodeOfFailure("umount.nfs"), 32);
+  EXPECT_EQ(ToFailureCode("mount.glusterfs"), 32);
+  EXPECT_EQ(ToFailureCode("umount.nfs"), 32);
   // 1 would say that errors were corrected.
-  EXPECT_EQ(CodeOfFailure("fsck.xfs"), 8);
-  EXPECT_EQ(CodeOfFailure("mkfs.xfs"), 1);
-  EXPECT_EQ(CodeOfFailure("rbd"), 1);
+  EXPECT_EQ(ToFailureCode("fsck.xfs"), 8);
+  EXPECT_EQ(ToFailureCode("mkfs.xfs"), 1);
+  EXPECT_EQ(ToFailureCode("rbd"), 1);
 }
 
 TEST(ShimTest, KnowsWhatReadsStandardInput) {

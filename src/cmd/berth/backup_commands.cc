@@ -17,13 +17,13 @@ struct Arguments {
   std::string database() const { return DatabasePath(data_folder); }
 };
 
-base::Status BackUp(const Arguments& arguments) {
+base::Status BackUpObjects(const Arguments& arguments) {
   RETURN_IF_ERROR(store::BackUpDatabase(arguments.database(), arguments.file));
   cli::Print(fmt::format("backed up to {}; it holds every object, Secrets too\n", arguments.file));
   return base::OkStatus();
 }
 
-base::Status Restore(const Arguments& arguments) {
+base::Status RestoreObjects(const Arguments& arguments) {
   RETURN_IF_ERROR(platform::MakeFolders(
       std::filesystem::path(arguments.database()).parent_path().string(), 0755));
   const auto aside = store::RestoreDatabase(arguments.file, arguments.database());
@@ -36,8 +36,8 @@ base::Status Restore(const Arguments& arguments) {
   return base::OkStatus();
 }
 
-void Add(CLI::App& app, int& exit_code, const char* name, const char* help,
-         base::Status (*run)(const Arguments&)) {
+void AddBackupCommand(CLI::App& app, int& exit_code, const char* name, const char* help,
+                      base::Status (*run)(const Arguments&)) {
   CLI::App* command = app.add_subcommand(name, help);
   auto arguments = std::make_shared<Arguments>();
   command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
@@ -50,9 +50,11 @@ void Add(CLI::App& app, int& exit_code, const char* name, const char* help,
 }  // namespace
 
 void AddBackupCommands(CLI::App& app, int& exit_code) {
-  Add(app, exit_code, "backup",
-      "Copy all objects of a standalone Berth to a file; it may run meanwhile", BackUp);
-  Add(app, exit_code, "restore", "Replace the objects of a stopped Berth by a backup", Restore);
+  AddBackupCommand(app, exit_code, "backup",
+                   "Copy all objects of a standalone Berth to a file; it may run meanwhile",
+                   BackUpObjects);
+  AddBackupCommand(app, exit_code, "restore", "Replace the objects of a stopped Berth by a backup",
+                   RestoreObjects);
 }
 
 }  // namespace berth::cmd

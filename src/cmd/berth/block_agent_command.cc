@@ -33,15 +33,16 @@ struct BlockAgentFlags {
   int verbosity = 0;
 };
 
-StatusOr<kube::Config> ApiConfig(const std::string& kubeconfig) {
+StatusOr<kube::Config> LoadAgentApiConfig(const std::string& kubeconfig) {
   if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig);
   auto in_pod = kube::InClusterConfig();
   if (in_pod.ok()) return in_pod;
   return kube::LoadKubeconfig(kube::DefaultKubeconfigPath());
 }
 
-// berth-flex beside this program, else in the folders where an image has it.
-StatusOr<std::string> FindDriver(const std::string& given) {
+// Returns `given`, or else berth-flex beside this program, or else in the folders where an image
+// has it. NOT_FOUND: it is in none of them.
+StatusOr<std::string> FindDriverExecutable(const std::string& given) {
   if (!given.empty()) return given;
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -67,8 +68,9 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   }
   if (flags.agent.drivers.empty()) flags.agent.drivers = {std::string(api::kBlockDriver)};
   flags.agent.data_folder = std::filesystem::absolute(flags.agent.data_folder).lexically_normal();
-  ASSIGN_OR_RETURN(flags.agent.driver_executable, FindDriver(flags.agent.driver_executable));
-  ASSIGN_OR_RETURN(const kube::Config config, ApiConfig(flags.kubeconfig));
+  ASSIGN_OR_RETURN(flags.agent.driver_executable,
+                   FindDriverExecutable(flags.agent.driver_executable));
+  ASSIGN_OR_RETURN(const kube::Config config, LoadAgentApiConfig(flags.kubeconfig));
   ASSIGN_OR_RETURN(const auto client,
                    kube::NewHttpClient(config, {.user_agent = "berth-block-agent"}));
   const base::SystemClock clock;
@@ -76,7 +78,7 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto agent,
                    blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
   base::Metrics metrics;
-  roles::RecordStart(metrics);
+  roles::RecordStartTime(metrics);
   ASSIGN_OR_RETURN(
       const auto endpoints,
       roles::ServeHealth(

@@ -23,7 +23,7 @@ namespace {
 
 using base::Status;
 
-// The options that every client command has.
+// The options of every client command.
 struct Connection {
   cli::ApiOptions api;
   CLI::Option* data = nullptr;
@@ -37,21 +37,21 @@ struct Connection {
 
 using Action = std::function<Status(kube::Client&, const cli::ApiOptions&, std::stop_token)>;
 
-// Makes `command` run `action` with a client.
-void OnRun(CLI::App& command, const std::shared_ptr<Connection>& connection, int& exit_code,
-           Action action) {
+// Makes `command` connect to the API and run `action`.
+void SetAction(CLI::App& command, const std::shared_ptr<Connection>& connection, int& exit_code,
+               Action action) {
   command.callback([connection, &exit_code, action = std::move(action)] {
     StopSignals signals;
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
       return action(*client, connection->api, signals.token());
     }());
   });
 }
 
-// A subcommand with its connection options.
+// Adds a subcommand with its connection options.
 std::pair<CLI::App*, std::shared_ptr<Connection>> AddCommand(CLI::App& app, const char* name,
                                                              const char* help) {
   CLI::App* command = app.add_subcommand(name, help);
@@ -65,10 +65,10 @@ void AddApply(CLI::App& app, int& exit_code) {
       AddCommand(app, "apply", "Create or change objects as manifests say");
   auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("-f,--filename", *files, "File, folder, or - for standard input")->required();
-  OnRun(*command, connection, exit_code,
-        [files](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
-          return cli::Apply(client, api, *files);
-        });
+  SetAction(*command, connection, exit_code,
+            [files](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
+              return cli::ApplyManifests(client, api, *files);
+            });
 }
 
 void AddGet(CLI::App& app, int& exit_code) {
@@ -81,10 +81,10 @@ void AddGet(CLI::App& app, int& exit_code) {
   command->add_option("--field-selector", options->field_selector, "Field selector");
   command->add_flag("-w,--watch", options->watch, "Then show each change, until interrupted");
   command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
-  OnRun(*command, connection, exit_code,
-        [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Get(client, api, *options, stop);
-        });
+  SetAction(*command, connection, exit_code,
+            [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+              return cli::GetObjects(client, api, *options, stop);
+            });
 }
 
 void AddDescribe(CLI::App& app, int& exit_code) {
@@ -92,10 +92,10 @@ void AddDescribe(CLI::App& app, int& exit_code) {
   auto words = std::make_shared<std::vector<std::string>>();
   command->add_option("objects", *words, "KIND [NAME...] or KIND/NAME...")->required();
   command->add_flag("-A,--all-namespaces", connection->api.all_namespaces, "In all namespaces");
-  OnRun(*command, connection, exit_code,
-        [words](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
-          return cli::Describe(client, api, *words, base::SystemClock());
-        });
+  SetAction(*command, connection, exit_code,
+            [words](kube::Client& client, const cli::ApiOptions& api, std::stop_token) {
+              return cli::DescribeObjects(client, api, *words, base::SystemClock());
+            });
 }
 
 void AddExplain(CLI::App& app, int& exit_code) {
@@ -112,14 +112,14 @@ void AddExplain(CLI::App& app, int& exit_code) {
     StopSignals signals;
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
-      // Flight records are read only from a folder that is known to belong to this API, because
-      // others would be those of another Berth.
+      // Flight records are read only from a folder that belongs to this API, because other folders
+      // have the records of another Berth.
       if (!config.socket.empty() || connection->data->count() > 0) {
         options->flight_folder = cli::FlightFolder(connection->api.data_folder);
       }
-      return cli::Explain(*client, connection->api, *options, base::SystemClock());
+      return cli::ExplainObject(*client, connection->api, *options, base::SystemClock());
     }());
   });
 }
@@ -141,13 +141,13 @@ void AddDoctor(CLI::App& app, int& exit_code) {
     std::unique_ptr<kube::Client> client;
     const Status connected = [&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(client, kube::NewHttpClient(config, {}));
       return base::OkStatus();
     }();
     options->data_folder =
         std::filesystem::absolute(connection->api.data_folder).lexically_normal();
-    const auto healthy = cli::Doctor(*options, client.get(), connected, base::SystemClock());
+    const auto healthy = cli::RunDoctor(*options, client.get(), connected, base::SystemClock());
     exit_code = healthy.ok() ? (*healthy ? 0 : 1) : cli::ReportError(healthy.status());
   });
 }
@@ -167,11 +167,12 @@ void AddDelete(CLI::App& app, int& exit_code) {
   command->add_flag("--ignore-not-found", options->ignore_not_found,
                     "Do not report an error for objects that do not exist");
   command->add_option("--timeout", *timeout, "Seconds to wait at most");
-  OnRun(*command, connection, exit_code,
-        [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          options->timeout = std::chrono::seconds(*timeout);
-          return cli::Delete(client, api, *options, stop);
-        });
+  SetAction(
+      *command, connection, exit_code,
+      [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+        options->timeout = std::chrono::seconds(*timeout);
+        return cli::DeleteObjects(client, api, *options, stop);
+      });
 }
 
 void AddLogs(CLI::App& app, int& exit_code) {
@@ -184,10 +185,10 @@ void AddLogs(CLI::App& app, int& exit_code) {
                     "Show the log of the container before its last restart");
   command->add_flag("--timestamps", options->timestamps, "Show the time of each line");
   command->add_option("--tail", options->tail, "Show only this number of last lines");
-  OnRun(*command, connection, exit_code,
-        [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Logs(client, api, *options, stop);
-        });
+  SetAction(*command, connection, exit_code,
+            [options](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+              return cli::PrintLogs(client, api, *options, stop);
+            });
 }
 
 void AddExec(CLI::App& app, int& exit_code) {
@@ -202,8 +203,8 @@ void AddExec(CLI::App& app, int& exit_code) {
     StopSignals signals;
     const auto code = [&]() -> base::StatusOr<int> {
       ASSIGN_OR_RETURN(const kube::Config config,
-                       cli::ConfigFor(connection->api, connection->data->count() > 0));
-      return cli::Exec(config, connection->api, *options, signals.token());
+                       cli::LoadApiConfig(connection->api, connection->data->count() > 0));
+      return cli::ExecInContainer(config, connection->api, *options, signals.token());
     }();
     exit_code = code.ok() ? *code : cli::ReportError(code.status());
   });
@@ -221,21 +222,22 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
         "Name of the node (default: the only node, or the node with this host's name)");
     command->add_flag("--read-only", options->read_only, "Mount it read-only");
     command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
-    OnRun(
+    SetAction(
         *command, connection, exit_code,
         [options, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
           options->timeout = std::chrono::seconds(*timeout);
-          return cli::Mount(client, api, *options, stop);
+          return cli::MountClaim(client, api, *options, stop);
         });
   }
   auto [command, connection] = AddCommand(app, "umount", "Unmount what 'berth mount' mounted");
   auto path = std::make_shared<std::string>();
   command->add_option("path", *path, "Folder that a claim is mounted on")->required();
   command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
-  OnRun(*command, connection, exit_code,
-        [path, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-          return cli::Umount(client, api, *path, std::chrono::seconds(*timeout), stop);
-        });
+  SetAction(
+      *command, connection, exit_code,
+      [path, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
+        return cli::UnmountClaim(client, api, *path, std::chrono::seconds(*timeout), stop);
+      });
 }
 
 void AddUpgrade(CLI::App& app, int& exit_code) {
@@ -253,11 +255,11 @@ void AddUpgrade(CLI::App& app, int& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "Only say what would be done");
   command->add_option("--timeout", *timeout, "Seconds for the whole upgrade")
       ->capture_default_str();
-  OnRun(*command, connection, exit_code,
-        [options, timeout](kube::Client& client, const cli::ApiOptions&, std::stop_token stop) {
-          options->timeout = std::chrono::seconds(*timeout);
-          return cli::UpgradeMountPod(client, *options, stop);
-        });
+  SetAction(*command, connection, exit_code,
+            [options, timeout](kube::Client& client, const cli::ApiOptions&, std::stop_token stop) {
+              options->timeout = std::chrono::seconds(*timeout);
+              return cli::UpgradeMountPod(client, *options, stop);
+            });
 }
 
 }  // namespace

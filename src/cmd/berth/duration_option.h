@@ -1,4 +1,4 @@
-// An option of a command that is a time, as "40s" or "1m30s".
+// Adds an option of a command that is a duration, such as "40s" or "1m30s".
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 
 namespace berth::cmd {
 
-// Takes one second at least. `value` outlives the parsing.
+// The duration must be at least one second. `value` must outlive the parsing.
 inline void AddDuration(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                         const std::string& help) {
   app.add_option_function<std::string>(

@@ -1,5 +1,5 @@
-// `berth fence break --dangerous`: the last resort if nobody can use a volume, because its fence
-// needs a proof that cannot be given (blockagent/fence_rules.h).
+// `berth fence break --dangerous`: a person removes the users of a volume from its fence. This is
+// the last resort if the fence needs a proof that nobody can give (blockagent/fence_rules.h).
 
 #include <unistd.h>
 
@@ -23,11 +23,13 @@ using base::StatusCode;
 struct BreakFlags {
   cli::ApiOptions api;
   std::string volume;
-  std::string typed;  // of --yes-i-lose-data; empty: ask the user
+  std::string typed;  // the value of --yes-i-lose-data; empty: ask the user
   bool dangerous = false;
 };
 
-Status CheckTyped(const BreakFlags& flags, const std::vector<api::FenceEntry>& entries) {
+// Asks the user to type the volume's name, unless --yes-i-lose-data has it. FAILED_PRECONDITION: it
+// is another name.
+Status ConfirmVolume(const BreakFlags& flags, const std::vector<api::FenceEntry>& entries) {
   std::string typed = flags.typed;
   if (typed.empty()) {
     cli::Print(fmt::format("Volume {} is used, as far as its fence says, by:\n", flags.volume));
@@ -44,7 +46,7 @@ Status CheckTyped(const BreakFlags& flags, const std::vector<api::FenceEntry>& e
                "the fence stands: '{}' was typed, and the volume is '{}'", typed, flags.volume);
 }
 
-Status Break(const BreakFlags& flags, bool data_folder_given) {
+Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
   if (!flags.dangerous) {
     return Error(
         StatusCode::kInvalidArgument,
@@ -52,14 +54,14 @@ Status Break(const BreakFlags& flags, bool data_folder_given) {
         "-o yaml' for the proof that is missing, or say --dangerous",
         flags.volume);
   }
-  ASSIGN_OR_RETURN(const kube::Config config, cli::ConfigFor(flags.api, data_folder_given));
+  ASSIGN_OR_RETURN(const kube::Config config, cli::LoadApiConfig(flags.api, data_folder_given));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   const auto fence = kube::Get<api::VolumeFence>(*client, "", flags.volume);
   if (fence.status().code() == StatusCode::kNotFound) {
     return Error(StatusCode::kNotFound, "volume '{}' has no fence: nobody uses it", flags.volume);
   }
   RETURN_IF_ERROR(fence);
-  RETURN_IF_ERROR(CheckTyped(flags, fence->entries()));
+  RETURN_IF_ERROR(ConfirmVolume(flags, fence->entries()));
   ASSIGN_OR_RETURN(
       const auto broken,
       blockagent::BreakFence(*client, flags.volume,
@@ -88,7 +90,7 @@ void AddFenceCommands(CLI::App& app, int& exit_code) {
   CLI::Option* data =
       command->add_option("--data", flags->api.data_folder, "Data folder of a standalone Berth");
   command->callback([flags, data, &exit_code] {
-    exit_code = cli::ReportError(Break(*flags, data->count() > 0));
+    exit_code = cli::ReportError(BreakFence(*flags, data->count() > 0));
   });
 }
 

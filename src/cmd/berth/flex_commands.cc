@@ -17,12 +17,12 @@ struct CheckFlags {
   int deadline_seconds = 30;
 };
 
-base::Status Check(CheckFlags flags) {
+base::Status CheckDriver(CheckFlags flags) {
   ASSIGN_OR_RETURN(flags.check.options, cli::ParsePairs(flags.options));
   ASSIGN_OR_RETURN(flags.check.secrets, cli::ParsePairs(flags.secrets));
   flags.check.keeps_data = !flags.ephemeral;
   flags.check.deadline = std::chrono::seconds(flags.deadline_seconds);
-  return cli::FlexCheck(flags.check);
+  return cli::RunFlexCheck(flags.check);
 }
 
 // The flags that say how to check a driver.
@@ -52,7 +52,7 @@ void AddCheck(CLI::App& flex, int& exit_code) {
   command->add_option("--driver-name", flags->check.driver,
                       "Its name, vendor/driver (default: by its folder, vendor~driver)");
   AddCheckFlags(*command, *flags);
-  command->callback([flags, &exit_code] { exit_code = cli::ReportError(Check(*flags)); });
+  command->callback([flags, &exit_code] { exit_code = cli::ReportError(CheckDriver(*flags)); });
 }
 
 // The flags that say where the drivers are.
@@ -69,9 +69,9 @@ void AddDriversFlags(CLI::App& command, DriversFlags& flags) {
                      "Driver folder of the node (default: DATA/volume-plugins)");
 }
 
-int Report(const base::StatusOr<std::string>& said) {
-  if (said.ok()) cli::Print(*said);
-  return cli::ReportError(said.status());
+int PrintResult(const base::StatusOr<std::string>& result) {
+  if (result.ok()) cli::Print(*result);
+  return cli::ReportError(result.status());
 }
 
 void AddInstall(CLI::App& flex, int& exit_code) {
@@ -103,12 +103,12 @@ void AddInstall(CLI::App& flex, int& exit_code) {
       if (flags->no_check) return base::OkStatus();
       flags->check.check.executable = executable;
       flags->check.check.driver = driver;
-      const base::Status found = Check(flags->check);
+      const base::Status found = CheckDriver(flags->check);
       if (found.ok()) return found;
       return base::Error(found.code(), "{}; --no-check installs it unchecked",
                          base::Message(found));
     };
-    exit_code = Report(cli::InstallFlexDriver(flags->install, check));
+    exit_code = PrintResult(cli::InstallFlexDriver(flags->install, check));
   });
 }
 
@@ -118,7 +118,7 @@ void AddList(CLI::App& flex, int& exit_code) {
   auto flags = std::make_shared<DriversFlags>();
   AddDriversFlags(*command, *flags);
   command->callback(
-      [flags, &exit_code] { exit_code = Report(cli::ListFlexDrivers(flags->folder())); });
+      [flags, &exit_code] { exit_code = PrintResult(cli::ListFlexDrivers(flags->folder())); });
 }
 
 void AddRemove(CLI::App& flex, int& exit_code) {
@@ -131,7 +131,7 @@ void AddRemove(CLI::App& flex, int& exit_code) {
   command->add_option("driver", *driver, "Its name, vendor/driver")->required();
   AddDriversFlags(*command, *flags);
   command->callback([flags, driver, &exit_code] {
-    exit_code = Report(cli::RemoveFlexDriver(flags->folder(), *driver));
+    exit_code = PrintResult(cli::RemoveFlexDriver(flags->folder(), *driver));
   });
 }
 

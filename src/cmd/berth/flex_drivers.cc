@@ -14,12 +14,12 @@ using volume::FlexProber;
 
 namespace {
 
-// The warning about a folder that holds no driver. Empty if there is nothing to warn of, because
-// the driver's files may still be on their way.
-std::string LeftOutMessage(const std::string& folder, const Status& why) {
-  const bool on_its_way =
+// Returns the warning about a folder that has no driver. Empty if the driver's files may still be
+// copied, because that is not a fault.
+std::string FormatLeftOut(const std::string& folder, const Status& why) {
+  const bool incomplete =
       why.code() == StatusCode::kNotFound || why.code() == StatusCode::kUnavailable;
-  if (why.ok() || on_its_way) return "";
+  if (why.ok() || incomplete) return "";
   return folder.empty()
              ? std::string(base::Message(why))
              : fmt::format("'{}' is no Flexvolume driver: {}", folder, base::Message(why));
@@ -46,7 +46,7 @@ std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folde
           },
       .on_left_out =
           [warn](const std::string& name, const Status& why) {
-            warn("FlexvolumeDriverLeftOut", LeftOutMessage(name, why));
+            warn("FlexvolumeDriverLeftOut", FormatLeftOut(name, why));
           },
       .on_trouble =
           [warn](const Status& why) {
@@ -69,7 +69,7 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
           },
       .on_left_out =
           [](const std::string& name, const Status& why) {
-            const std::string message = LeftOutMessage(name, why);
+            const std::string message = FormatLeftOut(name, why);
             if (!message.empty()) LOG_WARNING("attaching: {}", message);
           },
       .on_trouble = [](const Status& why) { LOG_WARNING("attaching: {}", base::Message(why)); }}));
@@ -78,11 +78,12 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
       volume::PluginRegistry::Options{
           .on_state =
               [this](const std::string& driver, const Status& state) {
-                // For its own drivers, a node agent records such a state as an event of its node.
+                // The state is only logged here, because the node agent's prober records the faults
+                // of the same drivers as events of its node.
                 if (!state.ok() && state.code() != StatusCode::kNotFound) {
                   LOG_WARNING("attaching: {}", base::Message(state));
                 }
-                if (tell_) tell_(driver);
+                if (on_change_) on_change_(driver);
               },
           .on_probe_failed =
               [](const Status& why) {

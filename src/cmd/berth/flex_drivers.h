@@ -1,5 +1,5 @@
-// The Flexvolume drivers of a process: those of its node agent, and those with which its
-// controllers attach. Each of the two has its own prober, with its own copies of the drivers.
+// The Flexvolume drivers of a process. Its node agent and its controllers, which attach volumes,
+// each have a prober of their own, with their own copies of the drivers.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,25 @@
 
 namespace berth::cmd {
 
-// Finds the drivers in `folder` for a node agent. A fault of a driver is recorded as an event of
-// the node.
+// Makes the prober that finds the drivers in `folder` for a node agent. Faults of drivers become
+// events of the node.
 std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folder,
                                                         volume::Host& host);
 
-// The drivers of `folder` that attach, for controllers.
+// The Flexvolume drivers that attach volumes, for controllers.
 class FlexAttachers {
  public:
-  // Only this object may use the folder `store`.
+  // The drivers are in `folder`. Their copies go to the folder `store`, which only this object may
+  // use.
   FlexAttachers(const std::string& folder, const std::string& store, const volume::Paths& paths);
   ~FlexAttachers() { Stop(); }
 
   volume::PluginRegistry& registry() { return *registry_; }
-  // Sets the function that is called when a driver came, changed or went. Call it before Start.
-  void OnChange(std::function<void(const std::string& driver)> tell) { tell_ = std::move(tell); }
+  // Sets the function that is called when a driver was added, changed or removed. Call it before
+  // Start.
+  void SetOnChange(std::function<void(const std::string& driver)> on_change) {
+    on_change_ = std::move(on_change);
+  }
   base::Status Start() { return registry_->Init(); }
   // Ends running calls. Idempotent.
   void Stop();
@@ -36,7 +40,7 @@ class FlexAttachers {
  private:
   const volume::Paths paths_;
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
-  std::function<void(const std::string&)> tell_;
+  std::function<void(const std::string&)> on_change_;
   std::unique_ptr<volume::PluginRegistry> registry_;
 };
 

@@ -29,12 +29,12 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// How long a node waits before it tries to take a claim that binds at once. The time is short,
+// How long a node waits before it tries to provision a claim that binds at once. The time is short,
 // because there are few nodes, and a conflict costs only one write.
 constexpr std::chrono::milliseconds kElectionDelay{200};
 constexpr std::chrono::milliseconds kLongestElectionDelay{5000};
 
-std::string HostName() {
+std::string ReadHostName() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
   return name;
@@ -47,12 +47,12 @@ volume::Paths PathsBelow(const std::string& data_folder) {
 class LocalNodeImpl : public LocalNode {
  public:
   LocalNodeImpl(const LocalNodeOptions& options, const Surroundings& surroundings)
-      : options_(options), around_(surroundings), paths_(PathsBelow(options.data_folder)) {}
+      : options_(options), surroundings_(surroundings), paths_(PathsBelow(options.data_folder)) {}
 
   ~LocalNodeImpl() override { Stop(); }
 
   Status Run() {
-    roles::RecordStart(metrics_);
+    roles::RecordStartTime(metrics_);
     ASSIGN_OR_RETURN(endpoints_,
                      roles::ServeHealth(
                          {.http_address = options_.http_endpoint}, metrics_,
@@ -70,7 +70,7 @@ class LocalNodeImpl : public LocalNode {
   }
 
  private:
-  std::string Below(std::string_view name) const {
+  std::string PathBelow(std::string_view name) const {
     return fmt::format("{}/{}", options_.data_folder, name);
   }
 
@@ -90,14 +90,14 @@ class LocalNodeImpl : public LocalNode {
   Status MakeRoles() {
     roles::RunningRoles::Options options{
         .socket = driver_.endpoint,
-        .connection = {.flight = around_.flight},
+        .connection = {.flight = surroundings_.flight},
         .context = [this](const roles::Role&) -> controllers::Context {
-          ApiAccess& api = around_.api;
-          return {*api.client, *api.informers, *api.controller_events, around_.clock,
-                  around_.flight};
+          ApiAccess& api = surroundings_.api;
+          return {*api.client, *api.informers, *api.controller_events, surroundings_.clock,
+                  surroundings_.flight};
         }};
     for (const roles::Role& role : roles::AllRoles()) {
-      if (role.of_driver && (role.of_node || around_.first_of_cluster)) {
+      if (role.of_driver && (role.of_node || surroundings_.first_of_cluster)) {
         options.roles.push_back(&role);
       }
     }
@@ -107,8 +107,8 @@ class LocalNodeImpl : public LocalNode {
                                             .max_delay = kLongestElectionDelay};
     settings.resizer.node_name = options_.node_name;
     settings.snapshotter.node_name = options_.node_name;
-    settings.snapshotter.takes_unassigned = around_.first_of_cluster;
-    // The capacity objects belong to the Node, not to a pod, so they live as long as the node does.
+    settings.snapshotter.takes_unassigned = surroundings_.first_of_cluster;
+    // The Node owns the capacity objects, so they live as long as the Node does.
     settings.enable_capacity = true;
     settings.capacity.ns = "kube-system";
     settings.capacity.owner_level = -1;
@@ -117,7 +117,7 @@ class LocalNodeImpl : public LocalNode {
     return base::OkStatus();
   }
 
-  volume::MakeUtilities HowUtilitiesRun() const {
+  volume::MakeUtilities MakeUtilitiesFactory() const {
     return [this](const volume::UtilitySurroundings& around)
                -> StatusOr<std::unique_ptr<volume::Utilities>> {
       const volume::HostWay host{.containerized = options_.containerized};
@@ -129,18 +129,18 @@ class LocalNodeImpl : public LocalNode {
   Status StartAgent() {
     node::NodeAgentOptions options{
         .node_name = options_.node_name,
-        .data_folder = Below("node"),
+        .data_folder = PathBelow("node"),
         .kubelet_folder = paths_.root(),
         .cri_endpoint = options_.runtime_endpoint,
         .node_sockets = options_.node_sockets,
-        .log_folder = Below("pod-logs"),
+        .log_folder = PathBelow("pod-logs"),
         .own_folder = options_.data_folder,
         .labels = options_.labels,
         .lease_duration = options_.lease_duration,
         .flight_file = cli::FlightFile(options_.data_folder, "node"),
         .utility_socket = options_.utility_socket,
         .refuse_shared_sandbox_writers = options_.refuse_shared_sandbox_writers,
-        .make_utilities = HowUtilitiesRun(),
+        .make_utilities = MakeUtilitiesFactory(),
         .metrics = &metrics_};
     if (!options_.crust_run_folder.empty()) options.crust_run_folder = options_.crust_run_folder;
     const auto make_plugins = [this](volume::Host& host) {
@@ -152,18 +152,19 @@ class LocalNodeImpl : public LocalNode {
       plugins.probers.push_back(NewNodeFlexProber(options_.volume_plugin_folder, host));
       return plugins;
     };
-    ApiAccess& api = around_.api;
-    ASSIGN_OR_RETURN(agent_, node::NodeAgent::Start(options, *api.node_client, *api.informers,
-                                                    *api.node_events, around_.clock, make_plugins));
+    ApiAccess& api = surroundings_.api;
+    ASSIGN_OR_RETURN(
+        agent_, node::NodeAgent::Start(options, *api.node_client, *api.informers, *api.node_events,
+                                       surroundings_.clock, make_plugins));
     return base::OkStatus();
   }
 
   const LocalNodeOptions options_;
-  const Surroundings around_;
+  const Surroundings surroundings_;
   const volume::Paths paths_;
   csidriver::DriverOptions driver_;
 
-  // In the order in which they are made. They are destroyed in reverse order.
+  // The parts, in the order in which they are made. They are destroyed in reverse order.
   base::Metrics metrics_;
   std::vector<std::unique_ptr<roles::HttpEndpoint>> endpoints_;
   std::optional<platform::SupervisedProcess> driver_process_;
@@ -179,8 +180,8 @@ std::string AbsolutePath(const std::string& path) {
 
 std::string LocalDriverName() { return csidriver::DriverOptions().name; }
 
-StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options) {
-  if (options.node_name.empty()) options.node_name = HostName();
+StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
+  if (options.node_name.empty()) options.node_name = ReadHostName();
   RETURN_IF_ERROR_WITH(api::CheckDns1123Subdomain(options.node_name), "the node's name");
   options.data_folder = AbsolutePath(options.data_folder);
   const std::string& data = options.data_folder;
@@ -204,7 +205,7 @@ StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options) {
   return options;
 }
 
-StatusOr<base::UniqueFd> TakeDataFolder(const std::string& data_folder) {
+StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
   RETURN_IF_ERROR(platform::MakeFolders(data_folder, 0700));
   auto lock = platform::LockFile(data_folder + "/berth.lock");
   if (lock.status().code() == StatusCode::kFailedPrecondition) {
@@ -213,7 +214,7 @@ StatusOr<base::UniqueFd> TakeDataFolder(const std::string& data_folder) {
                        data_folder);
   }
   RETURN_IF_ERROR(lock);
-  // A torn write may be a part of a kubeconfig, with its key.
+  // The temporary file of an interrupted write may be a part of a kubeconfig, with its key.
   RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
   for (const char* name : {"kubelet", "run", "run/nodes"}) {
     RETURN_IF_ERROR(platform::MakeFolders(fmt::format("{}/{}", data_folder, name), 0755));
@@ -227,7 +228,7 @@ StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(kube::Config config,
                                                     const base::Clock& clock) {
   auto api = std::make_unique<ApiAccess>();
   ASSIGN_OR_RETURN(api->client, kube::NewHttpClient(config));
-  // The node agent has only the rights of its node, as a node agent on another machine has.
+  // The node agent has only the rights of its node, like a node agent on another machine.
   config.impersonate_user = "system:node:" + node_name;
   config.impersonate_groups = {"system:nodes"};
   ASSIGN_OR_RETURN(api->node_client, kube::NewHttpClient(config));

@@ -1,14 +1,15 @@
-// A node of this machine, as `berth up` and `berth node` run it: the node agent, the CSI driver for
-// volumes of this host as a child process (ADR 5), and the controllers of that driver, because no
-// other process can make, copy, grow and delete the volumes of this node (ADR 10).
+// The parts that `berth up` and `berth node` run for the node of this machine: the node agent, the
+// CSI driver for volumes of this host as a child process (ADR 5), and the controllers of that
+// driver, because no other process can create, copy, grow and delete the volumes of this node (ADR
+// 10).
 //
 //   <data>/                  mode 0700
 //     berth.lock             held while `berth up` or `berth node` runs
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
-//     run/utilities.sock     where berth-shim asks for utilities to be run in pods
-//     flight/ROLE.flight     what each role last did with each volume (base/flight.h)
+//     run/utilities.sock     socket at which berth-shim has utilities run in pods
+//     flight/ROLE.flight     the last calls and steps of each role, by volume (base/flight.h)
 //     pod-logs/  pool/       containers' output; volumes' images
 //     volume-plugins/        Flexvolume drivers
 #pragma once
@@ -44,28 +45,28 @@ struct LocalNodeOptions {
   double overcommit = 2.0;
   // The feature gate MountContainers: utilities run in the pods that are registered for them.
   bool mount_containers = true;
-  // The folder in which CRUST handlers find out which volumes of a pod they are to mount in its
+  // The folder of the plans, which name the volumes of a pod that a CRUST handler mounts in its
   // sandbox; empty: the node agent's default.
   std::string crust_run_folder;
-  // Refuses pods that write, in a sandbox of their own, to a claim that is not ReadWriteOncePod;
-  // false: warns of them.
+  // True: refuses pods that write, in a sandbox of their own, to a claim that is not
+  // ReadWriteOncePod. False: warns about such pods.
   bool refuse_shared_sandbox_writers = false;
   // The agent runs in a container, and so mounts on the host in the host's mount namespace.
   bool containerized = false;
-  // Address of metrics and health, as ":8080" (roles/http_endpoint.h); empty: nowhere.
+  // Address of metrics and health, such as ":8080" (roles/http_endpoint.h); empty: not served.
   std::string http_endpoint;
 };
 
-// Fills in the defaults of empty options, and makes paths absolute. INVALID_ARGUMENT: no node can
-// have this name, or the folder's path is too long for the sockets below it.
-base::StatusOr<LocalNodeOptions> Completed(LocalNodeOptions options);
+// Fills in the defaults of empty options, and makes paths absolute. INVALID_ARGUMENT: the node's
+// name is not a DNS subdomain, or the data folder's path is too long for the sockets below it.
+base::StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options);
 
-// Makes those of the folders above that several parts need, and locks <data> for this process.
-// FAILED_PRECONDITION: another process has locked it.
-base::StatusOr<base::UniqueFd> TakeDataFolder(const std::string& data_folder);
+// Creates those of the folders above that several parts need, and locks <data> while the returned
+// descriptor is open. FAILED_PRECONDITION: another process has locked it.
+base::StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder);
 
-// How a process with a node reaches the API. `client` may do everything: controllers and informers
-// use it. `node_client` acts as the node: the agent uses it for what it writes and reads itself.
+// The clients of a process with a node. `client` has all rights; controllers and informers use it.
+// `node_client` has the rights of the node; the agent uses it for its own reads and writes.
 struct ApiAccess {
   static base::StatusOr<std::unique_ptr<ApiAccess>> New(kube::Config config,
                                                         const std::string& node_name,
@@ -76,7 +77,7 @@ struct ApiAccess {
   std::unique_ptr<kube::Informers> informers;
 };
 
-// The name of the shipped driver.
+// The name of the CSI driver that Berth ships.
 std::string LocalDriverName();
 
 class LocalNode {
@@ -90,13 +91,13 @@ class LocalNode {
     bool first_of_cluster = false;
   };
 
-  // Starts the agent and the driver. Call it before the informers start. Everything is borrowed and
-  // must outlive the node. FAILED_PRECONDITION: another agent has the folder.
+  // Starts the agent and the driver. Call it before the informers start. What `surroundings` refers
+  // to must outlive the node. FAILED_PRECONDITION: another agent uses the folder.
   static base::StatusOr<std::unique_ptr<LocalNode>> Start(const LocalNodeOptions& options,
                                                           const Surroundings& surroundings);
-  // The informers must have been stopped before.
+  // Stops the node. The informers must have been stopped before.
   virtual ~LocalNode() = default;
-  // Call it once the informers are synced.
+  // Call it once the informers have synced.
   virtual void StartControllers() = 0;
   // Waits for running work. Pods keep running, as with a kubelet.
   virtual void Stop() = 0;

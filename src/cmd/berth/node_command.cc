@@ -18,12 +18,13 @@ using base::Status;
 
 constexpr std::chrono::milliseconds kSyncPause{500};
 
-// Runs the node until a signal comes. While the API is away, only what needs it has to wait.
+// Runs the node until a signal comes. It also starts while the API does not answer; the controllers
+// then wait until the informers have synced.
 Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
-  ASSIGN_OR_RETURN(const LocalNodeOptions options, Completed(given));
+  ASSIGN_OR_RETURN(const LocalNodeOptions options, CompleteOptions(given));
   ASSIGN_OR_RETURN(kube::Config config,
                    kube::LoadKubeconfig(kube::DefaultKubeconfigPath(kubeconfig)));
-  ASSIGN_OR_RETURN(const base::UniqueFd lock, TakeDataFolder(options.data_folder));
+  ASSIGN_OR_RETURN(const base::UniqueFd lock, LockDataFolder(options.data_folder));
   ASSIGN_OR_RETURN(const auto flight,
                    base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),
                                               "controllers"));

@@ -7,7 +7,7 @@
 
 namespace berth::cmd {
 
-// `options` outlives the parsing.
+// `options` must outlive the parsing.
 void AddNodeFlags(CLI::App& app, LocalNodeOptions& options);
 
 }  // namespace berth::cmd

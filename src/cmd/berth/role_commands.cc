@@ -1,5 +1,5 @@
-// `berth controller`, `berth node`, and Berth called by a Go sidecar's name. Their flags are Go's
-// (cmd/go_flags.h), so that CLI11 hands them on as they come.
+// `berth controller`, `berth node`, and `berth` under the name of a Go sidecar. Their flags have
+// the syntax of Go (cmd/go_flags.h), so CLI11 passes them on without parsing them.
 
 #include "base/log.h"
 #include "cli/output.h"
@@ -12,11 +12,12 @@
 namespace berth::cmd {
 namespace {
 
-struct Called {
+// A command or sidecar that runs roles.
+struct RoleProgram {
   std::string name;  // in help, errors and logs
   std::vector<GoFlag> flags;
   bool on_node = false;
-  std::vector<std::string> roles;  // none: by --roles
+  std::vector<std::string> roles;  // empty: those of --roles
 };
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
@@ -26,7 +27,7 @@ bool AsksForHelp(const std::vector<std::string>& arguments) {
   return false;
 }
 
-// Whether --roles is given, even empty.
+// Whether --roles is given, even with an empty value.
 bool NamesRoles(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](std::string_view argument) {
     while (argument.starts_with('-')) argument.remove_prefix(1);
@@ -35,10 +36,10 @@ bool NamesRoles(const std::vector<std::string>& arguments) {
 }
 
 template <typename Process>
-int RunUntilSignal(const Called& called, const roles::ProcessOptions& options,
+int RunUntilSignal(const RoleProgram& program, const roles::ProcessOptions& options,
                    const std::vector<std::string>& warnings) {
   StopSignals signals;
-  base::InitLogging(called.name, options.verbosity);
+  base::InitLogging(program.name, options.verbosity);
   for (const std::string& warning : warnings) LOG_WARNING("{}", warning);
   if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
     LOG_WARNING("{}", base::ToString(raised));
@@ -53,40 +54,40 @@ int RunUntilSignal(const Called& called, const roles::ProcessOptions& options,
   return 0;
 }
 
-int RunRoles(const Called& called, const std::vector<std::string>& arguments) {
+int RunRoles(const RoleProgram& program, const std::vector<std::string>& arguments) {
   if (AsksForHelp(arguments)) {
-    cli::Print(fmt::format("Usage of {}:\n{}", called.name, HelpText(called.flags)));
+    cli::Print(fmt::format("Usage of {}:\n{}", program.name, FormatHelp(program.flags)));
     return 0;
   }
   roles::ProcessOptions options;
   std::vector<std::string> warnings;
-  if (const auto parsed = ParseGoFlags(called.flags, arguments, options, warnings); !parsed.ok()) {
-    cli::PrintError(fmt::format("Error: {}: {}\n", called.name, base::Message(parsed)));
+  if (const auto parsed = ParseGoFlags(program.flags, arguments, options, warnings); !parsed.ok()) {
+    cli::PrintError(fmt::format("Error: {}: {}\n", program.name, base::Message(parsed)));
     return 2;
   }
   if (options.version) {
-    cli::Print(fmt::format("{} {}\n", called.name, BERTH_VERSION));
+    cli::Print(fmt::format("{} {}\n", program.name, BERTH_VERSION));
     return 0;
   }
   if (options.registration_mode == roles::kRegistrationProbe) {
     if (!options.kubelet_registration_path.empty()) return 0;
     cli::PrintError(
-        fmt::format("Error: {}: --kubelet-registration-path is required\n", called.name));
+        fmt::format("Error: {}: --kubelet-registration-path is required\n", program.name));
     return 1;
   }
-  if (!called.roles.empty()) options.roles = called.roles;
-  return called.on_node ? RunUntilSignal<roles::NodeProcess>(called, options, warnings)
-                        : RunUntilSignal<roles::ControllerProcess>(called, options, warnings);
+  if (!program.roles.empty()) options.roles = program.roles;
+  return program.on_node ? RunUntilSignal<roles::NodeProcess>(program, options, warnings)
+                         : RunUntilSignal<roles::ControllerProcess>(program, options, warnings);
 }
 
-void AddRoleCommand(CLI::App& app, Called called, const std::string& help, int& exit_code) {
-  CLI::App* command = app.add_subcommand(called.name, help);
+void AddRoleCommand(CLI::App& app, RoleProgram program, const std::string& help, int& exit_code) {
+  CLI::App* command = app.add_subcommand(program.name, help);
   command->set_help_flag();
   command->prefix_command();
-  command->callback([command, called = std::move(called), &exit_code] {
+  command->callback([command, program = std::move(program), &exit_code] {
     const std::vector<std::string> arguments = command->remaining();
-    const bool agent = called.on_node && !NamesRoles(arguments);
-    exit_code = agent ? RunNodeAgent(arguments) : RunRoles(called, arguments);
+    const bool agent = program.on_node && !NamesRoles(arguments);
+    exit_code = agent ? RunNodeAgent(arguments) : RunRoles(program, arguments);
   });
 }
 
@@ -104,7 +105,7 @@ void AddRoleCommands(CLI::App& app, int& exit_code) {
 
 int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments) {
   return RunRoles({.name = std::string(sidecar.name),
-                   .flags = FlagsOf(sidecar),
+                   .flags = ListFlags(sidecar),
                    .on_node = sidecar.on_node,
                    .roles = {std::string(sidecar.role)}},
                   arguments);

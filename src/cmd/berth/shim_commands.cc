@@ -7,7 +7,7 @@
 namespace berth::cmd {
 namespace {
 
-using ShimAction = base::Status (*)(const cli::ShimOptions&, const cli::Tell&);
+using ShimAction = base::Status (*)(const cli::ShimOptions&, const cli::ReportLine&);
 
 // Adds a command with the options that both commands have.
 std::shared_ptr<cli::ShimOptions> AddShimCommand(CLI::App& app, int& exit_code, const char* name,

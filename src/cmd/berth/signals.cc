@@ -9,7 +9,7 @@
 namespace berth::cmd {
 namespace {
 
-sigset_t StopSet() {
+sigset_t MakeStopSet() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
@@ -20,13 +20,13 @@ sigset_t StopSet() {
 }  // namespace
 
 StopSignals::StopSignals() {
-  const sigset_t set = StopSet();
+  const sigset_t set = MakeStopSet();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // SIGPIPE is ignored, because a write to a peer that is gone then fails with EPIPE.
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::jthread([this](const std::stop_token& done) {
     pthread_setname_np(pthread_self(), "signals");
-    const sigset_t waited = StopSet();
+    const sigset_t waited = MakeStopSet();
     while (!done.stop_requested()) {
       const timespec pause = {.tv_sec = 0, .tv_nsec = 200'000'000};
       if (sigtimedwait(&waited, nullptr, &pause) > 0) {

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as a std::stop_token.
+// Turns SIGINT and SIGTERM into a std::stop_token.
 #pragma once
 
 #include <stop_token>
@@ -6,13 +6,14 @@
 
 namespace berth::cmd {
 
-// Must be made before other threads start, so that they inherit the blocked signals.
+// Construct it before other threads start, so that they inherit the blocked signals. It also
+// ignores SIGPIPE. The first signal requests the stop; a second one ends the process.
 class StopSignals {
  public:
   StopSignals();
   ~StopSignals();
   std::stop_token token() const { return source_.get_token(); }
-  // Blocks until a signal came.
+  // Blocks until a signal has come.
   void Wait();
 
  private:

@@ -44,8 +44,8 @@ class StandaloneImpl : public Standalone {
   }
 
   Status Run() {
-    ASSIGN_OR_RETURN(options_.node, Completed(options_.node));
-    RETURN_IF_ERROR(TakeFolder());
+    ASSIGN_OR_RETURN(options_.node, CompleteOptions(options_.node));
+    RETURN_IF_ERROR(PrepareFolder());
     RETURN_IF_ERROR(StartApi());
     RETURN_IF_ERROR(MakeControllers());
     ASSIGN_OR_RETURN(node_, LocalNode::Start(options_.node, {*access_, clock_, flight_.get(),
@@ -61,13 +61,13 @@ class StandaloneImpl : public Standalone {
 
  private:
   const std::string& data_folder() const { return options_.node.data_folder; }
-  std::string Below(std::string_view name) const {
+  std::string PathBelow(std::string_view name) const {
     return fmt::format("{}/{}", data_folder(), name);
   }
 
-  Status TakeFolder() {
-    ASSIGN_OR_RETURN(folder_lock_, TakeDataFolder(data_folder()));
-    RETURN_IF_ERROR(platform::MakeFolders(Below("api"), 0755));
+  Status PrepareFolder() {
+    ASSIGN_OR_RETURN(folder_lock_, LockDataFolder(data_folder()));
+    RETURN_IF_ERROR(platform::MakeFolders(PathBelow("api"), 0755));
     ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(
                                   cli::FlightFile(data_folder(), "controllers"), "controllers"));
     return base::OkStatus();
@@ -79,11 +79,11 @@ class StandaloneImpl : public Standalone {
                      apiserver::Server::Start(*store_, clock_,
                                               {.unix_socket = cli::ApiSocket(data_folder()),
                                                .port = options_.port,
-                                               .certificate_folder = Below("api/pki"),
-                                               .kubeconfig = Below("kubeconfig"),
+                                               .certificate_folder = PathBelow("api/pki"),
+                                               .kubeconfig = PathBelow("kubeconfig"),
                                                .node_sockets = options_.node.node_sockets,
                                                .node_name = options_.node.node_name,
-                                               .node_kubeconfig = Below("node.kubeconfig"),
+                                               .node_kubeconfig = PathBelow("node.kubeconfig"),
                                                .token_file = TokenPath(data_folder())}));
     kube::Config config;
     config.socket = cli::ApiSocket(data_folder());
@@ -104,13 +104,13 @@ class StandaloneImpl : public Standalone {
     MakeAttachers(context);
     controllers_.push_back(std::make_unique<controllers::protection::Protection>(context));
     controllers_.push_back(std::make_unique<controllers::daemonset::DaemonSets>(context));
-    ASSIGN_OR_RETURN(std::string root_ca, platform::ReadFile(Below("api/pki/ca.crt")));
+    ASSIGN_OR_RETURN(std::string root_ca, platform::ReadFile(PathBelow("api/pki/ca.crt")));
     controllers_.push_back(std::make_unique<controllers::namespaces::Namespaces>(
         context, controllers::namespaces::Options{.root_ca = std::move(root_ca)}));
     controllers_.push_back(std::make_unique<controllers::nodelifecycle::NodeLifecycle>(context));
     controllers_.push_back(std::make_unique<controllers::podgc::PodGc>(context));
     controllers_.push_back(std::make_unique<controllers::ownergc::OwnerGc>(context));
-    // The roles of the cluster, and of each further driver.
+    // The socket "" stands for the roles of the cluster, the others for those of further drivers.
     std::vector<std::string> sockets = {""};
     sockets.insert(sockets.end(), options_.csi_drivers.begin(), options_.csi_drivers.end());
     for (const std::string& socket : sockets) {
@@ -123,7 +123,7 @@ class StandaloneImpl : public Standalone {
       options.settings.capacity.owner_level = -1;
       // The shipped driver takes a snapshot on the node of the volume.
       options.settings.snapshot_controller.distributed_snapshotting = true;
-      options.settings.block_operator.agents = BlockAgents();
+      options.settings.block_operator.agents = MakeBlockAgentOptions();
       for (const roles::Role& role : roles::AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
@@ -133,36 +133,36 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
-  // Block agents may be processes of the machine, or pods.
-  controllers::blockoperator::AgentOptions BlockAgents() const {
-    // Where deploy/block-agent/agent.yaml mounts the machine's file system.
+  // Returns the options for the block agents' DaemonSets, which are made only if an image is given.
+  controllers::blockoperator::AgentOptions MakeBlockAgentOptions() const {
+    // The path at which deploy/block-agent/agent.yaml mounts the machine's file system.
     static constexpr char kHost[] = "/host";
-    return {.install = false,  // the kinds are there already
+    return {.install = false,  // StartApi has installed the kinds
             .deploy = !options_.block_agent_image.empty(),
             .ns = "kube-system",
             .image = options_.block_agent_image,
-            .kubelet_folder = Below("kubelet"),
+            .kubelet_folder = PathBelow("kubelet"),
             // Pods get no service account token here, and this API listens at an address of the
             // machine, so the agents use a kubeconfig.
             .service_account = "default",
-            .agent_flags = {"--kubeconfig=" + (kHost + Below("kubeconfig")),
+            .agent_flags = {"--kubeconfig=" + (kHost + PathBelow("kubeconfig")),
                             "--volume-plugin-dir=" + options_.node.volume_plugin_folder}};
   }
 
-  // Makes the controller that decides where volumes are attached, and those that attach and grow
-  // the volumes of Flexvolume drivers.
+  // Makes the controller that decides where volumes are attached, and the controllers that attach
+  // and grow the volumes of Flexvolume drivers.
   void MakeAttachers(const controllers::Context& context) {
     flex_ = std::make_unique<FlexAttachers>(options_.node.volume_plugin_folder,
-                                            Below("api/flexvolume-drivers"),
-                                            volume::Paths(Below("kubelet")));
+                                            PathBelow("api/flexvolume-drivers"),
+                                            volume::Paths(PathBelow("kubelet")));
     auto attach_detach = std::make_unique<controllers::attachdetach::AttachDetach>(
         context, controllers::attachdetach::Options{.plugins = &flex_->registry()});
     auto attacher =
         std::make_unique<controllers::pluginattacher::PluginAttacher>(context, flex_->registry());
     auto expander =
         std::make_unique<controllers::pluginexpander::PluginExpander>(context, flex_->registry());
-    flex_->OnChange([a = attach_detach.get(), b = attacher.get(),
-                     c = expander.get()](const std::string& driver) {
+    flex_->SetOnChange([a = attach_detach.get(), b = attacher.get(),
+                        c = expander.get()](const std::string& driver) {
       a->PluginChanged(driver);
       b->PluginChanged(driver);
       c->PluginChanged(driver);
@@ -175,7 +175,7 @@ class StandaloneImpl : public Standalone {
   UpOptions options_;
   const base::SystemClock clock_;
 
-  // In the order in which they are made. They are destroyed in reverse order.
+  // The parts, in the order in which they are made. They are destroyed in reverse order.
   base::UniqueFd folder_lock_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<store::Store> store_;

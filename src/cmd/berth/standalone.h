@@ -1,10 +1,11 @@
-// Everything that `berth up` runs, wired together: the API, the controllers, the node agent, and
-// the shipped CSI driver as a process of its own.
+// Everything that `berth up` runs: the API, the controllers, the node agent, and the shipped CSI
+// driver as a process of its own.
 //
 //   <data>/                  as local_node.h has it, and
-//     api.sock  kubeconfig   how to reach the API; node.kubeconfig: as the node agent
+//     api.sock  kubeconfig   socket of the API, and an administrator's kubeconfig
+//     node.kubeconfig        the kubeconfig of the node agent
 //     api/objects.db         the store        api/pki/  certificates
-//     api/tokens.json        people's tokens, hashed
+//     api/tokens.json        users' tokens, hashed
 //     run/nodes/NAME.sock    logs and exec of each node on this machine
 #pragma once
 
@@ -21,7 +22,7 @@ struct UpOptions {
   LocalNodeOptions node;
   uint16_t port = 6443;
   std::vector<std::string> csi_drivers;  // sockets of further drivers whose controllers are to run
-  std::string block_agent_image;         // of the block agents in kube-system; empty: none are made
+  std::string block_agent_image;         // of the block agents' DaemonSets; empty: none are made
 };
 
 // <data>/api/objects.db
@@ -31,9 +32,10 @@ std::string TokenPath(const std::string& data_folder);
 
 class Standalone {
  public:
-  // Returns when all parts have started. FAILED_PRECONDITION: another process runs on the folder.
+  // Returns when all parts have started. FAILED_PRECONDITION: another process uses the data folder.
+  // Other errors are those of the parts.
   static base::StatusOr<std::unique_ptr<Standalone>> Start(const UpOptions& options);
-  // Ends the parts in reverse order. Pods keep running, as with a kubelet.
+  // Stops the parts. Pods keep running, as with a kubelet.
   virtual ~Standalone() = default;
 };
 

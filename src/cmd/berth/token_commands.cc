@@ -1,6 +1,6 @@
-// `berth token create|list|delete`: the tokens by which people and tools without a client
-// certificate reach a standalone Berth (apiserver/access/static_tokens.h). The commands change the
-// file with the tokens, and a running server reads it again at once.
+// `berth token create|list|delete`: tokens for people and tools that have no client certificate for
+// a standalone Berth (apiserver/access/static_tokens.h). The commands change the file with the
+// tokens, and a running server reads it again at once.
 
 #include <filesystem>
 #include <memory>
@@ -32,7 +32,7 @@ struct Arguments {
   std::string file() const { return TokenPath(data_folder); }
 };
 
-Status Create(const Arguments& arguments) {
+Status CreateToken(const Arguments& arguments) {
   const bool clean = std::none_of(arguments.name.begin(), arguments.name.end(),
                                   [](unsigned char c) { return c <= ' ' || c == 0x7f; });
   if (arguments.name.empty() || !clean) {
@@ -56,7 +56,7 @@ Status Create(const Arguments& arguments) {
   return base::OkStatus();
 }
 
-Status List(const Arguments& arguments) {
+Status ListTokens(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const auto tokens, apiserver::ReadStaticTokens(arguments.file()));
   base::Json table = {{"columnDefinitions", base::Json::array()}, {"rows", base::Json::array()}};
   for (const char* column : {"ID", "User", "Groups", "Created", "Expires"}) {
@@ -73,16 +73,17 @@ Status List(const Arguments& arguments) {
            token.groups.empty() ? "<none>" : fmt::format("{}", fmt::join(token.groups, ",")),
            api::FormatTime(token.created), expires}}});
   }
-  cli::Print(cli::TablePrinter(false, false, "").Render(table));
+  cli::Print(cli::TablePrinter(false, false, "").RenderTable(table));
   return base::OkStatus();
 }
 
-Status Delete(const Arguments& arguments) {
+Status DeleteToken(const Arguments& arguments) {
   return apiserver::RemoveStaticToken(arguments.file(), arguments.name);
 }
 
-CLI::App* Add(CLI::App& group, int& exit_code, const std::shared_ptr<Arguments>& arguments,
-              const char* name, const char* help, Status (*run)(const Arguments&)) {
+CLI::App* AddTokenCommand(CLI::App& group, int& exit_code,
+                          const std::shared_ptr<Arguments>& arguments, const char* name,
+                          const char* help, Status (*run)(const Arguments&)) {
   CLI::App* command = group.add_subcommand(name, help);
   command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
       ->capture_default_str();
@@ -98,8 +99,9 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
       app.add_subcommand("token", "Tokens for people and tools that have no client certificate");
   group->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* create = Add(*group, exit_code, arguments, "create",
-                         "Make a token and print it; it cannot be shown again", Create);
+  CLI::App* create =
+      AddTokenCommand(*group, exit_code, arguments, "create",
+                      "Make a token and print it; it cannot be shown again", CreateToken);
   create->add_option("user", arguments->name, "Name of the user; with --role node, of the node")
       ->required();
   create->add_option("--role", arguments->role, "administrator or node; without it: no rights")
@@ -110,9 +112,10 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
                    "How long it is good for: 90s, 12h, 30d (the default); 0: for ever")
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", kDay}}));
-  Add(*group, exit_code, arguments, "list",
-      "List tokens with their users; the secret tokens are not shown", List);
-  Add(*group, exit_code, arguments, "delete", "Delete a token; it is refused from then on", Delete)
+  AddTokenCommand(*group, exit_code, arguments, "list",
+                  "List tokens with their users; the secret tokens are not shown", ListTokens);
+  AddTokenCommand(*group, exit_code, arguments, "delete",
+                  "Delete a token; it is refused from then on", DeleteToken)
       ->add_option("id", arguments->name, "Its id, as 'list' shows it")
       ->required();
 }

@@ -5,7 +5,7 @@
 
 namespace berth::init {
 
-// "berth-init: TEXT", as one line on standard error.
+// Writes "berth-init: TEXT" as one line to standard error.
 void LogLine(std::string_view text);
 
 }  // namespace berth::init

@@ -1,4 +1,4 @@
-#include "cmd/berth-init/say.h"
+#include "cmd/berth-init/log_line.h"
 
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ void LogLine(std::string_view text) {
   // Control characters are replaced, so that a text from outside cannot forge a line.
   for (const char c : text) line += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
   line += '\n';
-  // A failed write is ignored, because it is no reason to stop serving.
+  // A failed write is ignored, because berth-init must continue to serve.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
