@@ -16,7 +16,7 @@ base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only);
 // has the device mounted.
 base::Status Flush(const platform::LoopDevice& device, bool exclusive);
 
-// Opens a device if it still is the attachment `sequence` (DiskSequence in
+// Opens a device if it still is the attachment `sequence` (ReadDiskSequence in
 // platform/devices/loop_table.h). The check is needed because the device number may belong to
 // another image by now; while the device is open, it stays that attachment. Gives a descriptor for
 // reading, or a negative errno; -ENODEV: it is another attachment, or none. Makes system calls

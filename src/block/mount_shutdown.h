@@ -11,8 +11,8 @@
 namespace berth::block {
 
 // Shuts down the file system that is mounted from `device` (its path and number), as long as the
-// device still is the attachment `sequence` (DiskSequence in platform/devices/loop_table.h). The
-// file system then writes nothing more, in any mount namespace. `mounted` tells whether one was
+// device still is the attachment `sequence` (ReadDiskSequence in platform/devices/loop_table.h).
+// The file system then writes nothing more, in any mount namespace. `mounted` tells whether one was
 // mounted. Fails if the file system does not support it (btrfs does not), does not answer within
 // `patience`, or no longer is on that attachment.
 base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevice& device,

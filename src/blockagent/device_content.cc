@@ -39,7 +39,7 @@ StatusOr<std::string> ReadyContent(platform::Exec& exec, const ContentRequest& r
   const std::string& device = request.device;
   ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
   ASSIGN_OR_RETURN(const std::string type,
-                   platform::FileSystemTypeFor(device, request.fs_type, found));
+                   platform::ChooseFileSystemType(device, request.fs_type, found));
   const FileSystem* fs = platform::FindFileSystem(type);
   if (fs == nullptr) return type;
   const bool own = !request.formatting_uuid.empty() &&

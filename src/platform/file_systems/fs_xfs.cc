@@ -80,7 +80,7 @@ class XfsFileSystem : public FileSystem {
   }
 
   off_t superblock_offset() const override { return 0; }
-  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+  uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kBlockSize = 4, kDataBlocks = 8;
     return be64toh(NumberAt<uint64_t>(superblock, kDataBlocks)) *
            be32toh(NumberAt<uint32_t>(superblock, kBlockSize));
@@ -94,8 +94,8 @@ class XfsFileSystem : public FileSystem {
     if (mount_point.empty()) {
       // xfs grows only while it is mounted.
       return base::Annotate(
-          WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
-                            [device](int root) { return Grow(root, device); }),
+          RunOnDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
+                             [device](int root) { return Grow(root, device); }),
           what);
     }
     return GrowByPath(what, mount_point, kXfsGrowTimeout,
@@ -111,7 +111,7 @@ class XfsFileSystem : public FileSystem {
     // xfs_admin requires an empty log: a mount replays it and an unmount leaves it clean. nouuid is
     // needed because the original may be mounted.
     RETURN_IF_ERROR(
-        WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
+        RunOnDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
     return RunOk(exec, {.argv = {"xfs_admin", "-U", "generate", device},
                         .timeout = std::chrono::minutes(2)})
         .status();

@@ -30,7 +30,7 @@ base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
   return fd;
 }
 
-// Fills, syncs and renames the temp file; the caller removes it on failure.
+// Writes and syncs the temp file, and renames it to `path`; the caller removes it on failure.
 base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
                      const std::string& path, std::string_view content, mode_t mode) {
   RETURN_IF_ERROR(WriteAll(fd, content));
@@ -103,7 +103,7 @@ base::Status RemoveTornWrites(const std::string& folder) {
 
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   const std::string context = fmt::format("read {}", Quote(path));
-  // O_NONBLOCK, because the open of a FIFO that somebody put there must not wait for its writer.
+  // O_NONBLOCK is set, because the path may be a FIFO, and its open must not wait for a writer.
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid()) return ErrnoError(errno, context);
   struct stat st;

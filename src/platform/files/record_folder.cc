@@ -91,7 +91,8 @@ base::Status RecordFolder::Write(const internal::WritePoints& points, const std:
   const base::StatusOr<bool> spare = Replace(points, temp, path, content);
   if (!spare.ok()) unlink(temp.c_str());
   RETURN_IF_ERROR_WITH(spare, context);
-  // Until the exchange is on the disk the old content may be needed.
+  // The old file becomes a spare only after the sync, because a crash before it may bring the old
+  // file back.
   RETURN_IF_ERROR_WITH(Sync(), context);
   if (*spare) KeepSpare(std::move(temp));
   return points.after.PassPoint();

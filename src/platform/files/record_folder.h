@@ -50,7 +50,8 @@ class RecordFolder {
   base::Status Write(const internal::WritePoints& points, const std::string& name,
                      std::string_view content);
   base::Status Remove(const internal::RemovePoints& points, const std::string& name);
-  // Returns whether `temp` is a spare now.
+  // Writes `content` to `temp`, and puts it in the place of `path`. Returns whether `temp` is now
+  // the replaced file, which can be a spare.
   base::StatusOr<bool> Replace(const internal::WritePoints& points, const std::string& temp,
                                const std::string& path, std::string_view content);
   // The path of a spare, or of a file that is yet to be made.

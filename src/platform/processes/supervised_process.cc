@@ -55,8 +55,8 @@ std::string SupervisedProcess::RunOnce(const std::stop_token& stop) {
   const pid_t pid = fork();
   if (pid < 0) return fmt::format("could not be started: {}", std::strerror(errno));
   if (pid == 0) {
-    // Only async-signal-safe calls may follow. The signal is sent when the thread that forked ends:
-    // that is the supervisor's own thread, which lives as long as this object.
+    // Only async-signal-safe calls may follow. The kernel sends the signal when the thread that
+    // forked ends. That is the thread of the SupervisedProcess, which lives as long as the object.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);

@@ -82,7 +82,7 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
     RETURN_IF_ERROR(folder.Write(name, content));
     return folder.PathOf(name);
   };
-  ASSIGN_OR_RETURN(const std::vector<std::string> argv, ArgvWithSecrets(command, place));
+  ASSIGN_OR_RETURN(const std::vector<std::string> argv, BuildArgv(command, place));
   const bool has_input = !command.stdin_data.empty();
   if (has_input) RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
   if (command.leaves_daemon) {
@@ -138,7 +138,7 @@ bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
 }
 
 void KillAll(const Prepared& prepared, const PodContainer& container, const Command& command) {
-  if (const size_t left = platform::KillMarked(prepared.variable, kKillGrace); left > 0) {
+  if (const size_t left = platform::KillMarkedProcesses(prepared.variable, kKillGrace); left > 0) {
     LOG_WARNING("{} processes of '{}' in {} were killed and are not gone yet", left,
                 command.argv[0], container.Describe());
   }
@@ -230,7 +230,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
 }
 
 Status ContainerExec::EndRun(const std::string& run_id) {
-  const size_t left = platform::KillMarked(VariableOf(run_id), kKillGrace);
+  const size_t left = platform::KillMarkedProcesses(VariableOf(run_id), kKillGrace);
   if (left == 0) return base::OkStatus();
   return base::Error(StatusCode::kUnavailable,
                      "{} processes of an earlier run were killed and are not gone yet", left);

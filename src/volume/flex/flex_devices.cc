@@ -98,7 +98,7 @@ Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& so
                                  const std::string& folder) {
   if (device.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const bool in_use, IsInUse(device));
-  ASSIGN_OR_RETURN(const std::string type, platform::FileSystemTypeFor(device, source.fs_type));
+  ASSIGN_OR_RETURN(const std::string type, platform::ChooseFileSystemType(device, source.fs_type));
   if (!source.read_only && !in_use) {
     RETURN_IF_ERROR(platform::PrepareFileSystem(host_.exec(versions_.driver()), device, type));
   }

@@ -94,7 +94,7 @@ Status FlexProber::Init() {
   // An old version can be removed then, and a removed driver is listed no more, or for fewer users.
   // If a hold ends while a scan replaces its driver, that scan collects.
   store_->OnReleased([this] {
-    if (scanning_ != std::this_thread::get_id()) watch_->LookAgain();
+    if (scanning_ != std::this_thread::get_id()) watch_->RequestCall();
   });
   return base::OkStatus();
 }
@@ -118,7 +118,7 @@ Status FlexProber::Scan() {
   StatusOr<DriverScan> scan = drivers.ok() ? ScanDrivers(drivers->get(), options_.limits)
                                            : StatusOr<DriverScan>(drivers.status());
   if (!scan.ok()) {
-    watch_->LookAgain(options_.retry);
+    watch_->RequestCall(options_.retry);
     return scan.status();
   }
   std::set<std::string> present;
@@ -149,7 +149,7 @@ Status FlexProber::Update(int drivers, const DriverFolder& found) {
   StatusOr<DriverStore::Taken> taken = store_->TakeCopy(drivers, found.folder, options_.limits);
   if (!taken.ok()) {
     const bool writing = taken.status().code() == StatusCode::kUnavailable;
-    watch_->LookAgain(writing ? std::chrono::milliseconds(0) : options_.retry);
+    watch_->RequestCall(writing ? std::chrono::milliseconds(0) : options_.retry);
     if (known == nullptr || !known->taken.has_value() || !writing) {
       Retire(found.driver, Unusable(found.folder, taken.status()));
     } else {

@@ -150,7 +150,7 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
                  "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
                  Quote(entry->source), Quote(target));
   }
-  const auto type = platform::FileSystemTypeFor(
+  const auto type = platform::ChooseFileSystemType(
       source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
   RETURN_IF_ERROR_WITH(type, what);
   // A mounted device must not be checked.

@@ -60,7 +60,7 @@ bool CheckRun::CheckMounted(const std::string& command, const std::string& folde
 
 bool CheckRun::MountDevicePlainly(Use& use) {
   if (use.device.empty()) return true;
-  const auto type = platform::FileSystemTypeFor(use.device, options_.fs_type);
+  const auto type = platform::ChooseFileSystemType(use.device, options_.fs_type);
   base::Status done = type.status();
   if (done.ok()) done = platform::PrepareFileSystem(exec_, use.device, *type);
   if (done.ok()) {

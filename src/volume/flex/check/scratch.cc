@@ -29,7 +29,7 @@ constexpr int kTries = 50;
 
 std::vector<std::string> MarkedNow(const std::string& mark) {
   std::vector<std::string> found;
-  for (const pid_t pid : platform::NumbersIn("/proc")) {
+  for (const pid_t pid : platform::ListNumbers("/proc")) {
     if (!platform::IsMarked(pid, mark)) continue;
     const auto process = platform::ReadProcess(pid);
     if (!process.ok() || process->state == 'Z') continue;
@@ -79,7 +79,7 @@ Scratch::Scratch(std::string folder, std::string mark)
       mounter_(platform::NewMounter()) {}
 
 Scratch::~Scratch() {
-  platform::KillMarked(mark_, kGrace);
+  platform::KillMarkedProcesses(mark_, kGrace);
   for (int i = 0; i < kTries; ++i) {
     const auto table = mounter_->List();
     if (!table.ok()) break;
