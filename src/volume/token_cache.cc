@@ -35,7 +35,8 @@ StatusOr<TokenCache::Kept> TokenCache::Request(const api::Pod& pod, const Key& k
   kept.token = {.text = base::json::String(answer, {"status", "token"}),
                 .expiration = base::json::String(answer, {"status", "expirationTimestamp"})};
   if (kept.token.text.empty()) {
-    return base::Error(base::StatusCode::kInternal, "token of service account {}: empty answer",
+    return base::Error(base::StatusCode::kInternal,
+                       "request a token of service account {}: the API's answer has no token",
                        base::Quote(pod.service_account_name()));
   }
   const auto expires = api::ParseTime(kept.token.expiration);

@@ -281,7 +281,7 @@ bool PluginRegistration::Stands(const std::string& path, const Registered& regis
 // Registers a driver whose announcement is valid with the volumes' plugin and the API.
 Status PluginRegistration::Enter(const std::string& path, const std::string& name,
                                  const std::string& endpoint) {
-  const bool known = drivers_.Socket(name).ok();
+  const bool known = drivers_.FindSocket(name).ok();
   const StatusOr<NodeDriver> driver = questions_.NodeInfo(name, endpoint);
   if (driver.status().code() == StatusCode::kCancelled) return driver.status();
   const auto take_out = [this, &name] {

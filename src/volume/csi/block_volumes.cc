@@ -144,7 +144,7 @@ Status BlockVolumes::CheckPublished(const Volume& volume, const std::string& tar
 StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& volume) {
   std::vector<std::string> paths;
   std::vector<std::string> handles;
-  ASSIGN_OR_RETURN(const auto names, NamesIn(host_.paths().CsiBlockPublishedVolumes()));
+  ASSIGN_OR_RETURN(const auto names, ListNames(host_.paths().CsiBlockPublishedVolumes()));
   for (const std::string& pv : names) {
     if (pv == volume.name) continue;
     const auto data = ReadVolData(host_.paths().CsiBlockData(pv));
@@ -154,7 +154,7 @@ StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& vo
     if (handle == volume.handle && base::json::String(**data, {"driverName"}) == volume.driver) {
       continue;
     }
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().CsiBlockPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().CsiBlockPublished(pv)));
     for (const std::string& uid : uids) {
       paths.push_back(host_.paths().CsiBlockPublish(api::VolumeName(pv), api::PodUid(uid)));
       handles.push_back(handle);

@@ -34,12 +34,12 @@ std::optional<Json> DataOf(const std::string& folder) {
 }
 
 Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
-  ASSIGN_OR_RETURN(const auto drivers, NamesIn(paths.CsiDevices()));
+  ASSIGN_OR_RETURN(const auto drivers, ListNames(paths.CsiDevices()));
   for (const std::string& driver : drivers) {
     if (driver == Paths::kCsiBlockFolder) continue;
     const std::string below = fmt::format("{}/{}", paths.CsiDevices(), driver);
     // Foreign plain files may lie beside the drivers' folders.
-    const auto digests = NamesIn(below);
+    const auto digests = ListNames(below);
     if (!digests.ok()) continue;
     for (const std::string& digest : *digests) {
       const std::string folder = fmt::format("{}/{}", below, digest);
@@ -77,7 +77,7 @@ Status FindPublished(const Paths& paths, VolumePlugin::Found& found) {
 
 Status FindBlock(const Paths& paths, VolumePlugin::Found& found) {
   ASSIGN_OR_RETURN(const auto names,
-                   NamesIn(fmt::format("{}/{}", paths.CsiDevices(), Paths::kCsiBlockFolder)));
+                   ListNames(fmt::format("{}/{}", paths.CsiDevices(), Paths::kCsiBlockFolder)));
   for (const std::string& pv : names) {
     const std::optional<Json> data = DataOf(paths.CsiBlockData(pv));
     if (!data.has_value()) continue;
@@ -86,7 +86,7 @@ Status FindBlock(const Paths& paths, VolumePlugin::Found& found) {
                              .device_name = DeviceNameOf(*data),
                              .pv_name = pv,
                              .state = state});
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(paths.CsiBlockPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(paths.CsiBlockPublished(pv)));
     for (const std::string& uid : uids) {
       found.pod_volumes.push_back({.plugin = std::string(kPluginName),
                                    .device_name = DeviceNameOf(*data),

@@ -91,7 +91,7 @@ Status RoutedMounts::EndEarlierRun(const MountRecord& record) {
 
 Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone) {
   const PodContainer& container = *record.container;
-  const platform::Command command = HelperCommand(mount);
+  const platform::Command command = MakeHelperCommand(mount);
   ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command, record.run_id));
   gone = !result.has_value();
   if (gone) return base::OkStatus();

@@ -209,12 +209,12 @@ TEST_F(RouterTest, OneRunThatHangsHoldsUpNoOther) {
 TEST(HostWayTest, AnAgentInAContainerMountsInTheHostsNamespace) {
   using testing::ElementsAre;
   EXPECT_THAT(
-      InHostMounts({.argv = {"mount", "-t", "nfs", "a:/b", "/c"}}).argv,
+      MakeHostCommand({.argv = {"mount", "-t", "nfs", "a:/b", "/c"}}).argv,
       ElementsAre("nsenter", "--mount=/proc/1/ns/mnt", "--", "mount", "-t", "nfs", "a:/b", "/c"));
-  EXPECT_EQ(InHostMounts({.argv = {"/sbin/umount.nfs", "/c"}}).argv[0], "nsenter");
-  EXPECT_THAT(InHostMounts({.argv = {"mkfs.ext4", "/dev/x"}}).argv,
+  EXPECT_EQ(MakeHostCommand({.argv = {"/sbin/umount.nfs", "/c"}}).argv[0], "nsenter");
+  EXPECT_THAT(MakeHostCommand({.argv = {"mkfs.ext4", "/dev/x"}}).argv,
               ElementsAre("mkfs.ext4", "/dev/x"));
-  EXPECT_EQ(InHostMounts({.argv = {"mountpoint", "/c"}}).argv[0], "mountpoint");
+  EXPECT_EQ(MakeHostCommand({.argv = {"mountpoint", "/c"}}).argv[0], "mountpoint");
 }
 
 }  // namespace

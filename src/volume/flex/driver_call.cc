@@ -23,32 +23,32 @@ struct CommandFacts {
 };
 
 template <base::FaultName kPoint>
-CommandFacts FactsOf(const char* name) {
+CommandFacts GetFacts(const char* name) {
   return {.name = name, .points = base::CallPointsOf<kPoint>()};
 }
 
 // The table is in the order of DriverCommand.
-const CommandFacts& FactsOf(DriverCommand command) {
+const CommandFacts& GetFacts(DriverCommand command) {
   static const std::array<CommandFacts, 12> facts = {
-      FactsOf<"flex.init">("init"),
-      FactsOf<"flex.getvolumename">("getvolumename"),
-      FactsOf<"flex.attach">("attach"),
-      FactsOf<"flex.detach">("detach"),
-      FactsOf<"flex.waitforattach">("waitforattach"),
-      FactsOf<"flex.isattached">("isattached"),
-      FactsOf<"flex.mountdevice">("mountdevice"),
-      FactsOf<"flex.unmountdevice">("unmountdevice"),
-      FactsOf<"flex.mount">("mount"),
-      FactsOf<"flex.unmount">("unmount"),
-      FactsOf<"flex.expandvolume">("expandvolume"),
-      FactsOf<"flex.expandfs">("expandfs"),
+      GetFacts<"flex.init">("init"),
+      GetFacts<"flex.getvolumename">("getvolumename"),
+      GetFacts<"flex.attach">("attach"),
+      GetFacts<"flex.detach">("detach"),
+      GetFacts<"flex.waitforattach">("waitforattach"),
+      GetFacts<"flex.isattached">("isattached"),
+      GetFacts<"flex.mountdevice">("mountdevice"),
+      GetFacts<"flex.unmountdevice">("unmountdevice"),
+      GetFacts<"flex.mount">("mount"),
+      GetFacts<"flex.unmount">("unmount"),
+      GetFacts<"flex.expandvolume">("expandvolume"),
+      GetFacts<"flex.expandfs">("expandfs"),
   };
   return facts[static_cast<size_t>(command)];
 }
 
-// A driver that could not be run did nothing. The codes of such failures must not look like the
-// driver's statement about a volume (volume_expansion.h).
-Status CannotRun(const Status& why) {
+// The error of a driver that could not be run, and so did nothing. Its code must not be one that
+// would be a driver's answer about a volume (volume_expansion.h).
+Status CannotRunError(const Status& why) {
   switch (why.code()) {
     case StatusCode::kDeadlineExceeded:
     case StatusCode::kCancelled:
@@ -62,12 +62,12 @@ Status CannotRun(const Status& why) {
 
 }  // namespace
 
-std::string_view NameOf(DriverCommand command) { return FactsOf(command).name; }
+std::string_view NameOf(DriverCommand command) { return GetFacts(command).name; }
 
 DriverCalls::DriverCalls(platform::Exec& exec, const Deadlines& deadlines)
     : exec_(exec), deadlines_(deadlines), cancel_(eventfd(0, EFD_CLOEXEC)) {}
 
-void DriverCalls::Cancel() {
+void DriverCalls::CancelCalls() {
   cancelled_ = true;
   if (cancel_.valid()) eventfd_write(cancel_.get(), 1);
 }
@@ -106,7 +106,7 @@ StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverComma
   base::FlightSpan span(base::FlightKind::kCall, NameOf(command), version.driver);
   const auto result = exec_.Run(run);
   auto reply = result.ok() ? ReadDriverReply(NameOf(command), *result, secrets)
-                           : StatusOr<DriverReply>(CannotRun(result.status()));
+                           : StatusOr<DriverReply>(CannotRunError(result.status()));
   span.End(reply.status());
   return reply;
 }
@@ -120,7 +120,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
   if (IsUnsupported(version, command)) {
     return Error(StatusCode::kUnimplemented, "{} is not supported", what);
   }
-  const base::CallPoints& points = FactsOf(command).points;
+  const base::CallPoints& points = GetFacts(command).points;
   RETURN_IF_ERROR_WITH(points.before->PassPoint(), what);
   LOG_DEBUG("{}: version {}", what, version.id);
   auto reply = Run(version, command, std::move(arguments), secrets);
@@ -140,7 +140,7 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
   }
   const auto reply = Call(version, DriverCommand::kInit, {});
   if (reply.status().code() == StatusCode::kUnimplemented) {
-    return Error(StatusCode::kInternal, "{}, which every driver has to be",
+    return Error(StatusCode::kInternal, "{}, but every driver must support it",
                  base::Message(reply.status()));
   }
   RETURN_IF_ERROR(reply);

@@ -31,7 +31,7 @@ Status Rename(const std::string& from, const std::string& to) {
 Status SyncPath(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid() || fsync(fd.get()) != 0) {
-    return ErrnoError(errno, fmt::format("write {} to disk", Quote(path)));
+    return ErrnoError(errno, fmt::format("sync {} to disk", Quote(path)));
   }
   return base::OkStatus();
 }
@@ -40,7 +40,7 @@ StatusOr<bool> HasDriverFolder(const std::string& path) {
   struct stat st;
   if (lstat(path.c_str(), &st) != 0) {
     if (errno == ENOENT) return false;
-    return ErrnoError(errno, fmt::format("look at {}", Quote(path)));
+    return ErrnoError(errno, fmt::format("stat {}", Quote(path)));
   }
   if (S_ISDIR(st.st_mode)) return true;
   return Error(StatusCode::kFailedPrecondition, "{} is {}, and not a driver's folder", Quote(path),
@@ -53,7 +53,7 @@ DriverInstallation::DriverInstallation(std::string drivers, std::string folder)
       stage_(drivers_ + "/.berth-install") {}
 
 DriverInstallation::~DriverInstallation() {
-  // The next installation removes what is left of the stage.
+  // If this fails, the next installation removes the stage.
   if (lock_.valid()) static_cast<void>(platform::RemoveTree(stage_));
 }
 
@@ -80,7 +80,7 @@ StatusOr<DriverFolder> DriverInstallation::ReadStage() const {
 Status DriverInstallation::MakeDurable(const DriverFile& file) const {
   const std::string path = staged() + "/" + file.path;
   if (file.kind == DriverFile::Kind::kLink) return base::OkStatus();
-  // Root runs the driver, so nobody else may write it.
+  // No other user may write the driver, because root runs it.
   const mode_t mode = file.kind == DriverFile::Kind::kFolder ? 0755 : file.mode & 0755;
   if (chmod(path.c_str(), mode) != 0) {
     return ErrnoError(errno, fmt::format("chmod {}", Quote(path)));

@@ -187,7 +187,7 @@ std::string LocalVolumePlugin::DevicePath(const DeviceRecord& record) const {
 
 StatusOr<bool> LocalVolumePlugin::OthersUse(const std::string& pv,
                                             const std::string& pod_uid) const {
-  ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().Pods()));
+  ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().Pods()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   return std::any_of(uids.begin(), uids.end(), [&](const std::string& uid) {
     return uid != pod_uid &&
@@ -344,17 +344,17 @@ StatusOr<VolumePlugin::Found> LocalVolumePlugin::FindOnNode() const {
                              .pv_name = pv,
                              .state = {{"block", block}}});
   };
-  ASSIGN_OR_RETURN(const auto mounted, NamesIn(host_.paths().LocalMounts()));
+  ASSIGN_OR_RETURN(const auto mounted, ListNames(host_.paths().LocalMounts()));
   for (const std::string& pv : mounted) add_device(pv, false);
   ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name()));
   for (PodVolumeRecord& volume : found.pod_volumes) {
     volume.device_name = DeviceNameOf(volume.folder_name);
     volume.state = Json::object();
   }
-  ASSIGN_OR_RETURN(const auto published, NamesIn(host_.paths().LocalPublishedVolumes()));
+  ASSIGN_OR_RETURN(const auto published, ListNames(host_.paths().LocalPublishedVolumes()));
   for (const std::string& pv : published) {
     add_device(pv, true);
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().LocalPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().LocalPublished(pv)));
     for (const std::string& uid : uids) {
       found.pod_volumes.push_back({.plugin = std::string(name()),
                                    .device_name = DeviceNameOf(pv),
