@@ -4,7 +4,7 @@
 
 namespace berth::volume {
 
-base::StatusOr<NodeCapabilities> DriverClient::Capabilities() {
+base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
   {
     base::MutexLock lock(mutex_);
     if (capabilities_.has_value()) return *capabilities_;

@@ -10,8 +10,8 @@
 //                found ─▶ ExecSync ─▶ gone before it ran: look once more, from the top
 //                                └──▶ its result, or its failure: never run again elsewhere
 //
-// While the runtime does not answer, nobody knows whether that pod runs: UNAVAILABLE. Thread-safe;
-// runs share nothing but the channel to the runtime.
+// UNAVAILABLE: the runtime does not answer, so it is not known whether that pod runs. Thread-safe;
+// runs share only the channel to the runtime.
 #pragma once
 
 #include <memory>
