@@ -74,8 +74,8 @@ Status FlexMountPoints::UndoMount(const DriverVersion& version, const std::strin
   } else {
     distrusted_.insert(folder);
   }
-  return base::Annotate(undone,
-                        fmt::format("undo the mount that a failed call left at {}", Quote(folder)));
+  return base::Annotate(
+      undone, fmt::format("take back what a call that failed mounted at {}", Quote(folder)));
 }
 
 Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, const Call& unmount) {
