@@ -109,7 +109,7 @@ class NodeAgentImpl : public NodeAgent {
         UtilityService::Start({.socket = options_.utility_socket,
                                .kubelet_folder = options_.kubelet_folder,
                                .in_pod = [&](std::string_view plugin) -> platform::Exec& {
-                                 return utilities.InPod(plugin);
+                                 return utilities.GetPodExec(plugin);
                                },
                                .cancel = [&] { utilities.CancelRuns(); }},
                               host_->mounter()));

@@ -1,4 +1,4 @@
-// Doubles of what a plugin registry finds: a driver's plugin, and the prober that lists it.
+// Doubles of a driver's plugin, and of the prober that lists it for a plugin registry.
 #pragma once
 
 #include <atomic>

@@ -24,10 +24,10 @@ class Utilities {
 
   // The Exec of `plugin` ("kubernetes.io/glusterfs"), which decides at each run whether it goes to
   // a pod or to the host. It lives as long as this object.
-  virtual platform::Exec& For(std::string_view plugin) = 0;
+  virtual platform::Exec& GetExec(std::string_view plugin) = 0;
   // Runs only in the pod that is registered for `plugin`, never on the host. FAILED_PRECONDITION if
   // no such pod runs; nothing was run then.
-  virtual platform::Exec& InPod(std::string_view plugin) = 0;
+  virtual platform::Exec& GetPodExec(std::string_view plugin) = 0;
   virtual HelperMounts& helper_mounts() = 0;
 
   // Ends running and later runs in pods with CANCELLED, because the process ends and no caller

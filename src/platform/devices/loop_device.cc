@@ -169,8 +169,8 @@ base::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
 
 namespace {
 
-// `configure` attaches the image to a loop device, given by its descriptor: it returns 0 or an
-// errno, or a failure of its own.
+// Attaches an image to a free loop device. `configure` attaches it to the device that `device`
+// holds, and returns 0 or an errno, or an error of its own.
 base::StatusOr<LoopDevice> AttachToFreeLoop(
     const std::string& context, bool read_only,
     const std::function<base::StatusOr<int>(int device)>& configure) {
@@ -243,7 +243,7 @@ base::StatusOr<std::vector<LoopDevice>> ListLoops() {
     if (access(fmt::format("/sys/block/{}/loop", name).c_str(), F_OK) != 0) continue;
     const std::string path = LoopPath(number);
     const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
-    if (!fd.valid()) continue;  // gone meanwhile
+    if (!fd.valid()) continue;  // it was removed meanwhile
     if (std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path))
       loops.push_back(*std::move(loop));
   }

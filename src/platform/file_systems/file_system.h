@@ -34,7 +34,7 @@ struct Signature {
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device);
 
 struct FormatOptions {
-  std::string label;               // cut by the file system to what it can hold
+  std::string label;               // cut to the length that the file system can hold
   std::string uuid;                // empty: random
   std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
   bool force = false;              // mkfs overwrites a file system that it finds there
@@ -83,7 +83,7 @@ class FileSystem {
                               const std::string& mount_point) const = 0;
 
   // Grows a mounted file system to the size of its device, by a descriptor of its root (O_PATH is
-  // enough), in whatever mount namespace it is mounted. OK if it has that size already.
+  // enough). It may be mounted in another mount namespace. OK if it has that size already.
   // PERMISSION_DENIED: the kernel requires a capability that this process lacks.
   virtual base::Status GrowMounted(int root, const std::string& device) const = 0;
 

@@ -20,7 +20,7 @@ using base::Quote;
 constexpr std::chrono::minutes kGrowTimeout(2);
 constexpr off_t kSuperblock = 64 * 1024;
 
-int Grow(int root) {
+int GrowFileSystem(int root) {
   btrfs_ioctl_vol_args args = {};
   args.name[0] = 'm';
   args.name[1] = 'a';
@@ -74,15 +74,16 @@ class BtrfsFileSystem : public FileSystem {
     const std::string what = fmt::format("grow btrfs on {}", Quote(device));
     if (mount_point.empty()) {
       return base::Annotate(RunOnDetachedMount(device, type(), {}, 2 * kGrowTimeout,
-                                               [](int root) { return Grow(root); }),
+                                               [](int root) { return GrowFileSystem(root); }),
                             what);
     }
-    return GrowByPath(what, mount_point, kGrowTimeout, [](int root) { return Grow(root); });
+    return GrowByPath(what, mount_point, kGrowTimeout,
+                      [](int root) { return GrowFileSystem(root); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow btrfs on {}", Quote(device)), root, kGrowTimeout,
-                            [](int opened) { return Grow(opened); });
+                            [](int opened) { return GrowFileSystem(opened); });
   }
 
   // -m changes only the visible UUID in the superblock, and leaves all metadata as it is. But it

@@ -31,7 +31,7 @@ constexpr std::chrono::minutes kExt4GrowTimeout(10);
 constexpr unsigned long kResizeFs = _IOW('f', 16, uint64_t);
 
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
-int Grow(int root, const char* device) {
+int GrowFileSystem(int root, const char* device) {
   struct statfs fs = {};
   if (fstatfs(root, &fs) != 0) return errno;
   const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -116,9 +116,9 @@ class Ext4FileSystem : public FileSystem {
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
-    return GrowByDescriptor(fmt::format("grow the mounted ext4 on {}", Quote(device)), root,
-                            kExt4GrowTimeout,
-                            [device](int opened) { return Grow(opened, device.c_str()); });
+    return GrowByDescriptor(
+        fmt::format("grow the mounted ext4 on {}", Quote(device)), root, kExt4GrowTimeout,
+        [device](int opened) { return GrowFileSystem(opened, device.c_str()); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

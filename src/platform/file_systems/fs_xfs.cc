@@ -39,7 +39,7 @@ constexpr unsigned long kGrowData = _IOW('X', 110, XfsGrowData);
 static_assert(sizeof(XfsGeometryV1) == 112 && sizeof(XfsGrowData) == 16);
 
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
-int Grow(int root, const std::string& device) {
+int GrowFileSystem(int root, const std::string& device) {
   XfsGeometryV1 geometry = {};
   if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
   if (geometry.block_size == 0) return EINVAL;
@@ -95,16 +95,16 @@ class XfsFileSystem : public FileSystem {
       // xfs grows only while it is mounted.
       return base::Annotate(
           RunOnDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
-                             [device](int root) { return Grow(root, device); }),
+                             [device](int root) { return GrowFileSystem(root, device); }),
           what);
     }
     return GrowByPath(what, mount_point, kXfsGrowTimeout,
-                      [device](int root) { return Grow(root, device); });
+                      [device](int root) { return GrowFileSystem(root, device); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow xfs on {}", Quote(device)), root, kXfsGrowTimeout,
-                            [device](int opened) { return Grow(opened, device); });
+                            [device](int opened) { return GrowFileSystem(opened, device); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

@@ -1,5 +1,5 @@
-// Opens what is in a folder without leaving its mount. Walks over volumes are built on it, because
-// a container owns a volume's content and may change it during the walk.
+// Opens and lists the entries of a folder without leaving its mount. Walks over volumes use these
+// functions, because a container owns a volume's content and may change it during the walk.
 #pragma once
 
 #include <functional>

@@ -31,8 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A plugin folder holds a handful of subfolders. A foreign tree that is moved in must not use up
-// all watches.
+// A plugin folder holds only a few subfolders. The limit prevents that a large tree, which is moved
+// into the folder by mistake, uses up all watches.
 constexpr size_t kMaxFolders = 4096;
 // The pause between two reads of the folders while the watched folder is missing or some folders
 // have no watch, because they cause no events.
@@ -61,7 +61,7 @@ class InotifyWatch : public FolderWatch {
   base::Status Start() {
     WatchTree();
     if (root_ < 0 && !options_.keep_folder) return trouble_;
-    thread_ = std::jthread([this] { Loop(); });
+    thread_ = std::jthread([this] { RunLoop(); });
     return base::OkStatus();
   }
 
@@ -74,7 +74,7 @@ class InotifyWatch : public FolderWatch {
   }
 
  private:
-  void Loop() {
+  void RunLoop() {
     ReportTrouble();
     on_change_();
     while (trouble_.ok() ? AwaitChange() : Sleep(std::max(options_.window, kUnwatched))) {

@@ -38,7 +38,7 @@ struct KeeperPlan {
 };
 
 void WriteAnswer(int fd, int value) {
-  // When the parent has died, nobody reads the answer.
+  // An error is ignored, because it means that the parent has died.
   if (write(fd, &value, sizeof(value)) < 0) return;
 }
 

@@ -34,7 +34,7 @@ struct FuseServers {
   // The servers of a connection or, if the kernel does not tell, all possible ones.
   const std::set<pid_t>& GetServers(uint64_t connection) const;
 };
-// Reads /proc. It leaves out what it may not read, and processes that end meanwhile.
+// Reads /proc. Processes that it may not read, or that end meanwhile, are left out.
 FuseServers FindFuseServers(const std::string& proc = "/proc");
 
 // A process that serves a FUSE mount, described for people.

@@ -92,7 +92,7 @@ class Watch : public FuseWatch {
         stop_(std::move(stop)),
         beneath_(std::move(folder) + "/"),
         on_lost_(std::move(on_lost)),
-        thread_([this] { Loop(); }) {}
+        thread_([this] { RunLoop(); }) {}
 
   ~Watch() override {
     const uint64_t one = 1;
@@ -101,7 +101,7 @@ class Watch : public FuseWatch {
   }
 
  private:
-  void Loop();
+  void RunLoop();
   void CheckConnections(bool everything);
   bool ReadTable();
   void UpdateServers();
@@ -120,7 +120,7 @@ class Watch : public FuseWatch {
   std::jthread thread_;  // the last, so that it ends before the rest goes
 };
 
-void Watch::Loop() {
+void Watch::RunLoop() {
   CheckConnections(/*everything=*/true);
   auto last_look = steady_clock::now();
   auto last_repair = last_look;

@@ -54,8 +54,8 @@ base::StatusOr<std::vector<Answer>> AskChildForEach(
     std::type_identity_t<std::function<int(std::span<Answer>)>> body, std::vector<int> keeps = {});
 
 // As RunInChild, for a body that opens something, because a path can lead through a file system
-// that no longer answers. The body returns a descriptor or a negative errno. Both come back, the
-// descriptor as one of this process.
+// that no longer answers. The body returns a descriptor or a negative errno. The result holds the
+// errno, or a descriptor of this process for the same file.
 struct OpenedInChild {
   base::UniqueFd fd;
   int error = 0;  // an errno, if `fd` is not valid

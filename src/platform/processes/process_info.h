@@ -18,7 +18,7 @@ struct ProcessInfo {
   bool thread = false;  // `pid` is a thread's id, and the rest describes that thread alone
   pid_t parent = 0;
   std::string name;     // at most 15 bytes; a thread may have changed it
-  std::string program;  // the file name of what it executes
+  std::string program;  // the file name of its executable
   char state = '?';     // proc(5): R S D T Z ...
   std::chrono::seconds age{0};
   // The kernel function that it waits in, of the thread that is hardest to wake. Empty if it does

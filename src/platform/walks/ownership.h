@@ -46,8 +46,8 @@ struct FsGroupOptions {
 // DEADLINE_EXCEEDED, UNAVAILABLE: the file system does not answer (RunLongWork).
 base::Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options);
 
-// As above, for the folder that a descriptor holds (O_PATH is enough), in whatever mount namespace.
-// `name` is its name in messages.
+// As above, for the folder that a descriptor holds (O_PATH is enough), which may be in another
+// mount namespace. `name` is its name in messages.
 base::Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options);
 
 }  // namespace berth::platform

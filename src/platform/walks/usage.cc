@@ -23,8 +23,8 @@ namespace {
 using base::Quote;
 using base::StatusCode;
 
-constexpr int kMaxUsageDepth =
-    1000;  // each level holds a descriptor; what is nested deeper is not counted
+// Each level holds a descriptor. Entries that are nested deeper are not counted.
+constexpr int kMaxUsageDepth = 1000;
 
 class UsageCounter {
  public:

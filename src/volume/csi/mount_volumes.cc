@@ -65,7 +65,7 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
-  // The mount keeps the label that it was made with, whatever the record says.
+  // The label is compared before the record is written, because an existing mount keeps its label.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
                    MakeStageRequest(host_, volume, target, publish_context,
@@ -225,7 +225,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(answer);
   const auto undo = [&] {
-    // The next attempt must begin anew. A mount that was there before may be in use.
+    // The next attempt must begin from the start. A mount that existed before may be in use.
     if (before.mounted) return;
     Undo(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(volume.handle, target),
                                            kCsiTimeout));

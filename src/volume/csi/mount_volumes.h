@@ -37,7 +37,7 @@ class MountVolumes {
   // Refuses a publish from a globalmount that is not this volume's, or whose files have another
   // SELinux context than the pod's processes.
   Status CheckStaged(const Volume& volume) const;
-  // Refuses another SELinux context than the one that the staged mount was made with.
+  // Refuses a volume whose SELinux context differs from that of the staged mount.
   Status CheckLabel(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
   StatusOr<DeferredMount> MakeDeferredMount(const Volume& volume, const std::string& target,

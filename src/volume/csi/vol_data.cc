@@ -141,7 +141,7 @@ bool ShowSameFiles(const platform::MountEntry& a, const platform::MountEntry& b)
   return a.major == b.major && a.minor == b.minor && a.root == b.root && a.source == b.source;
 }
 
-// The folder with the record of what is mounted at `mount_point`; empty if that is not a CSI
+// The folder with the record of the volume at `mount_point`; empty if that is no path of a CSI
 // volume.
 std::string_view FindRecordFolder(const Paths& paths, std::string_view mount_point) {
   const size_t slash = mount_point.rfind('/');

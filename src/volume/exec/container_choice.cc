@@ -28,7 +28,7 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::ChooseContainer(std::stri
   }
   auto container = FindContainer(runtime_, **registration);
   if (!container.ok()) {
-    // Whatever the code is, nothing was run.
+    // NotSent is set for every code, because nothing was run.
     return rpc::NotSent(base::Annotate(
         container.status(),
         fmt::format("ask the runtime for container '{}' of pod {}/{}", (*registration)->container,

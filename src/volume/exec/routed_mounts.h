@@ -43,8 +43,8 @@ class RoutedMounts : public HelperMounts {
   base::Status MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone);
   // Records that the utility has ended and the mount stands.
   base::Status NoteEnd(MountRecord record);
-  // For a target that is not mounted: ends the run that was to mount there, and unmounts what it
-  // has mounted meanwhile.
+  // For a target that is not mounted: ends an earlier run that may still mount there, and undoes
+  // its mount if it has made one meanwhile.
   base::Status EndEarlierRun(const MountRecord& record);
   base::Status UnmountInPod(const MountRecord& record, const PodContainer& container);
   base::Status UnmountInContainer(const PodContainer& container, const std::string& target,

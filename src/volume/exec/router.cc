@@ -77,8 +77,8 @@ class UtilityRouter : public Utilities {
         containers_(*runtime_, folders_),
         mounts_(around, *runtime_, choice_, containers_, *host_mounts_) {}
 
-  platform::Exec& For(std::string_view plugin) override { return GetWays(plugin).any; }
-  platform::Exec& InPod(std::string_view plugin) override { return GetWays(plugin).in_pod; }
+  platform::Exec& GetExec(std::string_view plugin) override { return GetWays(plugin).any; }
+  platform::Exec& GetPodExec(std::string_view plugin) override { return GetWays(plugin).in_pod; }
   HelperMounts& helper_mounts() override { return mounts_; }
   void CancelRuns() override { runtime_->CancelAll(); }
   void Close() override { folders_.Close(); }

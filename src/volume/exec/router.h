@@ -1,6 +1,6 @@
 // Runs each plugin's utilities in the pod that is registered for it, or on the host.
 //
-//   For(plugin).Run ─▶ udevadm and the like ───────────────────────────────────────▶ host
+//   GetExec(plugin).Run ─▶ udevadm and the like ───────────────────────────────────▶ host
 //        │
 //        ▼ read <kubelet>/plugin-containers/<plugin~>.json, at each run
 //     malformed ─▶ FAILED_PRECONDITION, and an event on the node, once for each fault

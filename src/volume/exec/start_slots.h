@@ -31,7 +31,7 @@ class StartSlots {
    public:
     Slot(StartSlots& slots, std::string container, TimePoint young_until)
         : slots_(slots), container_(std::move(container)), young_until_(young_until) {}
-    ~Slot() { slots_.Release(container_, young_until_); }
+    ~Slot() { slots_.ReleaseSlot(container_, young_until_); }
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
@@ -47,7 +47,7 @@ class StartSlots {
   std::unique_ptr<Slot> TakeSlot(const std::string& container, TimePoint deadline);
 
  private:
-  void Release(const std::string& container, TimePoint young_until);
+  void ReleaseSlot(const std::string& container, TimePoint young_until);
 
   const StartLimits limits_;
   base::Mutex mutex_;

@@ -48,7 +48,7 @@ struct DriverFile {
 struct DriverFolder {
   std::string driver;             // "vendor/driver"
   std::string folder;             // "vendor~driver"
-  std::vector<DriverFile> files;  // sorted by path, so that a folder comes before what is in it
+  std::vector<DriverFile> files;  // sorted by path, so that a folder comes before its content
   const DriverFile& executable() const;
   bool operator==(const DriverFolder&) const = default;
 };

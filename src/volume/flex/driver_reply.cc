@@ -147,8 +147,8 @@ StatusOr<DriverReply> ReadDriverReply(std::string_view command,
   }
   if (result.exit_code != 0) {
     return Error(StatusCode::kUnavailable,
-                 "{}: what it did is unknown, since the driver says Success and {}: {}{}", command,
-                 HowItEnded(result.exit_code), secrets.Redact(text), aside);
+                 "{}: what it did is unknown, because the driver says Success and {}: {}{}",
+                 command, HowItEnded(result.exit_code), secrets.Redact(text), aside);
   }
   return std::move(parsed->reply);
 }

@@ -39,7 +39,7 @@ inline constexpr size_t kMaxDriverReply = 64 * 1024;  // bytes; a longer text is
 //
 // UNIMPLEMENTED: "Not supported". INTERNAL: the driver says that it failed, so nothing happened.
 // UNAVAILABLE: the outcome is unknown, because this is no reply, or "Success" with a non-zero exit
-// code. Failures show what was printed, without `secrets`.
+// code. Errors contain the printed text, without `secrets`.
 base::StatusOr<DriverReply> ReadDriverReply(std::string_view command,
                                             const platform::CommandResult& result,
                                             const SecretWords& secrets);

@@ -1,4 +1,4 @@
-// A driver folder and its copies in memory, for tests of what runs drivers.
+// A driver folder and its copies in memory, for tests of the code that runs drivers.
 #pragma once
 
 #include <algorithm>

@@ -237,7 +237,7 @@ StatusOr<VolumePlugin::Stats> FlexPlugin::GetStats(const PodVolumeRecord& record
   return StatsOf(usage);
 }
 
-// ---- what is there
+// ---- the volumes on the node
 
 StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   Found found;

@@ -39,7 +39,7 @@ std::string MakeShownSource(const Json& source) {
                      PathOf(source));
 }
 
-// The value of the Secret's "key", or of its only entry, whatever that is called.
+// The value of the Secret's entry "key" or, if there is only one entry, of that one.
 StatusOr<std::string> ReadKey(const Json& secret, const std::string& what) {
   const Json& data = base::json::Map(secret, {"data"});
   auto entry = data.find("key");

@@ -203,7 +203,7 @@ Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& sp
   // Only the first pod applies it: files must not get another group while other pods use them.
   if (!shared) return ApplyPodFsGroup(host_, pod, folder);
   ASSIGN_OR_RETURN(const struct stat st, platform::AskChild<struct stat>(
-                                             fmt::format("look at {}", Quote(folder)), kLookTimeout,
+                                             fmt::format("stat {}", Quote(folder)), kLookTimeout,
                                              [folder](struct stat& st) {
                                                return stat(folder.c_str(), &st) == 0 ? 0 : errno;
                                              }));
@@ -334,7 +334,7 @@ StatusOr<VolumePlugin::Stats> LocalVolumePlugin::GetStats(const PodVolumeRecord&
   return StatsOf(usage);
 }
 
-// ---- what is there
+// ---- the volumes on the node
 
 StatusOr<VolumePlugin::Found> LocalVolumePlugin::FindOnNode() const {
   Found found;

@@ -5,7 +5,7 @@
 namespace berth::volume {
 namespace {
 
-// "server:/path". An IPv6 address stands in brackets, because its colons would end the server.
+// "server:/path". An IPv6 address is put in brackets, because its colons would end the server.
 std::string ToSourceText(const Json& source) {
   std::string server = base::json::String(source, {"server"});
   if (server.find(':') != std::string::npos && !server.starts_with('[')) {

@@ -179,9 +179,9 @@ void CheckRun::CheckDetach() {
 void CheckRun::CheckNoProcesses(const std::string& after) {
   const auto left = scratch_.ListProcesses();
   if (!left.ok() || left->empty()) return;
-  findings_.AddFault(
-      "leaves-processes", after,
-      fmt::format("processes go on after it, which nobody ends: {}", fmt::join(*left, ", ")));
+  findings_.AddFault("leaves-processes", after,
+                     fmt::format("processes still run after it, and no call ends them: {}",
+                                 fmt::join(*left, ", ")));
 }
 
 void CheckRun::CheckLeftovers() {

@@ -200,10 +200,9 @@ void CheckRun::CheckData(const Use& use) {
   if (!options_.keeps_data) return;
   const auto content = platform::ReadFile(use.pod_folder + kFile);
   if (content.ok() && *content == kContent) return;
-  findings_.AddFault(
-      "loses-data", "mount",
-      "what was written is gone once the volume was unmounted and mounted again; if a "
-      "volume is to be empty each time, say so (--ephemeral)");
+  findings_.AddFault("loses-data", "mount",
+                     "written data is gone after the volume was unmounted and mounted again; if a "
+                     "volume must be empty each time, use --ephemeral");
 }
 
 void CheckRun::CheckExpand(const Use& use) {

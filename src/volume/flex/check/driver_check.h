@@ -9,7 +9,7 @@
 //   what is left of processes, mounts and loop devices
 //
 // If the driver does not support a call, the kit does what Kubernetes does in its place. It needs
-// root, and nobody may change the driver meanwhile.
+// root, and the driver must not change meanwhile.
 #pragma once
 
 #include <chrono>
