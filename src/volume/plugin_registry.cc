@@ -38,7 +38,7 @@ Status PluginRegistry::Init() {
     RETURN_IF_ERROR_WITH(plugin->Init(), fmt::format("volume plugin '{}'", plugin->name()));
   }
   if (!StartProbers().ok()) inits_.Add(kProbe);
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   inits_.Start();
   return base::OkStatus();
 }
@@ -49,7 +49,7 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   for (const auto& plugin : fixed_) {
     if (plugin->Supports(spec)) return plugin;
   }
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   {
     MutexLock lock(mutex_);
     for (const auto& [name, entry] : found_) {
@@ -75,7 +75,7 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
 
 std::shared_ptr<VolumePlugin> PluginRegistry::FindByName(std::string_view name) {
   if (auto plugin = FindFixed(name); plugin != nullptr) return plugin;
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   {
     MutexLock lock(mutex_);
     if (const auto found = found_.find(name); found != found_.end()) return found->second.plugin;
@@ -89,7 +89,7 @@ std::shared_ptr<VolumePlugin> PluginRegistry::FindByName(std::string_view name) 
 }
 
 PluginList PluginRegistry::ListPlugins() {
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   PluginList all = fixed_;
   MutexLock lock(mutex_);
   for (const auto& [name, entry] : found_) all.push_back(entry.plugin);
@@ -114,7 +114,7 @@ Status PluginRegistry::StartProbers() {
   return status;
 }
 
-Status PluginRegistry::Refresh() {
+Status PluginRegistry::RefreshLists() {
   Status status;
   MutexLock lock(probing_);
   bool news = false;
@@ -162,7 +162,7 @@ void PluginRegistry::UpdatePlugins() {
 
 KeyedWorkers::Outcome PluginRegistry::CheckProbers() {
   const Status started = StartProbers();
-  const Status looked = Refresh();
+  const Status looked = RefreshLists();
   const Status& status = started.ok() ? looked : started;
   if (!status.ok() && options_.on_probe_failed) options_.on_probe_failed(status);
   return KeyedWorkers::Outcome::From(status);

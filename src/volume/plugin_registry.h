@@ -79,7 +79,7 @@ class PluginRegistry {
 
   // Asks the probers for changes. A failure leaves the last lists as they are. A worker reports it,
   // because the calling thread may hold locks that a callback needs.
-  base::Status Refresh();
+  base::Status RefreshLists();
   // Starts the probers that have not started; returns a failure of one of them.
   base::Status StartProbers();
   // Updates `found_` from the last lists.

@@ -19,7 +19,7 @@ constexpr int64_t kDefaultSeconds = 3600;
 
 }  // namespace
 
-StatusOr<TokenCache::Kept> TokenCache::Request(const api::Pod& pod, const Key& key) {
+StatusOr<TokenCache::Kept> TokenCache::RequestToken(const api::Pod& pod, const Key& key) {
   const auto& [uid, audience, lifetime] = key;
   Json spec = {{"audiences", audience.empty() ? Json::array() : Json::array({audience})},
                {"boundObjectRef",
@@ -57,7 +57,7 @@ StatusOr<ServiceToken> TokenCache::Get(const api::Pod& pod, const std::string& a
   }
   const base::WallTime now = host_.clock().Now();
   if (kept && now < kept->renew_at) return kept->token;
-  StatusOr<Kept> fresh = Request(pod, key);
+  StatusOr<Kept> fresh = RequestToken(pod, key);
   if (!fresh.ok()) {
     if (!kept || now >= kept->expires_at) return fresh.status();
     LOG_WARNING("renew the token of pod {}: {}", base::Quote(pod.key()),

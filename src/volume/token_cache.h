@@ -43,7 +43,7 @@ class TokenCache {
     base::WallTime expires_at;
   };
 
-  base::StatusOr<Kept> Request(const api::Pod& pod, const Key& key);
+  base::StatusOr<Kept> RequestToken(const api::Pod& pod, const Key& key);
 
   Host& host_;
   base::Mutex mutex_;

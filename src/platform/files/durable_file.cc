@@ -31,8 +31,8 @@ base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
 }
 
 // Writes and syncs the temp file, and renames it to `path`; the caller removes it on failure.
-base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
-                     const std::string& path, std::string_view content, mode_t mode) {
+base::Status ReplaceFile(const internal::WritePoints& points, int fd, const std::string& temp,
+                         const std::string& path, std::string_view content, mode_t mode) {
   RETURN_IF_ERROR(WriteAll(fd, content));
   if (fchmod(fd, mode) != 0) return ErrnoError(errno, "chmod");
   if (fsync(fd) != 0) return ErrnoError(errno, "fsync");
@@ -60,7 +60,8 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
   std::string temp = fmt::format("{}/.{}{}XXXXXX", base::FolderOf(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, context);
-  if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {
+  if (base::Status status = ReplaceFile(points, fd.get(), temp, path, content, mode);
+      !status.ok()) {
     unlink(temp.c_str());
     return base::Annotate(status, context);
   }

@@ -21,7 +21,7 @@ using std::chrono::steady_clock;
 SupervisedProcess::SupervisedProcess(Options options) : options_(std::move(options)) {
   thread_ = std::jthread([this](const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "supervisor");
-    Supervise(stop);
+    SuperviseChild(stop);
   });
 }
 
@@ -30,7 +30,7 @@ SupervisedProcess::~SupervisedProcess() {
   thread_.join();
 }
 
-void SupervisedProcess::Supervise(const std::stop_token& stop) {
+void SupervisedProcess::SuperviseChild(const std::stop_token& stop) {
   auto pause = options_.restart_start;
   while (!stop.stop_requested()) {
     const auto started = steady_clock::now();

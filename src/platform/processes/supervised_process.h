@@ -33,7 +33,7 @@ class SupervisedProcess {
   ~SupervisedProcess();
 
  private:
-  void Supervise(const std::stop_token& stop);
+  void SuperviseChild(const std::stop_token& stop);
   // Runs the child once, until it ends; returns how it ended, as a text for the log.
   std::string RunOnce(const std::stop_token& stop);
 

@@ -178,7 +178,7 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
   }
   CommandResult result{.exit_code = answer.exit_code(), .out = {}, .err = {}};
   if (prepared.streams != nullptr) {
-    prepared.streams->Finish(result);
+    prepared.streams->FinishReading(result);
   } else {
     result.out = prepared.folder->Read("out", command.max_output);
     result.err = prepared.folder->Read("err", command.max_output);

@@ -28,7 +28,7 @@ class RunStreams {
 
   // Call it once, when the program has ended: puts its output into `result`. It does not wait for
   // other processes that still hold the streams open.
-  void Finish(platform::CommandResult& result);
+  void FinishReading(platform::CommandResult& result);
 
  private:
   RunStreams(base::UniqueFd out, base::UniqueFd err, base::UniqueFd end, size_t max_output);

@@ -92,9 +92,9 @@ bool DriverCalls::IsUnsupported(const DriverVersion& version, DriverCommand comm
   return unsupported_.contains({version.id, command});
 }
 
-StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverCommand command,
-                                       std::vector<std::string> arguments,
-                                       const SecretWords& secrets) {
+StatusOr<DriverReply> DriverCalls::RunDriver(const DriverVersion& version, DriverCommand command,
+                                             std::vector<std::string> arguments,
+                                             const SecretWords& secrets) {
   platform::Command run{
       .argv = {version.executable, std::string(NameOf(command))},
       .timeout = DeadlineOf(command),
@@ -111,9 +111,9 @@ StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverComma
   return reply;
 }
 
-StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverCommand command,
-                                        std::vector<std::string> arguments,
-                                        const SecretWords& secrets) {
+StatusOr<DriverReply> DriverCalls::CallDriver(const DriverVersion& version, DriverCommand command,
+                                              std::vector<std::string> arguments,
+                                              const SecretWords& secrets) {
   const std::string what =
       fmt::format("Flexvolume driver '{}': {}", version.driver, NameOf(command));
   if (cancelled_) return Error(StatusCode::kCancelled, "{} is not called any more", what);
@@ -123,7 +123,7 @@ StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverComm
   const base::CallPoints& points = GetFacts(command).points;
   RETURN_IF_ERROR_WITH(points.before->PassPoint(), what);
   LOG_DEBUG("{}: version {}", what, version.id);
-  auto reply = Run(version, command, std::move(arguments), secrets);
+  auto reply = RunDriver(version, command, std::move(arguments), secrets);
   if (reply.status().code() == StatusCode::kUnimplemented) {
     MutexLock lock(mutex_);
     unsupported_.insert({version.id, command});
@@ -138,7 +138,7 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
     MutexLock lock(mutex_);
     unsupported_.clear();
   }
-  const auto reply = Call(version, DriverCommand::kInit, {});
+  const auto reply = CallDriver(version, DriverCommand::kInit, {});
   if (reply.status().code() == StatusCode::kUnimplemented) {
     return Error(StatusCode::kInternal, "{}, but every driver must support it",
                  base::Message(reply.status()));
@@ -149,8 +149,8 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
 
 StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kGetVolumeName,
-                                           {options.RenderJson()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, CallDriver(version, DriverCommand::kGetVolumeName,
+                                                 {options.RenderJson()}, options.secrets));
   return std::move(reply.volume_name);
 }
 
@@ -162,21 +162,22 @@ Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOp
 
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
                                           const DriverOptions& options, const api::NodeName& node) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kAttach,
-                                           {options.RenderJson(), node.text()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply,
+                   CallDriver(version, DriverCommand::kAttach, {options.RenderJson(), node.text()},
+                              options.secrets));
   return std::move(reply.device);
 }
 
 Status DriverCalls::Detach(const DriverVersion& version, const api::VolumeName& volume,
                            const api::NodeName& node) {
-  return Call(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
+  return CallDriver(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
 }
 
 StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
                                                  const std::string& device,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
-                                           {device, options.RenderJson()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, CallDriver(version, DriverCommand::kWaitForAttach,
+                                                 {device, options.RenderJson()}, options.secrets));
   // Success without a device means the device that was asked for.
   if (reply.device.empty()) return device;
   return std::move(reply.device);
@@ -185,47 +186,47 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
                                        const api::NodeName& node) {
   ASSIGN_OR_RETURN(const DriverReply reply,
-                   Call(version, DriverCommand::kIsAttached, {options.RenderJson(), node.text()},
-                        options.secrets));
+                   CallDriver(version, DriverCommand::kIsAttached,
+                              {options.RenderJson(), node.text()}, options.secrets));
   return reply.attached;
 }
 
 Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
                                 const std::string& device, const DriverOptions& options) {
-  return Call(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
+                    options.secrets)
       .status();
 }
 
 Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::string& folder) {
-  return Call(version, DriverCommand::kUnmountDevice, {folder}).status();
+  return CallDriver(version, DriverCommand::kUnmountDevice, {folder}).status();
 }
 
 Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
                           const DriverOptions& options) {
-  return Call(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
+  return CallDriver(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
       .status();
 }
 
 Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
-  return Call(version, DriverCommand::kUnmount, {folder}).status();
+  return CallDriver(version, DriverCommand::kUnmount, {folder}).status();
 }
 
 Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,
                                  const Growth& growth) {
-  return Call(version, DriverCommand::kExpandVolume,
-              {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
-               std::to_string(growth.old_bytes)},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kExpandVolume,
+                    {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
+                     std::to_string(growth.old_bytes)},
+                    options.secrets)
       .status();
 }
 
 Status DriverCalls::ExpandFs(const DriverVersion& version, const DriverOptions& options,
                              const std::string& device, const Growth& growth) {
-  return Call(version, DriverCommand::kExpandFs,
-              {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
-               std::to_string(growth.old_bytes)},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kExpandFs,
+                    {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
+                     std::to_string(growth.old_bytes)},
+                    options.secrets)
       .status();
 }
 

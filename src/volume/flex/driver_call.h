@@ -104,11 +104,12 @@ class DriverCalls {
   void CancelCalls();
 
  private:
-  base::StatusOr<DriverReply> Call(const DriverVersion& version, DriverCommand command,
-                                   std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
-  base::StatusOr<DriverReply> Run(const DriverVersion& version, DriverCommand command,
-                                  std::vector<std::string> arguments, const SecretWords& secrets);
+  base::StatusOr<DriverReply> CallDriver(const DriverVersion& version, DriverCommand command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> RunDriver(const DriverVersion& version, DriverCommand command,
+                                        std::vector<std::string> arguments,
+                                        const SecretWords& secrets);
   std::chrono::milliseconds DeadlineOf(DriverCommand command) const;
   bool IsUnsupported(const DriverVersion& version, DriverCommand command) const;
 

@@ -57,8 +57,8 @@ DriverInstallation::~DriverInstallation() {
   if (lock_.valid()) static_cast<void>(platform::RemoveTree(stage_));
 }
 
-StatusOr<std::unique_ptr<DriverInstallation>> DriverInstallation::Begin(const std::string& drivers,
-                                                                        const std::string& driver) {
+StatusOr<std::unique_ptr<DriverInstallation>> DriverInstallation::BeginInstallation(
+    const std::string& drivers, const std::string& driver) {
   const std::string folder = FolderOfDriver(driver);
   RETURN_IF_ERROR(DriverOfFolder(folder));
   std::unique_ptr<DriverInstallation> begun(new DriverInstallation(drivers, folder));
@@ -117,7 +117,7 @@ Status DriverInstallation::PlaceDriver(const DriverFolder& driver) const {
 
 Status InstallDriverFile(const std::string& drivers, const std::string& driver,
                          std::string_view content) {
-  ASSIGN_OR_RETURN(const auto installation, DriverInstallation::Begin(drivers, driver));
+  ASSIGN_OR_RETURN(const auto installation, DriverInstallation::BeginInstallation(drivers, driver));
   RETURN_IF_ERROR(platform::MakeFolders(installation->staged(), 0755));
   const std::string path = installation->staged() + "/" + driver.substr(driver.find('/') + 1);
   RETURN_IF_ERROR(platform::WriteDurably<"volume.flex_install.executable">(path, content, 0755));

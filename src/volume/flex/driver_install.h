@@ -30,8 +30,8 @@ class DriverInstallation {
  public:
   // Begins to install "vendor/driver" into `drivers`, which is made if it is missing.
   // INVALID_ARGUMENT: the driver's name is invalid; FAILED_PRECONDITION: another installation runs.
-  static base::StatusOr<std::unique_ptr<DriverInstallation>> Begin(const std::string& drivers,
-                                                                   const std::string& driver);
+  static base::StatusOr<std::unique_ptr<DriverInstallation>> BeginInstallation(
+      const std::string& drivers, const std::string& driver);
   // Removes the stage.
   ~DriverInstallation();
   DriverInstallation(const DriverInstallation&) = delete;

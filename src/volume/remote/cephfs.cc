@@ -138,7 +138,7 @@ StatusOr<HelperMount> CephfsPlugin::MakeMount(const Wanted& wanted) {
   return mount;
 }
 
-bool CephfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+bool CephfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   return entry.fs_type == "fuse.ceph-fuse" && entry.source == MakeShownSource(Source(spec));
 }
 

@@ -13,7 +13,7 @@ class CephfsPlugin : public NetworkPlugin {
 
  protected:
   StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
-  bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
+  bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
 
  private:
   // Makes the keyring from the volume's Secret; "": the volume names no Secret. NOT_FOUND: there is

@@ -100,7 +100,7 @@ StatusOr<HelperMount> GlusterfsPlugin::MakeMount(const Wanted& wanted) {
 
 // The server is not compared, because it may be any of the volume's servers, and the Endpoints may
 // have changed since the mount.
-bool GlusterfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+bool GlusterfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   const std::string_view shown = entry.source;
   const std::string path = String(Source(spec), {"path"});
   return entry.fs_type == "fuse.glusterfs" &&

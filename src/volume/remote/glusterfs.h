@@ -17,7 +17,7 @@ class GlusterfsPlugin : public NetworkPlugin {
 
  protected:
   StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
-  bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
+  bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
   std::string ReadFailureLog(const Wanted& wanted) const override;
   Status RemovePluginFiles(const PodVolumeRecord& record) override;
 

@@ -49,7 +49,7 @@ StatusOr<bool> NetworkPlugin::IsMounted(const VolumeSpec& spec, const std::strin
   ASSIGN_OR_RETURN(const auto table, host().mounter().List());
   const platform::MountEntry* entry = platform::FindMount(table, target);
   if (entry == nullptr) return false;
-  if (Shows(*entry, spec)) return true;
+  if (ShowsVolume(*entry, spec)) return true;
   return Error(StatusCode::kFailedPrecondition,
                "another mount ({} from {}) stands at {}: unmount it", entry->fs_type,
                Quote(entry->source), Quote(target));

@@ -41,7 +41,7 @@ class NetworkPlugin : public PodVolumePlugin {
   // It reads objects of the API.
   virtual StatusOr<HelperMount> MakeMount(const Wanted& wanted) = 0;
   // Whether `entry` is a mount of that volume.
-  virtual bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const = 0;
+  virtual bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const = 0;
   // Returns the text about a failed mount that the utility wrote to a log; "": there is none.
   virtual std::string ReadFailureLog(const Wanted& /*wanted*/) const { return ""; }
   // Called after the unmount. Removes the volume's files in the plugin's own folder.

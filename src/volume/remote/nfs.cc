@@ -33,7 +33,7 @@ StatusOr<HelperMount> NfsPlugin::MakeMount(const Wanted& wanted) {
   return HelperMount{.fs_type = "nfs", .source = ToSourceText(source), .options = wanted.options};
 }
 
-bool NfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+bool NfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   return (entry.fs_type == "nfs" || entry.fs_type == "nfs4") &&
          WithoutLastSlashes(entry.source) == WithoutLastSlashes(ToSourceText(Source(spec)));
 }

@@ -11,7 +11,7 @@ class NfsPlugin : public NetworkPlugin {
 
  protected:
   StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
-  bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
+  bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
 };
 
 }  // namespace berth::volume

@@ -64,9 +64,10 @@ DriverOptions CheckRun::OptionsFor(bool read_only, bool of_mount) const {
   return options;
 }
 
-StatusOr<DriverReply> CheckRun::Call(const std::string& command, std::vector<std::string> arguments,
-                                     const SecretWords& secrets) {
-  auto reply = calls_.Call(command, std::move(arguments), secrets);
+StatusOr<DriverReply> CheckRun::CallDriver(const std::string& command,
+                                           std::vector<std::string> arguments,
+                                           const SecretWords& secrets) {
+  auto reply = calls_.CallDriver(command, std::move(arguments), secrets);
   const bool known = std::find(supported_.begin(), supported_.end(), command) != supported_.end();
   if (reply.ok() && !known) supported_.push_back(command);
   return reply;
@@ -76,7 +77,7 @@ CheckRun::Outcome CheckRun::MustSucceed(const std::string& command,
                                         const std::vector<std::string>& arguments,
                                         std::string_view rule, std::string_view why,
                                         const SecretWords& secrets, DriverReply* reply) {
-  auto answer = Call(command, arguments, secrets);
+  auto answer = CallDriver(command, arguments, secrets);
   if (answer.status().code() == StatusCode::kUnimplemented) return Outcome::kNotSupported;
   if (!answer.ok()) {
     // A reply that could not be read is a finding already, and counts only once.
@@ -106,7 +107,7 @@ bool CheckRun::CheckInit() {
   if (outcome != Outcome::kDone) return false;
   capabilities_ = reply.capabilities;
   // init is called whenever the driver is found again.
-  const auto again = Call("init", {});
+  const auto again = CallDriver("init", {});
   if (!again.ok()) {
     findings_.AddFault("init-again", "init",
                        fmt::format("a second one fails, and each start of a node agent has one: {}",
@@ -120,7 +121,7 @@ bool CheckRun::CheckInit() {
 
 void CheckRun::CheckUnknownCommand() {
   const std::string command = "berth-no-such-command";
-  const auto reply = calls_.Call(command, {});
+  const auto reply = calls_.CallDriver(command, {});
   knows_not_supported_ = reply.status().code() == StatusCode::kUnimplemented;
   if (knows_not_supported_) return;
   findings_.AddFault(

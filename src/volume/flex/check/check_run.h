@@ -34,8 +34,9 @@ class CheckRun {
 
   // The scratch volume's options for a call; `of_mount` adds those that only mount gets.
   DriverOptions OptionsFor(bool read_only, bool of_mount) const;
-  base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> CallDriver(const std::string& command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
   // As Call, but a failure is a finding.
   Outcome MustSucceed(const std::string& command, const std::vector<std::string>& arguments,
                       std::string_view rule, std::string_view why, DriverReply* reply = nullptr);

@@ -246,7 +246,7 @@ void CheckRun::CheckFailingMount() {
   for (const auto& [name, value] : options_.options) options.values.erase(name);
   const std::string folder = PodFolder("pod-4");
   if (!platform::MakeFolders(folder, 0750).ok()) return;
-  const auto reply = Call("mount", {folder, options.RenderJson()}, options.secrets);
+  const auto reply = CallDriver("mount", {folder, options.RenderJson()}, options.secrets);
   const auto mounts = scratch_.FindMounts(folder);
   if (reply.status().code() == StatusCode::kInternal && mounts.ok() && !mounts->empty()) {
     findings_.AddFault("failure-leaves-mount", "mount",

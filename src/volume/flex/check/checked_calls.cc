@@ -33,9 +33,9 @@ void CheckedCalls::ReportUnusable(std::string_view rule, const std::string& comm
   unusable_.insert(command);
 }
 
-StatusOr<DriverReply> CheckedCalls::Call(const std::string& command,
-                                         std::vector<std::string> arguments,
-                                         const SecretWords& secrets) {
+StatusOr<DriverReply> CheckedCalls::CallDriver(const std::string& command,
+                                               std::vector<std::string> arguments,
+                                               const SecretWords& secrets) {
   if (hanging_.contains(command)) {
     return base::Error(StatusCode::kDeadlineExceeded, "{} did not end when it was called before",
                        command);

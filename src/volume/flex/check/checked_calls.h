@@ -29,8 +29,9 @@ class CheckedCalls {
 
   // Calls the driver, and returns the result of ReadDriverReply. A failure that the driver reports
   // correctly is no finding of this class.
-  base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> CallDriver(const std::string& command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
 
   // Whether a reply to the command could not be read, which is a finding already.
   bool IsUnusable(const std::string& command) const { return unusable_.contains(command); }
