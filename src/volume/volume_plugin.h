@@ -84,7 +84,8 @@ struct DeferredMount {
   // The group to give the files to; nullopt: they stay as they are.
   std::optional<int64_t> fs_group = {};
   bool only_on_root_mismatch = false;
-  std::string selinux_label = {};  // of all files; empty: their own, or the runtime's to choose
+  // For all files; empty: they keep their own, or the container runtime chooses.
+  std::string selinux_label = {};
   bool operator==(const DeferredMount&) const = default;
 };
 
@@ -126,7 +127,7 @@ class VolumePlugin : public PluginStub {
   virtual StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const = 0;
 
   // Makes the volume usable on the node (CSI: NodeStageVolume). `publish_context` is the
-  // VolumeAttachment's attachmentMetadata. A no-op where there is nothing to do.
+  // VolumeAttachment's attachmentMetadata. Does nothing for volumes without such a step.
   virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                              const api::Labels& publish_context) = 0;
   // Undoes MountDevice, once no pod uses the volume. OK if nothing of it is left.
@@ -169,7 +170,7 @@ class VolumePlugin : public PluginStub {
   }
 
   // Makes the volume usable for one pod (CSI: NodePublishVolume, then fsGroup). It is called again
-  // for a volume that is set up, where the content follows the API or the driver asks for it. With
+  // for a volume that is set up, if the content follows the API or the driver asks for it. With
   // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
@@ -186,7 +187,7 @@ class VolumePlugin : public PluginStub {
   // not repeated.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
-  // The plugin's volumes that are, or may be, on the node, found by the marks that the plugin
+  // Finds the plugin's volumes that are, or may be, on the node, by the marks that the plugin
   // leaves there. It serves a volume manager whose records are lost.
   struct Found {
     std::vector<DeviceRecord> devices;

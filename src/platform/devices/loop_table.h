@@ -1,8 +1,8 @@
-// Lists the loop devices in use without waiting for the file systems that hold their images. The
-// kernel asks those for an image's inode, and a file system that no longer answers blocks the
-// caller.
+// Lists the loop devices in use, and waits only for a bounded time for the file systems that hold
+// their images. The kernel asks these for an image's inode, so a file system that no longer answers
+// would block the caller.
 //
-// Read-only. Thread-safe.
+// The only change that it makes is a missing device node in /dev. Thread-safe.
 #pragma once
 
 #include <chrono>

@@ -83,14 +83,15 @@ class Mounter {
   virtual base::Status MakeShared(std::string_view folder) = 0;
 };
 
+// The Mounter of this process's mount namespace. Thread-safe.
 std::unique_ptr<Mounter> NewMounter();
 
 // The topmost mount at exactly `target`, or nullptr. Mount points are compared as text: `target` is
 // absolute and without symlinks.
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target);
 
-// Whether `entry` of `table` is a folder bound onto itself, as MakeShared does it: the mount shows
-// what its parent mount holds at that very path.
+// Whether `entry` of `table` is a folder bound onto itself, as by MakeShared: the mount shows the
+// folder that its parent mount has at the same path.
 bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& entry);
 
 // The options of mount(8) as mount(2) takes them.
