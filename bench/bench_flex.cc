@@ -148,7 +148,7 @@ StatusOr<Json> BenchStorm(const Options& options) {
   std::mutex mutex;
   std::condition_variable changed;
   bool news = false;
-  prober.OnNews([&] {
+  prober.SetOnChange([&] {
     const std::scoped_lock lock(mutex);
     news = true;
     changed.notify_all();

@@ -75,11 +75,11 @@ StatusOr<Json> Run(const Options& options) {
     Clock::duration routed{}, by_hand{};
     for (const bool through : {i % 2 == 0, i % 2 != 0}) {
       std::this_thread::sleep_for(kSettle);
-      ASSIGN_OR_RETURN((through ? routed : by_hand), through
-                                                         ? Through(utilities->InPod(options.plugin))
-                                                         : Bare(*runtime, options));
+      ASSIGN_OR_RETURN(
+          (through ? routed : by_hand),
+          through ? Through(utilities->GetPodExec(options.plugin)) : Bare(*runtime, options));
     }
-    ASSIGN_OR_RETURN(const auto routed_host, Through(utilities->For("bench.berth.dev/none")));
+    ASSIGN_OR_RETURN(const auto routed_host, Through(utilities->GetExec("bench.berth.dev/none")));
     ASSIGN_OR_RETURN(const auto by_hand_host, Through(*host));
     if (i < options.warm_up) continue;
     pod.Add(routed);

@@ -16,7 +16,7 @@ base::Status SetReadOnly(const platform::LoopDevice& device, bool read_only);
 // if the device is mounted or another process has it open exclusively.
 base::Status FlushDevice(const platform::LoopDevice& device, bool exclusive);
 
-// Opens a device if it still is the attachment `sequence` (DiskSequence in
+// Opens a device if it still is the attachment `sequence` (ReadDiskSequence in
 // platform/devices/loop_table.h). The check is needed because the device number may belong to
 // another image by now; while the device is open, it stays that attachment. Returns a descriptor
 // for reading, which the caller closes, or a negative errno; -ENODEV: the device is another

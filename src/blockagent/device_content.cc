@@ -40,7 +40,7 @@ StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest&
   const std::string& device = request.device;
   ASSIGN_OR_RETURN(const auto found, platform::ProbeSignature(device));
   ASSIGN_OR_RETURN(const std::string type,
-                   platform::FileSystemTypeFor(device, request.fs_type, found));
+                   platform::ChooseFileSystemType(device, request.fs_type, found));
   const FileSystem* fs = platform::FindFileSystem(type);
   if (fs == nullptr) return type;
   const bool own = !request.formatting_uuid.empty() &&

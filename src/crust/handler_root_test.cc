@@ -58,7 +58,7 @@ class Onlooker {
     return false;
   }
   void CheckProcesses() {
-    for (const int pid : platform::NumbersIn("/proc")) {
+    for (const int pid : platform::ListNumbers("/proc")) {
       const std::string process = fmt::format("/proc/{}", pid);
       const std::string name = Read(process + "/comm");
       if (Read(process + "/mountinfo").find(number_) == std::string::npos) continue;

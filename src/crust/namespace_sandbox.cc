@@ -160,7 +160,7 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   static bool IsOver(const std::weak_ptr<void>& look) {
-    platform::ReapTheDead();  // one of the dead children may be that look
+    platform::ReapDeadChildren();  // one of the dead children may be that look
     return look.expired();
   }
 

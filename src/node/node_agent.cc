@@ -75,7 +75,7 @@ class NodeAgentImpl : public NodeAgent {
     // Calls to drivers are cancelled, because Stop() must not wait for a driver that hangs. The
     // records keep that the outcome of such a call is unknown.
     if (plugins_ != nullptr) {
-      for (const auto& plugin : plugins_->All()) plugin->CancelCalls();
+      for (const auto& plugin : plugins_->ListPlugins()) plugin->CancelCalls();
       plugins_->Stop();
       flex_reports_->Stop();
     }
@@ -109,7 +109,7 @@ class NodeAgentImpl : public NodeAgent {
         UtilityService::Start({.socket = options_.utility_socket,
                                .kubelet_folder = options_.kubelet_folder,
                                .in_pod = [&](std::string_view plugin) -> platform::Exec& {
-                                 return utilities.InPod(plugin);
+                                 return utilities.GetPodExec(plugin);
                                },
                                .cancel = [&] { utilities.CancelRuns(); }},
                               host_->mounter()));

@@ -36,7 +36,7 @@ class NodeHost : public volume::Host {
   const std::string& node_name() const override { return node_name_; }
   const volume::Paths& paths() const override { return paths_; }
   platform::Mounter& mounter() override { return *mounter_; }
-  platform::Exec& exec(std::string_view plugin) override { return utilities_->For(plugin); }
+  platform::Exec& exec(std::string_view plugin) override { return utilities_->GetExec(plugin); }
   volume::HelperMounts& helper_mounts() override { return utilities_->helper_mounts(); }
   base::EventSink& events() override { return events_; }
   const base::Clock& clock() const override { return clock_; }

@@ -10,8 +10,8 @@ namespace berth::platform {
 void TuneAllocator() {
   // The default is eight arenas per core, and each arena keeps the memory that a burst used.
   mallopt(M_ARENA_MAX, std::max(2, static_cast<int>(std::thread::hardware_concurrency())));
-  // malloc joins the chunks of fast bins with their neighbours whenever a larger object is
-  // requested, which is all the time with objects of all sizes. The caches of the threads remain.
+  // Fast bins are turned off, because malloc joins their chunks with the neighbours whenever a
+  // larger object is requested, and that is often. The caches of the threads remain.
   mallopt(M_MXFAST, 0);
 }
 

@@ -5,8 +5,9 @@
 
 namespace berth::platform {
 
-// Raises the soft limit of open descriptors to the hard one: each connection, watch and volume
-// takes one, and distributions set the soft limit to 1024 for programs that use select(2).
+// Raises the soft limit of open descriptors to the hard limit, because each connection, watch and
+// volume takes a descriptor, and distributions set the soft limit to 1024 for programs that use
+// select(2).
 base::Status RaiseDescriptorLimit();
 
 }  // namespace berth::platform

@@ -48,7 +48,7 @@ class UtilitiesRoleImpl : public UtilitiesRole {
                                    {.socket = options_.socket,
                                     .kubelet_folder = options_.kubelet_folder,
                                     .in_pod = [this](std::string_view plugin) -> platform::Exec& {
-                                      return utilities_->InPod(plugin);
+                                      return utilities_->GetPodExec(plugin);
                                     },
                                     .cancel = [this] { utilities_->CancelRuns(); }},
                                    *mounter_));

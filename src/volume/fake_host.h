@@ -23,13 +23,13 @@ class FakeMounter : public platform::Mounter {
   base::Status UnmountLazy(std::string_view target) override;
   base::Status MakeShared(std::string_view folder) override;
 
-  // A mount that somebody else made.
+  // Adds a mount that another program made.
   void Add(const std::string& target, const std::string& fs_type = "ext4",
            const std::string& source = "/dev/loop7", std::vector<std::string> options = {});
   bool IsMounted(std::string_view target) const;
   // The requests to Mount, oldest first.
   std::vector<platform::MountRequest> requests() const;
-  // Calls on `target` ("" for List) fail until told otherwise by an OK status.
+  // Calls on `target` ("" for List) fail with `status`, until this is called with OK.
   void Fail(const std::string& target, const base::Status& status);
 
  private:

@@ -1,4 +1,4 @@
-// Doubles of what a plugin registry finds: a driver's plugin, and the prober that lists it.
+// Doubles of a driver's plugin, and of the prober that lists it for a plugin registry.
 #pragma once
 
 #include <atomic>
@@ -112,7 +112,7 @@ class FakeDriverPlugin : public IdlePlugin, public VolumeAttacher {
 
 class FakeProber : public PluginProber {
  public:
-  void OnNews(std::function<void()> tell) override { tell_ = std::move(tell); }
+  void SetOnChange(std::function<void()> on_change) override { on_change_ = std::move(on_change); }
   Status Init() override {
     base::MutexLock lock(mutex_);
     return start_;
@@ -124,16 +124,16 @@ class FakeProber : public PluginProber {
     return std::exchange(news_, std::nullopt);
   }
   // "absent/…" are names of this prober.
-  std::shared_ptr<VolumePlugin> Absent(std::string_view name) const override {
+  std::shared_ptr<VolumePlugin> FindAbsent(std::string_view name) const override {
     if (!name.starts_with("absent/")) return nullptr;
     return std::make_shared<FakeDriverPlugin>(std::string(name));
   }
-  std::string WhyNone(const VolumeSpec& spec) const override {
+  std::string ExplainMissing(const VolumeSpec& spec) const override {
     const std::string driver = spec.pod_volume.String({"flexVolume", "driver"});
     return driver.empty() ? "" : fmt::format("no driver '{}' in the folder", driver);
   }
 
-  Status StateOf(std::string_view name) const override {
+  Status GetState(std::string_view name) const override {
     base::MutexLock lock(mutex_);
     const auto state = states_.find(name);
     return state == states_.end() ? base::OkStatus() : state->second;
@@ -147,13 +147,13 @@ class FakeProber : public PluginProber {
     start_ = std::move(start);
   }
 
-  void List(PluginList list, bool tell = false) {
+  void List(PluginList list, bool report = false) {
     {
       base::MutexLock lock(mutex_);
       failure_ = base::OkStatus();
       news_ = std::move(list);
     }
-    if (tell) tell_();
+    if (report) on_change_();
   }
   void Fail(Status failure) {
     base::MutexLock lock(mutex_);
@@ -162,7 +162,7 @@ class FakeProber : public PluginProber {
   std::atomic<int> probes = 0;
 
  private:
-  std::function<void()> tell_;
+  std::function<void()> on_change_;
   mutable base::Mutex mutex_;
   Status start_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Status, std::less<>> states_ ABSL_GUARDED_BY(mutex_);

@@ -9,10 +9,10 @@
 
 namespace berth::volume {
 
-// One record, without state and device, for each folder pods/UID/volumes/PLUGIN/NAME.
+// Returns one record, without state and device, for each folder pods/UID/volumes/PLUGIN/NAME.
 StatusOr<std::vector<PodVolumeRecord>> FindPodFolders(const Paths& paths, std::string_view plugin);
 
-// Names in a folder; none if it is not there.
-StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
+// Returns the names in a folder, sorted; none if it does not exist.
+StatusOr<std::vector<std::string>> ListNames(const std::string& folder);
 
 }  // namespace berth::volume

@@ -16,12 +16,12 @@ class HostHelperMounts : public HelperMounts {
       return base::Error(base::StatusCode::kAlreadyExists, "something is mounted at '{}'",
                          mount.target);
     }
-    RETURN_IF_ERROR(platform::RunOk(exec_, HelperCommand(mount)));
+    RETURN_IF_ERROR(platform::RunOk(exec_, MakeHelperCommand(mount)));
     ASSIGN_OR_RETURN(const bool done, IsMounted(mount.target));
     if (done) return base::OkStatus();
     return base::Error(base::StatusCode::kInternal,
                        "{} ended without a failure, but nothing is mounted at '{}'",
-                       HelperCommand(mount).argv[0], mount.target);
+                       MakeHelperCommand(mount).argv[0], mount.target);
   }
 
   base::Status Unmount(std::string_view /*plugin*/, std::string_view target) override {
@@ -40,7 +40,7 @@ class HostHelperMounts : public HelperMounts {
 
 }  // namespace
 
-platform::Command HelperCommand(const HelperMount& mount) {
+platform::Command MakeHelperCommand(const HelperMount& mount) {
   platform::Command command{
       .argv = mount.program, .secrets = mount.secrets, .timeout = mount.timeout};
   // The server process of a FUSE file system keeps the streams open.

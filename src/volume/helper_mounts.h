@@ -2,8 +2,8 @@
 // mount.nfs), or a FUSE program of its own (ceph-fuse). This interface hides where the utility
 // runs: on the host, or in a pod that is registered for the plugin.
 //
-// A mount is undone the way it was made. Nothing here holds a path open, and only the mount table
-// is asked about a mount point. Thread-safe for different targets.
+// A mount is undone the way it was made. The implementations keep no path open, and read only the
+// mount table to learn about a mount point. Thread-safe for different targets.
 #pragma once
 
 #include <chrono>
@@ -36,10 +36,10 @@ class HelperMounts {
   virtual ~HelperMounts() = default;
 
   // OK only when the mount table shows a mount at the target that was not there before.
-  // ALREADY_EXISTS: a mount is there already, and nothing is done; the caller knows whose it is.
-  // NOT_FOUND: there is no such utility; the message says where it was looked for.
-  // DEADLINE_EXCEEDED and UNAVAILABLE: the outcome is unknown, the target may be mounted or become
-  // so.
+  // ALREADY_EXISTS: a mount is there already, and nothing was done; the caller must find out whose
+  // it is. NOT_FOUND: there is no such utility; the message says where it was searched for.
+  // DEADLINE_EXCEEDED and UNAVAILABLE: the outcome is unknown, and the target may still become
+  // mounted.
   virtual base::Status Mount(const HelperMount& mount) = 0;
 
   // Unmounts the top mount at `target`; OK if nothing is mounted there. If the mount is dead this
@@ -48,7 +48,7 @@ class HelperMounts {
 };
 
 // The command that makes `mount`.
-platform::Command HelperCommand(const HelperMount& mount);
+platform::Command MakeHelperCommand(const HelperMount& mount);
 
 // The simple implementation: everything runs on this host. Borrows both.
 std::unique_ptr<HelperMounts> NewHostHelperMounts(platform::Exec& exec, platform::Mounter& mounter);

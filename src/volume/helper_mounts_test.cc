@@ -59,7 +59,7 @@ TEST(HelperCommandTest, TakesAProgramOfItsOwnWithItsSecrets) {
   HelperMount mount = kMount;
   mount.program = {"ceph-fuse", "--keyfile", "{key}", mount.target};
   mount.secrets = {{"key", "AQBD"}};
-  const platform::Command command = HelperCommand(mount);
+  const platform::Command command = MakeHelperCommand(mount);
   EXPECT_EQ(command.argv, mount.program);
   EXPECT_EQ(command.secrets.size(), 1u);
   EXPECT_TRUE(command.leaves_daemon);

@@ -12,7 +12,7 @@ void DriverRegistry::Unregister(const std::string& driver) {
   sockets_.erase(driver);
 }
 
-base::StatusOr<std::string> DriverRegistry::Socket(const std::string& driver) const {
+base::StatusOr<std::string> DriverRegistry::FindSocket(const std::string& driver) const {
   base::MutexLock lock(mutex_);
   const auto it = sockets_.find(driver);
   if (it != sockets_.end()) return it->second;
@@ -25,7 +25,7 @@ base::StatusOr<std::string> DriverRegistry::Socket(const std::string& driver) co
                      registered.empty() ? "none" : registered);
 }
 
-std::map<std::string, std::string> DriverRegistry::All() const {
+std::map<std::string, std::string> DriverRegistry::ListDrivers() const {
   base::MutexLock lock(mutex_);
   return sockets_;
 }

@@ -28,9 +28,10 @@ class DriverRegistry {
  public:
   void Register(const std::string& driver, const std::string& socket);
   void Unregister(const std::string& driver);
-  // UNAVAILABLE "CSI driver 'x' is not registered on this node (registered: a, b)".
-  base::StatusOr<std::string> Socket(const std::string& driver) const;
-  std::map<std::string, std::string> All() const;
+  // Returns the path of the driver's socket. UNAVAILABLE "CSI driver 'x' is not registered on this
+  // node (registered: a, b)".
+  base::StatusOr<std::string> FindSocket(const std::string& driver) const;
+  std::map<std::string, std::string> ListDrivers() const;
 
  private:
   mutable base::Mutex mutex_;
@@ -57,7 +58,7 @@ class Host {
     return platform::LookAtDevices(paths);
   }
 
-  // Reports FUSE mounts beneath paths().root() that nobody serves any more.
+  // Reports FUSE mounts beneath paths().root() that no process serves any more.
   virtual base::StatusOr<std::unique_ptr<platform::FuseWatch>> WatchFuse(
       std::function<void(const platform::LostFuse& lost)> on_lost) {
     return platform::WatchFuse(paths().root(), std::move(on_lost));
@@ -66,11 +67,12 @@ class Host {
   // Whether the kernel labels files and processes (SELinux).
   virtual bool selinux() const { return false; }
 
-  // Whether the process ends: then long work is given up, with CANCELLED. Asked on any thread.
+  // Whether this process is about to end. Then long work ends early, with CANCELLED. Asked on any
+  // thread.
   virtual bool ending() const { return false; }
 
   // Reads an API object: a Secret, a ConfigMap, a CSIDriver, a Node. It comes from a local copy if
-  // there is one, else from the API. NOT_FOUND; UNAVAILABLE while the API is away.
+  // there is one, else from the API. NOT_FOUND; UNAVAILABLE while the API does not answer.
   virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                                std::string_view name) = 0;
   // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers

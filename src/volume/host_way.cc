@@ -16,7 +16,7 @@ bool IsMountProgram(std::string_view program) {
 class ContainerizedExec : public platform::Exec {
  public:
   base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
-    return host_->Run(InHostMounts(command));
+    return host_->Run(MakeHostCommand(command));
   }
 
  private:
@@ -47,7 +47,7 @@ class ContainerizedMounts : public HelperMounts {
 
 }  // namespace
 
-platform::Command InHostMounts(const platform::Command& command) {
+platform::Command MakeHostCommand(const platform::Command& command) {
   if (command.argv.empty() || !IsMountProgram(command.argv[0])) return command;
   platform::Command entered = command;
   entered.argv = {"nsenter", "--mount=/proc/1/ns/mnt", "--"};

@@ -21,7 +21,8 @@ std::unique_ptr<platform::Exec> NewHostWayExec(const HostWay& way);
 std::unique_ptr<HelperMounts> NewHostWayMounts(platform::Exec& exec, platform::Mounter& mounter,
                                                const HostWay& way);
 
-// The command that an agent in a container runs for `command`.
-platform::Command InHostMounts(const platform::Command& command);
+// Returns the command that an agent in a container runs for `command`: mount and umount run through
+// nsenter(1), and other commands stay as they are.
+platform::Command MakeHostCommand(const platform::Command& command);
 
 }  // namespace berth::volume

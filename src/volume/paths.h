@@ -14,7 +14,7 @@
 //         volumeDevices/<pv>/<pod uid>       local devices published as such
 //     plugins/kubernetes.io/flexvolume/<driver>/     <driver>: "vendor/driver" or "driver"
 //         mounts/<volume>/                       devices that pods share
-//         volumes/<volume>.json                  what is mounted there
+//         volumes/<volume>.json                  which volume is mounted there
 //     plugins/kubernetes.io/flexvolume/.drivers/     the copies of drivers that are run
 //     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/

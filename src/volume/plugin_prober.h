@@ -17,27 +17,31 @@ using PluginList = std::vector<std::shared_ptr<VolumePlugin>>;
 
 class PluginProber : public PluginStub {
  public:
-  // Sets the function to call when Probe may have news; called before Init. The function is called
-  // on a thread of the prober, must return soon, and may be called although nothing changed.
-  virtual void OnNews(std::function<void()> tell) = 0;
+  // Sets the function to call when the list of Probe may have changed; call this before Init. The
+  // function is called on a thread of the prober, must return soon, and may be called although
+  // nothing changed.
+  virtual void SetOnChange(std::function<void()> on_change) = 0;
 
-  // All plugins that exist now. nullopt: nothing has changed since the last list; this comes at
-  // once and without a look outside the process. A plugin that did not change is the same object as
-  // in the last list, so it is not initialised again. After an error the last list holds.
+  // Returns all plugins that exist now. nullopt: nothing has changed since the last list; this
+  // answer reads nothing outside the process and does not block. A plugin that did not change is
+  // the same object as in the last list, so it is not initialised again. After an error the last
+  // list stays valid.
   virtual base::StatusOr<std::optional<PluginList>> Probe() = 0;
 
-  // A plugin of that name although none exists now, for volumes that it set up earlier: what is not
-  // mounted any more can be forgotten without a driver. It sets up nothing. Null: the name does not
+  // Makes a plugin of that name although none exists now, for volumes that it set up earlier: those
+  // that are not mounted any more can be forgotten without a driver. It sets up nothing. nullptr:
+  // the name does not belong to this prober.
+  virtual std::shared_ptr<VolumePlugin> FindAbsent(std::string_view name) const = 0;
+
+  // The state of a plugin in the last list. FAILED_PRECONDITION: its driver was removed, and it is
+  // listed only for the volumes that it set up, which the message names. UNAVAILABLE: it is listed
+  // only for those volumes, because its driver cannot be used now. Reads nothing outside the
+  // process.
+  virtual base::Status GetState(std::string_view name) const = 0;
+
+  // Returns, as a text for people, why there is no plugin for `spec`. "": such volumes do not
   // belong to this prober.
-  virtual std::shared_ptr<VolumePlugin> Absent(std::string_view name) const = 0;
-
-  // The state of a plugin in the last list. FAILED_PRECONDITION: it was removed and is listed only
-  // for what it set up, which the message names. UNAVAILABLE: the same, because what took its place
-  // cannot be used. Asks nothing outside the process.
-  virtual base::Status StateOf(std::string_view name) const = 0;
-
-  // Why there is no plugin for `spec`, if such volumes belong to this prober; else empty.
-  virtual std::string WhyNone(const VolumeSpec& spec) const = 0;
+  virtual std::string ExplainMissing(const VolumeSpec& spec) const = 0;
 };
 
 }  // namespace berth::volume

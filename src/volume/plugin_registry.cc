@@ -12,7 +12,7 @@ using base::StatusCode;
 
 namespace {
 
-// The workers' key for a look at the probers; no plugin has such a name.
+// The workers' key that stands for the probers; no plugin has such a name.
 constexpr char kProbe[] = "the probers";
 
 }  // namespace
@@ -23,10 +23,10 @@ PluginRegistry::PluginRegistry(std::vector<std::shared_ptr<VolumePlugin>> fixed,
       options_(std::move(options)),
       inits_({.name = "plugins", .workers = options_.parallel_inits},
              [this](const std::string& key) {
-               return key == kProbe ? LookAtProbers() : InitNamed(key);
+               return key == kProbe ? CheckProbers() : InitByName(key);
              }) {
   for (auto& prober : probers) {
-    prober->OnNews([this] { inits_.AddNow(kProbe); });
+    prober->SetOnChange([this] { inits_.AddNow(kProbe); });
     probed_.push_back({.prober = std::move(prober), .last = {}});
   }
 }
@@ -38,7 +38,7 @@ Status PluginRegistry::Init() {
     RETURN_IF_ERROR_WITH(plugin->Init(), fmt::format("volume plugin '{}'", plugin->name()));
   }
   if (!StartProbers().ok()) inits_.Add(kProbe);
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   inits_.Start();
   return base::OkStatus();
 }
@@ -49,7 +49,7 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   for (const auto& plugin : fixed_) {
     if (plugin->Supports(spec)) return plugin;
   }
-  Refresh().IgnoreError();
+  RefreshLists().IgnoreError();
   {
     MutexLock lock(mutex_);
     for (const auto& [name, entry] : found_) {
@@ -60,10 +60,11 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   }
   MutexLock lock(probing_);
   for (const Probed& probed : probed_) {
-    const std::string why = probed.prober->WhyNone(spec);
+    const std::string why = probed.prober->ExplainMissing(spec);
     if (why.empty()) continue;
     if (probed.start.ok()) return base::Error(StatusCode::kNotFound, "{}", why);
-    return base::Error(StatusCode::kUnavailable, "what finds its volume plugin does not start: {}",
+    return base::Error(StatusCode::kUnavailable,
+                       "the prober that finds its volume plugin does not start: {}",
                        base::ToString(probed.start));
   }
   const std::string what = spec.pv != nullptr
@@ -72,9 +73,9 @@ StatusOr<std::shared_ptr<VolumePlugin>> PluginRegistry::Find(const VolumeSpec& s
   return base::Error(StatusCode::kNotFound, "there is no volume plugin for {}", what);
 }
 
-std::shared_ptr<VolumePlugin> PluginRegistry::Named(std::string_view name) {
-  if (auto plugin = Fixed(name); plugin != nullptr) return plugin;
-  Refresh().IgnoreError();
+std::shared_ptr<VolumePlugin> PluginRegistry::FindByName(std::string_view name) {
+  if (auto plugin = FindFixed(name); plugin != nullptr) return plugin;
+  RefreshLists().IgnoreError();
   {
     MutexLock lock(mutex_);
     if (const auto found = found_.find(name); found != found_.end()) return found->second.plugin;
@@ -82,20 +83,20 @@ std::shared_ptr<VolumePlugin> PluginRegistry::Named(std::string_view name) {
   MutexLock lock(probing_);
   for (const Probed& probed : probed_) {
     if (!probed.start.ok()) continue;
-    if (auto absent = probed.prober->Absent(name); absent != nullptr) return absent;
+    if (auto absent = probed.prober->FindAbsent(name); absent != nullptr) return absent;
   }
   return nullptr;
 }
 
-PluginList PluginRegistry::All() {
-  Refresh().IgnoreError();
+PluginList PluginRegistry::ListPlugins() {
+  RefreshLists().IgnoreError();
   PluginList all = fixed_;
   MutexLock lock(mutex_);
   for (const auto& [name, entry] : found_) all.push_back(entry.plugin);
   return all;
 }
 
-std::shared_ptr<VolumePlugin> PluginRegistry::Fixed(std::string_view name) const {
+std::shared_ptr<VolumePlugin> PluginRegistry::FindFixed(std::string_view name) const {
   for (const auto& plugin : fixed_) {
     if (plugin->name() == name) return plugin;
   }
@@ -113,7 +114,7 @@ Status PluginRegistry::StartProbers() {
   return status;
 }
 
-Status PluginRegistry::Refresh() {
+Status PluginRegistry::RefreshLists() {
   Status status;
   MutexLock lock(probing_);
   bool news = false;
@@ -127,12 +128,12 @@ Status PluginRegistry::Refresh() {
       news = true;
     }
   }
-  if (news) TakeLists();
+  if (news) UpdatePlugins();
   if (!status.ok()) inits_.Add(kProbe);
   return status;
 }
 
-void PluginRegistry::TakeLists() {
+void PluginRegistry::UpdatePlugins() {
   MutexLock lock(mutex_);
   std::set<std::string> gone;
   for (const auto& [name, entry] : found_) gone.insert(name);
@@ -140,7 +141,7 @@ void PluginRegistry::TakeLists() {
     for (const auto& plugin : probed.last) {
       const std::string name(plugin->name());
       gone.erase(name);
-      Status standing = probed.prober->StateOf(name);
+      Status standing = probed.prober->GetState(name);
       Entry& entry = found_[name];
       if (entry.plugin == plugin && entry.standing == standing) continue;
       if (entry.plugin != plugin) {
@@ -159,15 +160,15 @@ void PluginRegistry::TakeLists() {
   }
 }
 
-KeyedWorkers::Outcome PluginRegistry::LookAtProbers() {
+KeyedWorkers::Outcome PluginRegistry::CheckProbers() {
   const Status started = StartProbers();
-  const Status looked = Refresh();
+  const Status looked = RefreshLists();
   const Status& status = started.ok() ? looked : started;
   if (!status.ok() && options_.on_probe_failed) options_.on_probe_failed(status);
   return KeyedWorkers::Outcome::From(status);
 }
 
-KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
+KeyedWorkers::Outcome PluginRegistry::InitByName(const std::string& name) {
   std::shared_ptr<VolumePlugin> plugin;
   Status standing;
   {
@@ -182,14 +183,14 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
     ReportState(name, base::Error(StatusCode::kNotFound, "volume plugin '{}' was removed", name));
     return KeyedWorkers::Outcome::Done();
   }
-  // A plugin that is listed only for what it set up is found, and explains itself why it sets up
-  // nothing.
-  const Status state = standing.ok() ? InitOf(*plugin) : base::OkStatus();
+  // A plugin that is listed only for the volumes that it set up is not initialised. Find returns
+  // it, and its own errors say why it sets up no volume.
+  const Status state = standing.ok() ? InitPlugin(*plugin) : base::OkStatus();
   {
     MutexLock lock(mutex_);
     const auto found = found_.find(name);
-    // The plugin was replaced or removed meanwhile, so this result does not apply to its successor,
-    // which has its own turn.
+    // The plugin was replaced or removed meanwhile. This result does not apply to its successor,
+    // which is initialised by another run.
     if (found == found_.end() || found->second.plugin != plugin) {
       return KeyedWorkers::Outcome::Done();
     }
@@ -201,8 +202,8 @@ KeyedWorkers::Outcome PluginRegistry::InitNamed(const std::string& name) {
   return KeyedWorkers::Outcome::From(state);
 }
 
-Status PluginRegistry::InitOf(VolumePlugin& plugin) const {
-  if (Fixed(plugin.name()) != nullptr) {
+Status PluginRegistry::InitPlugin(VolumePlugin& plugin) const {
+  if (FindFixed(plugin.name()) != nullptr) {
     return base::Error(StatusCode::kAlreadyExists, "'{}' is the name of a built-in volume plugin",
                        plugin.name());
   }

@@ -5,11 +5,11 @@
 //                                     ▼
 //                          Find gives the failure, never an older plugin of that name
 //
-// A look-up that no built-in plugin answers asks the probers first, which costs nothing while
-// nothing changed. Changes are also taken up without a look-up. If a list cannot be read the last
-// good one stays, and a prober that does not start is tried again with a backoff while everything
-// else goes on. Plugins are shared, so that a running call keeps its plugin after the list has
-// dropped it. Thread-safe.
+// A look-up that no built-in plugin answers first asks the probers for changes, which is cheap
+// while nothing has changed. The registry also takes up changes without a look-up. If a list cannot
+// be read, the last good one stays. A prober that does not start is tried again with a backoff,
+// while all other plugins work. Plugins are shared, so that a running call keeps its plugin after
+// the list has dropped it. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -32,11 +32,11 @@ class PluginRegistry {
   struct Options {
     int parallel_inits = 8;
     // Called on threads of the registry: after each Init of a plugin that a prober found, with its
-    // result; with the prober's state for a plugin that is listed only for what it set up
-    // (PluginProber::StateOf); and with NOT_FOUND when a plugin is gone. Volumes that waited for
-    // the plugin should then be tried again.
+    // result; with the prober's state for a plugin that is listed only for the volumes that it set
+    // up (PluginProber::GetState); and with NOT_FOUND when a plugin is gone. Volumes that waited
+    // for the plugin should then be tried again.
     std::function<void(const std::string& plugin, const base::Status& state)> on_state = nullptr;
-    // A prober did not start, or could not look.
+    // Called on threads of the registry when a prober did not start, or could not list its plugins.
     std::function<void(const base::Status& why)> on_probe_failed = nullptr;
   };
 
@@ -52,47 +52,47 @@ class PluginRegistry {
   // No Init runs after this. Idempotent.
   void Stop();
 
-  // The plugin for a volume. NOT_FOUND: there is none; FAILED_PRECONDITION: it is being
+  // Finds the plugin for a volume. NOT_FOUND: there is none; FAILED_PRECONDITION: it is being
   // initialised, and on_state tells when to ask again; UNAVAILABLE: the plugin does not start, or
-  // the prober that is responsible for the volume does not, with the reason.
+  // the prober to which the volume belongs does not start; the message gives the reason.
   base::StatusOr<std::shared_ptr<VolumePlugin>> Find(const VolumeSpec& spec);
 
-  // A plugin by its name, for what it set up earlier: ready, not ready or gone. Null: there is no
-  // plugin of that name.
-  std::shared_ptr<VolumePlugin> Named(std::string_view name);
+  // Finds a plugin by its name, for volumes that it set up earlier: ready, not ready or gone.
+  // nullptr: there is no plugin of that name.
+  std::shared_ptr<VolumePlugin> FindByName(std::string_view name);
 
   // All plugins that exist now, ready or not.
-  PluginList All();
+  PluginList ListPlugins();
 
  private:
   struct Entry {
     std::shared_ptr<VolumePlugin> plugin;
-    base::Status state;     // the answer of Find
+    base::Status state;     // the error that Find returns; OK: the plugin is ready
     base::Status standing;  // the state that its prober reports
   };
   struct Probed {
     std::unique_ptr<PluginProber> prober;
     PluginList last;
-    // Why it does not start; OK once it has started.
+    // The result of its Init; OK once it has started.
     base::Status start = base::Error(base::StatusCode::kUnavailable, "it was not started yet");
   };
 
-  // A failure leaves the last lists as they are. A worker reports it, so that no callback runs on
-  // this thread, which may hold locks of its own.
-  base::Status Refresh();
+  // Asks the probers for changes. A failure leaves the last lists as they are. A worker reports it,
+  // because the calling thread may hold locks that a callback needs.
+  base::Status RefreshLists();
   // Starts the probers that have not started; returns a failure of one of them.
   base::Status StartProbers();
   // Updates `found_` from the last lists.
-  void TakeLists() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
-  base::KeyedWorkers::Outcome LookAtProbers();
-  base::KeyedWorkers::Outcome InitNamed(const std::string& name);
-  base::Status InitOf(VolumePlugin& plugin) const;
+  void UpdatePlugins() ABSL_EXCLUSIVE_LOCKS_REQUIRED(probing_);
+  base::KeyedWorkers::Outcome CheckProbers();
+  base::KeyedWorkers::Outcome InitByName(const std::string& name);
+  base::Status InitPlugin(VolumePlugin& plugin) const;
   void ReportState(const std::string& name, const base::Status& state) const;
-  std::shared_ptr<VolumePlugin> Fixed(std::string_view name) const;
+  std::shared_ptr<VolumePlugin> FindFixed(std::string_view name) const;
 
   const std::vector<std::shared_ptr<VolumePlugin>> fixed_;
   const Options options_;
-  base::Mutex probing_;  // one look at a time; taken before mutex_
+  base::Mutex probing_;  // held while probers are asked; taken before mutex_
   std::vector<Probed> probed_ ABSL_GUARDED_BY(probing_);
   base::Mutex mutex_;
   std::map<std::string, Entry, std::less<>> found_ ABSL_GUARDED_BY(mutex_);

@@ -61,8 +61,8 @@ TEST_F(PluginRegistryTest, WhatAProberFindsIsFoundOnceItIsInitialised) {
   const auto found = registry_->Find(Flex("acme/one"));
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, driver);
-  EXPECT_EQ(registry_->Named("acme/one"), driver);
-  EXPECT_THAT(registry_->All(), ElementsAre(driver));
+  EXPECT_EQ(registry_->FindByName("acme/one"), driver);
+  EXPECT_THAT(registry_->ListPlugins(), ElementsAre(driver));
 }
 
 TEST_F(PluginRegistryTest, WithoutAPluginTheProberSaysWhy) {
@@ -71,7 +71,7 @@ TEST_F(PluginRegistryTest, WithoutAPluginTheProberSaysWhy) {
   const auto found = registry_->Find(Flex("acme/none"));
   EXPECT_EQ(found.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(std::string(base::Message(found.status())), HasSubstr("no driver 'acme/none'"));
-  EXPECT_EQ(registry_->Named("acme/none"), nullptr);
+  EXPECT_EQ(registry_->FindByName("acme/none"), nullptr);
   const auto other =
       registry_->Find({.name = "v", .pod_volume = api::PodVolume(Json{{"rbd", Json::object()}})});
   EXPECT_THAT(std::string(base::Message(other.status())), HasSubstr("volumes of type 'rbd'"));
@@ -80,10 +80,10 @@ TEST_F(PluginRegistryTest, WithoutAPluginTheProberSaysWhy) {
 TEST_F(PluginRegistryTest, WhatAPluginThatIsGoneSetUpIsStillSomebodysConcern) {
   Make();
   ASSERT_TRUE(registry_->Init().ok());
-  const auto absent = registry_->Named("absent/one");
+  const auto absent = registry_->FindByName("absent/one");
   ASSERT_NE(absent, nullptr);
   EXPECT_EQ(absent->name(), "absent/one");
-  EXPECT_THAT(registry_->All(), testing::IsEmpty());
+  EXPECT_THAT(registry_->ListPlugins(), testing::IsEmpty());
 }
 
 TEST_F(PluginRegistryTest, NewsAreTakenWithoutALookUp) {
@@ -102,7 +102,7 @@ TEST_F(PluginRegistryTest, ALookUpDoesNotWaitForADriverThatIsBeingInitialised) {
   ASSERT_TRUE(Told("acme/quick OK"));
   EXPECT_TRUE(registry_->Find(Flex("acme/quick")).ok());
   EXPECT_EQ(registry_->Find(Flex("acme/slow")).status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(registry_->Named("acme/slow"), slow);
+  EXPECT_EQ(registry_->FindByName("acme/slow"), slow);
   slow->HoldInit(false);
   ASSERT_TRUE(Told("acme/slow OK"));
   EXPECT_TRUE(registry_->Find(Flex("acme/slow")).ok());
@@ -169,7 +169,7 @@ TEST_F(PluginRegistryTest, AProberThatDoesNotStartKeepsNothingElseFromWorking) {
   const auto found = registry_->Find(Flex("acme/one"));
   EXPECT_EQ(found.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(std::string(base::Message(found.status())), HasSubstr("too many open files"));
-  EXPECT_EQ(registry_->Named("absent/one"), nullptr);
+  EXPECT_EQ(registry_->FindByName("absent/one"), nullptr);
   EXPECT_EQ(prober_->probes, 0);
   prober_->SetStart(base::OkStatus());
   ASSERT_TRUE(Told("acme/one OK"));  // by another start of its own accord
@@ -199,7 +199,7 @@ TEST_F(PluginRegistryTest, ABuiltInPluginIsFoundFirstAndItsNameIsItsOwn) {
   EXPECT_TRUE(Told("kubernetes.io/csi ALREADY_EXISTS"));
   const int probes = prober_->probes;
   EXPECT_EQ(registry_->Find(Flex("kubernetes.io/csi")).value(), built_in);
-  EXPECT_EQ(registry_->Named("kubernetes.io/csi"), built_in);
+  EXPECT_EQ(registry_->FindByName("kubernetes.io/csi"), built_in);
   EXPECT_LE(prober_->probes, probes + 1);  // a worker's own look at most
 }
 

@@ -1,5 +1,5 @@
-// What a plugin registry holds: a volume plugin (volume_plugin.h), or a prober that finds plugins
-// (plugin_prober.h). Source: the design of dynamic Flexvolume discovery.
+// The common base of the objects in a plugin registry: volume plugins (volume_plugin.h), and
+// probers that find plugins (plugin_prober.h). Source: the design of dynamic Flexvolume discovery.
 #pragma once
 
 #include "base/status.h"
@@ -9,8 +9,8 @@ namespace berth::volume {
 class PluginStub {
  public:
   virtual ~PluginStub() = default;
-  // Makes it ready for use. The registry calls it before any other call that needs it ready, and
-  // again after a failure.
+  // Makes the object ready for use. The registry calls this before any other call that needs a
+  // ready object, and again after a failure.
   virtual base::Status Init() { return base::OkStatus(); }
 };
 

@@ -17,7 +17,8 @@ class PodVolumePlugin : public VolumePlugin {
       : host_(host), name_(name), source_type_(source_type) {}
 
   std::string_view name() const override { return name_; }
-  // Inline in a pod, or a PersistentVolume with a file system.
+  // Whether the volume has this source type, inline in a pod or as a PersistentVolume with a file
+  // system.
   bool Supports(const VolumeSpec& spec) const override;
   StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
   StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const override;

@@ -19,7 +19,7 @@ constexpr int64_t kDefaultSeconds = 3600;
 
 }  // namespace
 
-StatusOr<TokenCache::Kept> TokenCache::Request(const api::Pod& pod, const Key& key) {
+StatusOr<TokenCache::Kept> TokenCache::RequestToken(const api::Pod& pod, const Key& key) {
   const auto& [uid, audience, lifetime] = key;
   Json spec = {{"audiences", audience.empty() ? Json::array() : Json::array({audience})},
                {"boundObjectRef",
@@ -35,7 +35,8 @@ StatusOr<TokenCache::Kept> TokenCache::Request(const api::Pod& pod, const Key& k
   kept.token = {.text = base::json::String(answer, {"status", "token"}),
                 .expiration = base::json::String(answer, {"status", "expirationTimestamp"})};
   if (kept.token.text.empty()) {
-    return base::Error(base::StatusCode::kInternal, "token of service account {}: empty answer",
+    return base::Error(base::StatusCode::kInternal,
+                       "request a token of service account {}: the API's answer has no token",
                        base::Quote(pod.service_account_name()));
   }
   const auto expires = api::ParseTime(kept.token.expiration);
@@ -56,7 +57,7 @@ StatusOr<ServiceToken> TokenCache::Get(const api::Pod& pod, const std::string& a
   }
   const base::WallTime now = host_.clock().Now();
   if (kept && now < kept->renew_at) return kept->token;
-  StatusOr<Kept> fresh = Request(pod, key);
+  StatusOr<Kept> fresh = RequestToken(pod, key);
   if (!fresh.ok()) {
     if (!kept || now >= kept->expires_at) return fresh.status();
     LOG_WARNING("renew the token of pod {}: {}", base::Quote(pod.key()),

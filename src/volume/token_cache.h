@@ -1,5 +1,5 @@
-// Service account tokens of pods, kept until most of their life is over. So a repeated set-up asks
-// the API, and changes a file, only when that is necessary. Thread-safe.
+// Keeps the service account tokens of pods until most of their lifetime is over. So a repeated
+// set-up asks the API, and changes a file, only when that is necessary. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,9 @@ class TokenCache {
   explicit TokenCache(Host& host) : host_(host) {}
 
   // A token of the pod's service account for an audience ("": the API server's own), bound to the
-  // pod. `lifetime_seconds` 0: the API server's default. The cache asks for a new one after 80% of
-  // its life, or after a day; while that fails, the old one is used until it expires.
+  // pod. `lifetime_seconds` 0: the API server's default. The cache requests a new token after 80%
+  // of the lifetime, or after a day. While that fails, it returns the old token until that expires;
+  // then the error is the API's.
   base::StatusOr<ServiceToken> Get(const api::Pod& pod, const std::string& audience,
                                    int64_t lifetime_seconds);
 
@@ -42,7 +43,7 @@ class TokenCache {
     base::WallTime expires_at;
   };
 
-  base::StatusOr<Kept> Request(const api::Pod& pod, const Key& key);
+  base::StatusOr<Kept> RequestToken(const api::Pod& pod, const Key& key);
 
   Host& host_;
   base::Mutex mutex_;

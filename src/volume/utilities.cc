@@ -17,8 +17,8 @@ class HostUtilities : public Utilities {
   HostUtilities(platform::Mounter& mounter, const HostWay& way)
       : exec_(NewHostWayExec(way)), helper_mounts_(NewHostWayMounts(*exec_, mounter, way)) {}
 
-  platform::Exec& For(std::string_view /*plugin*/) override { return *exec_; }
-  platform::Exec& InPod(std::string_view /*plugin*/) override { return no_pod_; }
+  platform::Exec& GetExec(std::string_view /*plugin*/) override { return *exec_; }
+  platform::Exec& GetPodExec(std::string_view /*plugin*/) override { return no_pod_; }
   HelperMounts& helper_mounts() override { return *helper_mounts_; }
 
  private:

@@ -22,22 +22,23 @@ class Utilities {
  public:
   virtual ~Utilities() = default;
 
-  // The Exec of `plugin` ("kubernetes.io/glusterfs"); each run decides anew where it goes. It lives
-  // as long as this object.
-  virtual platform::Exec& For(std::string_view plugin) = 0;
+  // The Exec of `plugin` ("kubernetes.io/glusterfs"), which decides at each run whether it goes to
+  // a pod or to the host. It lives as long as this object.
+  virtual platform::Exec& GetExec(std::string_view plugin) = 0;
   // Runs only in the pod that is registered for `plugin`, never on the host. FAILED_PRECONDITION if
   // no such pod runs; nothing was run then.
-  virtual platform::Exec& InPod(std::string_view plugin) = 0;
+  virtual platform::Exec& GetPodExec(std::string_view plugin) = 0;
   virtual HelperMounts& helper_mounts() = 0;
 
-  // Ends the runs in pods that go on, and every later one, with CANCELLED, because nobody waits for
-  // them.
+  // Ends running and later runs in pods with CANCELLED, because the process ends and no caller
+  // waits for them.
   virtual void CancelRuns() {}
   // Removes what this object keeps on the machine. Call it when nothing runs any more.
   virtual void Close() {}
 };
 
-// What a node gives to its Utilities. All but the strings is borrowed, and outlives them.
+// The objects and folders of a node that its Utilities use. The references are borrowed, and what
+// they refer to outlives the Utilities.
 struct UtilitySurroundings {
   std::string data_folder;   // the node agent's own, for records
   std::string cri_endpoint;  // as for rpc::CriClient

@@ -20,7 +20,7 @@ class VolumeAttacher {
   virtual base::StatusOr<std::string> Attach(const VolumeSpec& spec, const api::NodeName& node) = 0;
   // `volume`: the PersistentVolume's name.
   virtual base::Status Detach(const api::VolumeName& volume, const api::NodeName& node) = 0;
-  // UNIMPLEMENTED: the driver cannot tell, which does not mean that it is not attached.
+  // UNIMPLEMENTED: the driver cannot tell; the volume may be attached.
   virtual base::StatusOr<bool> IsAttached(const VolumeSpec& spec, const api::NodeName& node) = 0;
   virtual base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes,
                                     int64_t old_bytes) = 0;

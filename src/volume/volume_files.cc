@@ -46,8 +46,8 @@ Status RemoveEmptyFolder(const std::string& path) {
   if (error == ENOTEMPTY || error == EEXIST) {
     return Error(
         StatusCode::kFailedPrecondition,
-        "remove folder {}: it is not empty; what is in it is on this node's own disk: look at "
-        "it and remove it",
+        "remove folder {}: it is not empty; its files are on this node's own disk: check them and "
+        "remove them",
         Quote(path));
   }
   return platform::ErrnoError(error, fmt::format("remove folder {}", Quote(path)));
@@ -84,7 +84,7 @@ bool IsAlone(platform::Mounter& mounter, const Paths& paths, const api::Pod& pod
 
 Status ApplyPodFsGroup(Host& host, const api::Pod& pod, const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
-  // If nobody serves the mount, this finds out sooner than a walk would.
+  // If no process serves the mount, the probe finds that out sooner than a walk.
   RETURN_IF_ERROR(platform::ProbeFolder(folder));
   const platform::FsGroupOptions options{
       .group = static_cast<gid_t>(*pod.fs_group()),

@@ -1,5 +1,6 @@
-// What a kind of volume can do on a node. There is one implementation for each plugin (csi/, flex/,
-// local/, remote/). The node agent's volume manager drives them and knows no kind.
+// The interface of a volume plugin, which sets up and tears down one kind of volume on a node. The
+// implementations are in csi/, flex/, local/ and remote/. The node agent's volume manager calls
+// them, and does not depend on the kind.
 //
 //   volume shared by pods of the node (a PersistentVolume):
 //       MountDevice ─▶ SetUp ─▶ TearDown ─▶ UnmountDevice
@@ -7,10 +8,10 @@
 //       SetUp ─▶ TearDown
 //
 // The volume manager has one serial queue for each volume, on which it makes all calls that change
-// the node. Before it mounts or unmounts, it writes a durable record of its own; only where the
-// disk is full does a tear-down go on without. It repeats a call whose outcome is unknown
-// (rpc::IsFinal), or that a crash cut off: every call is idempotent. Tear-down calls get only what
-// the record holds, because the pod, the claim and the PV may be gone from the API.
+// the node. Before it mounts or unmounts, it writes a durable record of its own; a tear-down goes
+// on without the record only if the disk is full. It repeats a call whose outcome is unknown
+// (rpc::IsFinal), or that a crash interrupted, so every call is idempotent. Tear-down calls get
+// only the record, because the pod, the claim and the PV may be gone from the API.
 //
 // Thread-safe. Calls for different volumes run in parallel. GetStats, GetCondition and the const
 // methods also run while another call for the same volume does, and the attach/detach controller of
@@ -59,7 +60,7 @@ struct DeviceRecord {
   std::string pv_name;
   Json state;
 };
-// The sandbox in which a runtime handler mounted a volume, or will.
+// The sandbox in which a runtime handler has mounted a volume, or will mount it.
 struct SandboxPlace {
   std::string socket;      // the handler's (RuntimeClass.fsMgmtSocket)
   std::string sandbox_id;  // of the container runtime; empty: no sandbox yet
@@ -83,7 +84,8 @@ struct DeferredMount {
   // The group to give the files to; nullopt: they stay as they are.
   std::optional<int64_t> fs_group = {};
   bool only_on_root_mismatch = false;
-  std::string selinux_label = {};  // of all files; empty: their own, or the runtime's to choose
+  // For all files; empty: they keep their own, or the container runtime chooses.
+  std::string selinux_label = {};
   bool operator==(const DeferredMount&) const = default;
 };
 
@@ -91,8 +93,8 @@ struct DeferredMount {
 struct Published {
   std::string path;  // a folder or file to bind-mount, or for block a device node
   bool block = false;
-  // Containers get it read-only whatever their volumeMounts say: because the pod or the PV asks for
-  // it, or because only the node agent writes the content (configMap, secret, projected,
+  // Containers get it read-only whatever their volumeMounts say, because the pod or the PV asks for
+  // that, or because only the node agent writes the content (configMap, secret, projected,
   // downwardAPI).
   bool read_only = false;
   // The runtime must give its files the containers' SELinux label, if the kernel has SELinux.
@@ -108,7 +110,8 @@ class VolumePlugin : public PluginStub {
  public:
   // "kubernetes.io/csi", "kubernetes.io/empty-dir", ... as in the kubelet's folder names.
   virtual std::string_view name() const = 0;
-  // Whether such volumes are this plugin's. The registry takes the first plugin that says so.
+  // Whether `spec` is a volume of this plugin. The registry takes the first plugin that returns
+  // true.
   virtual bool Supports(const VolumeSpec& spec) const = 0;
 
   // The node-wide name of a volume that pods share, as in node.status.volumesInUse
@@ -118,39 +121,42 @@ class VolumePlugin : public PluginStub {
   // True if SetUp must wait until the volume is attached to the node. UNAVAILABLE: not known yet.
   virtual StatusOr<bool> NeedsAttach(const VolumeSpec& spec) const = 0;
 
-  // What tear-down will need; recorded durably before MountDevice and before SetUp.
+  // The facts that tear-down will need. They are recorded durably before MountDevice and before
+  // SetUp.
   virtual StatusOr<Json> DeviceState(const VolumeSpec& spec) const = 0;
   virtual StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const = 0;
 
   // Makes the volume usable on the node (CSI: NodeStageVolume). `publish_context` is the
-  // VolumeAttachment's attachmentMetadata. A no-op where there is nothing to do.
+  // VolumeAttachment's attachmentMetadata. Does nothing for volumes without such a step.
   virtual Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                              const api::Labels& publish_context) = 0;
-  // Undoes MountDevice, once no pod uses the volume. OK where nothing is left of it.
+  // Undoes MountDevice, once no pod uses the volume. OK if nothing of it is left.
   virtual Status UnmountDevice(const DeviceRecord& record) = 0;
 
-  // Where MountDevice leaves a mount; empty: nowhere. Before the volume is set up for one more pod,
-  // the volume manager checks that this very mount still stands there.
+  // The path at which MountDevice leaves a mount; empty: it leaves none. Before the volume is set
+  // up for one more pod, the volume manager checks that the same mount is still there.
   virtual std::string DevicePath(const DeviceRecord& /*record*/) const { return ""; }
 
-  // For records of an earlier boot whose tear-down failed: nothing of them is mounted any more, and
-  // they do not wait for a driver that is gone. They remove the marks that FindOnNode finds,
-  // because these would look like a volume of this boot. FAILED_PRECONDITION: something is mounted
-  // or lies there.
+  // ForgetDevice and ForgetPodVolume are for records of an earlier boot whose tear-down failed.
+  // Nothing of such a volume is mounted any more, so they do not need the driver, which may be
+  // gone. They remove the marks that FindOnNode finds, because the marks would look like a volume
+  // of this boot. FAILED_PRECONDITION: something is mounted at the volume's path, or files are
+  // there.
   virtual Status ForgetDevice(const DeviceRecord& /*record*/) { return base::OkStatus(); }
   // UNIMPLEMENTED: the plugin leaves only the pod volume's folder, which may be removed.
   virtual Status ForgetPodVolume(const PodVolumeRecord& /*record*/) {
     return base::Error(base::StatusCode::kUnimplemented, "nothing but a folder");
   }
 
-  // The attacher of its volumes, if this process is the control plane (volume_attacher.h). The
-  // plugin owns it. Null: this process attaches none.
+  // The attacher of the plugin's volumes, if this process is the control plane (volume_attacher.h).
+  // The plugin owns it. nullptr: this process does not attach them.
   virtual VolumeAttacher* attacher() { return nullptr; }
 
-  // The process ends: running and later calls of drivers end at once with CANCELLED.
+  // Ends running and later calls of drivers at once with CANCELLED, because the process ends.
   virtual void CancelCalls() {}
 
-  // What a mount in the pod's sandbox would have to include.
+  // Whether a runtime handler can mount a volume, and what the mount in the pod's sandbox would
+  // have to include.
   struct Deferral {
     std::string why_not;  // empty: the plugin can leave the mount to a runtime handler
     bool fs_group = false;
@@ -158,28 +164,30 @@ class VolumePlugin : public PluginStub {
     bool selinux_on_mount = false;  // by a mount option
     bool secrets = false;           // the driver gets secrets with NodePublishVolume
   };
+  // Asks whether the mount of a volume can be left to a runtime handler. Errors: not known now.
   virtual StatusOr<Deferral> CanDefer(const api::Pod& /*pod*/, const VolumeSpec& /*spec*/) {
     return Deferral{.why_not = "volumes of its kind are always mounted by the host"};
   }
 
-  // Makes it usable for one pod (CSI: NodePublishVolume, then fsGroup). It is called again for a
-  // volume that is set up, where the content follows the API or the driver asks for it. With
+  // Makes the volume usable for one pod (CSI: NodePublishVolume, then fsGroup). It is called again
+  // for a volume that is set up, if the content follows the API or the driver asks for it. With
   // spec.runtime_file_systems it may leave the mount to the runtime handler (Published.deferred).
   virtual StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                     const api::Labels& publish_context) = 0;
   // True for volumes whose content follows API objects (configMap, secret, projected, downwardAPI):
   // SetUp is repeated on changes, and writes only what differs.
   virtual bool RefreshesContent() const { return false; }
-  // Undoes SetUp; what belongs to the pod alone (emptyDir) is deleted with it. OK where nothing is
-  // left of it. FAILED_PRECONDITION: something is mounted there that is not the volume's.
+  // Undoes SetUp; a volume that belongs to the pod alone (emptyDir) is deleted. OK if nothing of it
+  // is left. FAILED_PRECONDITION: something else is mounted at the volume's path.
   virtual Status TearDown(const PodVolumeRecord& record) = 0;
 
   // Grows the file system (CSI: NodeExpandVolume) of a volume that is set up, to at least `bytes`;
   // one in a sandbox by its runtime handler. UNIMPLEMENTED: nothing to do on the node.
-  // INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND: it can never have that size, and nobody tries again.
+  // INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND: the volume can never have that size, and the call is
+  // not repeated.
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
-  // The plugin's volumes that are, or may be, on the node, found by the marks that the plugin
+  // Finds the plugin's volumes that are, or may be, on the node, by the marks that the plugin
   // leaves there. It serves a volume manager whose records are lost.
   struct Found {
     std::vector<DeviceRecord> devices;
@@ -191,11 +199,11 @@ class VolumePlugin : public PluginStub {
     int64_t total_bytes = 0, used_bytes = 0, available_bytes = 0;
     int64_t total_inodes = 0, used_inodes = 0, available_inodes = 0;
   };
-  // How full a volume is that is set up. UNIMPLEMENTED: nobody can say.
+  // How full a volume is that is set up. UNIMPLEMENTED: the plugin or the driver cannot tell.
   virtual StatusOr<Stats> GetStats(const PodVolumeRecord& record) = 0;
 
-  // Whether a volume that is set up is healthy, in the words of whoever serves it (CSI:
-  // volume_condition); nullopt: nobody says.
+  // Whether a volume that is set up is healthy, as its driver reports it (CSI: volume_condition);
+  // nullopt: not known.
   struct Condition {
     bool abnormal = false;
     std::string message;

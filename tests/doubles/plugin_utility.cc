@@ -88,7 +88,7 @@ void Run(volume::Utilities& utilities, const Options& options) {
   std::vector<Json> said(static_cast<size_t>(options.runs));
   std::vector<std::thread> threads;
   for (Json& one : said) {
-    threads.emplace_back([&] { one = OneRun(utilities.For(options.plugin), options); });
+    threads.emplace_back([&] { one = OneRun(utilities.GetExec(options.plugin), options); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const Json& one : said) Print(one);

@@ -192,7 +192,7 @@ class NbdBackend : public Backend {
     bool mounted = false;
     const base::Status shut_down =
         ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number},
-                       platform::DiskSequence(device->path), patience, mounted);
+                       platform::ReadDiskSequence(device->path), patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
     // The kernel keeps the device's settings while a process has it open. The tiny size marks the

@@ -132,7 +132,7 @@ base::Status Exports::Recover() {
     if (!record.ok() || IdOf(record->volume.store, record->volume.image) != id) {
       LOG_ERROR("record {}: {}: its daemon is ended", Quote(file.path),
                 base::ToString(record.status()));
-      platform::KillMarked(MarkOf(id), kEndTime);
+      platform::KillMarkedProcesses(MarkOf(id), kEndTime);
       RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(file.path));
       continue;
     }
@@ -302,7 +302,7 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   }
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
   base::Status killed = KillDaemon(record.daemon, seconds(2));
-  if (platform::KillMarked(MarkOf(id), seconds(2)) > 0 && killed.ok()) {
+  if (platform::KillMarkedProcesses(MarkOf(id), seconds(2)) > 0 && killed.ok()) {
     killed = Error(StatusCode::kDeadlineExceeded, "a daemon of volume {} does not end",
                    Quote(record.volume.image));
   }
@@ -450,7 +450,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);
     for (size_t i = 0; i < watched.size(); ++i) {
       if ((fds[i + 1].revents & POLLIN) == 0) continue;
-      const auto end = platform::EndOfProcess(watched[i].daemon.pid, watched[i].process.get());
+      const auto end = platform::ReadWaitStatus(watched[i].daemon.pid, watched[i].process.get());
       waitpid(watched[i].daemon.pid, nullptr, WNOHANG);
       HandleDeath(watched[i].id, watched[i].daemon, platform::DescribeEnd(end));
     }

@@ -61,9 +61,9 @@ void AddProcess(State& state, const FlightRecord& record) {
 void AddServer(State& state, const std::string& socket) {
   if (socket.empty() || socket.front() != '/' || state.servers.contains(socket)) return;
   Server server;
-  const auto owner = platform::SocketOwner(socket);
+  const auto owner = platform::FindSocketOwner(socket);
   server.listening = owner.status();
-  if (owner.ok() && *owner > 0) server.processes = platform::ProcessTree(*owner);
+  if (owner.ok() && *owner > 0) server.processes = platform::ReadProcessTree(*owner);
   state.servers.emplace(socket, std::move(server));
 }
 

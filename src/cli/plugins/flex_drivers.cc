@@ -51,7 +51,7 @@ class Installation {
     RETURN_IF_ERROR(FindDriverName());
     ASSIGN_OR_RETURN(const bool update,
                      volume::HasDriverFolder(drivers_ + "/" + volume::FolderOfDriver(driver_)));
-    ASSIGN_OR_RETURN(stage_, volume::DriverInstallation::Begin(drivers_, driver_));
+    ASSIGN_OR_RETURN(stage_, volume::DriverInstallation::BeginInstallation(drivers_, driver_));
     RETURN_IF_ERROR(StageFiles());
     const StatusOr<DriverFolder> driver = stage_->ReadStage();
     RETURN_IF_ERROR_WITH(driver, fmt::format("{} is no driver", Quote(source_)));

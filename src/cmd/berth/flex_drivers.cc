@@ -92,7 +92,7 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
 }
 
 void FlexAttachers::Stop() {
-  for (const auto& plugin : registry_->All()) plugin->CancelCalls();
+  for (const auto& plugin : registry_->ListPlugins()) plugin->CancelCalls();
   registry_->Stop();
 }
 

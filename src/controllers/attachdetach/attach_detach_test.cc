@@ -505,7 +505,7 @@ TEST_F(FlexAttachDetachTest, WhatARemovedDriverAttachedStaysWhileAPodUsesIt) {
   cluster_.Put(MakePod("web", "flex", On("node-a")));
   ASSERT_TRUE(WaitFlexExists());
   registry_.prober().List({}, /*tell=*/true);
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kFlexDriver) == nullptr; }));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->FindByName(kFlexDriver) == nullptr; }));
   AddBound("data");
   RunPod();
   Barrier();

@@ -142,7 +142,7 @@ PluginAttacher::Outcome PluginAttacher::Attach(const Attachment& attachment) {
 
 PluginAttacher::Outcome PluginAttacher::Detach(const Attachment& attachment) {
   const std::string name = attachment.annotation(kPluginAnnotation);
-  const auto plugin = plugins_.Named(name);
+  const auto plugin = plugins_.FindByName(name);
   if (plugin == nullptr || plugin->attacher() == nullptr) {
     return Failed(attachment, kDetachOperation,
                   Error(StatusCode::kUnavailable,

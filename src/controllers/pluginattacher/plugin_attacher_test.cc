@@ -157,7 +157,7 @@ TEST_F(PluginAttacherTest, ADriverThatWasRemovedIsMissedByName) {
   CreateAttachment();
   ASSERT_TRUE(WaitAttached());
   registry_.prober().List({}, /*tell=*/true);
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->Named(kDriver) == nullptr; }));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return registry_->FindByName(kDriver) == nullptr; }));
   DeleteAttachment();
   EXPECT_TRUE(cluster_.events.WaitFor("volume plugin 'acme.io/block', which attached it, is not"));
   registry_.prober().List({driver_}, /*tell=*/true);

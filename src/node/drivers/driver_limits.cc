@@ -71,7 +71,7 @@ void DriverLimits::DriverRegistered(const std::string& driver) {
 
 Outcome DriverLimits::UpdateLimit(const std::string& driver) {
   const auto period = PeriodOf(driver);
-  const auto socket = drivers_.Socket(driver);
+  const auto socket = drivers_.FindSocket(driver);
   if (!period.has_value() || !socket.ok()) return Outcome::Done();
   const base::StatusOr<NodeDriver> info = questions_.AskNodeInfo(driver, *socket);
   const base::Status updated = info.ok() ? csi_nodes_.UpdateCount(*info) : info.status();

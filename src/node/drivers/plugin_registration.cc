@@ -283,7 +283,7 @@ bool PluginRegistration::IsStillRegistered(const std::string& path,
 // Registers a driver, whose identity is checked, with the CSI volume plugin and the API.
 Status PluginRegistration::EnterDriver(const std::string& path, const std::string& name,
                                        const std::string& endpoint) {
-  const bool known = drivers_.Socket(name).ok();
+  const bool known = drivers_.FindSocket(name).ok();
   const StatusOr<NodeDriver> driver = questions_.AskNodeInfo(name, endpoint);
   if (driver.status().code() == StatusCode::kCancelled) return driver.status();
   const auto take_out = [this, &name] {

@@ -148,7 +148,7 @@ TEST_F(PluginRegistrationTest, ADriverComesAndGoes) {
     std::string error;
     return announced_->registered(&error);
   }));
-  EXPECT_EQ(*drivers_.Socket("demo.csi.example.com"), driver_->socket());
+  EXPECT_EQ(*drivers_.FindSocket("demo.csi.example.com"), driver_->socket());
   const auto listed = client_.Peek<api::CsiNode>("", "node-a")->driver("demo.csi.example.com");
   EXPECT_EQ(listed->node_id, "id-1");
   EXPECT_EQ(listed->allocatable_count, 9);
@@ -159,7 +159,7 @@ TEST_F(PluginRegistrationTest, ADriverComesAndGoes) {
   }
   announced_.reset();  // which removes the socket
   ASSERT_TRUE(WaitListed(false));
-  EXPECT_FALSE(drivers_.Socket("demo.csi.example.com").ok());
+  EXPECT_FALSE(drivers_.FindSocket("demo.csi.example.com").ok());
 }
 
 TEST_F(PluginRegistrationTest, ASocketFromBeforeTheStartIsFound) {
@@ -200,10 +200,10 @@ TEST_F(PluginRegistrationTest, WhatIsNoRegistrationSocketIsIgnored) {
   Announce(".hidden.sock");
   auto other = *rpc::RegistrationServer::Start(folder_ + "/registry/b.sock", "b.example.com",
                                                driver_->socket());
-  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("b.example.com").ok(); }));
+  ASSERT_TRUE(WaitFor([&] { return drivers_.FindSocket("b.example.com").ok(); }));
   std::string error;
   EXPECT_FALSE(announced_->registered(&error));
-  EXPECT_EQ(drivers_.All().size(), 1U);
+  EXPECT_EQ(drivers_.ListDrivers().size(), 1U);
 }
 
 TEST_F(PluginRegistrationTest, ADriverThatComesBackIsRegisteredAnew) {
@@ -228,7 +228,7 @@ TEST_F(PluginRegistrationTest, AFailureIsToldAndTriedAgain) {
     std::string error;
     return !announced_->registered(&error) && error.find("no disk found") != std::string::npos;
   }));
-  EXPECT_THAT(drivers_.All(), IsEmpty());
+  EXPECT_THAT(drivers_.ListDrivers(), IsEmpty());
   driver_->script().Fail("NodeGetInfo", base::OkStatus(), 0);
   EXPECT_TRUE(WaitListed(true));
 }
@@ -263,15 +263,15 @@ TEST_F(PluginRegistrationTest, ASocketPathBeyondTheKernelsLimitIsRefusedInPlainW
 TEST_F(PluginRegistrationTest, ADriverThatNobodyAnnouncesIsFoundByItsSocket) {
   Start();
   auto driver = Unannounced("plain.example.com", "plain.example.com");
-  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("plain.example.com").ok(); }));
-  EXPECT_EQ(*drivers_.Socket("plain.example.com"), driver->socket());
+  ASSERT_TRUE(WaitFor([&] { return drivers_.FindSocket("plain.example.com").ok(); }));
+  EXPECT_EQ(*drivers_.FindSocket("plain.example.com"), driver->socket());
   EXPECT_TRUE(client_.WaitUntil([&] {
     const auto node = client_.Peek<api::CsiNode>("", "node-a");
     return node.has_value() && node->driver("plain.example.com").has_value() &&
            node->driver("plain.example.com")->node_id == "id-2";
   }));
   driver.reset();
-  EXPECT_TRUE(WaitFor([&] { return !drivers_.Socket("plain.example.com").ok(); }));
+  EXPECT_TRUE(WaitFor([&] { return !drivers_.FindSocket("plain.example.com").ok(); }));
 }
 
 TEST_F(PluginRegistrationTest, AnUnannouncedDriverOfAnotherNameIsRefused) {
@@ -279,7 +279,7 @@ TEST_F(PluginRegistrationTest, AnUnannouncedDriverOfAnotherNameIsRefused) {
   const auto driver = Unannounced("folder.example.com", "inside.example.com");
   EXPECT_TRUE(driver->script().WaitFor("GetPluginInfo", 2)) << "it is tried again";
   EXPECT_TRUE(WaitTold("calls itself 'inside.example.com'"));
-  EXPECT_THAT(drivers_.All(), IsEmpty());
+  EXPECT_THAT(drivers_.ListDrivers(), IsEmpty());
 }
 
 TEST_F(PluginRegistrationTest, AnUnannouncedDriverInAFolderThatCannotBeItsNameIsRefused) {
@@ -296,7 +296,7 @@ TEST_F(PluginRegistrationTest, TheOwnSocketOfAnAnnouncedDriverMayLieInAnyFolder)
   const auto own = Unannounced("demo-folder", driver_->name());
   ASSERT_TRUE(own->script().WaitFor("GetPluginInfo"));
   const auto other = Unannounced("plain.example.com", "plain.example.com");
-  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("plain.example.com").ok(); }));
+  ASSERT_TRUE(WaitFor([&] { return drivers_.FindSocket("plain.example.com").ok(); }));
   base::MutexLock lock(mutex_);
   EXPECT_EQ(troubles_, "");
 }
@@ -334,7 +334,7 @@ TEST_F(PluginRegistrationTest, ADriverThatComesBackWhileTheApiIsAwayStaysUsable)
     const int asked = driver_->script().Count("NodeGetInfo");
     Replace(*driver_);
     ASSERT_TRUE(driver_->script().WaitFor("NodeGetInfo", asked + 3));
-    EXPECT_TRUE(drivers_.Socket(driver_->name()).ok());
+    EXPECT_TRUE(drivers_.FindSocket(driver_->name()).ok());
     std::string error;
     EXPECT_FALSE(announced_->registered(&error));
     EXPECT_EQ(error, "");
@@ -349,9 +349,9 @@ TEST_F(PluginRegistrationTest, AnotherDriverAtTheSamePathTakesTheFirstOnesPlace)
   ASSERT_TRUE(WaitListed(true));
   const auto other = *rpc::FakeCsiDriver::Start({.name = "other.example.com", .node_id = "o"});
   Replace(*other);
-  EXPECT_TRUE(WaitFor([&] { return drivers_.Socket("other.example.com").ok(); }));
+  EXPECT_TRUE(WaitFor([&] { return drivers_.FindSocket("other.example.com").ok(); }));
   EXPECT_TRUE(WaitListed(false));
-  EXPECT_FALSE(drivers_.Socket(driver_->name()).ok());
+  EXPECT_FALSE(drivers_.FindSocket(driver_->name()).ok());
 }
 
 TEST_F(PluginRegistrationTest, AnEndpointMayBeAnyFormOfASocketsAddress) {
@@ -361,23 +361,24 @@ TEST_F(PluginRegistrationTest, AnEndpointMayBeAnyFormOfASocketsAddress) {
     const auto server = *rpc::RegistrationServer::Start(
         folder_ + "/registry/demo.sock", driver_->name(), scheme + driver_->socket());
     EXPECT_TRUE(WaitFor([&] { return server->registered(nullptr); }));
-    EXPECT_EQ(*drivers_.Socket(driver_->name()), driver_->socket());
+    EXPECT_EQ(*drivers_.FindSocket(driver_->name()), driver_->socket());
   }
 }
 
 TEST_F(PluginRegistrationTest, WhatWasAnnouncedEndsWithItsAnnouncement) {
   Start();
   const auto driver = Unannounced("demo.csi.example.com", "demo.csi.example.com");
-  ASSERT_TRUE(WaitFor([&] { return drivers_.Socket("demo.csi.example.com").ok(); }));
+  ASSERT_TRUE(WaitFor([&] { return drivers_.FindSocket("demo.csi.example.com").ok(); }));
   Announce();
   ASSERT_TRUE(WaitFor([&] {
-    const auto socket = drivers_.Socket("demo.csi.example.com");
+    const auto socket = drivers_.FindSocket("demo.csi.example.com");
     return socket.ok() && *socket == driver_->socket();
   }));
   announced_.reset();
   ASSERT_TRUE(WaitListed(false));
   registration_->WriteAgain();
-  EXPECT_FALSE(drivers_.Socket("demo.csi.example.com").ok()) << "although its own socket stands";
+  EXPECT_FALSE(drivers_.FindSocket("demo.csi.example.com").ok())
+      << "although its own socket stands";
 }
 
 TEST_F(PluginRegistrationTest, ARefusedNodeIsRolledBack) {
@@ -390,7 +391,7 @@ TEST_F(PluginRegistrationTest, ARefusedNodeIsRolledBack) {
     std::string error;
     return !announced_->registered(&error) && error.find("'z9'") != std::string::npos;
   }));
-  EXPECT_TRUE(WaitFor([&] { return drivers_.All().empty(); }));
+  EXPECT_TRUE(WaitFor([&] { return drivers_.ListDrivers().empty(); }));
   EXPECT_TRUE(WaitListed(false));
 }
 
@@ -462,7 +463,7 @@ TEST_F(PluginRegistrationTest, ADriversNameIsChecked) {
     return !server->registered(&error) &&
            error.find("not the name of a CSI driver") != std::string::npos;
   }));
-  EXPECT_THAT(drivers_.All(), IsEmpty());
+  EXPECT_THAT(drivers_.ListDrivers(), IsEmpty());
 }
 
 TEST_F(PluginRegistrationTest, ASocketThatNobodyServesDoesNotHoldUpOthers) {
@@ -486,7 +487,7 @@ TEST_F(PluginRegistrationTest, ADriverThatFailsWhenItIsWrittenAgainIsRolledBack)
                          rpc::CallScript::kAlways);
   registration_->WriteAgain();
   ASSERT_TRUE(WaitListed(false));
-  EXPECT_TRUE(WaitFor([&] { return !drivers_.Socket(driver_->name()).ok(); }));
+  EXPECT_TRUE(WaitFor([&] { return !drivers_.FindSocket(driver_->name()).ok(); }));
   EXPECT_TRUE(WaitFor([&] {
     std::string error;
     return !announced_->registered(&error) && error.find("no disk found") != std::string::npos;

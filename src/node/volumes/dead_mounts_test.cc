@@ -45,7 +45,7 @@ class DeadMounts : public ::testing::Test {
   platform::LostFuse Lost(const std::vector<std::string>& mount_points) {
     const auto table = *world_.host->mounter().List();
     const platform::MountEntry* mount = platform::FindMount(table, mount_points.front());
-    return LostAt(mount_points, platform::FuseConnection(mount->major, mount->minor));
+    return LostAt(mount_points, platform::ToFuseConnection(mount->major, mount->minor));
   }
   FakeEvents& events() { return world_.host->fake_events(); }
 

@@ -138,7 +138,7 @@ Status UnmountBeneath(platform::Mounter& mounter, std::string_view folder) {
 
 StatusOr<std::vector<std::string>> ReadSubPathVolumes(const volume::Paths& paths,
                                                       std::string_view pod_uid) {
-  return volume::NamesIn(paths.PodSubPaths(pod_uid));
+  return volume::ListNames(paths.PodSubPaths(pod_uid));
 }
 
 Status ReleaseSubPaths(platform::Mounter& mounter, const volume::Paths& paths,

@@ -241,8 +241,9 @@ Status Manager::LoadRecords() {
         base::ToString(damaged.why), host_.paths().root());
     WarnOfNode("VolumeRecordDamaged", message);
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> lost,
-                   AddLostRecords(plugins_.All(), host_.paths(), records_.boot_id(), loaded));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> lost,
+      AddLostRecords(plugins_.ListPlugins(), host_.paths(), records_.boot_id(), loaded));
   for (const std::string& volume : lost) {
     WarnOfNode("VolumeRecordLost",
                fmt::format("{} is on this node without a record; it counts as in use until it is "

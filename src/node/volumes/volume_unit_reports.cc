@@ -79,7 +79,7 @@ void VolumeUnits::HandleLostMounts(const platform::LostFuse& lost, const std::st
   const auto is_lost = [&](const std::string& path, const std::optional<MountIdentity>& mount) {
     return points.contains(path) &&
            (!mount.has_value() ||
-            platform::FuseConnection(mount->major, mount->minor) == lost.connection);
+            platform::ToFuseConnection(mount->major, mount->minor) == lost.connection);
   };
   const auto has_lost = [&is_lost](const Use& use) {
     return use.stored.has_value() && use.stored->published.has_value() &&

@@ -69,7 +69,7 @@ void VolumeUnits::LoadRecords(VolumeRecords::Loaded loaded,
   for (StoredDevice& device : loaded.devices) {
     Unit& unit = unit_of(device.record.device_name);
     unit.device_name = device.record.device_name;
-    unit.plugin = deps_.plugins.Named(device.record.plugin);
+    unit.plugin = deps_.plugins.FindByName(device.record.plugin);
     unit.needs_attach = device.needs_attach;
     unit.device = std::move(device);
   }
@@ -77,7 +77,7 @@ void VolumeUnits::LoadRecords(VolumeRecords::Loaded loaded,
     const volume::PodVolumeRecord& record = volume.record;
     const UseId id = UseOf(record);
     Unit& unit = unit_of(id.unit);
-    if (unit.plugin == nullptr) unit.plugin = deps_.plugins.Named(record.plugin);
+    if (unit.plugin == nullptr) unit.plugin = deps_.plugins.FindByName(record.plugin);
     if (!record.device_name.empty() && !unit.device.has_value()) {
       // The device's own record is lost. The copy of it in this record is enough to unmount the
       // device.
@@ -425,7 +425,7 @@ std::map<std::string, VolumeUnits::Ready> VolumeUnits::AllReady() const {
 
 base::StatusOr<std::shared_ptr<volume::VolumePlugin>> VolumeUnits::FindPlugin(
     std::string_view name) const {
-  auto plugin = deps_.plugins.Named(name);
+  auto plugin = deps_.plugins.FindByName(name);
   if (plugin != nullptr) return plugin;
   return base::Error(base::StatusCode::kUnavailable, "this node agent has no volume plugin '{}'",
                      name);

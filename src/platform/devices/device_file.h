@@ -17,8 +17,9 @@ struct DeviceFile {
   dev_t number = 0;    // of the device
 };
 
-// Looks at each path, through symlinks, in one child with a deadline, because a path can lead into
-// a file system that no longer answers. Nothing is opened. DEADLINE_EXCEEDED.
+// Calls stat(2) on each path, in one child with a deadline, because a path can lead into a file
+// system that no longer answers. Symlinks are followed, and nothing is opened. Returns one entry
+// for each path, in the same order; one that cannot be read is not `present`. DEADLINE_EXCEEDED.
 base::StatusOr<std::vector<DeviceFile>> LookAtDevices(
     const std::vector<std::string>& paths,
     std::chrono::milliseconds timeout = std::chrono::seconds(10));

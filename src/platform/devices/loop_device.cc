@@ -32,8 +32,8 @@ using base::UniqueFd;
 
 constexpr int kLoopMajor = 7;
 constexpr uint32_t kPageSize = 4096;
-// Other processes may take the device that LOOP_CTL_GET_FREE named before we do; each attempt loses
-// it to at most one of them.
+// Another process may attach to the device that LOOP_CTL_GET_FREE named before this one does. Then
+// the next free device is tried, this many times.
 constexpr int kAttachTries = 64;
 // udev and blkid open devices for a moment whenever something happens to them.
 constexpr int kDetachTries = 20;
@@ -42,7 +42,7 @@ constexpr int kDetachPauseMs = 25;
 std::string LoopPath(int number) { return fmt::format("/dev/loop{}", number); }
 
 // The least block size that direct I/O to `image` allows.
-uint32_t DirectBlockSize(int image) {
+uint32_t FindDirectBlockSize(int image) {
   struct statx st = {};
   if (statx(image, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 ||
       !(st.stx_mask & STATX_DIOALIGN)) {
@@ -51,7 +51,8 @@ uint32_t DirectBlockSize(int image) {
   return std::clamp<uint32_t>(st.stx_dio_offset_align, 512, kPageSize);
 }
 
-// If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
+// Opens the device, and first makes its node if it is missing. If /dev is not a devtmpfs, as in a
+// container, a device that the kernel made has no node yet.
 UniqueFd OpenLoop(const std::string& path, int number, int flags) {
   UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) {
@@ -62,7 +63,7 @@ UniqueFd OpenLoop(const std::string& path, int number, int flags) {
 }
 
 // Describes an open loop device; nullopt with errno ENXIO: nothing is attached.
-std::optional<LoopDevice> Describe(int fd, const std::string& path) {
+std::optional<LoopDevice> ReadLoopStatus(int fd, const std::string& path) {
   loop_info64 info = {};
   if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return {};
   LoopDevice loop;
@@ -79,16 +80,16 @@ std::optional<LoopDevice> Describe(int fd, const std::string& path) {
   return loop;
 }
 
-base::Status NoLongerThat(const LoopDevice& loop) {
+base::Status ReplacedError(const LoopDevice& loop) {
   return base::Error(StatusCode::kFailedPrecondition, "{} no longer belongs to that image",
                      Quote(loop.path));
 }
 
-loop_config ConfigOf(int image, const std::string& name, const LoopOptions& options) {
+loop_config MakeLoopConfig(int image, const std::string& name, const LoopOptions& options) {
   loop_config config = {};
   config.fd = static_cast<uint32_t>(image);
   config.block_size = options.block_size != 0 ? options.block_size
-                      : options.direct_io     ? DirectBlockSize(image)
+                      : options.direct_io     ? FindDirectBlockSize(image)
                                               : 512;
   config.info.lo_flags =
       (options.read_only ? LO_FLAGS_READ_ONLY : 0) | (options.direct_io ? LO_FLAGS_DIRECT_IO : 0);
@@ -101,7 +102,7 @@ loop_config ConfigOf(int image, const std::string& name, const LoopOptions& opti
 
 // Returns 0, or the errno of LOOP_CONFIGURE. It does without direct I/O if the kernel refuses that.
 // It makes only system calls.
-int Configure(int device, loop_config config) {
+int ConfigureLoop(int device, loop_config config) {
   if (ioctl(device, LOOP_CONFIGURE, &config) == 0) return 0;
   if ((config.info.lo_flags & LO_FLAGS_DIRECT_IO) == 0 || errno == EBUSY) return errno;
   config.info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_DIRECT_IO);
@@ -168,9 +169,9 @@ base::StatusOr<FileIdentity> IdentifyFile(const std::string& path) {
 
 namespace {
 
-// `configure` attaches the image to a loop device, given by its descriptor: it returns 0 or an
-// errno, or a failure of its own.
-base::StatusOr<LoopDevice> AttachToFree(
+// Attaches an image to a free loop device. `configure` attaches it to the device that `device`
+// holds, and returns 0 or an errno, or an error of its own.
+base::StatusOr<LoopDevice> AttachToFreeLoop(
     const std::string& context, bool read_only,
     const std::function<base::StatusOr<int>(int device)>& configure) {
   const UniqueFd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
@@ -194,12 +195,12 @@ base::StatusOr<LoopDevice> AttachToFree(
     if (error == EBUSY) continue;
     if (error != 0) return ErrnoError(error, fmt::format("{} to {}", context, path));
     RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.after">());
-    std::optional<LoopDevice> loop = Describe(device.get(), path);
+    std::optional<LoopDevice> loop = ReadLoopStatus(device.get(), path);
     if (!loop) return ErrnoError(errno, fmt::format("{}: status of {}", context, path));
     return *std::move(loop);
   }
   return base::Error(StatusCode::kResourceExhausted,
-                     "{}: others took each of {} loop devices that were free", context,
+                     "{}: other processes took each of {} loop devices that were free", context,
                      kAttachTries);
 }
 
@@ -207,19 +208,20 @@ base::StatusOr<LoopDevice> AttachToFree(
 
 base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options) {
   ASSIGN_OR_RETURN(const UniqueFd file, OpenImage(image, options));
-  return AttachToFree(fmt::format("attach {}", Quote(image)), options.read_only,
-                      [&](int device) -> base::StatusOr<int> {
-                        return Configure(device, ConfigOf(file.get(), image, options));
-                      });
+  return AttachToFreeLoop(fmt::format("attach {}", Quote(image)), options.read_only,
+                          [&](int device) -> base::StatusOr<int> {
+                            return ConfigureLoop(device,
+                                                 MakeLoopConfig(file.get(), image, options));
+                          });
 }
 
 base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& options,
                                       std::chrono::milliseconds timeout) {
   const std::string context = fmt::format("attach {}", Quote(options.label));
-  const loop_config config = ConfigOf(image.get(), "", options);
-  return AttachToFree(context, options.read_only, [&](int device) -> base::StatusOr<int> {
+  const loop_config config = MakeLoopConfig(image.get(), "", options);
+  return AttachToFreeLoop(context, options.read_only, [&](int device) -> base::StatusOr<int> {
     const auto configure = [device, config](int& error) {
-      error = Configure(device, config);
+      error = ConfigureLoop(device, config);
       return 0;
     };
     return AskChild<int>(context, timeout, configure, {device, image.get()});
@@ -241,8 +243,8 @@ base::StatusOr<std::vector<LoopDevice>> ListLoops() {
     if (access(fmt::format("/sys/block/{}/loop", name).c_str(), F_OK) != 0) continue;
     const std::string path = LoopPath(number);
     const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
-    if (!fd.valid()) continue;  // gone meanwhile
-    if (std::optional<LoopDevice> loop = Describe(fd.get(), path))
+    if (!fd.valid()) continue;  // it was removed meanwhile
+    if (std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path))
       loops.push_back(*std::move(loop));
   }
   closedir(dir);
@@ -259,7 +261,7 @@ base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing) {
 
 namespace {
 
-base::Status DetachBy(const LoopDevice& loop, const std::function<base::StatusOr<int>()>& once) {
+base::Status RetryDetach(const LoopDevice& loop, const std::function<base::StatusOr<int>()>& once) {
   const std::string context = fmt::format("detach {}", Quote(loop.path));
   for (int i = 0; i < kDetachTries; ++i) {
     if (i > 0) poll(nullptr, 0, kDetachPauseMs);
@@ -281,14 +283,14 @@ base::Status DetachBy(const LoopDevice& loop, const std::function<base::StatusOr
 }  // namespace
 
 base::Status DetachLoop(const LoopDevice& loop) {
-  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+  return RetryDetach(loop, [&]() -> base::StatusOr<int> {
     return DetachOnce(loop.path.c_str(), {.backing = loop.backing});
   });
 }
 
 base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
                         std::chrono::milliseconds timeout) {
-  return DetachBy(loop, [&]() -> base::StatusOr<int> {
+  return RetryDetach(loop, [&]() -> base::StatusOr<int> {
     return AskChild<int>("detach " + loop.path, timeout, [path = loop.path, sequence](int& error) {
       error = DetachOnce(path.c_str(), {.sequence = sequence});
       return 0;
@@ -300,8 +302,8 @@ base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop) {
   const std::string context = fmt::format("refresh the size of {}", Quote(loop.path));
   const UniqueFd fd(open(loop.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return ErrnoError(errno, context);
-  std::optional<LoopDevice> now = Describe(fd.get(), loop.path);
-  if (!now || !(now->backing == loop.backing)) return NoLongerThat(loop);
+  std::optional<LoopDevice> now = ReadLoopStatus(fd.get(), loop.path);
+  if (!now || !(now->backing == loop.backing)) return ReplacedError(loop);
   RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.before">());
   if (ioctl(fd.get(), LOOP_SET_CAPACITY, 0) != 0) return ErrnoError(errno, context);
   RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.after">());

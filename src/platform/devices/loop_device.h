@@ -1,8 +1,8 @@
 // Loop devices: image files as block devices.
 //
 // A loop device is recognised by the (device, inode) of its backing file, never by its name, which
-// the kernel gives to another file as soon as it is free. Functions are thread-safe; attaching one
-// image from two threads at once gives two devices, so the caller serialises per image.
+// the kernel gives to another file as soon as it is free. Functions are thread-safe. If two threads
+// attach one image at once, it gets two devices, so the caller serialises the calls for each image.
 #pragma once
 
 #include <sys/types.h>
@@ -38,11 +38,11 @@ struct LoopDevice {
 
 struct LoopOptions {
   bool read_only = false;
-  // A wish, not a demand: if the image's file system cannot do it, pages are cached twice.
+  // Uses direct I/O if the image's file system supports it; else pages are cached twice.
   bool direct_io = true;
-  // 512 or 4096; 0: the least that direct I/O to the image allows. A file system remembers the size
-  // that it was made with and refuses a larger one, so an image's owner must store this number with
-  // the image.
+  // In bytes, 512 or 4096; 0: the least that direct I/O to the image allows, or 512 without direct
+  // I/O. A file system remembers the size that it was made with and refuses a larger one, so the
+  // owner of an image must store this number with the image.
   uint32_t block_size = 0;
   // A text that the kernel keeps with the device (lo_file_name) for every reader; at most 63 bytes.
   // Empty: the image's path.
@@ -50,30 +50,35 @@ struct LoopOptions {
 };
 
 // Attaches an image to a free loop device; it stays attached until DetachLoop (no autoclear).
-// NOT_FOUND: no such image. RESOURCE_EXHAUSTED: no free loop device.
+// NOT_FOUND: no such image. FAILED_PRECONDITION: it is not a regular file. RESOURCE_EXHAUSTED: no
+// free loop device.
 base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOptions& options);
 
-// As above, with an open image; the way it was opened decides whether the device can be written.
-// The kernel keeps this very open file, so its open file description lock lasts as long as the
-// device. It works in a child, because the image's file system may have died since it was opened.
-// DEADLINE_EXCEEDED: it may be attached or become so.
+// As above, with an open image; an image that is open for reading only gives a read-only device.
+// The kernel keeps this open file description, so a lock on it lasts as long as the device. The
+// image is attached in a child, because its file system may have died since it was opened.
+// DEADLINE_EXCEEDED: the outcome is unknown, and the image may still become attached.
 base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOptions& options,
                                       std::chrono::milliseconds timeout);
 
-// All loop devices in use, or those whose backing file is `backing`.
+// Lists all loop devices in use, or those whose backing file is `backing`, by device number. Makes
+// missing device nodes in /dev. The kernel asks the file systems of all images, and one that no
+// longer answers blocks the caller (LookAtLoops in loop_table.h does not block).
 base::StatusOr<std::vector<LoopDevice>> ListLoops();
 base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 
-// Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION:
-// mounted, or held open; it then stays attached.
+// Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION: it is
+// mounted, or another process has it open; it then stays attached.
 base::Status DetachLoop(const LoopDevice& loop);
-// Detaches exactly the attachment `sequence` (DiskSequence in loop_table.h), in children with a
-// deadline and without asking the image's file system, which may be dead. If the device is held
-// open it may go only when its last user closes it.
+// Detaches exactly the attachment `sequence` (ReadDiskSequence in loop_table.h), in children with a
+// deadline, because the image's file system may be dead. If another process has the device open,
+// the kernel may detach it only when that process closes it. DEADLINE_EXCEEDED: the outcome is
+// unknown.
 base::Status DetachLoop(const LoopDevice& loop, uint64_t sequence,
                         std::chrono::milliseconds timeout);
 
 // Makes the device as large as its backing file is now; returns the new size in bytes.
+// FAILED_PRECONDITION: the device no longer belongs to the image `loop.backing`.
 base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop);
 
 }  // namespace berth::platform

@@ -24,8 +24,8 @@ namespace {
 
 constexpr uint64_t kSector = 512;
 
-// One line of a file below `folder`; "" where there is none.
-std::string AttributeIn(int folder, const std::string& path) {
+// Reads a file of one line below `folder`; "" if it cannot be read.
+std::string ReadAttributeIn(int folder, const std::string& path) {
   // The kernel returns a whole attribute, at most a page, in one read.
   std::array<char, 4096> text;
   const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -35,19 +35,19 @@ std::string AttributeIn(int folder, const std::string& path) {
   return std::string(line);
 }
 
-std::string Attribute(std::string_view device, std::string_view name) {
-  return AttributeIn(AT_FDCWD, fmt::format("/sys/block/{}/{}", device, name));
+std::string ReadAttribute(std::string_view device, std::string_view name) {
+  return ReadAttributeIn(AT_FDCWD, fmt::format("/sys/block/{}/{}", device, name));
 }
 
-uint64_t NumberAttribute(std::string_view device, std::string_view name) {
-  const std::string text = Attribute(device, name);
+uint64_t ReadNumberAttribute(std::string_view device, std::string_view name) {
+  const std::string text = ReadAttribute(device, name);
   uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
-dev_t DeviceNumber(std::string_view device) {
-  const std::string text = Attribute(device, "dev");
+dev_t ReadDeviceNumber(std::string_view device) {
+  const std::string text = ReadAttribute(device, "dev");
   const size_t colon = text.find(':');
   unsigned major_number = 0;
   unsigned minor_number = 0;
@@ -79,8 +79,8 @@ void AskDevice(const char* path, Answer& answer) {
   close(fd);
 }
 
-base::StatusOr<std::vector<Answer>> AskAll(std::span<const LoopEntry> entries,
-                                           std::chrono::milliseconds timeout) {
+base::StatusOr<std::vector<Answer>> AskDevices(std::span<const LoopEntry> entries,
+                                               std::chrono::milliseconds timeout) {
   std::vector<std::string> paths;
   for (const LoopEntry& entry : entries) paths.push_back(entry.loop.path);
   return AskChildForEach<Answer>("look at loop devices", timeout, paths.size(),
@@ -92,7 +92,7 @@ base::StatusOr<std::vector<Answer>> AskAll(std::span<const LoopEntry> entries,
                                  });
 }
 
-void TakeAnswer(const Answer& answer, LoopEntry& entry) {
+void ApplyAnswer(const Answer& answer, LoopEntry& entry) {
   entry.answered = answer.error == 0;
   if (!entry.answered) return;
   entry.loop.backing = {.dev = static_cast<dev_t>(answer.dev),
@@ -115,20 +115,20 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
   for (const std::string& name : names) {
     // The folder "loop" is there only while a file is attached.
     if (!name.starts_with("loop")) continue;
-    std::string image = AttributeIn(folder.get(), name + "/loop/backing_file");
+    std::string image = ReadAttributeIn(folder.get(), name + "/loop/backing_file");
     if (image.empty() || (wanted && !wanted(image))) continue;
     LoopEntry entry;
     entry.loop = {
         .path = "/dev/" + name,
-        .device = DeviceNumber(name),
-        .read_only = NumberAttribute(name, "ro") != 0,
-        .direct_io = NumberAttribute(name, "loop/dio") != 0,
-        .block_size = static_cast<uint32_t>(NumberAttribute(name, "queue/logical_block_size")),
-        .size = NumberAttribute(name, "size") * kSector};
+        .device = ReadDeviceNumber(name),
+        .read_only = ReadNumberAttribute(name, "ro") != 0,
+        .direct_io = ReadNumberAttribute(name, "loop/dio") != 0,
+        .block_size = static_cast<uint32_t>(ReadNumberAttribute(name, "queue/logical_block_size")),
+        .size = ReadNumberAttribute(name, "size") * kSector};
     entry.image_path = std::move(image);
-    entry.sequence = NumberAttribute(name, "diskseq");
-    entry.size_limit = NumberAttribute(name, "loop/sizelimit");
-    entry.autoclear = NumberAttribute(name, "loop/autoclear") != 0;
+    entry.sequence = ReadNumberAttribute(name, "diskseq");
+    entry.size_limit = ReadNumberAttribute(name, "loop/sizelimit");
+    entry.autoclear = ReadNumberAttribute(name, "loop/autoclear") != 0;
     // If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
     if (access(entry.loop.path.c_str(), F_OK) != 0) {
       mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);
@@ -136,27 +136,27 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     found.push_back(std::move(entry));
   }
   if (found.empty()) return found;
-  const auto asked = AskAll(found, timeout);
+  const auto answers = AskDevices(found, timeout);
   for (size_t i = 0; i < found.size(); ++i) {
-    if (asked.ok()) {
-      TakeAnswer((*asked)[i], found[i]);
+    if (answers.ok()) {
+      ApplyAnswer((*answers)[i], found[i]);
       continue;
     }
-    // Ask one by one now, because one of them held up the others.
-    const auto alone = AskAll(std::span(found).subspan(i, 1), timeout);
-    TakeAnswer(alone.ok() ? alone->front() : Answer{}, found[i]);
+    // Each is asked in a child of its own now, because one of them delayed the others.
+    const auto single = AskDevices(std::span(found).subspan(i, 1), timeout);
+    ApplyAnswer(single.ok() ? single->front() : Answer{}, found[i]);
   }
   // These were detached meanwhile.
   std::erase_if(found, [](const LoopEntry& entry) {
-    return !entry.answered && DiskSequence(entry.loop.path) != entry.sequence;
+    return !entry.answered && ReadDiskSequence(entry.loop.path) != entry.sequence;
   });
   std::sort(found.begin(), found.end(),
             [](const LoopEntry& a, const LoopEntry& b) { return a.loop.device < b.loop.device; });
   return found;
 }
 
-uint64_t DiskSequence(std::string_view device) {
-  return NumberAttribute(base::FileNameOf(device), "diskseq");
+uint64_t ReadDiskSequence(std::string_view device) {
+  return ReadNumberAttribute(base::FileNameOf(device), "diskseq");
 }
 
 }  // namespace berth::platform

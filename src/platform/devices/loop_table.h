@@ -1,8 +1,8 @@
-// Lists the loop devices in use without waiting for the file systems that hold their images. The
-// kernel asks those for an image's inode, and a file system that no longer answers blocks the
-// caller.
+// Lists the loop devices in use, and waits only for a bounded time for the file systems that hold
+// their images. The kernel asks these for an image's inode, so a file system that no longer answers
+// would block the caller.
 //
-// Read-only. Thread-safe.
+// The only change that it makes is a missing device node in /dev. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,23 +19,24 @@ namespace berth::platform {
 
 struct LoopEntry {
   LoopDevice loop;
-  std::string image_path;  // as this mount namespace sees it; ends in " (deleted)" if it is
+  std::string image_path;  // in this mount namespace; ends in " (deleted)" if the file is deleted
   std::string label;       // given when it was attached (LoopOptions::label)
   uint64_t sequence = 0;   // no other attachment of this boot has this number (diskseq)
   uint64_t size_limit = 0;
-  bool autoclear = false;  // goes with its last user
-  // Whether the image's file system told its inode in time; if not, `loop.backing` and `label` are
+  bool autoclear = false;  // the kernel detaches it when its last user closes it
+  // Whether the image's file system gave the inode in time; if not, `loop.backing` and `label` are
   // unknown.
   bool answered = false;
 };
 
-// The devices whose image path `wanted` accepts; an empty `wanted` accepts all. It waits at most
-// `timeout` for the file system of one image.
+// Lists the devices whose image path `wanted` accepts, by device number; an empty `wanted` accepts
+// all. It waits at most `timeout` for the file systems of all images, and then as long for each.
 base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 
-// The present attachment number of a block device such as "/dev/loop3"; 0: there is no such device.
-uint64_t DiskSequence(std::string_view device);
+// Reads the present attachment number of a block device such as "/dev/loop3". 0: there is no such
+// device.
+uint64_t ReadDiskSequence(std::string_view device);
 
 }  // namespace berth::platform

@@ -19,13 +19,15 @@ constexpr std::string_view kDefaultType = "ext4";
 
 }  // namespace
 
-base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked) {
+base::StatusOr<std::string> ChooseFileSystemType(const std::string& device,
+                                                 const std::string& asked) {
   ASSIGN_OR_RETURN(const auto found, ProbeSignature(device));
-  return FileSystemTypeFor(device, asked, found);
+  return ChooseFileSystemType(device, asked, found);
 }
 
-base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked,
-                                              const std::optional<Signature>& found) {
+base::StatusOr<std::string> ChooseFileSystemType(const std::string& device,
+                                                 const std::string& asked,
+                                                 const std::optional<Signature>& found) {
   if (!asked.empty()) {
     if (FindFileSystem(asked) != nullptr || (found && found->type == asked)) return asked;
     return Error(StatusCode::kFailedPrecondition,
@@ -69,7 +71,7 @@ base::StatusOr<int64_t> ReadFileSystemBytes(const FileSystem& fs, const std::str
                              fd >= 0 && pread(fd, read.data(), read.size(), offset) >= 0;
                          return done ? 0 : errno;
                        }));
-  return static_cast<int64_t>(fs.BytesBySuperblock(superblock));
+  return static_cast<int64_t>(fs.ComputeUsedBytes(superblock));
 }
 
 }  // namespace berth::platform

@@ -20,10 +20,12 @@ namespace berth::platform {
 // The type with which `device` must be mounted: `asked` or, if that is empty, the type that the
 // device holds, and ext4 for a blank one. FAILED_PRECONDITION: the device holds something that is
 // no file system, or it does not hold `asked`, which is a type that cannot be made.
-base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked);
+base::StatusOr<std::string> ChooseFileSystemType(const std::string& device,
+                                                 const std::string& asked);
 // The same for a caller that has probed the device: `found` is the result.
-base::StatusOr<std::string> FileSystemTypeFor(const std::string& device, const std::string& asked,
-                                              const std::optional<Signature>& found);
+base::StatusOr<std::string> ChooseFileSystemType(const std::string& device,
+                                                 const std::string& asked,
+                                                 const std::optional<Signature>& found);
 
 // Makes a file system of a type that the platform knows if the device is blank, and checks it. Does
 // nothing for other types. The device must not be mounted.

@@ -43,12 +43,12 @@ TEST_P(DeviceFileSystemTest, IsMadeAnewOverAnUnfinishedOne) {
 }
 
 TEST_P(DeviceFileSystemTest, MountsWhatIsThereOrWhatIsAskedFor) {
-  EXPECT_EQ(FileSystemTypeFor(disk_.device(), "").value(), "ext4");  // it is blank
-  EXPECT_EQ(FileSystemTypeFor(disk_.device(), GetParam()).value(), GetParam());
-  EXPECT_EQ(FileSystemTypeFor(disk_.device(), "ntfs").status().code(),
+  EXPECT_EQ(ChooseFileSystemType(disk_.device(), "").value(), "ext4");  // it is blank
+  EXPECT_EQ(ChooseFileSystemType(disk_.device(), GetParam()).value(), GetParam());
+  EXPECT_EQ(ChooseFileSystemType(disk_.device(), "ntfs").status().code(),
             base::StatusCode::kFailedPrecondition);
   ASSERT_OK(PrepareFileSystem(*exec_, disk_.device(), GetParam()));
-  EXPECT_EQ(FileSystemTypeFor(disk_.device(), "").value(), GetParam());
+  EXPECT_EQ(ChooseFileSystemType(disk_.device(), "").value(), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceFileSystemTest, testing::Values("ext4", "xfs", "btrfs"),

@@ -1,4 +1,4 @@
-// What an ext4 superblock says about how the file system was left.
+// Reads from an ext4 superblock whether the file system was left clean.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,9 @@ inline constexpr uint32_t kMagicNumber = 0xEF53;
 inline constexpr uint32_t kMetadataChecksums = 0x400;  // compatible to read
 }  // namespace ext4
 
-// Whether e2fsck -p would look at this superblock and do nothing. That is a whole, checksummed
-// superblock of a file system that was unmounted cleanly, with no journal to replay, no orphans, no
-// recorded error and no check due. `now` is in seconds since 1970. False for anything else: then
-// run e2fsck.
+// Whether e2fsck -p would read this superblock and do nothing: its checksum is right, and the file
+// system was unmounted cleanly, with no journal to replay, no orphans, no recorded error and no
+// check due. `now` is in seconds since 1970. False in all other cases: then run e2fsck.
 bool Ext4NeedsNoCheck(std::span<const unsigned char, kExt4SuperblockBytes> superblock,
                       long long now);
 

@@ -33,7 +33,7 @@ struct FreeProbe {
 };
 using Probe = std::unique_ptr<std::remove_pointer_t<blkid_probe>, FreeProbe>;
 
-std::string Value(blkid_probe probe, const char* name) {
+std::string GetProbeValue(blkid_probe probe, const char* name) {
   const char* value = nullptr;
   if (blkid_probe_lookup_value(probe, name, &value, nullptr) != 0 || value == nullptr) return "";
   return value;
@@ -46,7 +46,7 @@ base::StatusOr<base::UniqueFd> OpenDevice(const std::string& device) {
 }
 
 // The size of a block device or of an image file.
-base::StatusOr<uint64_t> SizeOf(int fd, const std::string& device) {
+base::StatusOr<uint64_t> ReadDeviceSize(int fd, const std::string& device) {
   struct stat st;
   uint64_t size = 0;
   if (fstat(fd, &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(device)));
@@ -74,7 +74,7 @@ base::StatusOr<bool> IsZero(int fd, uint64_t from, uint64_t bytes, const std::st
 // A device on which libblkid finds nothing is not necessarily empty: raw data has no signature.
 base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
-  ASSIGN_OR_RETURN(const uint64_t size, SizeOf(fd.get(), device));
+  ASSIGN_OR_RETURN(const uint64_t size, ReadDeviceSize(fd.get(), device));
   if (size < min_bytes) {
     return base::Error(StatusCode::kInvalidArgument,
                        "device {} has {} bytes, fewer than the {} that the file system needs",
@@ -107,14 +107,14 @@ base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& devic
   const std::string context = fmt::format("probe {}", Quote(device));
   RETURN_IF_ERROR_WITH(CheckReads(device, kReadTimeout), context);
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
-  ASSIGN_OR_RETURN(const uint64_t size, SizeOf(fd.get(), device));
+  ASSIGN_OR_RETURN(const uint64_t size, ReadDeviceSize(fd.get(), device));
   ReadEndsAhead(fd.get(), size);
   const Probe probe(blkid_new_probe());
   if (probe == nullptr) return ErrnoError(ENOMEM, context);
   if (blkid_probe_set_device(probe.get(), fd.get(), 0, 0) != 0) {
     return base::Error(StatusCode::kInternal, "{}: libblkid cannot read it", context);
   }
-  // A damaged superblock counts, too, because what it described may be repaired.
+  // A damaged superblock counts, too, because its file system may be repaired.
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_UUID |
                                                      BLKID_SUBLKS_USAGE | BLKID_SUBLKS_BADCSUM);
@@ -127,10 +127,11 @@ base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& devic
   }
   if (result < 0) return base::Error(StatusCode::kInternal, "{}: read error", context);
   if (result > 0) return std::optional<Signature>();
-  Signature signature{Value(probe.get(), "TYPE"), Value(probe.get(), "UUID"),
-                      Value(probe.get(), "USAGE")};
+  Signature signature{GetProbeValue(probe.get(), "TYPE"), GetProbeValue(probe.get(), "UUID"),
+                      GetProbeValue(probe.get(), "USAGE")};
   if (signature.type.empty()) {
-    signature = {Value(probe.get(), "PTTYPE"), Value(probe.get(), "PTUUID"), "partition table"};
+    signature = {GetProbeValue(probe.get(), "PTTYPE"), GetProbeValue(probe.get(), "PTUUID"),
+                 "partition table"};
   }
   if (signature.type.empty()) signature.type = "unknown";
   return std::optional<Signature>(std::move(signature));

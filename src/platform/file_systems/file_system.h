@@ -34,7 +34,7 @@ struct Signature {
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device);
 
 struct FormatOptions {
-  std::string label;               // cut by the file system to what it can hold
+  std::string label;               // cut to the length that the file system can hold
   std::string uuid;                // empty: random
   std::vector<std::string> extra;  // further arguments for mkfs, from a StorageClass
   bool force = false;              // mkfs overwrites a file system that it finds there
@@ -56,10 +56,11 @@ class FileSystem {
   virtual std::string_view type() const = 0;  // as in Signature::type and mount(2)
   virtual uint64_t min_bytes() const = 0;     // smallest device that Format accepts
 
-  // FAILED_PRECONDITION naming what is missing: the kernel's part or the utility.
+  // OK: the kernel and this node can make and mount it. FAILED_PRECONDITION: the kernel's driver or
+  // the utility is missing, as the message says.
   base::Status IsSupported(Exec& exec) const;
 
-  // Makes an empty file system. Does not look at what is there (FormatIfBlank does).
+  // Makes an empty file system, without a check of what the device holds (FormatIfBlank checks).
   virtual base::Status Format(Exec& exec, const std::string& device,
                               const FormatOptions& options) const = 0;
 
@@ -67,26 +68,27 @@ class FileSystem {
   // checker.
   virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
 
-  // The offset on the device at which the superblock's bytes are read, and how many bytes of the
-  // device the file system uses according to them.
+  // The offset on the device at which the superblock is read, in bytes.
   virtual off_t superblock_offset() const = 0;
-  virtual uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const = 0;
+  // Returns how many bytes of the device the file system uses, by its superblock.
+  virtual uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const = 0;
 
   // The mount options that a read-only device needs besides the user's, because its journal cannot
   // be replayed.
   virtual std::vector<std::string> ReadOnlyDeviceOptions() const = 0;
 
   // Grows to the size of the device. `mount_point` is where it is mounted; empty: it is not
-  // mounted. OK if it has that size already.
+  // mounted. OK if it has that size already. PERMISSION_DENIED: as for GrowMounted.
   virtual base::Status Resize(Exec& exec, const std::string& device,
                               const std::string& mount_point) const = 0;
 
   // Grows a mounted file system to the size of its device, by a descriptor of its root (O_PATH is
-  // enough), in whatever mount namespace it is mounted. OK if it has that size already.
+  // enough). It may be mounted in another mount namespace. OK if it has that size already.
   // PERMISSION_DENIED: the kernel requires a capability that this process lacks.
   virtual base::Status GrowMounted(int root, const std::string& device) const = 0;
 
-  // Gives an unmounted file system, which is a copy of another one, a random UUID of its own.
+  // Gives an unmounted file system, which is a copy of another one, a new random UUID. xfs and
+  // btrfs may be mounted for it for a moment, which replays their log.
   virtual base::Status NewUuid(Exec& exec, const std::string& device) const = 0;
 
  protected:

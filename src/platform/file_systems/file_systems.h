@@ -1,4 +1,4 @@
-// The file systems by name, for file_system.cc; others use FindFileSystem.
+// The implementations of FileSystem and their common parts. Other code uses FindFileSystem.
 #pragma once
 
 #include <cstring>
@@ -12,13 +12,13 @@ const FileSystem& Ext4();
 const FileSystem& Xfs();
 const FileSystem& Btrfs();
 
-// Mounts `device` where nobody sees it (fsmount), calls `body` with a descriptor of its root, and
-// unmounts, all in a child process: `body` must keep the rules of RunInChild. It serves steps that
-// need a mount of an idle device.
-base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
-                               const std::vector<std::string>& flags,
-                               std::chrono::milliseconds timeout,
-                               std::function<int(int root)> body);
+// Mounts `device` outside of every mount namespace (fsmount), calls `body` with a descriptor of its
+// root, and unmounts, all in a child process: `body` must keep the rules of RunInChild. It serves
+// steps that need a mount of an idle device.
+base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_type,
+                                const std::vector<std::string>& flags,
+                                std::chrono::milliseconds timeout,
+                                std::function<int(int root)> body);
 
 // Opens the root of a file system that is mounted at `mount_point` and calls `grow` with it, in a
 // child process: `grow` must keep the rules of RunInChild.

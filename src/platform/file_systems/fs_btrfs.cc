@@ -20,7 +20,7 @@ using base::Quote;
 constexpr std::chrono::minutes kGrowTimeout(2);
 constexpr off_t kSuperblock = 64 * 1024;
 
-int Grow(int root) {
+int GrowFileSystem(int root) {
   btrfs_ioctl_vol_args args = {};
   args.name[0] = 'm';
   args.name[1] = 'a';
@@ -54,14 +54,15 @@ class BtrfsFileSystem : public FileSystem {
     return RunOk(exec, {.argv = std::move(argv), .timeout = options.timeout}).status();
   }
 
-  // The kernel verifies checksums as it reads and replays its log tree at each mount.
+  // kQuick does nothing, because the kernel verifies checksums when it reads, and replays the log
+  // tree at each mount.
   base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const override {
     if (depth == CheckDepth::kQuick) return base::OkStatus();
     return RunChecker(exec, {"btrfs", "check", "--readonly"}, type(), device);
   }
 
   off_t superblock_offset() const override { return kSuperblock; }
-  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+  uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kTotalBytes = 0x70;
     return le64toh(NumberAt<uint64_t>(superblock, kTotalBytes));
   }
@@ -72,27 +73,28 @@ class BtrfsFileSystem : public FileSystem {
                       const std::string& mount_point) const override {
     const std::string what = fmt::format("grow btrfs on {}", Quote(device));
     if (mount_point.empty()) {
-      return base::Annotate(WithDetachedMount(device, type(), {}, 2 * kGrowTimeout,
-                                              [](int root) { return Grow(root); }),
+      return base::Annotate(RunOnDetachedMount(device, type(), {}, 2 * kGrowTimeout,
+                                               [](int root) { return GrowFileSystem(root); }),
                             what);
     }
-    return GrowByPath(what, mount_point, kGrowTimeout, [](int root) { return Grow(root); });
+    return GrowByPath(what, mount_point, kGrowTimeout,
+                      [](int root) { return GrowFileSystem(root); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow btrfs on {}", Quote(device)), root, kGrowTimeout,
-                            [](int opened) { return Grow(opened); });
+                            [](int opened) { return GrowFileSystem(opened); });
   }
 
   // -m changes only the visible UUID in the superblock, and leaves all metadata as it is. But it
-  // also increments the superblock's generation. If a log tree waits to be replayed, as in a copy
-  // of a file system in use, the kernel then finds it too old and refuses the mount. So a mount
-  // replays the log first. While the original is mounted here, too, only kernels from 6.7 on can
-  // mount such a copy.
+  // also increments the superblock's generation. If a log tree must still be replayed, as in a copy
+  // of a file system in use, the kernel then finds the log too old and refuses the mount. So a
+  // mount replays the log first. While the original is mounted on this node, only kernels from 6.7
+  // on can mount such a copy.
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
     ASSIGN_OR_RETURN(const bool has_log, HasLogTree(device));
     if (has_log) {
-      RETURN_IF_ERROR(WithDetachedMount(device, type(), {}, kGrowTimeout, [](int) { return 0; }));
+      RETURN_IF_ERROR(RunOnDetachedMount(device, type(), {}, kGrowTimeout, [](int) { return 0; }));
     }
     return RunOk(exec,
                  {.argv = {"btrfstune", "-f", "-m", device}, .timeout = std::chrono::minutes(2)})

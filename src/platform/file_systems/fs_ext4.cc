@@ -31,7 +31,7 @@ constexpr std::chrono::minutes kExt4GrowTimeout(10);
 constexpr unsigned long kResizeFs = _IOW('f', 16, uint64_t);
 
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
-int Grow(int root, const char* device) {
+int GrowFileSystem(int root, const char* device) {
   struct statfs fs = {};
   if (fstatfs(root, &fs) != 0) return errno;
   const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -43,7 +43,8 @@ int Grow(int root, const char* device) {
   return ioctl(root, kResizeFs, &blocks) == 0 ? 0 : errno;
 }
 
-// Saves a mount the ten milliseconds that e2fsck needs to find that there is nothing to do.
+// Whether e2fsck -p would do nothing. This check saves each mount about ten milliseconds, which
+// e2fsck needs to find that out.
 bool WasLeftClean(const std::string& device) {
   const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   std::array<unsigned char, kExt4SuperblockBytes> superblock;
@@ -86,7 +87,7 @@ class Ext4FileSystem : public FileSystem {
   }
 
   off_t superblock_offset() const override { return kExt4SuperblockOffset; }
-  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+  uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kBlocksLow = 0x4, kLogBlockSize = 0x18, kBlocksHigh = 0x150;
     constexpr uint32_t k64Bit = 0x80;
     uint64_t blocks = le32toh(NumberAt<uint32_t>(superblock, kBlocksLow));
@@ -115,9 +116,9 @@ class Ext4FileSystem : public FileSystem {
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
-    return GrowByDescriptor(fmt::format("grow the mounted ext4 on {}", Quote(device)), root,
-                            kExt4GrowTimeout,
-                            [device](int opened) { return Grow(opened, device.c_str()); });
+    return GrowByDescriptor(
+        fmt::format("grow the mounted ext4 on {}", Quote(device)), root, kExt4GrowTimeout,
+        [device](int opened) { return GrowFileSystem(opened, device.c_str()); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {

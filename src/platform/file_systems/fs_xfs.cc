@@ -39,7 +39,7 @@ constexpr unsigned long kGrowData = _IOW('X', 110, XfsGrowData);
 static_assert(sizeof(XfsGeometryV1) == 112 && sizeof(XfsGrowData) == 16);
 
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
-int Grow(int root, const std::string& device) {
+int GrowFileSystem(int root, const std::string& device) {
   XfsGeometryV1 geometry = {};
   if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
   if (geometry.block_size == 0) return EINVAL;
@@ -80,7 +80,7 @@ class XfsFileSystem : public FileSystem {
   }
 
   off_t superblock_offset() const override { return 0; }
-  uint64_t BytesBySuperblock(const SuperblockBytes& superblock) const override {
+  uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kBlockSize = 4, kDataBlocks = 8;
     return be64toh(NumberAt<uint64_t>(superblock, kDataBlocks)) *
            be32toh(NumberAt<uint32_t>(superblock, kBlockSize));
@@ -94,24 +94,24 @@ class XfsFileSystem : public FileSystem {
     if (mount_point.empty()) {
       // xfs grows only while it is mounted.
       return base::Annotate(
-          WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
-                            [device](int root) { return Grow(root, device); }),
+          RunOnDetachedMount(device, type(), {"nouuid"}, kMountTimeout + kXfsGrowTimeout,
+                             [device](int root) { return GrowFileSystem(root, device); }),
           what);
     }
     return GrowByPath(what, mount_point, kXfsGrowTimeout,
-                      [device](int root) { return Grow(root, device); });
+                      [device](int root) { return GrowFileSystem(root, device); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow xfs on {}", Quote(device)), root, kXfsGrowTimeout,
-                            [device](int opened) { return Grow(opened, device); });
+                            [device](int opened) { return GrowFileSystem(opened, device); });
   }
 
   base::Status NewUuid(Exec& exec, const std::string& device) const override {
     // xfs_admin requires an empty log: a mount replays it and an unmount leaves it clean. nouuid is
     // needed because the original may be mounted.
     RETURN_IF_ERROR(
-        WithDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
+        RunOnDetachedMount(device, type(), {"nouuid"}, kMountTimeout, [](int) { return 0; }));
     return RunOk(exec, {.argv = {"xfs_admin", "-U", "generate", device},
                         .timeout = std::chrono::minutes(2)})
         .status();

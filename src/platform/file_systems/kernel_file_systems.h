@@ -1,4 +1,4 @@
-// Which file systems the kernel can mount.
+// Asks which file systems the kernel can mount.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace berth::platform {
 
-// Loads the file system's module as a mount would, so that it counts even before the first mount.
-// Needs CAP_SYS_ADMIN: PERMISSION_DENIED. DEADLINE_EXCEEDED: the module takes over 30 s.
+// Whether the kernel has the file system `type`. Loads its module as a mount would, so that it
+// counts even before the first mount. PERMISSION_DENIED: this process lacks CAP_SYS_ADMIN.
+// DEADLINE_EXCEEDED: the module takes over 30 s.
 base::StatusOr<bool> KernelHasFileSystem(const std::string& type);
 
 }  // namespace berth::platform

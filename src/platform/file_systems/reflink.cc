@@ -19,15 +19,15 @@ namespace {
 
 using base::StatusCode;
 
-constexpr off_t kStep = 16 << 20;
-constexpr size_t kBuffer = 1 << 20;
+constexpr off_t kStepBytes = 16 << 20;
+constexpr size_t kBufferBytes = 1 << 20;
 
 bool CannotShare(int error) {
   return error == EOPNOTSUPP || error == EXDEV || error == EINVAL || error == ENOTTY ||
          error == ENOSYS || error == EPERM;
 }
 
-base::Status CheckGoesOn(const CopyOptions& options) {
+base::Status CheckCopyLimits(const CopyOptions& options) {
   if (options.cancelled && options.cancelled()) {
     return base::Error(StatusCode::kCancelled, "copy image: cancelled");
   }
@@ -36,7 +36,7 @@ base::Status CheckGoesOn(const CopyOptions& options) {
 }
 
 base::Status CopyThroughBuffer(int from, int to, off_t at, off_t end) {
-  std::vector<char> buffer(kBuffer);
+  std::vector<char> buffer(kBufferBytes);
   while (at < end) {
     const size_t want = std::min<size_t>(buffer.size(), static_cast<size_t>(end - at));
     const ssize_t n = pread(from, buffer.data(), want, at);
@@ -76,9 +76,9 @@ base::Status CopySparse(int from, int to, off_t size, const CopyOptions& options
     off_t hole = lseek(from, data, SEEK_HOLE);
     if (hole < 0) return ErrnoError(errno, "copy image: find holes");
     hole = std::min(hole, size);
-    for (at = data; at < hole; at = std::min(at + kStep, hole)) {
-      RETURN_IF_ERROR(CheckGoesOn(options));
-      RETURN_IF_ERROR(CopyStep(from, to, at, std::min(at + kStep, hole)));
+    for (at = data; at < hole; at = std::min(at + kStepBytes, hole)) {
+      RETURN_IF_ERROR(CheckCopyLimits(options));
+      RETURN_IF_ERROR(CopyStep(from, to, at, std::min(at + kStepBytes, hole)));
     }
     at = std::max(at, hole);
   }
@@ -88,7 +88,7 @@ base::Status CopySparse(int from, int to, off_t size, const CopyOptions& options
 }  // namespace
 
 base::StatusOr<CopyMethod> CopyImage(int from, int to, const CopyOptions& options) {
-  RETURN_IF_ERROR(CheckGoesOn(options));
+  RETURN_IF_ERROR(CheckCopyLimits(options));
   struct stat st;
   if (fstat(from, &st) != 0) return ErrnoError(errno, "copy image: stat");
   CopyMethod method = CopyMethod::kSparseCopy;

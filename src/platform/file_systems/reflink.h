@@ -1,5 +1,5 @@
-// Copies image files: it shares extents if the file system can (FICLONE), else it copies only
-// allocated data.
+// Copies image files. The copy shares extents if the file system can do so (FICLONE); else only
+// allocated data is copied.
 #pragma once
 
 #include <chrono>

@@ -30,9 +30,9 @@ base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
   return fd;
 }
 
-// Fills, syncs and renames the temp file; the caller removes it on failure.
-base::Status Replace(const internal::WritePoints& points, int fd, const std::string& temp,
-                     const std::string& path, std::string_view content, mode_t mode) {
+// Writes and syncs the temp file, and renames it to `path`; the caller removes it on failure.
+base::Status ReplaceFile(const internal::WritePoints& points, int fd, const std::string& temp,
+                         const std::string& path, std::string_view content, mode_t mode) {
   RETURN_IF_ERROR(WriteAll(fd, content));
   if (fchmod(fd, mode) != 0) return ErrnoError(errno, "chmod");
   if (fsync(fd) != 0) return ErrnoError(errno, "fsync");
@@ -60,7 +60,8 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
   std::string temp = fmt::format("{}/.{}{}XXXXXX", base::FolderOf(path), name, kTempMark);
   const base::UniqueFd fd(mkostemp(temp.data(), O_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, context);
-  if (base::Status status = Replace(points, fd.get(), temp, path, content, mode); !status.ok()) {
+  if (base::Status status = ReplaceFile(points, fd.get(), temp, path, content, mode);
+      !status.ok()) {
     unlink(temp.c_str());
     return base::Annotate(status, context);
   }
@@ -103,7 +104,7 @@ base::Status RemoveTornWrites(const std::string& folder) {
 
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   const std::string context = fmt::format("read {}", Quote(path));
-  // O_NONBLOCK, because the open of a FIFO that somebody put there must not wait for its writer.
+  // O_NONBLOCK is set, because the path may be a FIFO, and its open must not wait for a writer.
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid()) return ErrnoError(errno, context);
   struct stat st;

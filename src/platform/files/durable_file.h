@@ -59,25 +59,28 @@ base::Status RemoveTornWrites(const std::string& folder);
 // Writes all of `content` at the descriptor's position.
 base::Status WriteAll(int fd, std::string_view content);
 
-// Reads at most `max_bytes` (RESOURCE_EXHAUSTED beyond); NOT_FOUND. Does not follow a symlink.
+// Reads a whole file. NOT_FOUND; RESOURCE_EXHAUSTED: it has more than `max_bytes`;
+// FAILED_PRECONDITION: it is no regular file. A symlink as the last part of `path` is not followed:
+// INTERNAL.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 
 // Makes a folder and its missing parents with `mode` (the umask does not apply to the last). OK if
-// there.
+// it exists.
 base::Status MakeFolders(const std::string& path, mode_t mode = 0750);
 
 // Removes a folder tree without following symlinks or crossing into another file system: a mount
 // point inside gives FAILED_PRECONDITION and stays untouched, as does everything under it.
 base::Status RemoveTree(const std::string& path);
 
-// Names in a folder, sorted, without "." and "..". NOT_FOUND.
+// Returns the names in a folder, sorted, without "." and "..". NOT_FOUND.
 base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 
-// Takes an exclusive lock on `path` (made if missing, mode 0600) for as long as the descriptor
-// lives. FAILED_PRECONDITION: another process holds it.
+// Locks the file or folder `path` exclusively for as long as the descriptor lives (flock(2)). A
+// missing file is made, with mode 0600. FAILED_PRECONDITION: another process holds the lock.
 base::StatusOr<base::UniqueFd> LockFile(const std::string& path);
 
-// The kernel's boot id. A record of another boot describes mounts that no longer exist.
+// Reads the kernel's boot id. A record of another boot describes mounts that no longer exist.
+// NOT_FOUND: it cannot be read.
 base::StatusOr<std::string> BootId();
 
 }  // namespace berth::platform

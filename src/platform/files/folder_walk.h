@@ -1,5 +1,5 @@
-// Opens what is in a folder without leaving its mount. Walks over volumes are built on it, because
-// a container owns a volume's content and may change it during the walk.
+// Opens and lists the entries of a folder without leaving its mount. Walks over volumes use these
+// functions, because a container owns a volume's content and may change it during the walk.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ namespace berth::platform {
 // opened). The kernel refuses before it asks the file system behind a mount, which may hang.
 base::UniqueFd OpenWithinMount(int parent, const char* name, int flags);
 
-// Calls `visit` with the names in the folder `fd`, without "." and "..", in no order; at most
-// `limit` (0: all). Returns 0 or an errno.
+// Calls `visit` with the names in the folder `fd` (O_PATH is enough), without "." and "..", in no
+// order; at most `limit` (0: all). Returns 0 or an errno.
 int ForEachName(int fd, size_t limit, const std::function<void(const char* name)>& visit);
 // As above, with the type of each: DT_DIR, DT_REG, ...; DT_UNKNOWN if the file system does not say.
 int ForEachEntry(int fd, size_t limit,

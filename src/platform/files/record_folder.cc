@@ -58,15 +58,15 @@ void RecordFolder::KeepSpare(std::string spare) {
   unlink(spare.c_str());
 }
 
-base::Status RecordFolder::Sync() const {
+base::Status RecordFolder::SyncFolder() const {
   const base::UniqueFd fd(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid() || fsync(fd.get()) != 0) return ErrnoError(errno, "fsync of its folder");
   return base::OkStatus();
 }
 
-base::StatusOr<bool> RecordFolder::Replace(const internal::WritePoints& points,
-                                           const std::string& temp, const std::string& path,
-                                           std::string_view content) {
+base::StatusOr<bool> RecordFolder::ReplaceFile(const internal::WritePoints& points,
+                                               const std::string& temp, const std::string& path,
+                                               std::string_view content) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenForWrite(temp));
   RETURN_IF_ERROR(WriteAll(fd.get(), content));
   // The file is cut only after the write, so that content that overwrites old content needs no new
@@ -88,11 +88,12 @@ base::Status RecordFolder::Write(const internal::WritePoints& points, const std:
   const std::string path = folder_ + "/" + name;
   const std::string context = fmt::format("write {}", Quote(path));
   std::string temp = TakeTemp();
-  const base::StatusOr<bool> spare = Replace(points, temp, path, content);
+  const base::StatusOr<bool> spare = ReplaceFile(points, temp, path, content);
   if (!spare.ok()) unlink(temp.c_str());
   RETURN_IF_ERROR_WITH(spare, context);
-  // Until the exchange is on the disk the old content may be needed.
-  RETURN_IF_ERROR_WITH(Sync(), context);
+  // The old file becomes a spare only after the sync, because a crash before it may bring the old
+  // file back.
+  RETURN_IF_ERROR_WITH(SyncFolder(), context);
   if (*spare) KeepSpare(std::move(temp));
   return points.after.PassPoint();
 }
@@ -108,7 +109,7 @@ base::Status RecordFolder::Remove(const internal::RemovePoints& points, const st
   }
   const bool moved = rename(path.c_str(), temp.c_str()) == 0;
   if (!moved && errno != ENOENT) return ErrnoError(errno, context);
-  RETURN_IF_ERROR_WITH(Sync(), context);
+  RETURN_IF_ERROR_WITH(SyncFolder(), context);
   if (moved) KeepSpare(std::move(temp));
   return points.after.PassPoint();
 }

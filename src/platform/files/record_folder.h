@@ -50,14 +50,15 @@ class RecordFolder {
   base::Status Write(const internal::WritePoints& points, const std::string& name,
                      std::string_view content);
   base::Status Remove(const internal::RemovePoints& points, const std::string& name);
-  // Returns whether `temp` is a spare now.
-  base::StatusOr<bool> Replace(const internal::WritePoints& points, const std::string& temp,
-                               const std::string& path, std::string_view content);
+  // Writes `content` to `temp`, and puts it in the place of `path`. Returns whether `temp` is now
+  // the replaced file, which can be a spare.
+  base::StatusOr<bool> ReplaceFile(const internal::WritePoints& points, const std::string& temp,
+                                   const std::string& path, std::string_view content);
   // The path of a spare, or of a file that is yet to be made.
   std::string TakeTemp();
   void KeepSpare(std::string spare);
   std::string NewTemp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::Status Sync() const;
+  base::Status SyncFolder() const;
 
   const std::string folder_;
   base::Mutex mutex_;

@@ -1,10 +1,10 @@
-// Whether this host labels files with SELinux contexts.
+// Finds out whether this host labels files with SELinux contexts.
 #pragma once
 
 namespace berth::platform {
 
-// selinuxfs is mounted only if the kernel has SELinux on, enforcing or permissive. Otherwise the
-// kernel knows no labels and there is nothing to set.
+// Whether SELinux is on, enforcing or permissive, which is when selinuxfs is mounted. Otherwise the
+// kernel has no labels to set.
 bool KernelHasSelinux();
 
 }  // namespace berth::platform

@@ -31,11 +31,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A plugin folder holds a handful of subfolders. A foreign tree that is moved in must not use up
-// all watches.
+// A plugin folder holds only a few subfolders. The limit prevents that a large tree, which is moved
+// into the folder by mistake, uses up all watches.
 constexpr size_t kMaxFolders = 4096;
-// How often a removed folder is looked for and folders without a watch are read, because no event
-// tells of them.
+// The pause between two reads of the folders while the watched folder is missing or some folders
+// have no watch, because they cause no events.
 constexpr std::chrono::milliseconds kUnwatched(1000);
 // How often one call reads events: this is more than the kernel's queue holds by default.
 constexpr int kMaxReads = 64;
@@ -54,32 +54,32 @@ class InotifyWatch : public FolderWatch {
 
   ~InotifyWatch() override {
     stop_ = true;
-    Wake();
+    WakeThread();
     if (thread_.joinable()) thread_.join();
   }
 
   base::Status Start() {
     WatchTree();
     if (root_ < 0 && !options_.keep_folder) return trouble_;
-    thread_ = std::jthread([this] { Loop(); });
+    thread_ = std::jthread([this] { RunLoop(); });
     return base::OkStatus();
   }
 
-  void LookAgain(std::chrono::milliseconds delay) override {
+  void RequestCall(std::chrono::milliseconds delay) override {
     {
       base::MutexLock lock(mutex_);
-      again_ = std::min(again_, Clock::now() + delay + options_.window);
+      requested_ = std::min(requested_, Clock::now() + delay + options_.window);
     }
-    Wake();
+    WakeThread();
   }
 
  private:
-  void Loop() {
+  void RunLoop() {
     ReportTrouble();
     on_change_();
     while (trouble_.ok() ? AwaitChange() : Sleep(std::max(options_.window, kUnwatched))) {
-      const bool lost = root_ < 0, again = TakeAgain();
-      bool changed = ReadEvents() || again;
+      const bool lost = root_ < 0, requested = TakeRequest();
+      bool changed = ReadEvents() || requested;
       // New subfolders get their watches before the caller reads them, so that no change is missed
       // in between.
       if (rescan_ || !trouble_.ok()) {
@@ -88,7 +88,7 @@ class InotifyWatch : public FolderWatch {
         changed = changed || !lost || root_ >= 0;
       }
       if (!changed) continue;
-      told_ = Clock::now();
+      last_call_ = Clock::now();
       on_change_();
     }
   }
@@ -97,7 +97,7 @@ class InotifyWatch : public FolderWatch {
   // watch ends.
   bool AwaitChange() {
     for (;;) {
-      const Clock::time_point due = Due(), check = checked_ + options_.recheck;
+      const Clock::time_point due = GetDueTime(), check = checked_ + options_.recheck;
       const bool events = Poll(std::min(due, check), inotify_.get());
       if (stop_) return false;
       if (events) return Sleep(options_.window);
@@ -129,24 +129,24 @@ class InotifyWatch : public FolderWatch {
     return fds[1].revents != 0;
   }
 
-  void Wake() {
+  void WakeThread() {
     const uint64_t one = 1;
     if (write(wake_.get(), &one, sizeof(one)) < 0) {
       LOG_ERROR("wake the watch of {}: errno {}", base::Quote(path_), errno);
     }
   }
 
-  Clock::time_point Due() {
+  Clock::time_point GetDueTime() {
     base::MutexLock lock(mutex_);
-    if (again_ == Clock::time_point::max()) return again_;
-    return std::max(again_, told_ + options_.window);
+    if (requested_ == Clock::time_point::max()) return requested_;
+    return std::max(requested_, last_call_ + options_.window);
   }
 
   // Whether a requested call is due.
-  bool TakeAgain() {
+  bool TakeRequest() {
     base::MutexLock lock(mutex_);
-    if (again_ > Clock::now()) return false;
-    again_ = Clock::time_point::max();
+    if (requested_ > Clock::now()) return false;
+    requested_ = Clock::time_point::max();
     return true;
   }
 
@@ -160,7 +160,7 @@ class InotifyWatch : public FolderWatch {
       if (n <= 0) break;
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
-        if (TakeEvent(*event)) any = true;
+        if (HandleEvent(*event)) any = true;
         at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
       }
     }
@@ -168,13 +168,13 @@ class InotifyWatch : public FolderWatch {
   }
 
   // True if the event must be reported.
-  bool TakeEvent(const inotify_event& event) {
+  bool HandleEvent(const inotify_event& event) {
     if (event.mask & IN_Q_OVERFLOW) {
       rescan_ = true;
       SendTrouble(
           base::Error(base::StatusCode::kResourceExhausted,
                       "watch folder {}: more changes than the kernel's queue of inotify events "
-                      "holds (fs.inotify.max_queued_events); the folder is read anew",
+                      "holds (fs.inotify.max_queued_events); the folder is read again",
                       base::Quote(path_)));
       return true;
     }
@@ -187,16 +187,16 @@ class InotifyWatch : public FolderWatch {
     if (options_.skip_dot_names && event.len > 0 && event.name[0] == '.') return false;
     const bool gone = event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT);
     if (gone || event.mask & IN_ISDIR) rescan_ = true;
-    if (gone && event.wd == root_) TellRootGone();
+    if (gone && event.wd == root_) ReportRootGone();
     return true;
   }
 
-  void TellRootGone() {
+  void ReportRootGone() {
     if (std::exchange(root_gone_, true)) return;
     SendTrouble(
         base::Error(base::StatusCode::kAborted,
-                    "watch folder {}: it was removed, or another takes its place, which is read "
-                    "anew",
+                    "watch folder {}: it was removed, or replaced by another, which is read "
+                    "again",
                     base::Quote(path_)));
   }
 
@@ -209,7 +209,7 @@ class InotifyWatch : public FolderWatch {
       return false;
     }
     rescan_ = true;
-    TellRootGone();
+    ReportRootGone();
     return true;
   }
 
@@ -222,7 +222,7 @@ class InotifyWatch : public FolderWatch {
     root_gone_ = false;
     checked_ = Clock::now();
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
-      root_ = Watch(fd.get(), 0);
+      root_ = WatchTreeAt(fd.get(), 0);
       // If the folder was moved away before it was watched, there was no event.
       if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
     }
@@ -234,7 +234,7 @@ class InotifyWatch : public FolderWatch {
   base::UniqueFd OpenRoot() {
     base::UniqueFd fd(open(path_.c_str(), kFolder | O_CLOEXEC));
     if (!fd.valid() && errno == ENOENT && options_.keep_folder) {
-      LOG_INFO("folder {} is missing: making it", base::Quote(path_));
+      LOG_INFO("making folder {}, because it is missing", base::Quote(path_));
       trouble_ = MakeFolders(path_, 0755);
       fd.Reset(open(path_.c_str(), kFolder | O_CLOEXEC));
     }
@@ -255,14 +255,14 @@ class InotifyWatch : public FolderWatch {
     return watched.st_dev == named.st_dev && watched.st_ino == named.st_ino;
   }
 
-  // Watches the folder `fd` and what is in it; returns its watch, or -1. Watching a folder twice
-  // changes nothing. The watch comes before the names are read, so that what is made meanwhile
-  // causes an event.
-  int Watch(int fd, int depth) {
+  // Watches the folder `fd` and its subfolders; returns its watch, or -1. To watch a folder twice
+  // changes nothing. The watch begins before the names are read, so that an entry that is made
+  // meanwhile causes an event.
+  int WatchTreeAt(int fd, int depth) {
     if (watches_.size() >= kMaxFolders) {
       trouble_ = base::Error(base::StatusCode::kResourceExhausted,
-                             "watch folder {}: it has more than {} subfolders; some are looked at "
-                             "every second",
+                             "watch folder {}: it has more than {} subfolders; some are read every "
+                             "second",
                              base::Quote(path_), kMaxFolders);
       return -1;
     }
@@ -275,17 +275,17 @@ class InotifyWatch : public FolderWatch {
     watches_.insert(wd);
     const int error = ForEachEntry(fd, 0, [&](const char* name, unsigned char type) {
       // If a DT_UNKNOWN entry is no folder, O_DIRECTORY refuses it.
-      if (type == DT_DIR || type == DT_UNKNOWN) WatchIn(fd, name, depth + 1);
+      if (type == DT_DIR || type == DT_UNKNOWN) WatchSubfolder(fd, name, depth + 1);
     });
     if (error != 0) trouble_ = Failure(error, "");
     return wd;
   }
 
-  void WatchIn(int parent, const char* name, int depth) {
+  void WatchSubfolder(int parent, const char* name, int depth) {
     if (depth > options_.depth || (options_.skip_dot_names && name[0] == '.')) return;
     const base::UniqueFd fd = OpenWithinMount(parent, name, kFolder);
     if (fd.valid()) {
-      Watch(fd.get(), depth);
+      WatchTreeAt(fd.get(), depth);
     } else if (errno == EMFILE || errno == ENFILE || errno == EACCES) {
       trouble_ = Failure(errno, fmt::format(": open {}", base::Quote(name)));
     }
@@ -295,7 +295,7 @@ class InotifyWatch : public FolderWatch {
     return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
   }
 
-  // Each trouble is reported once and not at each look.
+  // Each trouble is reported once, and not each time that the folders are read.
   void ReportTrouble() {
     if (trouble_ != reported_ && !trouble_.ok()) SendTrouble(trouble_);
     reported_ = trouble_;
@@ -314,9 +314,9 @@ class InotifyWatch : public FolderWatch {
   const uint32_t events_;
   std::atomic<bool> stop_ = false;
   base::Mutex mutex_;
-  Clock::time_point again_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
+  Clock::time_point requested_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
   // After Start only the watch's thread uses these.
-  Clock::time_point told_;  // the last call
+  Clock::time_point last_call_;  // the last call
   std::set<int> watches_;
   int root_ = -1;
   dev_t root_device_ = 0;

@@ -1,4 +1,4 @@
-// Reports when entries of a folder come and go (inotify).
+// Reports changes of the entries of a folder (inotify).
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct WatchOptions {
   bool skip_dot_names = false;
   // A change of mode, owner or times causes a call, too.
   bool attributes = false;
-  // The watch makes the folder, with mode 0755, whenever it is not there, at the start and later.
+  // The watch makes the folder, with mode 0755, whenever it is missing, at the start and later.
   // If it cannot be made or read, that counts as trouble, and the watch tries again every second.
   bool keep_folder = false;
   // How often the watch checks that the path still leads to the watched folder, because no event
@@ -37,9 +37,9 @@ struct WatchOptions {
 class FolderWatch {
  public:
   virtual ~FolderWatch() = default;
-  // Requests one more call, a window after `delay` at the earliest, whether anything changes or
-  // not. May be called on any thread.
-  virtual void LookAgain(std::chrono::milliseconds delay = {}) = 0;
+  // Requests one more call of `on_change`, at the earliest after `delay` and a window, whether
+  // anything changes or not. May be called on any thread.
+  virtual void RequestCall(std::chrono::milliseconds delay = {}) = 0;
 };
 
 // Calls `on_change` on a thread of its own once at the start, and after entries of `path` or of its

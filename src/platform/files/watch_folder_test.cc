@@ -244,7 +244,7 @@ TEST_F(WatchWindowTest, DotNamesTellNothing) {
   Watch({.window = kWindow, .skip_dot_names = true});
   Write(".file");
   Write(".hidden/file");
-  watch_->LookAgain(3 * kWindow);
+  watch_->RequestCall(3 * kWindow);
   ASSERT_TRUE(calls_.WaitForMore(1));
   EXPECT_EQ(calls_.count(), 2);
   ASSERT_EQ(rename((folder_ / "drivers/.file").c_str(), (folder_ / "drivers/file").c_str()), 0);
@@ -265,7 +265,7 @@ TEST_F(WatchWindowTest, ASymlinkIsNotFollowed) {
   ASSERT_EQ(symlink((folder_ / "elsewhere").c_str(), (folder_ / "drivers/link").c_str()), 0);
   Watch({.window = kWindow});
   ASSERT_TRUE(WriteDurably<"test.file">(folder_ / "elsewhere/file", "x").ok());
-  watch_->LookAgain(3 * kWindow);
+  watch_->RequestCall(3 * kWindow);
   ASSERT_TRUE(calls_.WaitForMore(1));
   EXPECT_EQ(calls_.count(), 2);
 }

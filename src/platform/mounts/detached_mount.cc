@@ -18,7 +18,8 @@ struct Source {
   std::vector<std::string> flags;
 };
 
-// A descriptor of a new mount that is in no tree, or -errno. Closing it unmounts.
+// Returns a descriptor of a new mount that is in no mount namespace, or -errno. Closing it
+// unmounts.
 int MountDetached(const Source& source) {
   const int context = fsopen(source.fs_type.c_str(), FSOPEN_CLOEXEC);
   if (context < 0) return -errno;
@@ -36,10 +37,10 @@ int MountDetached(const Source& source) {
 
 }  // namespace
 
-base::Status WithDetachedMount(const std::string& device, std::string_view fs_type,
-                               const std::vector<std::string>& flags,
-                               std::chrono::milliseconds timeout,
-                               std::function<int(int root)> body) {
+base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_type,
+                                const std::vector<std::string>& flags,
+                                std::chrono::milliseconds timeout,
+                                std::function<int(int root)> body) {
   const std::string what = fmt::format("mount {} {} for maintenance", fs_type, base::Quote(device));
   Source source{device, std::string(fs_type), flags};
   RETURN_IF_ERROR(base::FaultPoint<"platform.detached_mount.before">());

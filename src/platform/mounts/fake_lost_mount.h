@@ -71,7 +71,7 @@ class LostMount {
     return Read(request);
   }
 
-  // From now on every open fails with ENOTCONN, because nobody serves the mount.
+  // From now on every open fails with ENOTCONN, because no process serves the mount.
   void Die() { server_ = base::UniqueFd(); }
 
  private:

@@ -38,16 +38,17 @@ struct KeeperPlan {
 };
 
 void WriteAnswer(int fd, int value) {
-  // When the parent has died, nobody reads the answer.
+  // An error is ignored, because it means that the parent has died.
   if (write(fd, &value, sizeof(value)) < 0) return;
 }
 
 // The child's program. It makes only async-signal-safe calls; all signals are blocked, so that only
 // SIGKILL stops it.
-[[noreturn]] void Keeper(const KeeperPlan& plan) {
+[[noreturn]] void RunKeeper(const KeeperPlan& plan) {
   // The child leaves the group that a terminal's Ctrl-C or a supervisor's kill reaches.
   setsid();
-  // The child must not hold anybody's lock, pipe or device while it lives.
+  // The child closes all other descriptors, because they could keep a lock held, or a pipe or a
+  // device open.
   CloseAllBut(std::array{plan.commands, plan.answers});
   const int fd = open(plan.mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ioctl(fd, FIFREEZE, 0) != 0) {
@@ -153,7 +154,7 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   const pid_t pid = _Fork();
-  if (pid == 0) Keeper(plan);
+  if (pid == 0) RunKeeper(plan);
   const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return ErrnoError(fork_error, what);
@@ -167,8 +168,8 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
     RETURN_IF_ERROR(base::FaultPoint<"platform.freeze.after">());
     return frozen;
   }
-  // The child is not killed: as soon as the kernel lets it go it must thaw, and the closed pipe
-  // tells it to.
+  // The child is not killed, because it must thaw as soon as the kernel lets it go. The closed pipe
+  // is its command to thaw.
   commands_out.Reset();
   ReapLater(pid);
   if (answer) return ErrnoError(*answer, what);

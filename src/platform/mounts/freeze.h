@@ -1,4 +1,4 @@
-// Holds a mounted file system still while its device is copied (FIFREEZE), for a bounded time.
+// Freezes a mounted file system for a bounded time (FIFREEZE), so that its device can be copied.
 #pragma once
 
 #include <chrono>
@@ -9,24 +9,27 @@
 
 namespace berth::platform {
 
-// A frozen file system. A child process freezes it and thaws it: when it is told to, when this
-// process dies for any reason, and when `limit` has passed. So nothing stays frozen for ever.
+// A frozen file system. A child process freezes it. The child thaws it when Thaw is called, when
+// this process dies for any reason, and when the limit has passed. So nothing stays frozen for
+// ever.
 class FrozenFileSystem {
  public:
-  // Thaws, but loses errors: call Thaw to get them.
+  // Thaws, but only logs an error: call Thaw to get it.
   virtual ~FrozenFileSystem() = default;
-  // Thaws, and tells whether the file system was frozen all the time until now. DEADLINE_EXCEEDED:
-  // the limit passed before, so that a copy made meanwhile may be torn and must be dropped.
+  // Thaws. OK: the file system was frozen until now. DEADLINE_EXCEEDED: it was thawed before,
+  // because the limit passed. INTERNAL: the child was killed, or the kernel could not thaw. After
+  // an error the copy may be inconsistent and must be dropped. A second call does nothing.
   virtual base::Status Thaw() = 0;
 };
 
 // Flushes and freezes the file system mounted at `mount_point`. FAILED_PRECONDITION: it is frozen
 // already. DEADLINE_EXCEEDED: it could not be frozen within `limit`; if the freeze still succeeds
-// later, it is thawed at once.
+// later, it is thawed at once. Other errors are those of open(2) and FIFREEZE.
 base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(const std::string& mount_point,
                                                                    std::chrono::milliseconds limit);
 
-// Thaws a file system that a killed predecessor may have left frozen; OK if it is not frozen.
+// Thaws a file system that an earlier, killed process may have left frozen; OK if it is not frozen.
+// DEADLINE_EXCEEDED: the kernel did not answer within ten seconds.
 base::Status ThawFileSystem(const std::string& mount_point);
 
 }  // namespace berth::platform

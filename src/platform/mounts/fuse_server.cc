@@ -20,15 +20,15 @@
 namespace berth::platform {
 namespace {
 
-// Whether the name of a descriptor is that of /dev/fuse; reading it touches no file system. In a
-// container /dev may be elsewhere.
+// Whether `link`, such as /proc/PID/fd/N, leads to a device named "fuse". Its folder may vary,
+// because /dev of a container may be elsewhere. Reading the link touches no file system.
 bool IsFuseDevice(const std::string& link) {
   char name[64];
   const ssize_t size = readlink(link.c_str(), name, sizeof(name));
   return size > 0 && std::string_view(name, static_cast<size_t>(size)).ends_with("/fuse");
 }
 
-std::optional<uint64_t> ConnectionOf(const std::string& fdinfo) {
+std::optional<uint64_t> ReadConnection(const std::string& fdinfo) {
   std::istringstream file(ReadFile(fdinfo).value_or(""));
   constexpr std::string_view kKey = "fuse_connection:";
   for (std::string line; std::getline(file, line);) {
@@ -44,7 +44,7 @@ std::optional<uint64_t> ConnectionOf(const std::string& fdinfo) {
 
 // The container's id: 64 hexadecimal digits between other characters. The last one of the line
 // counts, because a pod's container is below the pod.
-std::string ContainerIn(std::string_view cgroup) {
+std::string FindContainerId(std::string_view cgroup) {
   constexpr size_t kDigits = 64;
   std::string found;
   for (size_t begin = 0; begin < cgroup.size();) {
@@ -57,7 +57,7 @@ std::string ContainerIn(std::string_view cgroup) {
 }
 
 // Finds "pod" and a UID, with dashes, or with underscores where systemd names the folders.
-std::string PodIn(std::string_view cgroup) {
+std::string FindPodUid(std::string_view cgroup) {
   constexpr size_t kLength = 36;
   for (size_t at = cgroup.find("pod"); at != std::string_view::npos;
        at = cgroup.find("pod", at + 1)) {
@@ -78,32 +78,32 @@ bool IsFuse(const MountEntry& mount) {
          mount.fs_type == "fuseblk";
 }
 
-uint64_t FuseConnection(uint32_t major, uint32_t minor) {
+uint64_t ToFuseConnection(uint32_t major, uint32_t minor) {
   // The kernel prints its own numbering of devices.
   constexpr int kMinorBits = 20;
   return uint64_t{major} << kMinorBits | minor;
 }
 
-const std::set<pid_t>& FuseServers::Of(uint64_t connection) const {
+const std::set<pid_t>& FuseServers::GetServers(uint64_t connection) const {
   const auto found = known.find(connection);
   return found != known.end() ? found->second : possible;
 }
 
 FuseServers FindFuseServers(const std::string& proc) {
   FuseServers servers;
-  for (const pid_t pid : NumbersIn(proc)) {
+  for (const pid_t pid : ListNumbers(proc)) {
     const std::string process = fmt::format("{}/{}", proc, pid);
-    for (const int fd : NumbersIn(process + "/fd")) {
+    for (const int fd : ListNumbers(process + "/fd")) {
       if (!IsFuseDevice(fmt::format("{}/fd/{}", process, fd))) continue;
-      if (const auto id = ConnectionOf(fmt::format("{}/fdinfo/{}", process, fd))) {
+      if (const auto id = ReadConnection(fmt::format("{}/fdinfo/{}", process, fd))) {
         servers.known[*id].insert(pid);
       } else {
         servers.possible.insert(pid);
       }
     }
   }
-  // If the kernel tells what one process serves it tells it for all: the other processes have
-  // mounted nothing yet.
+  // If the kernel names the connection of one process, it names those of all. So the other
+  // processes have mounted nothing yet.
   if (!servers.known.empty()) servers.possible.clear();
   return servers;
 }
@@ -114,14 +114,14 @@ FuseServer DescribeFuseServer(pid_t pid, const std::string& proc) {
   server.name = name.substr(0, name.find('\n'));
   std::istringstream cgroups(ReadFile(fmt::format("{}/{}/cgroup", proc, pid)).value_or(""));
   for (std::string line; std::getline(cgroups, line);) {
-    if (server.container.empty()) server.container = ContainerIn(line);
-    if (server.pod_uid.empty()) server.pod_uid = PodIn(line);
+    if (server.container.empty()) server.container = FindContainerId(line);
+    if (server.pod_uid.empty()) server.pod_uid = FindPodUid(line);
   }
   return server;
 }
 
 FuseAnswer AskFuse(const std::string& mount_point, std::chrono::milliseconds timeout) {
-  // statfs always goes to the server: nothing of it is cached, whatever is mounted.
+  // statfs is used, because the kernel never caches its answer and always asks the server.
   const base::StatusOr<int> error =
       AskChild<int>(fmt::format("ask the server of {}", base::Quote(mount_point)), timeout,
                     [mount_point](int& error) {

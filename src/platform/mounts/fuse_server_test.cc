@@ -41,15 +41,15 @@ TEST_F(FuseServerTest, AreThoseThatHoldTheConnection) {
   AddDescriptor(9, 5, "/dev/fuse", "pos:\t0\nfuse_connection:\t50\n");
   AddDescriptor(10, 5, "/dev/fuse", "pos:\t0\n");  // it has mounted nothing yet
   const FuseServers servers = FindFuseServers(proc_.path());
-  EXPECT_EQ(servers.Of(49), (std::set<pid_t>{7, 8}));
-  EXPECT_EQ(servers.Of(50), (std::set<pid_t>{9}));
-  EXPECT_EQ(servers.Of(51), std::set<pid_t>());
+  EXPECT_EQ(servers.GetServers(49), (std::set<pid_t>{7, 8}));
+  EXPECT_EQ(servers.GetServers(50), (std::set<pid_t>{9}));
+  EXPECT_EQ(servers.GetServers(51), std::set<pid_t>());
 }
 
 TEST_F(FuseServerTest, MayBeAnyWhereTheKernelDoesNotSay) {
   AddDescriptor(7, 3, "/dev/fuse", "pos:\t0\nmnt_id:\t30\n");
   AddDescriptor(8, 3, "/dev/fuse", "pos:\t0\nmnt_id:\t30\n");
-  EXPECT_EQ(FindFuseServers(proc_.path()).Of(49), (std::set<pid_t>{7, 8}));
+  EXPECT_EQ(FindFuseServers(proc_.path()).GetServers(49), (std::set<pid_t>{7, 8}));
 }
 
 TEST_F(FuseServerTest, AreKnownByTheirContainer) {
@@ -87,8 +87,8 @@ TEST(FuseMounts, AreKnownByTheirType) {
 }
 
 TEST(FuseMounts, LeadToTheConnectionOfTheirDevice) {
-  EXPECT_EQ(FuseConnection(0, 49), 49U);
-  EXPECT_EQ(FuseConnection(8, 1), (8U << 20) + 1);
+  EXPECT_EQ(ToFuseConnection(0, 49), 49U);
+  EXPECT_EQ(ToFuseConnection(8, 1), (8U << 20) + 1);
 }
 
 }  // namespace

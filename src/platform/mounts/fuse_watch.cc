@@ -24,16 +24,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kRepair{60'000};
-// The pause while no process is seen to serve a mount that answers, or whose server just ended,
-// because the last descriptor of a connection may close after its process.
-constexpr milliseconds kAgain{1'000};
+// The time between two checks of all connections, whether there was an event or not.
+constexpr milliseconds kRepairInterval{60'000};
+// The pause before a connection is checked again because its server has just ended, or because no
+// process is seen to serve it although it answers: the last descriptor of a connection may close
+// after its process has ended.
+constexpr milliseconds kRetryPause{1'000};
 constexpr int kTries = 10;
 constexpr milliseconds kAskTimeout{2'000};
 // A child that gets no answer stays in the kernel, so the next child is sent only after this time.
 constexpr milliseconds kSilentPause{600'000};
-// A busy node changes its mount table all the time. So this time passes between two looks, and
-// looks take at most a twentieth of the thread's time.
+// A busy node changes its mount table all the time. So at least this time passes between two
+// checks, and checks take at most a twentieth of the thread's time.
 constexpr milliseconds kMinGap{100};
 constexpr int kGapPerLook = 20;
 
@@ -41,7 +43,7 @@ using Mounts = std::map<uint64_t, std::string>;  // mount points by the mounts' 
 
 struct Connection {
   Mounts mounts;
-  Mounts told;  // the mounts that were reported as lost
+  Mounts reported;  // the mounts that were reported as lost
   std::string type, source;
   std::set<pid_t> servers;
   bool sure = false;  // these processes certainly serve it
@@ -56,13 +58,14 @@ struct Process {
   base::UniqueFd pidfd;
 };
 
-// A lost connection may get another mount later: a bind of the lost one, or a mount of the next
-// connection, to which the kernel gave the same number.
-std::vector<std::string> NotTold(const Connection& connection) {
+// The mount points that were not reported yet. A lost connection may get another mount later: a
+// bind of the lost one, or a mount of the next connection, to which the kernel gave the same
+// number.
+std::vector<std::string> ListUnreported(const Connection& connection) {
   std::vector<std::string> points;
   for (const auto& [id, point] : connection.mounts) {
-    const auto told = connection.told.find(id);
-    if (told == connection.told.end() || told->second != point) points.push_back(point);
+    const auto reported = connection.reported.find(id);
+    if (reported == connection.reported.end() || reported->second != point) points.push_back(point);
   }
   return points;
 }
@@ -72,7 +75,8 @@ bool IsServedAgain(const Connection& connection) {
   return AskFuse(connection.mounts.rbegin()->second, kAskTimeout) == FuseAnswer::kAnswers;
 }
 
-Connection Renewed(const Connection& connection) {
+// The same connection as if it had never been lost.
+Connection ForgetLoss(const Connection& connection) {
   return {.mounts = connection.mounts,
           .type = connection.type,
           .source = connection.source,
@@ -88,7 +92,7 @@ class Watch : public FuseWatch {
         stop_(std::move(stop)),
         beneath_(std::move(folder) + "/"),
         on_lost_(std::move(on_lost)),
-        thread_([this] { Loop(); }) {}
+        thread_([this] { RunLoop(); }) {}
 
   ~Watch() override {
     const uint64_t one = 1;
@@ -97,13 +101,13 @@ class Watch : public FuseWatch {
   }
 
  private:
-  void Loop();
+  void RunLoop();
   void CheckConnections(bool everything);
   bool ReadTable();
-  void FindServers();
+  void UpdateServers();
   // Closes the pidfds of the processes that ended, and notes their end at the connections that they
   // served. True if there was one.
-  bool TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids);
+  bool NoteEndedServers(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids);
   void SettleConnection(uint64_t id, Connection& connection);
 
   const base::UniqueFd table_;
@@ -116,7 +120,7 @@ class Watch : public FuseWatch {
   std::jthread thread_;  // the last, so that it ends before the rest goes
 };
 
-void Watch::Loop() {
+void Watch::RunLoop() {
   CheckConnections(/*everything=*/true);
   auto last_look = steady_clock::now();
   auto last_repair = last_look;
@@ -124,11 +128,11 @@ void Watch::Loop() {
   bool table_changed = false;
   for (;;) {
     const auto now = steady_clock::now();
-    const bool again = std::any_of(connections_.begin(), connections_.end(), [](const auto& entry) {
+    const bool retry = std::any_of(connections_.begin(), connections_.end(), [](const auto& entry) {
       return entry.second.tries > 0 && entry.second.tries < kTries;
     });
-    auto due = last_repair + kRepair;
-    if (again) due = std::min(due, last_look + kAgain);
+    auto due = last_repair + kRepairInterval;
+    if (retry) due = std::min(due, last_look + kRetryPause);
     if (table_changed) due = std::min(due, last_look + gap);
     const auto wait =
         std::chrono::ceil<milliseconds>(std::max(due - now, steady_clock::duration()));
@@ -143,16 +147,16 @@ void Watch::Loop() {
     }
     const int n = poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
     if (n < 0 && errno != EINTR) {
-      LOG_ERROR("the FUSE watch ended: errno {}", errno);
+      LOG_ERROR("the FUSE watch ended, because poll failed: errno {}", errno);
       return;
     }
     if (n > 0 && fds[0].revents != 0) return;
     if (n > 0 && fds[1].revents != 0) table_changed = true;
-    const bool ended = n > 0 && TakeEnded(fds, pids);
+    const bool ended = n > 0 && NoteEndedServers(fds, pids);
     const auto begun = steady_clock::now();
     if (!ended && begun < due && !(table_changed && begun >= last_look + gap)) continue;
-    const bool repair = begun >= last_repair + kRepair;
-    CheckConnections(ended || again || repair);
+    const bool repair = begun >= last_repair + kRepairInterval;
+    CheckConnections(ended || retry || repair);
     last_look = steady_clock::now();
     if (repair) last_repair = last_look;
     gap = std::max(kMinGap, std::chrono::ceil<milliseconds>(last_look - begun) * kGapPerLook);
@@ -169,13 +173,13 @@ void Watch::CheckConnections(bool everything) {
   const bool any_lost = std::any_of(connections_.begin(), connections_.end(),
                                     [](const auto& entry) { return entry.second.lost; });
   if (!any_new && !any_lost && !everything) return;
-  FindServers();
+  UpdateServers();
   for (auto& [id, connection] : connections_) {
     if (!connection.lost) SettleConnection(id, connection);
   }
 }
 
-// True if the table holds something that no look has seen.
+// Updates the connections' mounts. True if the table holds a mount that must be checked now.
 bool Watch::ReadTable() {
   std::string text;
   if (lseek(table_.get(), 0, SEEK_SET) != 0) return false;
@@ -183,7 +187,7 @@ bool Watch::ReadTable() {
     LOG_WARNING("the FUSE watch cannot read the mount table: errno {}", error);
     return false;
   }
-  // Most mounts are not FUSE, so only the lines that may be are parsed.
+  // Only the lines of FUSE mounts are parsed, because most mounts are of other types.
   std::string lines;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -193,14 +197,15 @@ bool Watch::ReadTable() {
   }
   const auto table = ParseMountInfo(lines);
   if (!table.ok()) {
-    LOG_WARNING("the FUSE watch: {}", base::ToString(table.status()));
+    LOG_WARNING("the FUSE watch cannot parse the mount table: {}", base::ToString(table.status()));
     return false;
   }
   for (auto& [id, connection] : connections_) connection.mounts.clear();
   bool any_new = false;
   for (const MountEntry& mount : *table) {
     if (!IsFuse(mount) || !mount.mount_point.starts_with(beneath_)) continue;
-    const auto [entry, added] = connections_.try_emplace(FuseConnection(mount.major, mount.minor));
+    const auto [entry, added] =
+        connections_.try_emplace(ToFuseConnection(mount.major, mount.minor));
     any_new |= added;
     entry->second.mounts[mount.id] = mount.mount_point;
     entry->second.type = mount.fs_type;
@@ -208,22 +213,22 @@ bool Watch::ReadTable() {
   }
   std::erase_if(connections_, [](const auto& entry) { return entry.second.mounts.empty(); });
   for (auto& [id, connection] : connections_) {
-    if (!connection.lost || NotTold(connection).empty()) continue;
+    if (!connection.lost || ListUnreported(connection).empty()) continue;
     connection.lost = false;
     any_new = true;
   }
   return any_new;
 }
 
-void Watch::FindServers() {
+void Watch::UpdateServers() {
   const FuseServers found = FindFuseServers();
   std::set<pid_t> all;
   for (auto& [id, connection] : connections_) {
     connection.sure = found.possible.empty();
-    connection.servers = found.Of(id);
+    connection.servers = found.GetServers(id);
     // The next connection may get the number of a lost one, and its mount the number of the lost
     // mount.
-    if (connection.lost && IsServedAgain(connection)) connection = Renewed(connection);
+    if (connection.lost && IsServedAgain(connection)) connection = ForgetLoss(connection);
     if (!connection.lost) all.insert(connection.servers.begin(), connection.servers.end());
   }
   std::erase_if(processes_, [&all](const auto& entry) { return !all.contains(entry.first); });
@@ -238,13 +243,14 @@ void Watch::FindServers() {
   }
 }
 
-bool Watch::TakeEnded(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids) {
+bool Watch::NoteEndedServers(const std::vector<pollfd>& fds, const std::vector<pid_t>& pids) {
   bool any = false;
   for (size_t i = 0; i < pids.size(); ++i) {
     if (fds[fds.size() - pids.size() + i].revents == 0) continue;
     const auto process = processes_.find(pids[i]);
-    const LostFuse::Ended ended{.server = process->second.server,
-                                .wait_status = EndOfProcess(pids[i], process->second.pidfd.get())};
+    const LostFuse::Ended ended{
+        .server = process->second.server,
+        .wait_status = ReadWaitStatus(pids[i], process->second.pidfd.get())};
     for (auto& [id, connection] : connections_) {
       if (connection.servers.erase(pids[i]) == 0) continue;
       connection.ended.push_back(ended);
@@ -269,19 +275,19 @@ void Watch::SettleConnection(uint64_t id, Connection& connection) {
   const FuseAnswer answer = AskFuse(connection.mounts.rbegin()->second, kAskTimeout);
   if (answer == FuseAnswer::kDead) {
     on_lost_({.connection = id,
-              .mount_points = NotTold(connection),
+              .mount_points = ListUnreported(connection),
               .type = connection.type,
               .source = connection.source,
               .ended = std::move(connection.ended)});
-    connection.told = connection.mounts;
+    connection.reported = connection.mounts;
     connection.ended.clear();
     connection.tries = 0;
     connection.lost = true;
     return;
   }
   if (answer == FuseAnswer::kSilent) connection.silent = now;
-  // A process may serve it, and none that may have served it has ended: so there is nothing to wait
-  // for.
+  // No retry is needed, because a process may serve the connection, and no process that may have
+  // served it has ended.
   if (!connection.servers.empty() && connection.ended.empty()) return;
   if (++connection.tries >= kTries) connection.ended.clear();
 }

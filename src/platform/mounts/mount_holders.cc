@@ -13,8 +13,9 @@
 namespace berth::platform {
 namespace {
 
-// "mnt:[4026531841]"; empty where it may not be read.
-std::string NamespaceOf(const std::string& process) {
+// The mount namespace of a process, given as "/proc/PID": "mnt:[4026531841]", or "" if it cannot be
+// read.
+std::string ReadNamespace(const std::string& process) {
   char name[64];
   const ssize_t size = readlink((process + "/ns/mnt").c_str(), name, sizeof(name));
   return size > 0 ? std::string(name, static_cast<size_t>(size)) : "";
@@ -24,11 +25,11 @@ std::string NamespaceOf(const std::string& process) {
 
 std::vector<MountHolder> FindMountHolders(dev_t device) {
   std::vector<MountHolder> out;
-  const std::string own = NamespaceOf("/proc/self");
+  const std::string own = ReadNamespace("/proc/self");
   std::set<std::string> seen;
-  for (const pid_t pid : NumbersIn("/proc")) {
+  for (const pid_t pid : ListNumbers("/proc")) {
     const std::string process = fmt::format("/proc/{}", pid);
-    const std::string space = NamespaceOf(process);
+    const std::string space = ReadNamespace(process);
     if (space.empty() || !seen.insert(space).second) continue;
     const auto table = ReadMountTable(process + "/mountinfo");
     if (!table.ok()) continue;

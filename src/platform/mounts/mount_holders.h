@@ -15,8 +15,9 @@ struct MountHolder {
   bool here = false;  // it is this process's own namespace
 };
 
-// The mounts of the block device `device`, one per namespace; needs root to see those of other
-// users.
+// Finds one mount of the block device `device` in each mount namespace that has one. Only root sees
+// the namespaces of other users. Mounts of btrfs are not found, because the mount table shows
+// another device number for them. What cannot be read is left out.
 std::vector<MountHolder> FindMountHolders(dev_t device);
 
 // "; mounted at '/x' in the mount namespace of process 42 'runc'", or "" if no mount is found.

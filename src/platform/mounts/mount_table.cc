@@ -53,7 +53,7 @@ bool ParseNumber(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-std::vector<std::string> Options(std::string_view text) {
+std::vector<std::string> SplitOptions(std::string_view text) {
   std::vector<std::string> options;
   for (const std::string_view option : Split(text, ',')) options.push_back(Unescape(option));
   return options;
@@ -73,13 +73,13 @@ std::optional<MountEntry> ParseLine(std::string_view line) {
   }
   entry.root = Unescape(fields[3]);
   entry.mount_point = Unescape(fields[4]);
-  entry.options = Options(fields[5]);
+  entry.options = SplitOptions(fields[5]);
   for (auto it = fields.begin() + 6; it != dash; ++it) entry.propagation.emplace_back(*it);
   entry.fs_type = Unescape(dash[1]);
   // An empty source leaves two blanks, which Split joins: then the options follow the type
   // directly.
   if (fields.end() - dash > 3) entry.source = Unescape(dash[2]);
-  entry.super_options = Options(fields.back());
+  entry.super_options = SplitOptions(fields.back());
   return entry;
 }
 
@@ -89,7 +89,8 @@ struct FlagOption {
   unsigned long clear;
 };
 
-// The options of mount(8) that are flags of mount(2). Those with neither are for mount(8) alone.
+// The options of mount(8) that set or clear flags of mount(2). An option that does neither is for
+// mount(8) alone.
 constexpr std::array kFlagOptions = std::to_array<FlagOption>({
     {"ro", MS_RDONLY, 0},
     {"rw", 0, MS_RDONLY},
@@ -145,7 +146,8 @@ constexpr std::array kPropagationOptions =
         {"runbindable", MS_UNBINDABLE | MS_REC},
     });
 
-bool ApplyFlag(std::string_view option, ParsedOptions& parsed) {
+// False: the option is for the file system.
+bool ApplyMountOption(std::string_view option, ParsedOptions& parsed) {
   if (option.empty() || option.starts_with("x-") || option.starts_with("X-") ||
       option.starts_with("comment=")) {
     return true;
@@ -238,7 +240,7 @@ ParsedOptions ParseMountOptions(const std::vector<std::string>& options) {
       }
       const std::string option = joined.substr(begin, end - begin);
       begin = end + 1;
-      if (ApplyFlag(option, parsed)) continue;
+      if (ApplyMountOption(option, parsed)) continue;
       parsed.data += (parsed.data.empty() ? "" : ",") + option;
     }
   }

@@ -1,4 +1,4 @@
-// Which lines of the mount table show a block device's file system.
+// Recognises the lines of the mount table that show a block device's file system.
 #pragma once
 
 #include <sys/sysmacros.h>
@@ -10,8 +10,8 @@
 
 namespace berth::platform {
 
-// Whether `mount` is of the device with that path and number. For btrfs the table shows another
-// device number, so the source is compared.
+// Whether `mount` shows the file system of the device with this path and number. For btrfs `path`
+// is compared with the mount's source, because the table shows another device number.
 inline bool ShowsFileSystemOf(const MountEntry& mount, std::string_view path, dev_t number) {
   if (mount.fs_type == "btrfs") return mount.source == path;
   return makedev(mount.major, mount.minor) == number;

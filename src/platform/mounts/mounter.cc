@@ -46,8 +46,8 @@ struct FdPath {
   std::array<char, 32> text;
 };
 
-// Opens the target itself; -errno on failure. It refuses a symlink there, because somebody may have
-// put it in the way.
+// Opens the target itself; -errno on failure. A symlink gives ELOOP, because a container may have
+// put it there.
 int OpenTarget(const Plan& plan) {
   const int fd = open(plan.target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return -errno;
@@ -56,7 +56,7 @@ int OpenTarget(const Plan& plan) {
   return S_ISLNK(st.st_mode) ? -ELOOP : fd;
 }
 
-mount_attr BindAttributes(unsigned long flags, unsigned long propagation) {
+mount_attr ToBindAttributes(unsigned long flags, unsigned long propagation) {
   mount_attr attr = {};
   constexpr std::array kPairs = std::to_array<std::pair<unsigned long, uint64_t>>({
       {MS_RDONLY, MOUNT_ATTR_RDONLY},
@@ -78,8 +78,8 @@ mount_attr BindAttributes(unsigned long flags, unsigned long propagation) {
   return attr;
 }
 
-// Makes a bind that has its attributes before it can be seen. EPERM or ENOSYS with `unsupported`
-// set: the kernel or a seccomp filter does not allow the calls, and nothing was done.
+// Makes a bind that has its attributes before it can be seen. Returns 0 or an errno. If it sets
+// `unsupported`, the kernel or a seccomp filter does not allow the calls, and nothing was done.
 int BindWhole(const Plan& plan, int target, bool& unsupported) {
   const unsigned recursive = plan.flags & MS_REC ? AT_RECURSIVE : 0;
   const int tree =
@@ -88,7 +88,7 @@ int BindWhole(const Plan& plan, int target, bool& unsupported) {
     unsupported = errno == ENOSYS || errno == EPERM;
     return errno;
   }
-  mount_attr attr = BindAttributes(plan.flags, plan.propagation);
+  mount_attr attr = ToBindAttributes(plan.flags, plan.propagation);
   // A new mount keeps the propagation that it copies from its source, unless the caller asked for
   // another.
   if (attr.attr_set != 0 || attr.attr_clr != 0 || attr.propagation != 0) {
@@ -104,14 +104,14 @@ int BindWhole(const Plan& plan, int target, bool& unsupported) {
   return 0;
 }
 
-// Opens the root of what was just mounted at the target; -errno on failure. The older descriptor
-// now holds what lies below the mount.
+// Closes `below`, the descriptor of the folder that the new mount at the target covers, and opens
+// the mount's root; -errno on failure.
 int ReopenTarget(const Plan& plan, int below) {
   close(below);
   return OpenTarget(plan);
 }
 
-// Binds first and then changes the flags. The bind is undone if the second step fails.
+// Binds first and then changes the flags and the propagation. The bind is undone if that fails.
 int BindInSteps(const Plan& plan, int target) {
   const unsigned long bind = plan.flags & (MS_BIND | MS_REC);
   // Mounts below the source would keep their flags, although the caller asked for "ro".
@@ -133,7 +133,7 @@ int BindInSteps(const Plan& plan, int target) {
   return error;
 }
 
-int Bind(const Plan& plan, int target) {
+int BindMount(const Plan& plan, int target) {
   bool unsupported = false;
   const int error = BindWhole(plan, target, unsupported);
   return unsupported ? BindInSteps(plan, target) : error;
@@ -155,7 +155,7 @@ int MountNew(const Plan& plan, int target) {
 }
 
 // Changes an existing mount: its flags, or its propagation.
-int Change(const Plan& plan, int target) {
+int ChangeMount(const Plan& plan, int target) {
   const FdPath path(target);
   if (plan.flags & MS_REMOUNT && mount(nullptr, path.c_str(), nullptr, plan.flags,
                                        plan.data.empty() ? nullptr : plan.data.c_str()) != 0) {
@@ -174,11 +174,11 @@ int RunPlan(const Plan& plan) {
   const bool change =
       (plan.flags & MS_REMOUNT) != 0 ||
       (plan.fs_type.empty() && (plan.flags & MS_BIND) == 0 && plan.propagation != 0);
-  if (change) return Change(plan, target);
-  return plan.flags & MS_BIND ? Bind(plan, target) : MountNew(plan, target);
+  if (change) return ChangeMount(plan, target);
+  return plan.flags & MS_BIND ? BindMount(plan, target) : MountNew(plan, target);
 }
 
-std::string Describe(const MountRequest& request, const Plan& plan) {
+std::string DescribeMount(const MountRequest& request, const Plan& plan) {
   const std::string_view what = plan.flags & MS_REMOUNT ? "remount"
                                 : plan.flags & MS_BIND  ? "bind"
                                                         : std::string_view(request.fs_type);
@@ -204,14 +204,14 @@ class KernelMounter : public Mounter {
     ParsedOptions options = ParseMountOptions(request.options);
     Plan plan{request.source, request.target, request.fs_type,
               options.data,   options.flags,  options.propagation};
-    const std::string what = Describe(request, plan);
+    const std::string what = DescribeMount(request, plan);
     if (plan.fs_type.empty() && plan.propagation == 0 && !(plan.flags & (MS_BIND | MS_REMOUNT))) {
       return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
     }
     RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
     RETURN_IF_ERROR(RunInChild(
         what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); },
-        DescriptorsIn({request.source, request.target})));
+        ParseDescriptors({request.source, request.target})));
     return base::FaultPoint<"platform.mount.after">();
   }
 
@@ -250,7 +250,7 @@ class KernelMounter : public Mounter {
       return 0;
     };
     ASSIGN_OR_RETURN(const int error,
-                     AskChild<int>(what, kUnmountTimeout, unmount, DescriptorsIn({target})));
+                     AskChild<int>(what, kUnmountTimeout, unmount, ParseDescriptors({target})));
     if (error == 0) return base::FaultPoint<"platform.unmount.after">();
     if (error == ENOENT) return base::OkStatus();
     if (error != EINVAL && error != ENOTDIR) return ErrnoError(error, what);

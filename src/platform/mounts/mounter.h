@@ -31,23 +31,25 @@ struct MountEntry {
   bool read_only() const;
 };
 
+// Parses the text of a mountinfo file. INTERNAL: a line cannot be parsed.
 base::StatusOr<std::vector<MountEntry>> ParseMountInfo(std::string_view text);
 
-// Larger mount tables are not read: it is a hundred times a node's hundred thousand mounts.
+// The largest mount table that is read, in bytes.
 inline constexpr size_t kMaxMountTable = 64 << 20;
 
 // Returns `path` as the mount table has it: without symlinks in all but its last part. The last
-// part is not resolved, because a file system that is mounted there could hang. NOT_FOUND: its
-// folder does not exist.
+// part is not resolved, because a file system that is mounted there could hang. NOT_FOUND: the
+// folder that holds the last part does not exist.
 base::StatusOr<std::string> ResolveMountPoint(const std::string& path);
 
-// Reads the mount table at `path`, which is a /proc/PID/mountinfo.
+// Reads the mount table at `path`, which is a /proc/PID/mountinfo. NOT_FOUND: no such process.
+// RESOURCE_EXHAUSTED: it is larger than kMaxMountTable.
 base::StatusOr<std::vector<MountEntry>> ReadMountTable(const std::string& path);
 
 struct MountRequest {
   std::string source;
-  std::string target;   // must exist; resolved without following a symlink in its last part
-  std::string fs_type;  // empty for a bind
+  std::string target;                // absolute; it exists, and its last part is no symlink
+  std::string fs_type;               // empty for a bind, a remount or a change of the propagation
   std::vector<std::string> options;  // as for mount(8) -o: flags are recognised, the rest goes to
                                      // the file system; "bind", "rbind", "ro", "rshared", ... too
 };
@@ -56,43 +58,50 @@ class Mounter {
  public:
   virtual ~Mounter() = default;
 
+  // Reads the mount table of this process's mount namespace.
   virtual base::StatusOr<std::vector<MountEntry>> List() = 0;
 
-  // Mounts. A read-only bind is read-only as soon as it can be seen: it is not bound first and
-  // changed afterwards.
+  // Mounts. A bind has its options, such as "ro", before it can be seen, if the kernel has
+  // mount_setattr(2); else it is bound first and changed afterwards. INVALID_ARGUMENT: the target
+  // is not absolute, the type is missing, or the kernel says so. DEADLINE_EXCEEDED, after 30 s: the
+  // outcome is unknown.
   virtual base::Status Mount(const MountRequest& request) = 0;
 
-  // Unmounts the top mount at `target`; one that is not mounted is OK. FAILED_PRECONDITION: busy.
+  // Unmounts the top mount at `target`; OK if nothing is mounted there. FAILED_PRECONDITION: busy.
+  // DEADLINE_EXCEEDED, after ten seconds: the outcome is unknown.
   virtual base::Status Unmount(std::string_view target) = 0;
-  // Detaches the mount from the tree at once (MNT_DETACH), even while it is in use.
+  // As Unmount, but detaches the mount from the tree at once (MNT_DETACH), even while it is in use.
   virtual base::Status UnmountLazy(std::string_view target) = 0;
 
-  // Whether nobody serves this mount (FUSE) any more, so that every request to it fails at once and
-  // for good. A child asks, so a mount that hangs only takes some seconds, and does not count as
-  // dead.
+  // Whether no process serves this mount (FUSE) any more, so that every request to it fails at once
+  // and for good. A child asks the mount and waits two seconds at most; a mount that does not
+  // answer is not dead.
   virtual bool IsDead(const MountEntry& /*mount*/) { return false; }
 
-  // Makes `folder` a shared mount, and binds it onto itself if it is no mount. Mount propagation to
-  // and from containers needs this. Idempotent.
+  // Makes `folder` a shared mount, and first binds it onto itself if it is no mount point, because
+  // mount propagation to and from containers needs this. Idempotent.
   virtual base::Status MakeShared(std::string_view folder) = 0;
 };
 
+// The Mounter of this process's mount namespace. Thread-safe.
 std::unique_ptr<Mounter> NewMounter();
 
 // The topmost mount at exactly `target`, or nullptr. Mount points are compared as text: `target` is
 // absolute and without symlinks.
 const MountEntry* FindMount(const std::vector<MountEntry>& table, std::string_view target);
 
-// Whether `entry` of `table` is a folder bound onto itself, as MakeShared does it: the mount shows
-// what its parent mount holds at that very path.
+// Whether `entry` of `table` is a folder bound onto itself, as by MakeShared: the mount shows the
+// folder that its parent mount has at the same path.
 bool IsBoundOntoItself(const std::vector<MountEntry>& table, const MountEntry& entry);
 
-// Splits mount(8) options: MS_* flags and the rest, joined by commas.
+// The options of mount(8) as mount(2) takes them.
 struct ParsedOptions {
-  unsigned long flags = 0;
-  unsigned long propagation = 0;
-  std::string data;
+  unsigned long flags = 0;        // MS_RDONLY, MS_BIND, ...
+  unsigned long propagation = 0;  // MS_SHARED, ..., perhaps with MS_REC; 0: unchanged
+  std::string data;               // the options of the file system, joined by commas
 };
+// Each of `options` may hold several options with commas. Options that are for mount(8) alone
+// ("nofail", "x-...") are dropped.
 ParsedOptions ParseMountOptions(const std::vector<std::string>& options);
 
 }  // namespace berth::platform

@@ -20,16 +20,17 @@ using base::Quote;
 
 // A path can lead through a file system that is dead.
 constexpr std::chrono::seconds kTimeout(10);
-const std::string kHere = ".";
+const std::string kThisFolder = ".";
 constexpr std::string_view kDescriptors = "/proc/self/fd/";
 
-base::Status Escapes(std::string_view relative) {
+base::Status EscapeError(std::string_view relative) {
   return base::Error(base::StatusCode::kPermissionDenied,
                      "path {} leads out of its volume, or through a magic link", Quote(relative));
 }
 
-// -1 with errno. EAGAIN means that something was renamed meanwhile, so the kernel could not tell
-// whether ".." stayed inside. The attempts are bounded, because a container may rename for ever.
+// Returns a descriptor, or -1 with errno. EAGAIN means that something was renamed meanwhile, so the
+// kernel could not tell whether ".." stayed inside. The attempts are bounded, because a container
+// may rename for ever.
 int OpenAt2(int root, const std::string& relative, int flags) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
@@ -44,11 +45,11 @@ int OpenAt2(int root, const std::string& relative, int flags) {
 }
 
 // Returns the descriptor that `body` opened beneath `root` in a child.
-base::StatusOr<base::UniqueFd> Opened(int root, std::string_view relative,
-                                      std::function<int()> body) {
+base::StatusOr<base::UniqueFd> OpenByChild(int root, std::string_view relative,
+                                           std::function<int()> body) {
   const std::string what = fmt::format("open {}", Quote(relative));
   ASSIGN_OR_RETURN(OpenedInChild opened, OpenInChild(what, kTimeout, std::move(body), {root}));
-  if (opened.error == EXDEV || opened.error == ELOOP) return Escapes(relative);
+  if (opened.error == EXDEV || opened.error == ELOOP) return EscapeError(relative);
   if (opened.error != 0) return ErrnoError(opened.error, what);
   return std::move(opened.fd);
 }
@@ -61,7 +62,7 @@ struct Level {
 
 // Runs in a child. Returns the last level's folder, or a negative errno.
 int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
-  int at = OpenAt2(root, kHere, O_PATH);
+  int at = OpenAt2(root, kThisFolder, O_PATH);
   for (const Level& level : levels) {
     if (at < 0) return -errno;
     int next = OpenAt2(root, level.prefix, O_PATH);
@@ -83,8 +84,8 @@ int MakeLevels(int root, const std::vector<Level>& levels, mode_t mode) {
 
 base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative) {
   const std::string path = relative.empty() ? "." : std::string(relative);
-  if (path.find('\0') != std::string::npos) return Escapes(relative);
-  return Opened(root, relative, [root, path] {
+  if (path.find('\0') != std::string::npos) return EscapeError(relative);
+  return OpenByChild(root, relative, [root, path] {
     const int fd = OpenAt2(root, path, O_PATH);
     return fd < 0 ? -errno : fd;
   });
@@ -93,7 +94,7 @@ base::StatusOr<base::UniqueFd> OpenBeneath(int root, std::string_view relative) 
 base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view relative,
                                                   mode_t mode) {
   if (relative.starts_with('/') || relative.find('\0') != std::string_view::npos) {
-    return Escapes(relative);
+    return EscapeError(relative);
   }
   // Each prefix is resolved from the root, so that a symlink within the volume may contain "..".
   std::vector<Level> levels;
@@ -103,11 +104,12 @@ base::StatusOr<base::UniqueFd> MakeFoldersBeneath(int root, std::string_view rel
     std::string part(relative.substr(begin, end - begin));
     begin = end + 1;
     if (part.empty() || part == ".") continue;
-    if (part == "..") return Escapes(relative);
+    if (part == "..") return EscapeError(relative);
     prefix += (prefix.empty() ? "" : "/") + part;
     levels.push_back({.prefix = prefix, .name = std::move(part)});
   }
-  return Opened(root, relative, [root, levels, mode] { return MakeLevels(root, levels, mode); });
+  return OpenByChild(root, relative,
+                     [root, levels, mode] { return MakeLevels(root, levels, mode); });
 }
 
 base::StatusOr<base::UniqueFd> OpenFolder(const std::string& path) {
@@ -125,7 +127,7 @@ std::string ProcPath(const base::UniqueFd& fd) {
   return fmt::format("{}{}", kDescriptors, fd.get());
 }
 
-std::vector<int> DescriptorsIn(std::initializer_list<std::string_view> paths) {
+std::vector<int> ParseDescriptors(std::initializer_list<std::string_view> paths) {
   std::vector<int> fds;
   for (const std::string_view path : paths) {
     if (!path.starts_with(kDescriptors)) continue;

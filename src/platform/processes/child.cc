@@ -59,7 +59,7 @@ class Stack {
   void* memory_;
 };
 
-// What all starts of children share. It is process-wide, because children are.
+// The data that all starts of children share, for the whole process.
 struct Children {
   static constexpr size_t kMostIdle = 8;
 
@@ -68,7 +68,7 @@ struct Children {
   std::vector<std::unique_ptr<Stack>> idle ABSL_GUARDED_BY(mutex);
 };
 
-Children& Global() {
+Children& GetChildren() {
   // It is never destroyed, because children may be started until the process ends.
   static Children& children = *new Children;
   return children;
@@ -77,7 +77,7 @@ Children& Global() {
 // All data that a child touches; it lives as long as the child.
 struct Call {
   ~Call() {
-    Children& global = Global();
+    Children& global = GetChildren();
     base::MutexLock lock(global.mutex);
     if (stack->valid() && global.idle.size() < Children::kMostIdle)
       global.idle.push_back(std::move(stack));
@@ -90,13 +90,13 @@ struct Call {
   std::unique_ptr<Stack> stack;
 };
 
-std::shared_ptr<Call> Prepare(std::span<std::byte> reply, std::function<int()> body,
-                              std::vector<int> keeps) {
+std::shared_ptr<Call> PrepareCall(std::span<std::byte> reply, std::function<int()> body,
+                                  std::vector<int> keeps) {
   auto call = std::make_shared<Call>();
   call->body = std::move(body);
   call->reply = reply;
   call->keeps = std::move(keeps);
-  Children& global = Global();
+  Children& global = GetChildren();
   base::MutexLock lock(global.mutex);
   if (!global.idle.empty()) {
     call->stack = std::move(global.idle.back());
@@ -154,7 +154,7 @@ int ChildMain(void* argument) {
 
 // Returns the child's pid, or -1 with errno. The calling thread shares its errno with the child, so
 // it may make no call that fails until the child has answered.
-pid_t Begin(Call& call, base::UniqueFd& pidfd) {
+pid_t ForkChild(Call& call, base::UniqueFd& pidfd) {
   if constexpr (kSharesMemory) {
     int fd = -1;
     const pid_t pid =
@@ -170,7 +170,8 @@ pid_t Begin(Call& call, base::UniqueFd& pidfd) {
 }
 
 // Waits for the end of a child that has answered, or leaves it to a later call.
-void Reap(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline, std::shared_ptr<Call> call) {
+void ReapChild(pid_t pid, const base::UniqueFd& pidfd, Deadline deadline,
+               std::shared_ptr<Call> call) {
   if (pidfd.valid() && !WaitReadable(pidfd.get(), deadline)) {
     return ReapLater(pid, std::move(call));
   }
@@ -184,10 +185,10 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
 
 }  // namespace
 
-// What the children kept is released without the lock.
-void ReapTheDead() {
+// `dead` is declared before the lock, so that what the children kept is released without the lock.
+void ReapDeadChildren() {
   std::vector<Dying> dead;
-  Children& global = Global();
+  Children& global = GetChildren();
   base::MutexLock lock(global.mutex);
   const auto end = std::partition(global.dying.begin(), global.dying.end(), [](const Dying& dying) {
     return waitpid(dying.pid, nullptr, WNOHANG) == 0;
@@ -218,7 +219,7 @@ base::UniqueFd OpenPid(pid_t pid) {
 }
 
 void ReapLater(pid_t pid, std::shared_ptr<void> kept) {
-  Children& global = Global();
+  Children& global = GetChildren();
   base::MutexLock lock(global.mutex);
   global.dying.push_back({pid, std::move(kept)});
 }
@@ -244,8 +245,8 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
                       std::span<std::byte> reply, std::function<int()> body, std::vector<int> keeps,
                       base::FlightSpan& span) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
-  ReapTheDead();
-  const std::shared_ptr<Call> call = Prepare(reply, std::move(body), std::move(keeps));
+  ReapDeadChildren();
+  const std::shared_ptr<Call> call = PrepareCall(reply, std::move(body), std::move(keeps));
   if (!call->stack->valid()) return ErrnoError(ENOMEM, fmt::format("{}: stack", what));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoError(errno, fmt::format("{}: pipe", what));
@@ -257,10 +258,10 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  const pid_t pid = Begin(*call, pidfd);
-  const int begin_error = errno;
+  const pid_t pid = ForkChild(*call, pidfd);
+  const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return ErrnoError(begin_error, fmt::format("{}: clone", what));
+  if (pid < 0) return ErrnoError(fork_error, fmt::format("{}: clone", what));
   out.Reset();
   span.SetPid(pid);
 
@@ -272,14 +273,14 @@ base::Status RunChild(std::string_view what, std::chrono::milliseconds timeout,
   if (!complete) {
     kill(pid, SIGKILL);
     const bool late = std::chrono::steady_clock::now() >= deadline;
-    Reap(pid, pidfd, std::chrono::steady_clock::now() + std::chrono::milliseconds(100), call);
+    ReapChild(pid, pidfd, std::chrono::steady_clock::now() + std::chrono::milliseconds(100), call);
     if (!late) return base::Error(base::StatusCode::kInternal, "{}: the child process died", what);
     return base::Error(base::StatusCode::kDeadlineExceeded, "{}: no answer within {} ms", what,
                        timeout.count());
   }
   // The exit itself can block: closing a descriptor flushes data, and a dead FUSE server never
   // answers.
-  Reap(pid, pidfd, deadline, call);
+  ReapChild(pid, pidfd, deadline, call);
   return result == 0 ? base::OkStatus() : ErrnoError(result, what);
 }
 

@@ -1,5 +1,5 @@
 // Runs a function in a child process with a deadline, for system calls that can block for ever
-// (mount, umount, stat of a dead file system): "Nothing hangs the agent".
+// (mount, umount, stat of a dead file system), so that nothing hangs the agent.
 //
 // The child shares this process's memory, because copying the page tables of a process with many
 // threads costs more than the rest of a mount (docs/adr/0019-children-share-memory.md).
@@ -30,8 +30,9 @@ namespace berth::platform {
 
 // `body` may be killed at any moment, so it may use only async-signal-safe calls on data prepared
 // before: raw system calls, no allocation, no locks. It has a stack of 256 KiB, and returns 0 or an
-// errno. DEADLINE_EXCEEDED: the child did not come back in time. It was sent SIGKILL, and a later
-// call reaps it when the kernel has let it go; the outcome is unknown.
+// errno, which becomes the error. DEADLINE_EXCEEDED: the child did not answer in time. It was sent
+// SIGKILL, and a later call reaps it when the kernel has let it go; the outcome is unknown.
+// INTERNAL: the child died. Messages begin with `what`.
 base::Status RunInChild(std::string_view what, std::chrono::milliseconds timeout,
                         std::function<int()> body, std::vector<int> keeps = {});
 
@@ -53,8 +54,8 @@ base::StatusOr<std::vector<Answer>> AskChildForEach(
     std::type_identity_t<std::function<int(std::span<Answer>)>> body, std::vector<int> keeps = {});
 
 // As RunInChild, for a body that opens something, because a path can lead through a file system
-// that no longer answers. The body returns a descriptor or a negative errno. Both come back, the
-// descriptor as one of this process.
+// that no longer answers. The body returns a descriptor or a negative errno. The result holds the
+// errno, or a descriptor of this process for the same file.
 struct OpenedInChild {
   base::UniqueFd fd;
   int error = 0;  // an errno, if `fd` is not valid
@@ -68,15 +69,16 @@ base::Status CheckReads(const std::string& device, std::chrono::milliseconds tim
 // Closes all descriptors of the calling process except these. Async-signal-safe.
 void CloseAllBut(std::span<const int> kept);
 
-// A descriptor that is readable once the process `pid`, a child of this one, has ended;
-// pidfd_open(2).
+// Opens a descriptor that is readable once the process `pid` has ended; pidfd_open(2). It is
+// invalid, with errno, if it cannot be opened. If `pid` is no child of this process, another
+// process may have the number by now.
 base::UniqueFd OpenPid(pid_t pid);
 
-// Reaps the children that were handed over and are dead by now, and releases what they kept. Each
-// start of a child does so, too.
-void ReapTheDead();
+// Reaps the children that were given to ReapLater and have ended by now, and releases what they
+// kept. Each start of a child does so, too.
+void ReapDeadChildren();
 
-// Hands over a child that was killed but has not ended yet, so that a later call reaps it; `kept`
+// Takes over a child that was killed but has not ended yet, so that a later call reaps it. `kept`
 // is held until then.
 void ReapLater(pid_t pid, std::shared_ptr<void> kept = nullptr);
 

@@ -30,7 +30,7 @@ struct Parcel {
 };
 
 // Returns 0 or an errno.
-int Send(int socket, int fd) {
+int SendDescriptor(int socket, int fd) {
   Parcel parcel;
   cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
   header->cmsg_level = SOL_SOCKET;
@@ -40,7 +40,7 @@ int Send(int socket, int fd) {
   return sendmsg(socket, &parcel.message, MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
-base::UniqueFd Receive(int socket) {
+base::UniqueFd ReceiveDescriptor(int socket) {
   Parcel parcel;
   if (recvmsg(socket, &parcel.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0) return {};
   const cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
@@ -63,12 +63,12 @@ base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::mi
   const auto open = [body = std::move(body), to = out.get()](int& error) {
     const int fd = body();
     error = fd < 0 ? -fd : 0;
-    return fd < 0 ? 0 : Send(to, fd);
+    return fd < 0 ? 0 : SendDescriptor(to, fd);
   };
   ASSIGN_OR_RETURN(const int error, AskChild<int>(what, timeout, open, std::move(keeps)));
   OpenedInChild opened{.error = error};
   if (error != 0) return opened;
-  opened.fd = Receive(in.get());
+  opened.fd = ReceiveDescriptor(in.get());
   if (!opened.fd.valid()) {
     return base::Error(base::StatusCode::kInternal, "{}: no descriptor came", what);
   }

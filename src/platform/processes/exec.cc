@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kKillGrace(2);
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-std::vector<std::string> Environment(const Command& command) {
+std::vector<std::string> BuildEnvironment(const Command& command) {
   std::vector<std::string> env = {std::string(kPath), "LC_ALL=C"};
   for (const std::string& variable : command.env) {
     const std::string name = variable.substr(0, variable.find('=') + 1);
@@ -57,7 +57,7 @@ base::StatusOr<std::string> FindProgram(const std::string& name,
 }
 
 // Makes a file in memory, which is on no disk and has no name.
-base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& data) {
+base::StatusOr<base::UniqueFd> MakeMemoryFile(const char* name, const std::string& data) {
   base::UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(errno, "memfd_create");
   if (fchmod(fd.get(), 0600) != 0) return ErrnoError(errno, "fchmod");
@@ -68,7 +68,7 @@ base::StatusOr<base::UniqueFd> MemoryFile(const char* name, const std::string& d
   return fd;
 }
 
-std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+std::vector<char*> ToPointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
   for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
@@ -97,8 +97,8 @@ base::StatusOr<pid_t> Spawn(const std::string& program, const std::vector<std::s
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, Pointers(argv).data(),
-                                Pointers(env).data());
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes,
+                                ToPointers(argv).data(), ToPointers(env).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return ErrnoError(error, fmt::format("run {}", base::Quote(program)));
@@ -112,7 +112,7 @@ struct Stream {
   std::string* kept;
   size_t limit;
 
-  // Reads what is there; closes at end of file.
+  // Reads what can be read without waiting; closes at end of file.
   void Drain() {
     std::array<char, 16384> buffer;
     while (fd.valid()) {
@@ -129,7 +129,7 @@ enum class Collected { kEnded, kLate, kCancelled };
 
 // Waits until the process has ended. It does not wait for output that the process's own children
 // still hold open, because a mount helper may leave a FUSE daemon behind.
-Collected Collect(int pidfd, Stream& out, Stream& err, Deadline deadline, int cancel_fd) {
+Collected CollectOutput(int pidfd, Stream& out, Stream& err, Deadline deadline, int cancel_fd) {
   for (;;) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -153,13 +153,13 @@ Collected Collect(int pidfd, Stream& out, Stream& err, Deadline deadline, int ca
   }
 }
 
-int ExitCode(int status) {
+int ToExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 base::Status KilledError(const Command& command, Collected why) {
   if (why == Collected::kCancelled) {
-    return base::Error(base::StatusCode::kCancelled, "{} was killed, since nobody waits for it",
+    return base::Error(base::StatusCode::kCancelled, "{} was killed, because nobody waits for it",
                        command.argv[0]);
   }
   return base::Error(base::StatusCode::kDeadlineExceeded,
@@ -173,16 +173,16 @@ class HostExec : public Exec {
     if (command.argv.empty()) {
       return base::Error(base::StatusCode::kInvalidArgument, "run: no program given");
     }
-    const std::vector<std::string> env = Environment(command);
+    const std::vector<std::string> env = BuildEnvironment(command);
     ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
-    ASSIGN_OR_RETURN(base::UniqueFd in, MemoryFile("standard input", command.stdin_data));
+    ASSIGN_OR_RETURN(base::UniqueFd in, MakeMemoryFile("standard input", command.stdin_data));
     // The program reads the secrets through this process's descriptors.
     std::vector<base::UniqueFd> secrets;
     const auto place = [&secrets](const std::string& content) -> base::StatusOr<std::string> {
-      ASSIGN_OR_RETURN(secrets.emplace_back(), MemoryFile("a secret", content));
+      ASSIGN_OR_RETURN(secrets.emplace_back(), MakeMemoryFile("a secret", content));
       return fmt::format("/proc/{}/fd/{}", getpid(), secrets.back().get());
     };
-    ASSIGN_OR_RETURN(const std::vector<std::string> argv, ArgvWithSecrets(command, place));
+    ASSIGN_OR_RETURN(const std::vector<std::string> argv, BuildArgv(command, place));
     int out_ends[2], err_ends[2];
     if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
     base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
@@ -202,11 +202,11 @@ class HostExec : public Exec {
     CommandResult result;
     Stream out{std::move(out_read), &result.out, command.max_output};
     Stream err{std::move(err_read), &result.err, command.max_output};
-    const Collected collected = pidfd.valid()
-                                    ? Collect(pidfd.get(), out, err, deadline, command.cancel_fd)
-                                    : Collected::kLate;
+    const Collected collected =
+        pidfd.valid() ? CollectOutput(pidfd.get(), out, err, deadline, command.cancel_fd)
+                      : Collected::kLate;
     if (collected != Collected::kEnded) {
-      Kill(pid, pidfd.get());
+      KillGroup(pid, pidfd.get());
       const base::Status killed = KilledError(command, collected);
       span.End(killed);
       return killed;
@@ -214,7 +214,7 @@ class HostExec : public Exec {
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    result.exit_code = ExitCode(status);
+    result.exit_code = ToExitCode(status);
     span.End(result);
     return result;
   }
@@ -222,12 +222,12 @@ class HostExec : public Exec {
  private:
   // The leader is reaped only after its group was killed, so the group's id cannot have been
   // reused.
-  static void Kill(pid_t pid, int pidfd) {
+  static void KillGroup(pid_t pid, int pidfd) {
     kill(-pid, SIGKILL);
     std::string ignored;
     Stream none{base::UniqueFd(), &ignored, 0};
     const Deadline grace = std::chrono::steady_clock::now() + kKillGrace;
-    if (pidfd >= 0 && Collect(pidfd, none, none, grace, -1) == Collected::kEnded) {
+    if (pidfd >= 0 && CollectOutput(pidfd, none, none, grace, -1) == Collected::kEnded) {
       waitpid(pid, nullptr, 0);
     } else {
       ReapLater(pid);

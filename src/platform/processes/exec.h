@@ -31,8 +31,9 @@ struct Command {
   // The program may leave a daemon behind (a FUSE file system) that keeps its streams open: the run
   // ends when the program itself ends, wherever it runs.
   bool leaves_daemon = false;
-  // Becomes readable when nobody waits for the program any more: then it is killed as at its
-  // deadline, with CANCELLED. Borrowed; -1: none. Only for runs on this host.
+  // If this descriptor becomes readable, the caller no longer waits for the program, which is then
+  // killed as at its deadline, and Run returns CANCELLED. Borrowed; -1: none. Only for runs on this
+  // host.
   int cancel_fd = -1;
 };
 
@@ -45,8 +46,9 @@ struct CommandResult {
 class Exec {
  public:
   virtual ~Exec() = default;
-  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. DEADLINE_EXCEEDED,
-  // CANCELLED: the whole process group was killed; the outcome of what it did is unknown.
+  // A non-zero exit is a result, not an error. NOT_FOUND: no such program. INVALID_ARGUMENT: argv
+  // is empty, or a secret is too large. DEADLINE_EXCEEDED, CANCELLED: the whole process group was
+  // killed; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
 };
 

@@ -7,11 +7,11 @@ namespace {
 
 constexpr size_t kMaxSecret = 1 << 20;
 
-std::string NameOf(const Command& command) {
+std::string GetProgramName(const Command& command) {
   return std::string(base::FileNameOf(command.argv[0]));
 }
 
-std::string LastPath(const Command& command) {
+std::string FindLastPath(const Command& command) {
   for (size_t i = command.argv.size() - 1; i > 0; --i) {
     if (command.argv[i].starts_with('/')) return command.argv[i];
   }
@@ -20,13 +20,13 @@ std::string LastPath(const Command& command) {
 
 }  // namespace
 
-base::StatusOr<std::vector<std::string>> ArgvWithSecrets(
+base::StatusOr<std::vector<std::string>> BuildArgv(
     const Command& command,
     const std::function<base::StatusOr<std::string>(const std::string& content)>& place) {
   std::vector<std::string> argv = command.argv;
   for (const Secret& secret : command.secrets) {
     if (secret.content.size() > kMaxSecret) {
-      return base::Error(base::StatusCode::kInvalidArgument, "a secret of more than {} bytes",
+      return base::Error(base::StatusCode::kInvalidArgument, "a secret has more than {} bytes",
                          kMaxSecret);
     }
     ASSIGN_OR_RETURN(const std::string path, place(secret.content));
@@ -41,7 +41,7 @@ base::StatusOr<std::vector<std::string>> ArgvWithSecrets(
 }
 
 RunSpan::RunSpan(const Command& command)
-    : span_(base::FlightKind::kProcess, NameOf(command), LastPath(command)) {}
+    : span_(base::FlightKind::kProcess, GetProgramName(command), FindLastPath(command)) {}
 
 void RunSpan::End(const base::StatusOr<CommandResult>& result) {
   if (!result.ok() || result->exit_code == 0) return span_.End(result.status());

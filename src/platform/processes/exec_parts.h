@@ -1,4 +1,4 @@
-// What implementations of Exec (exec.h) have in common.
+// The common parts of the implementations of Exec (exec.h).
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,10 @@
 
 namespace berth::platform {
 
-// A command's argv with the paths of its secrets in it; `place` makes a file of each secret.
-// INVALID_ARGUMENT: a secret is too large.
-base::StatusOr<std::vector<std::string>> ArgvWithSecrets(
+// Returns the command's argv, in which the path of its file stands for each "{NAME}" of a secret.
+// `place` makes the file of a secret and returns its path. INVALID_ARGUMENT: a secret has more than
+// 1 MiB.
+base::StatusOr<std::vector<std::string>> BuildArgv(
     const Command& command,
     const std::function<base::StatusOr<std::string>(const std::string& content)>& place);
 

@@ -102,7 +102,7 @@ TEST_F(ExecTest, KillsWhatNobodyWaitsForAnyMore) {
   const auto result =
       exec_->Run({.argv = {"sleep", "1000"}, .timeout = minutes(10), .cancel_fd = cancel.get()});
   EXPECT_EQ(base::ToString(result.status()),
-            "CANCELLED: sleep was killed, since nobody waits for it");
+            "CANCELLED: sleep was killed, because nobody waits for it");
 }
 
 TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::optional<pid_t> ParentOfLiving(pid_t pid) {
+std::optional<pid_t> ReadLivingParent(pid_t pid) {
   const auto stat = base::ReadProcessStat(pid);
   if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
   return stat->parent;
@@ -35,12 +35,12 @@ struct Found {
   base::UniqueFd fd;  // holds exactly that process
 };
 
-std::vector<Found> FindAlive(std::string_view variable) {
+std::vector<Found> FindMarkedProcesses(std::string_view variable) {
   std::map<pid_t, pid_t> processes;  // with their parents
   std::set<pid_t> marked;
-  for (const pid_t pid : NumbersIn("/proc")) {
+  for (const pid_t pid : ListNumbers("/proc")) {
     if (pid == getpid()) continue;
-    const std::optional<pid_t> parent = ParentOfLiving(pid);
+    const std::optional<pid_t> parent = ReadLivingParent(pid);
     if (!parent.has_value()) continue;
     processes[pid] = *parent;
     if (IsMarked(pid, variable)) marked.insert(pid);
@@ -59,14 +59,14 @@ std::vector<Found> FindAlive(std::string_view variable) {
     if (!fd.valid()) continue;
     // Another process may have the number now, so the process that the descriptor holds is checked
     // again.
-    const std::optional<pid_t> parent = ParentOfLiving(pid);
+    const std::optional<pid_t> parent = ReadLivingParent(pid);
     if (!parent.has_value() || (*parent != processes[pid] && !IsMarked(pid, variable))) continue;
     found.push_back({pid, std::move(fd)});
   }
   return found;
 }
 
-void WaitForEnd(const std::vector<Found>& found, Clock::time_point deadline) {
+void WaitForEnds(const std::vector<Found>& found, Clock::time_point deadline) {
   for (const Found& process : found) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd ended = {.fd = process.fd.get(), .events = POLLIN, .revents = 0};
@@ -89,16 +89,16 @@ bool IsMarked(pid_t pid, std::string_view variable) {
   return false;
 }
 
-size_t KillMarked(std::string_view variable, std::chrono::milliseconds within) {
+size_t KillMarkedProcesses(std::string_view variable, std::chrono::milliseconds within) {
   const auto deadline = Clock::now() + within;
   for (;;) {
-    const std::vector<Found> found = FindAlive(variable);
+    const std::vector<Found> found = FindMarkedProcesses(variable);
     if (found.empty()) return 0;
     for (const Found& process : found) {
       syscall(SYS_pidfd_send_signal, process.fd.get(), SIGKILL, nullptr, 0);
     }
-    WaitForEnd(found, deadline);
-    if (Clock::now() >= deadline) return FindAlive(variable).size();
+    WaitForEnds(found, deadline);
+    if (Clock::now() >= deadline) return FindMarkedProcesses(variable).size();
   }
 }
 

@@ -40,16 +40,16 @@ TEST(KillMarkedTest, EndsTheMarkedAndWhatDescendsFromThemAndNobodyElse) {
   const pid_t own = start(mark, "own", "");
   const pid_t without = start(mark, "without", "env -i");  // it cleared its environment
   const pid_t other = start(mark + "x", "other", "");      // a mark that only begins so
-  EXPECT_EQ(KillMarked(mark, std::chrono::seconds(60)), 0u);
+  EXPECT_EQ(KillMarkedProcesses(mark, std::chrono::seconds(60)), 0u);
   EXPECT_FALSE(lives(own));
   EXPECT_FALSE(lives(without));
   EXPECT_TRUE(lives(other));
-  EXPECT_EQ(KillMarked(mark + "x", std::chrono::seconds(60)), 0u);
+  EXPECT_EQ(KillMarkedProcesses(mark + "x", std::chrono::seconds(60)), 0u);
   EXPECT_FALSE(lives(other));
 }
 
 TEST(KillMarkedTest, NothingMarkedIsNothingToDo) {
-  EXPECT_EQ(KillMarked("BERTH_RUN=" + base::NewUuid(), std::chrono::seconds(1)), 0u);
+  EXPECT_EQ(KillMarkedProcesses("BERTH_RUN=" + base::NewUuid(), std::chrono::seconds(1)), 0u);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 
 }  // namespace
 
-std::optional<int> EndOfProcess(pid_t pid, int pidfd) {
+std::optional<int> ReadWaitStatus(pid_t pid, int pidfd) {
   PidfdInfo info{.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
   // /proc/PID/stat has the status of a process that its parent has not reaped.

@@ -9,9 +9,9 @@
 namespace berth::platform {
 
 // The wait status (waitpid(2)) of the ended process `pid`, whose pidfd was opened while it lived.
-// Until its parent has reaped it, the kernel shows the status in /proc; after that the pidfd tells
-// it, since Linux 6.15. None: not known.
-std::optional<int> EndOfProcess(pid_t pid, int pidfd);
+// Until the parent has reaped the process, the kernel shows the status in /proc; after that only
+// the pidfd gives it, since Linux 6.15. nullopt: not known, or the process still runs.
+std::optional<int> ReadWaitStatus(pid_t pid, int pidfd);
 
 // "was killed by signal 9 (SIGKILL)", "exited with status 1", "ended (how is not known)".
 std::string DescribeEnd(std::optional<int> wait_status);

@@ -21,10 +21,10 @@ TEST(ProcessEndTest, OfOneThatItsParentHasNotFetched) {
   if (pid == 0) _exit(pause() == 0 ? 0 : 7);
   const base::UniqueFd pidfd = OpenPid(pid);
   ASSERT_TRUE(pidfd.valid());
-  EXPECT_EQ(EndOfProcess(pid, pidfd.get()), std::nullopt) << "it runs";
+  EXPECT_EQ(ReadWaitStatus(pid, pidfd.get()), std::nullopt) << "it runs";
   kill(pid, SIGKILL);
   WaitForEnd(pidfd);
-  EXPECT_EQ(DescribeEnd(EndOfProcess(pid, pidfd.get())), "was killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(DescribeEnd(ReadWaitStatus(pid, pidfd.get())), "was killed by signal 9 (SIGKILL)");
   waitpid(pid, nullptr, 0);
 }
 
@@ -34,7 +34,7 @@ TEST(ProcessEndTest, OfOneThatIsGone) {
   const base::UniqueFd pidfd = OpenPid(pid);
   ASSERT_TRUE(pidfd.valid());
   waitpid(pid, nullptr, 0);
-  const std::string said = DescribeEnd(EndOfProcess(pid, pidfd.get()));
+  const std::string said = DescribeEnd(ReadWaitStatus(pid, pidfd.get()));
   // Kernels before 6.15 have forgotten it.
   if (said != "ended (how is not known)") EXPECT_EQ(said, "exited with status 3");
 }

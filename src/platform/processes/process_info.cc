@@ -20,19 +20,19 @@ namespace {
 
 using base::StatusCode;
 
-constexpr size_t kLongestText = 64 * 1024;
+constexpr size_t kMaxText = 64 * 1024;
 
 std::string ReadLine(const std::string& path) {
   std::string text;
-  base::ReadWholeFile(path, kLongestText, text);
+  base::ReadWholeFile(path, kMaxText, text);
   return text.substr(0, text.find('\n'));
 }
 
-std::chrono::seconds Uptime() {
+std::chrono::seconds ReadUptime() {
   return std::chrono::seconds(static_cast<int64_t>(std::atof(ReadLine("/proc/uptime").c_str())));
 }
 
-std::string WaitChannel(const std::string& folder) {
+std::string ReadWaitChannel(const std::string& folder) {
   const std::string channel = ReadLine(folder + "/wchan");
   if (!channel.empty() && channel != "0") return channel;
   // Where wchan is not built in, the stack shows it: "[<0>] fuse_get_req+0x1f2/0x2d0".
@@ -43,7 +43,7 @@ std::string WaitChannel(const std::string& folder) {
 
 }  // namespace
 
-std::vector<int> NumbersIn(const std::string& folder) {
+std::vector<int> ListNumbers(const std::string& folder) {
   std::vector<int> out;
   DIR* dir = opendir(folder.c_str());
   if (dir == nullptr) return out;
@@ -68,15 +68,15 @@ base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
                    .parent = stat->parent,
                    .name = stat->name,
                    .state = stat->state,
-                   .wait_channel = WaitChannel(folder)};
+                   .wait_channel = ReadWaitChannel(folder)};
   char program[4096];
   const ssize_t length = readlink((folder + "/exe").c_str(), program, sizeof(program));
   if (length > 0) {
     info.program = base::FileNameOf({program, static_cast<size_t>(length)});
   }
   const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  info.age =
-      std::max(std::chrono::seconds(0), Uptime() - std::chrono::seconds(stat->start_ticks / ticks));
+  info.age = std::max(std::chrono::seconds(0),
+                      ReadUptime() - std::chrono::seconds(stat->start_ticks / ticks));
   return info;
 }
 
@@ -84,7 +84,7 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   ASSIGN_OR_RETURN(ProcessInfo info, ReadThread(pid));
   info.thread = false;
   // A process hangs if one of its threads does.
-  for (const pid_t tid : NumbersIn(fmt::format("/proc/{}/task", pid))) {
+  for (const pid_t tid : ListNumbers(fmt::format("/proc/{}/task", pid))) {
     if (info.in_kernel()) break;
     const auto thread = ReadThread(tid);
     if (!thread.ok() || !thread->in_kernel()) continue;
@@ -94,9 +94,9 @@ base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
   return info;
 }
 
-std::vector<ProcessInfo> ProcessTree(pid_t root) {
+std::vector<ProcessInfo> ReadProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
-  for (const pid_t pid : NumbersIn("/proc")) {
+  for (const pid_t pid : ListNumbers("/proc")) {
     if (const auto stat = base::ReadProcessStat(pid)) children.emplace(stat->parent, pid);
   }
   std::vector<pid_t> pids = {root};
@@ -111,7 +111,7 @@ std::vector<ProcessInfo> ProcessTree(pid_t root) {
   return tree;
 }
 
-base::StatusOr<pid_t> SocketOwner(const std::string& path) {
+base::StatusOr<pid_t> FindSocketOwner(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {

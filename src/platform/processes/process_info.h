@@ -1,4 +1,4 @@
-// What the kernel says about processes, for people: /proc/PID.
+// Reads about processes from /proc/PID, for people.
 //
 // Read-only. A process may end between any two calls; what cannot be read is left empty.
 #pragma once
@@ -18,11 +18,11 @@ struct ProcessInfo {
   bool thread = false;  // `pid` is a thread's id, and the rest describes that thread alone
   pid_t parent = 0;
   std::string name;     // at most 15 bytes; a thread may have changed it
-  std::string program;  // the file name of what it executes
+  std::string program;  // the file name of its executable
   char state = '?';     // proc(5): R S D T Z ...
   std::chrono::seconds age{0};
   // The kernel function that it waits in, of the thread that is hardest to wake. Empty if it does
-  // not wait or the kernel does not tell (it tells only root).
+  // not wait, or if the kernel does not show it (it shows it only to root).
   std::string wait_channel;
 
   // Whether it waits in a way that no signal ends: uninterruptibly, or for the answer of a FUSE
@@ -34,18 +34,19 @@ struct ProcessInfo {
 
 // NOT_FOUND: no such process.
 base::StatusOr<ProcessInfo> ReadProcess(pid_t pid);
-// The same for one thread, by its id.
+// Describes one thread, by its id. NOT_FOUND: no such thread.
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid);
 
-// The numbers among the names in a folder of /proc: processes, threads, descriptors. None if it
-// cannot be read.
-std::vector<int> NumbersIn(const std::string& folder);
+// Returns the names in a folder of /proc that are numbers: processes, threads, descriptors. Empty
+// if the folder cannot be read.
+std::vector<int> ListNumbers(const std::string& folder);
 
 // A process and all its descendants, itself first; empty if it does not exist.
-std::vector<ProcessInfo> ProcessTree(pid_t root);
+std::vector<ProcessInfo> ReadProcessTree(pid_t root);
 
-// The process that listens on a UNIX socket (it may have handed it on since). UNAVAILABLE: nobody
-// listens.
-base::StatusOr<pid_t> SocketOwner(const std::string& path);
+// Connects to a UNIX socket, and returns the process that called listen(2) on it. That process may
+// have passed the socket on since. UNAVAILABLE: no process listens. INVALID_ARGUMENT: the path is
+// too long.
+base::StatusOr<pid_t> FindSocketOwner(const std::string& path);
 
 }  // namespace berth::platform

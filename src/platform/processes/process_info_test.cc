@@ -25,7 +25,7 @@ TEST(ProcessInfoTest, AStoppedChildIsFoundBelowItsParent) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
-  const std::vector<ProcessInfo> tree = ProcessTree(getpid());
+  const std::vector<ProcessInfo> tree = ReadProcessTree(getpid());
   ASSERT_FALSE(tree.empty());
   EXPECT_EQ(tree.front().pid, getpid());
   const auto found = std::find_if(tree.begin(), tree.end(),
@@ -43,14 +43,14 @@ TEST(ProcessInfoTest, AStoppedChildIsFoundBelowItsParent) {
 TEST(ProcessInfoTest, AListenerIsKnownByItsSocket) {
   const TempFolder folder;
   const std::string path = folder / "listener.sock";
-  EXPECT_EQ(SocketOwner(path).status().code(), base::StatusCode::kUnavailable);
+  EXPECT_EQ(FindSocketOwner(path).status().code(), base::StatusCode::kUnavailable);
   const base::UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, path.size());
   ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   ASSERT_EQ(listen(listener.get(), 1), 0);
-  const auto owner = SocketOwner(path);
+  const auto owner = FindSocketOwner(path);
   ASSERT_TRUE(owner.ok()) << owner.status();
   EXPECT_EQ(*owner, getpid());
 }

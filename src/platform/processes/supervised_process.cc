@@ -21,7 +21,7 @@ using std::chrono::steady_clock;
 SupervisedProcess::SupervisedProcess(Options options) : options_(std::move(options)) {
   thread_ = std::jthread([this](const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "supervisor");
-    Supervise(stop);
+    SuperviseChild(stop);
   });
 }
 
@@ -30,7 +30,7 @@ SupervisedProcess::~SupervisedProcess() {
   thread_.join();
 }
 
-void SupervisedProcess::Supervise(const std::stop_token& stop) {
+void SupervisedProcess::SuperviseChild(const std::stop_token& stop) {
   auto pause = options_.restart_start;
   while (!stop.stop_requested()) {
     const auto started = steady_clock::now();
@@ -55,8 +55,8 @@ std::string SupervisedProcess::RunOnce(const std::stop_token& stop) {
   const pid_t pid = fork();
   if (pid < 0) return fmt::format("could not be started: {}", std::strerror(errno));
   if (pid == 0) {
-    // Only async-signal-safe calls may follow. The signal is sent when the thread that forked ends:
-    // that is the supervisor's own thread, which lives as long as this object.
+    // Only async-signal-safe calls may follow. The kernel sends the signal when the thread that
+    // forked ends. That is the thread of the SupervisedProcess, which lives as long as the object.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);

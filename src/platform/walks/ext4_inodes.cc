@@ -73,7 +73,7 @@ struct Layout {
 };
 
 // Reads the layout of a device of `size` bytes.
-std::optional<Layout> Understand(const Bytes& bytes, uint64_t size) {
+std::optional<Layout> ParseLayout(const Bytes& bytes, uint64_t size) {
   const auto at16 = [&](size_t at) { return Get16(bytes.data() + at); };
   const auto at32 = [&](size_t at) -> uint64_t { return Get32(bytes.data() + at); };
   const uint64_t features = at32(ext4::kIncompatible);
@@ -186,7 +186,7 @@ Status ForEachExt4Inode(int device, uint64_t most,
   RETURN_IF_ERROR(ReadAt(device, kExt4SuperblockOffset, bytes));
   const off_t size = lseek(device, 0, SEEK_END);
   if (size < 0) return ErrnoError(errno, "find the size of ext4's device");
-  const std::optional<Layout> layout = Understand(bytes, static_cast<uint64_t>(size));
+  const std::optional<Layout> layout = ParseLayout(bytes, static_cast<uint64_t>(size));
   if (!layout) return Error(StatusCode::kUnimplemented, "this layout of ext4 is not known");
   ASSIGN_OR_RETURN(const std::vector<Table> tables, ReadTables(device, *layout));
   uint64_t inodes = 0;

@@ -1,4 +1,4 @@
-// The inode tables of a mounted ext4, read from its device.
+// Reads the inode tables of a mounted ext4 from its device.
 #pragma once
 
 #include <sys/types.h>

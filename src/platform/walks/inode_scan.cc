@@ -30,16 +30,16 @@ using base::StatusCode;
 using base::StatusOr;
 using base::UniqueFd;
 
-// Reading an inode from a table takes a tenth of the time that a look at a name takes.
+// To read an inode from a table takes a tenth of the time that a stat of a name takes.
 constexpr uint64_t kTableInodesPerFile = 8;
 constexpr uint64_t kAlwaysRead = 64 * 1024;
 constexpr int kInodesBetweenLooks = 4096;  // at `cancelled`
 
-Status NotARoot() {
+Status NotRootError() {
   return Error(StatusCode::kUnimplemented, "the folder is not the root of its file system");
 }
 
-// The node of a block device in this process's /dev.
+// Opens the node of a block device in this process's /dev.
 StatusOr<UniqueFd> OpenDevice(dev_t number) {
   std::istringstream events(
       ReadFile(fmt::format("/sys/dev/block/{}:{}/uevent", major(number), minor(number)))
@@ -70,7 +70,7 @@ class XfsBulkStat {
   }
   // Reads from the inode that hdr.ino names, which the kernel advances. An empty result: there are
   // no more inodes.
-  StatusOr<std::span<const xfs_bulkstat>> Next(int in_file_system) {
+  StatusOr<std::span<const xfs_bulkstat>> ReadNext(int in_file_system) {
     if (ioctl(in_file_system, XFS_IOC_BULKSTAT, request_) != 0) {
       return ErrnoError(errno, "XFS_IOC_BULKSTAT");
     }
@@ -87,7 +87,7 @@ StatusOr<bool> IsXfsRoot(int folder, uint64_t inode) {
   XfsBulkStat root(1);
   root.header().flags = XFS_BULK_IREQ_SPECIAL;
   root.header().ino = XFS_BULK_IREQ_SPECIAL_ROOT;
-  ASSIGN_OR_RETURN(const auto found, root.Next(folder));
+  ASSIGN_OR_RETURN(const auto found, root.ReadNext(folder));
   return found.size() == 1 && found[0].bs_ino == inode;
 }
 
@@ -96,10 +96,10 @@ Status ForEachXfsInode(int root, uint64_t root_inode,
   const UniqueFd folder(openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return ErrnoError(errno, "open the root");
   ASSIGN_OR_RETURN(const bool is_root, IsXfsRoot(folder.get(), root_inode));
-  if (!is_root) return NotARoot();
+  if (!is_root) return NotRootError();
   XfsBulkStat inodes(1024);
   for (;;) {
-    ASSIGN_OR_RETURN(const auto some, inodes.Next(folder.get()));
+    ASSIGN_OR_RETURN(const auto some, inodes.ReadNext(folder.get()));
     if (some.empty()) return base::OkStatus();
     for (const xfs_bulkstat& inode : some) {
       if (inode.bs_nlink == 0) continue;
@@ -116,7 +116,7 @@ Status ForEachInode(int root, const struct stat& st,
   if (fstatfs(root, &fs) != 0) return ErrnoError(errno, "statfs");
   switch (fs.f_type) {
     case EXT4_SUPER_MAGIC: {
-      if (st.st_ino != kExt4RootInode) return NotARoot();
+      if (st.st_ino != kExt4RootInode) return NotRootError();
       const uint64_t used = fs.f_files - fs.f_ffree;
       ASSIGN_OR_RETURN(const UniqueFd device, OpenDevice(st.st_dev));
       return ForEachExt4Inode(device.get(), used * kTableInodesPerFile + kAlwaysRead, visit);

@@ -41,13 +41,13 @@ struct GivenUp {
   std::multiset<FileSystemId> on ABSL_GUARDED_BY(mutex);
 };
 
-GivenUp& Global() {
+GivenUp& GetGivenUp() {
   static GivenUp& given_up = *new GivenUp;  // never destroyed: work may outlive main
   return given_up;
 }
 
 bool IsGivenUpOn(const FileSystemId& id) {
-  GivenUp& global = Global();
+  GivenUp& global = GetGivenUp();
   const MutexLock lock(global.mutex);
   return global.on.contains(id);
 }
@@ -58,8 +58,8 @@ struct FolderId {
   bool operator==(const FolderId&) const = default;
 };
 
-// Asks no server of a file system.
-StatusOr<FolderId> IdOf(int folder) {
+// Identifies a folder without a request to the server of its file system.
+StatusOr<FolderId> ReadFolderId(int folder) {
   struct statx st = {};
   if (statx(folder, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) != 0) {
     return ErrnoError(errno, "look at a folder");
@@ -84,14 +84,14 @@ class Work final : public LongWork {
   }
 
   // Runs on the thread of the work.
-  void Do(int callers_folder, Body body) {
-    Status result = OnOwnTable(callers_folder, std::move(body));
+  void RunBody(int callers_folder, Body body) {
+    Status result = RunOnOwnTable(callers_folder, std::move(body));
     const MutexLock lock(mutex_);
     ended_ = true;
     result_ = std::move(result);
     changed_.NotifyAll();
     if (!given_up_) return;
-    GivenUp& global = Global();
+    GivenUp& global = GetGivenUp();
     const MutexLock all(global.mutex);
     global.on.erase(global.on.find(id_.file_system));
   }
@@ -109,7 +109,7 @@ class Work final : public LongWork {
         options.progress(done);
         next_report = now + options.progress_interval;
       }
-      if (ended) return Result();
+      if (ended) return GetResult();
       if (const uint64_t seen = done + signs_; seen != std::exchange(signs, seen)) alive = now;
       if (!cancelled_ && options.cancelled && options.cancelled()) {
         cancelled_ = true;
@@ -133,7 +133,7 @@ class Work final : public LongWork {
     return ErrnoError(errno, "have descriptors of its own");
   }
 
-  Status OnOwnTable(int callers_folder, Body body) {
+  Status RunOnOwnTable(int callers_folder, Body body) {
     RETURN_IF_ERROR(UnshareDescriptors());
     // "self" is the main thread, which has the descriptor table of the waiting caller.
     const base::UniqueFd folder(open(fmt::format("/proc/self/fd/{}", callers_folder).c_str(),
@@ -143,7 +143,7 @@ class Work final : public LongWork {
       return ErrnoError(error, fmt::format("{}: open the folder again", what_));
     }
     // If the work starts only after it was given up, that number may stand for another folder.
-    ASSIGN_OR_RETURN(const FolderId found, IdOf(folder.get()));
+    ASSIGN_OR_RETURN(const FolderId found, ReadFolderId(folder.get()));
     if (cancelled_ || found != id_) {
       return Error(StatusCode::kCancelled, "{}: cancelled before it began", what_);
     }
@@ -158,7 +158,7 @@ class Work final : public LongWork {
     return ended_;
   }
 
-  Status Result() ABSL_LOCKS_EXCLUDED(mutex_) {
+  Status GetResult() ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     return result_;
   }
@@ -172,7 +172,7 @@ class Work final : public LongWork {
     const MutexLock lock(mutex_);
     if (ended_) return result_;
     given_up_ = true;
-    GivenUp& global = Global();
+    GivenUp& global = GetGivenUp();
     const MutexLock all(global.mutex);
     global.on.insert(id_.file_system);
     return why;
@@ -200,7 +200,7 @@ Status RunLongWork(int folder, const LongWorkOptions& options, Body body) {
   if (options.cancelled && options.cancelled()) {
     return Error(StatusCode::kCancelled, "{}: cancelled", options.what);
   }
-  ASSIGN_OR_RETURN(const FolderId id, IdOf(folder));
+  ASSIGN_OR_RETURN(const FolderId id, ReadFolderId(folder));
   if (IsGivenUpOn(id.file_system)) {
     return Error(StatusCode::kUnavailable,
                  "{}: its file system has not answered since this was last tried", options.what);
@@ -209,7 +209,7 @@ Status RunLongWork(int folder, const LongWorkOptions& options, Body body) {
   try {
     std::thread([work, folder, body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), "long-work");
-      work->Do(folder, std::move(body));
+      work->RunBody(folder, std::move(body));
     }).detach();
   } catch (const std::system_error& error) {
     return Error(StatusCode::kResourceExhausted, "{}: no thread: {}", options.what, error.what());

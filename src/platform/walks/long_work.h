@@ -8,7 +8,7 @@
 //   caller ──▶ waits ──▶ OK, an error
 //     │          │ no sign of life
 //     │          └─────▶ DEADLINE_EXCEEDED: the work is given up. It ends once the kernel lets it
-//     ▼                  go, and nothing of the kind is begun on its file system before that.
+//     ▼                  go, and no other long work begins on its file system before that.
 //   thread with a table of descriptors of its own, and in it one folder
 //
 // Because of that table, a thread that the kernel never lets go keeps only that file system busy:
@@ -33,8 +33,9 @@ class LongWork {
   virtual void CountOne() = 0;
   // True: the work must end. To ask is a sign of life as well, so ask often.
   virtual bool cancelled() = 0;
-  // The answer to `question`, which runs for the waiting caller and may use what belongs to it;
-  // false once nobody waits.
+  // Runs `question` on this thread while the caller still waits, so that it may use the caller's
+  // objects, and returns its answer. Returns false without running it once the caller no longer
+  // waits.
   virtual bool AskCaller(const std::function<bool()>& question) = 0;
 };
 

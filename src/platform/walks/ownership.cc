@@ -44,7 +44,7 @@ int ChangeMode(int folder, const char* name, mode_t mode, int flags) {
   return ENOSYS;
 }
 
-// The path of a descriptor that perhaps only this thread has.
+// The path of a descriptor, also if only this thread has it (long_work.h).
 std::string OwnPath(const UniqueFd& fd) { return fmt::format("/proc/thread-self/fd/{}", fd.get()); }
 
 // It works by the descriptor, because a path may name another file now.
@@ -63,8 +63,8 @@ class GroupSetter {
   // Handles one entry of a folder. A folder is kept open in `*open`, for the walk of its content.
   // `mounts_inside`: something may be mounted below the root, so that a look by name would go
   // through a mount, to a file system that may hang.
-  Status Visit(int folder, const char* name, unsigned char type, bool mounts_inside,
-               UniqueFd* open) const {
+  Status VisitEntry(int folder, const char* name, unsigned char type, bool mounts_inside,
+                    UniqueFd* open) const {
     const bool by_name = type != DT_DIR && type != DT_UNKNOWN && !mounts_inside;
     struct stat st;
     if (by_name) {
@@ -86,12 +86,12 @@ class GroupSetter {
       return Failure(errno, "open", name);
     }
     if (fstat(fd.get(), &st) != 0) return Failure(errno, "stat", name);
-    RETURN_IF_ERROR(Apply(fd, st));
+    RETURN_IF_ERROR(ApplyGroup(fd, st));
     if (S_ISDIR(st.st_mode)) *open = std::move(fd);
     return base::OkStatus();
   }
 
-  Status Apply(const UniqueFd& fd, const struct stat& st) const {
+  Status ApplyGroup(const UniqueFd& fd, const struct stat& st) const {
     if (IsRight(st)) return base::OkStatus();
     const bool mode = NeedsMode(st);
     if (st.st_gid != options_.group &&
@@ -108,7 +108,7 @@ class GroupSetter {
   }
   bool IsRight(const struct stat& st) const { return IsRight(st.st_mode, st.st_gid); }
 
-  Status Cancelled() const {
+  Status CancelledError() const {
     return base::Error(StatusCode::kCancelled, "set fsGroup on {}: cancelled", Quote(root_));
   }
 
@@ -119,8 +119,8 @@ class GroupSetter {
   }
 
  private:
-  // Not for folders. A file that has the name by now may have the group as well, but a mode is only
-  // for the very file that was looked at. Returns an errno.
+  // Sets group and mode by name; not for folders. If another file has the name by now, it may get
+  // the group, but not the mode, which is computed from the first file. Returns 0 or an errno.
   int ApplyByName(int folder, const char* name, const struct stat& st) const {
     if (st.st_gid != options_.group &&
         fchownat(folder, name, static_cast<uid_t>(-1), options_.group, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -155,8 +155,8 @@ class GroupSetter {
   LongWork& work_;
 };
 
-// Whether something is mounted below `folder` in this process's mount namespace; yes if that is not
-// known. A mount that is in no namespace has none inside.
+// Whether something is mounted below `folder` in this process's mount namespace; true if that is
+// not known. A mount that is in no namespace has no mounts inside.
 bool HasMountsInside(const UniqueFd& folder) {
   struct statx st = {};
   char path[PATH_MAX];
@@ -175,7 +175,8 @@ bool HasMountsInside(const UniqueFd& folder) {
 }
 
 // Runs on a thread that may be given up (long_work.h).
-Status GiveAll(int root, const std::string& name, const FsGroupOptions& options, LongWork& work) {
+Status SetGroupOfTree(int root, const std::string& name, const FsGroupOptions& options,
+                      LongWork& work) {
   const GroupSetter setter(name, options, work);
   const UniqueFd folder(openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat st;
@@ -194,26 +195,28 @@ Status GiveAll(int root, const std::string& name, const FsGroupOptions& options,
       folder.get(), {.name = name,
                      .visit =
                          [&](int parent, const char* entry, unsigned char type, UniqueFd* open) {
-                           RETURN_IF_ERROR(setter.Visit(parent, entry, type, mounts_inside, open));
+                           RETURN_IF_ERROR(
+                               setter.VisitEntry(parent, entry, type, mounts_inside, open));
                            work.CountOne();
                            return base::OkStatus();
                          },
                      .cancelled = cancelled}));
-  if (work.cancelled()) return setter.Cancelled();
-  return setter.Apply(folder, st);
+  if (work.cancelled()) return setter.CancelledError();
+  return setter.ApplyGroup(folder, st);
 }
 
 }  // namespace
 
 Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options) {
-  return RunLongWork(
-      root,
-      {.what = fmt::format("set fsGroup on {}", Quote(name)),
-       .patience = options.patience,
-       .cancelled = options.cancelled,
-       .progress = options.progress,
-       .progress_interval = options.progress_interval},
-      [name, options](int folder, LongWork& work) { return GiveAll(folder, name, options, work); });
+  return RunLongWork(root,
+                     {.what = fmt::format("set fsGroup on {}", Quote(name)),
+                      .patience = options.patience,
+                      .cancelled = options.cancelled,
+                      .progress = options.progress,
+                      .progress_interval = options.progress_interval},
+                     [name, options](int folder, LongWork& work) {
+                       return SetGroupOfTree(folder, name, options, work);
+                     });
 }
 
 Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options) {

@@ -2,7 +2,7 @@
 //
 // The walk runs on several threads and holds every folder by descriptor: renaming, swapping for a
 // symlink or mounting over during the walk cannot lead it elsewhere. A file that is right already
-// costs one look and no write. If all files may be right, their inodes are checked in bulk
+// costs one stat and no write. If all files may be right, their inodes are checked in bulk
 // (inode_scan.h).
 #pragma once
 
@@ -23,12 +23,12 @@ struct FsGroupOptions {
   // right. The root is changed last, so that an interrupted walk is noticed.
   bool only_on_root_mismatch = false;
   bool read_only = false;  // the pod may read only: r--r----- instead of rw-rw----
-  // Nobody else uses the volume meanwhile, for example because it was mounted a moment ago. Then a
-  // name keeps its file, and permissions can be set by name, without a descriptor. Otherwise
-  // another process that may rename could make one file get another's permissions.
+  // No other process uses the volume meanwhile, for example because it was mounted a moment ago.
+  // Then a name keeps its file, and permissions can be set by name, without a descriptor. Otherwise
+  // a process that renames files could make one file get the permissions of another.
   bool exclusive = false;
   // Asked before each change that relies on `exclusive`, on any thread of the walk but never on two
-  // at once, if others may get the volume meanwhile; may be empty.
+  // at once, if other processes may get the volume meanwhile; may be empty.
   std::function<bool()> still_exclusive;
   // Asked many times a second, on the calling thread; may be empty.
   std::function<bool()> cancelled;
@@ -46,8 +46,8 @@ struct FsGroupOptions {
 // DEADLINE_EXCEEDED, UNAVAILABLE: the file system does not answer (RunLongWork).
 base::Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options);
 
-// As above, for the folder that a descriptor holds (O_PATH is enough), in whatever mount namespace.
-// `name` is its name in messages.
+// As above, for the folder that a descriptor holds (O_PATH is enough), which may be in another
+// mount namespace. `name` is its name in messages.
 base::Status ApplyFsGroup(int root, const std::string& name, const FsGroupOptions& options);
 
 }  // namespace berth::platform

@@ -73,7 +73,7 @@ class Walker {
  private:
   void WorkUntilDone() {
     while (std::optional<FolderWork> work = TakeWork()) {
-      const Status done = Do(*work);
+      const Status done = DoWork(*work);
       const MutexLock lock(mutex_);
       --working_;
       if (!done.ok() && !ended_.exchange(true)) failure_ = done;
@@ -98,7 +98,7 @@ class Walker {
   }
 
   // False: the queue is full, and the caller must do the work.
-  bool Offer(FolderWork& work) ABSL_LOCKS_EXCLUDED(mutex_) {
+  bool OfferWork(FolderWork& work) ABSL_LOCKS_EXCLUDED(mutex_) {
     const MutexLock lock(mutex_);
     if (ended_) return true;
     if (waiting_.size() >= kMostWaiting) return false;
@@ -119,11 +119,11 @@ class Walker {
     }
   }
 
-  Status Do(const FolderWork& work) {
-    return work.batch ? Visit(work.folder, *work.batch) : List(work.folder);
+  Status DoWork(const FolderWork& work) {
+    return work.batch ? VisitBatch(work.folder, *work.batch) : WalkFolder(work.folder);
   }
 
-  Status List(const std::shared_ptr<const Folder>& folder) {
+  Status WalkFolder(const std::shared_ptr<const Folder>& folder) {
     if (folder->depth > kMaxWalkDepth) {
       return base::Error(StatusCode::kResourceExhausted, "{}: folders are nested more than {} deep",
                          base::Quote(walk_.name), kMaxWalkDepth);
@@ -131,23 +131,23 @@ class Walker {
     // Names are collected first, so that those of a large folder can be divided.
     Status failure;
     Batch batch;
-    const auto full = [&] {
+    const auto offer_batch = [&] {
       if (!failure.ok()) return;
       FolderWork work{folder, std::exchange(batch, {})};
-      if (!Offer(work)) failure = Visit(folder, *work.batch);
+      if (!OfferWork(work)) failure = VisitBatch(folder, *work.batch);
     };
     const int error = ForEachEntry(folder->fd.get(), 0, [&](const char* name, unsigned char type) {
-      if (batch.count == kBatchNames) full();
+      if (batch.count == kBatchNames) offer_batch();
       batch.Add(name, type);
     });
     RETURN_IF_ERROR(failure);
     if (error != 0) {
       return ErrnoError(error, fmt::format("list a folder of {}", base::Quote(walk_.name)));
     }
-    return Visit(folder, batch);
+    return VisitBatch(folder, batch);
   }
 
-  Status Visit(const std::shared_ptr<const Folder>& folder, const Batch& batch) {
+  Status VisitBatch(const std::shared_ptr<const Folder>& folder, const Batch& batch) {
     if (walk_.cancelled && walk_.cancelled()) {
       return base::Error(StatusCode::kCancelled, "{}: cancelled", base::Quote(walk_.name));
     }
@@ -160,7 +160,7 @@ class Walker {
       if (!open.valid()) continue;
       FolderWork below{std::make_shared<const Folder>(Folder{std::move(open), folder->depth + 1}),
                        std::nullopt};
-      if (!Offer(below)) RETURN_IF_ERROR(List(below.folder));
+      if (!OfferWork(below)) RETURN_IF_ERROR(WalkFolder(below.folder));
     }
     return base::OkStatus();
   }

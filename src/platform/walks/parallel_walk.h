@@ -1,4 +1,4 @@
-// A walk over all that is in a folder, on several threads.
+// Walks over all entries of a folder and its subfolders, on several threads.
 //
 // Each folder is held by a descriptor, and its entries are opened only through it. Folders wait in
 // a bounded queue for a free thread. If the queue is full, the thread that found a folder walks it
@@ -17,13 +17,13 @@ namespace berth::platform {
 struct ParallelWalk {
   // The root's name in messages.
   std::string name;
-  // Looks at the entry `name` of the folder `parent`; `type` is DT_REG and so on, or DT_UNKNOWN. To
-  // have a folder walked, it opens the folder and stores the descriptor in `*open`. It is called on
-  // several threads at once; the first failure ends the walk.
+  // Handles the entry `name` of the folder `parent`; `type` is DT_REG and so on, or DT_UNKNOWN. If
+  // it opens a folder and stores the descriptor in `*open`, that folder is walked, too. It is
+  // called on several threads at once; the first failure ends the walk.
   std::function<base::Status(int parent, const char* name, unsigned char type,
                              base::UniqueFd* open)>
       visit;
-  // Called on several threads at once; may be empty.
+  // True: the walk ends with CANCELLED. Called on several threads at once; may be empty.
   std::function<bool()> cancelled;
   unsigned threads = 0;  // 0: as many as there are cores, at most 8
 };

@@ -1,4 +1,5 @@
-// RemoveTree of durable_file.h: it removes whatever a pod left behind, but nothing that is mounted.
+// Implements RemoveTree of durable_file.h, which removes all that a pod left in a folder, but
+// nothing that is mounted.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ constexpr int kMaxDepth = 64;
 constexpr size_t kBatch = 1024;
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
 
-base::Status MountInside(const std::string& path) {
+base::Status MountInsideError(const std::string& path) {
   return base::Error(base::StatusCode::kFailedPrecondition,
                      "remove {}: something is still mounted there", Quote(path));
 }
@@ -35,35 +36,36 @@ class TreeRemover {
   TreeRemover(const std::string& path, int top) : path_(path), top_(top) {}
 
   // Empties the folder `fd`.
-  base::Status Empty(int fd, int depth) {
+  base::Status EmptyFolder(int fd, int depth) {
     for (;;) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(fd));
+      ASSIGN_OR_RETURN(const std::vector<std::string> names, ReadNames(fd));
       if (names.empty()) return base::OkStatus();
-      for (const std::string& name : names) RETURN_IF_ERROR(Remove(fd, name, depth));
+      for (const std::string& name : names) RETURN_IF_ERROR(RemoveEntry(fd, name, depth));
     }
   }
 
  private:
-  // Some of the names; none: the folder is empty. It does not return all at once, because there may
-  // be millions.
-  base::StatusOr<std::vector<std::string>> Names(int fd) {
+  // Reads some of the names; none: the folder is empty. It does not read all at once, because there
+  // may be millions.
+  base::StatusOr<std::vector<std::string>> ReadNames(int fd) {
     std::vector<std::string> names;
     const int error = ForEachName(fd, kBatch, [&](const char* name) { names.emplace_back(name); });
     if (error != 0) return Failure(error, "list", "");
     return names;
   }
 
-  base::Status Remove(int parent, const std::string& name, int depth) {
+  base::Status RemoveEntry(int parent, const std::string& name, int depth) {
     if (unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return base::OkStatus();
-    if (errno == EBUSY) return MountInside(path_);
+    if (errno == EBUSY) return MountInsideError(path_);
     if (errno != EISDIR && errno != EPERM) return Failure(errno, "unlink", name);
     if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return base::OkStatus();
-    if (errno == EBUSY) return MountInside(path_);
+    if (errno == EBUSY) return MountInsideError(path_);
     if (errno != ENOTEMPTY && errno != EEXIST) return Failure(errno, "rmdir", name);
     if (depth >= kMaxDepth) return MoveUp(parent, name);
     const base::UniqueFd folder = OpenWithinMount(parent, name.c_str(), kFolder);
-    if (!folder.valid()) return errno == EXDEV ? MountInside(path_) : Failure(errno, "open", name);
-    RETURN_IF_ERROR(Empty(folder.get(), depth + 1));
+    if (!folder.valid())
+      return errno == EXDEV ? MountInsideError(path_) : Failure(errno, "open", name);
+    RETURN_IF_ERROR(EmptyFolder(folder.get(), depth + 1));
     if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
       return base::OkStatus();
     }
@@ -76,7 +78,7 @@ class TreeRemover {
       if (renameat2(parent, name.c_str(), top_, fresh.c_str(), RENAME_NOREPLACE) == 0) {
         return base::OkStatus();
       }
-      if (errno == EBUSY || errno == EXDEV) return MountInside(path_);
+      if (errno == EBUSY || errno == EXDEV) return MountInsideError(path_);
       if (errno != EEXIST) return Failure(errno, "rename", name);
     }
   }
@@ -101,7 +103,7 @@ base::Status RemoveTree(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<MountEntry> table, NewMounter()->List());
   for (const MountEntry& entry : table) {
     if (entry.mount_point == path || entry.mount_point.starts_with(path + "/")) {
-      return MountInside(path);
+      return MountInsideError(path);
     }
   }
   const std::string whole(base::TrimSlashes(path));
@@ -115,10 +117,10 @@ base::Status RemoveTree(const std::string& path) {
   const base::UniqueFd top = OpenWithinMount(parent.get(), name.c_str(), kFolder);
   if (!top.valid()) {
     if (errno == ENOENT) return base::OkStatus();
-    if (errno == EXDEV) return MountInside(path);
+    if (errno == EXDEV) return MountInsideError(path);
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }
-  RETURN_IF_ERROR(TreeRemover(path, top.get()).Empty(top.get(), 0));
+  RETURN_IF_ERROR(TreeRemover(path, top.get()).EmptyFolder(top.get(), 0));
   if (unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }

@@ -23,24 +23,24 @@ namespace {
 using base::Quote;
 using base::StatusCode;
 
-constexpr int kMaxUsageDepth =
-    1000;  // each level holds a descriptor; what is nested deeper is not counted
+// Each level holds a descriptor. Entries that are nested deeper are not counted.
+constexpr int kMaxUsageDepth = 1000;
 
 class UsageCounter {
  public:
   explicit UsageCounter(std::chrono::steady_clock::time_point deadline) : deadline_(deadline) {}
 
   // False once the deadline passed.
-  bool Walk(int folder, int depth) {
+  bool WalkFolder(int folder, int depth) {
     if (std::chrono::steady_clock::now() > deadline_) return false;
     bool in_time = true;
     ForEachName(folder, 0, [&](const char* name) {
-      if (in_time) in_time = Visit(folder, name, depth);
+      if (in_time) in_time = VisitEntry(folder, name, depth);
     });
     return in_time;
   }
 
-  void Count(const struct stat& st) {
+  void CountEntry(const struct stat& st) {
     // Only files with several names can be counted twice.
     if (!S_ISDIR(st.st_mode) && st.st_nlink > 1 && !linked_.insert(st.st_ino).second) return;
     usage_.bytes += static_cast<int64_t>(st.st_blocks) * 512;
@@ -50,12 +50,12 @@ class UsageCounter {
   const FolderUsage& usage() const { return usage_; }
 
  private:
-  bool Visit(int folder, const char* name, int depth) {
+  bool VisitEntry(int folder, const char* name, int depth) {
     const base::UniqueFd fd = OpenWithinMount(folder, name, O_PATH);
     struct stat st;
     if (!fd.valid() || fstat(fd.get(), &st) != 0) return true;
-    Count(st);
-    return !S_ISDIR(st.st_mode) || depth >= kMaxUsageDepth || Walk(fd.get(), depth + 1);
+    CountEntry(st);
+    return !S_ISDIR(st.st_mode) || depth >= kMaxUsageDepth || WalkFolder(fd.get(), depth + 1);
   }
 
   const std::chrono::steady_clock::time_point deadline_;
@@ -94,8 +94,8 @@ base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
   struct stat st;
   if (fstat(fd.get(), &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(path)));
   UsageCounter counter(deadline);
-  counter.Count(st);
-  if (counter.Walk(fd.get(), 0)) return counter.usage();
+  counter.CountEntry(st);
+  if (counter.WalkFolder(fd.get(), 0)) return counter.usage();
   return base::Error(StatusCode::kDeadlineExceeded, "usage of {}: not counted in time",
                      Quote(path));
 }

@@ -1,4 +1,4 @@
-// How full file systems and folders are.
+// Reads how full file systems and folders are.
 #pragma once
 
 #include <sys/statfs.h>
@@ -23,12 +23,13 @@ FileSystemUsage UsageFrom(const struct statfs& fs);
 base::StatusOr<FileSystemUsage> GetFileSystemUsage(
     const std::string& path, std::chrono::milliseconds timeout = std::chrono::seconds(5));
 
-// Bytes in blocks, and inodes, of a folder tree on one file system, hard links counted once, as du
-// -x does.
+// The bytes in blocks and the inodes of a folder tree, as du -x counts them: only on the folder's
+// own file system, and each file with hard links once.
 struct FolderUsage {
   int64_t bytes = 0, inodes = 0;
 };
-// DEADLINE_EXCEEDED. Entries that vanish meanwhile are skipped.
+// DEADLINE_EXCEEDED. Entries that vanish meanwhile, and those nested more than 1,000 deep, are not
+// counted.
 base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
                                            std::chrono::steady_clock::time_point deadline);
 

@@ -26,30 +26,30 @@ bool Exists(const std::string& path) {
 
 Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   const std::string data = host_.paths().CsiBlockData(volume.name);
   const std::string target = host_.paths().CsiBlockStaging(volume.name);
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), data, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), data, target, volume.driver, volume.handle));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
-                   StageRequest(host_, volume, target, publish_context,
-                                Capability(volume, capabilities, std::nullopt)));
+                   MakeStageRequest(host_, volume, target, publish_context,
+                                    MakeCapability(volume, capabilities, std::nullopt)));
 
-  // It is written even for a driver without stages, because publish and tear-down must know which
-  // volume the device belongs to.
-  RETURN_IF_ERROR(WriteVolData(data, PodVolData(volume, api::NodeName(host_.node_name()))));
+  // The record is written also for a driver without stages, because publish and tear-down must know
+  // which volume the device belongs to.
+  RETURN_IF_ERROR(WriteVolData(data, MakePodVolData(volume, api::NodeName(host_.node_name()))));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   if (!capabilities.stage_unstage) return OkStatus();
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // A later call that did nothing must not undo what an earlier call may have done.
   if (rpc::IsFinal(staged) && !before.driver_may_know()) {
-    const Status removed = Forget(volume.name);
+    const Status removed = RemoveStaged(volume.name);
     if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
   }
   return staged;
 }
 
-Status BlockVolumes::Forget(const std::string& pv) {
+Status BlockVolumes::RemoveStaged(const std::string& pv) {
   const std::string target = host_.paths().CsiBlockStaging(pv);
   RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "the last driver call"));
   RETURN_IF_ERROR(RemoveEmptyFolder(target));
@@ -60,32 +60,33 @@ Status BlockVolumes::Forget(const std::string& pv) {
 
 Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
   const std::string target = host_.paths().CsiBlockStaging(pv);
-  ASSIGN_OR_RETURN(const Finding before, Inspect(host_.mounter(), host_.paths().CsiBlockData(pv),
-                                                 target, record.driver, record.handle));
+  ASSIGN_OR_RETURN(const Finding before,
+                   InspectFolder(host_.mounter(), host_.paths().CsiBlockData(pv), target,
+                                 record.driver, record.handle));
   // The record is written before the driver is called and removed after the driver has released the
   // volume: without a record the driver does not know the volume. If the record is damaged, the
   // node agent's own record tells which volume it is.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
       RETURN_IF_ERROR(
-          client->rpc().NodeUnstageVolume(UnstageRequest(record.handle, target), kCsiTimeout));
+          client->rpc().NodeUnstageVolume(MakeUnstageRequest(record.handle, target), kCsiTimeout));
     }
   }
-  return Forget(pv);
+  return RemoveStaged(pv);
 }
 
 StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& volume,
                                           const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   const api::PodUid pod_uid(pod.uid());
   const api::VolumeName name(volume.name);
   const std::string target = host_.paths().CsiBlockPublish(name, pod_uid);
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), host_.paths().CsiBlockData(volume.name), target,
-                           volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), host_.paths().CsiBlockData(volume.name), target,
+                                 volume.driver, volume.handle));
   if (!before.recorded) {
     return Error(StatusCode::kFailedPrecondition, "block volume {} is not staged on this node",
                  Quote(volume.handle));
@@ -93,12 +94,12 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_target_path(target);
-  // The kubelet sets it for a driver without stages, too.
+  // As in the kubelet, the path is set for a driver without stages, too.
   request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
   request.set_readonly(volume.read_only);
-  Assign(publish_context, *request.mutable_publish_context());
-  Assign(volume.attributes, *request.mutable_volume_context());
-  *request.mutable_volume_capability() = Capability(volume, capabilities, std::nullopt);
+  AssignLabels(publish_context, *request.mutable_publish_context());
+  AssignLabels(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = MakeCapability(volume, capabilities, std::nullopt);
   ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.publish_secret));
 
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(target), 0750));
@@ -109,8 +110,8 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   if (const Status right = CheckPublished(volume, target); !right.ok()) {
     // The link is made only after the device was checked, because the pod may use the device then.
     if (!Exists(link)) {
-      const auto undone =
-          client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout);
+      const auto undone = client->rpc().NodeUnpublishVolume(
+          MakeUnpublishRequest(volume.handle, target), kCsiTimeout);
       // Tear-down does this again.
       if (!undone.ok()) {
         LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
@@ -128,23 +129,24 @@ Status BlockVolumes::CheckPublished(const Volume& volume, const std::string& tar
   ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({target}));
   const platform::DeviceFile& device = found.front();
   if (!device.block) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "NodePublishVolume succeeded, but {} at {}: what is written there would not reach "
-                 "the volume",
-                 device.present ? "there is no block device" : "there is nothing", Quote(target));
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "NodePublishVolume succeeded, but {} at {}: data written there would not reach the "
+        "volume",
+        device.present ? "there is no block device" : "there is nothing", Quote(target));
   }
   if (!IsForOneNode(volume)) return OkStatus();
-  ASSIGN_OR_RETURN(const std::string other, OtherVolumeOn(device.number, volume));
+  ASSIGN_OR_RETURN(const std::string other, FindOtherVolume(device.number, volume));
   if (other.empty()) return OkStatus();
   return Error(StatusCode::kFailedPrecondition,
                "NodePublishVolume of volume {} succeeded, but the device at {} is volume {}",
                Quote(volume.handle), Quote(target), Quote(other));
 }
 
-StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& volume) {
+StatusOr<std::string> BlockVolumes::FindOtherVolume(dev_t device, const Volume& volume) {
   std::vector<std::string> paths;
   std::vector<std::string> handles;
-  ASSIGN_OR_RETURN(const auto names, NamesIn(host_.paths().CsiBlockPublishedVolumes()));
+  ASSIGN_OR_RETURN(const auto names, ListNames(host_.paths().CsiBlockPublishedVolumes()));
   for (const std::string& pv : names) {
     if (pv == volume.name) continue;
     const auto data = ReadVolData(host_.paths().CsiBlockData(pv));
@@ -154,7 +156,7 @@ StatusOr<std::string> BlockVolumes::OtherVolumeOn(dev_t device, const Volume& vo
     if (handle == volume.handle && base::json::String(**data, {"driverName"}) == volume.driver) {
       continue;
     }
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().CsiBlockPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().CsiBlockPublished(pv)));
     for (const std::string& uid : uids) {
       paths.push_back(host_.paths().CsiBlockPublish(api::VolumeName(pv), api::PodUid(uid)));
       handles.push_back(handle);
@@ -172,12 +174,12 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                                const api::VolumeName& pv) {
   const std::string target = host_.paths().CsiBlockPublish(pv, pod);
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), host_.paths().CsiBlockData(pv.text()), target,
-                           record.driver, record.handle));
+                   InspectFolder(host_.mounter(), host_.paths().CsiBlockData(pv.text()), target,
+                                 record.driver, record.handle));
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(
-        client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
+    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(record.handle, target),
+                                                      kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
   return RemovePublished(pod, pv);
@@ -185,7 +187,7 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
 
 Status BlockVolumes::ForgetDevice(const Record& record, const std::string& pv) {
   if (NamesAnother(host_.paths().CsiBlockData(pv), record)) return OkStatus();
-  return Forget(pv);
+  return RemoveStaged(pv);
 }
 
 Status BlockVolumes::ForgetPod(const Record& record, const api::PodUid& pod,

@@ -1,4 +1,4 @@
-// Raw block CSI volumes.
+// Stages and publishes raw block CSI volumes.
 //
 //   plugins/kubernetes.io/csi/volumeDevices/PV/data/vol_data.json   record: driver, handle, pod
 //   plugins/kubernetes.io/csi/volumeDevices/staging/PV/             NodeStageVolume
@@ -18,6 +18,7 @@ namespace berth::volume::csi_volume {
 
 class BlockVolumes {
  public:
+  // Borrows both.
   BlockVolumes(Host& host, DriverClients& drivers) : host_(host), drivers_(drivers) {}
 
   Status Stage(const Volume& volume, const api::Labels& publish_context);
@@ -26,8 +27,8 @@ class BlockVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
-  // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
-  // ForgetPodVolume).
+  // For volumes of an earlier boot: these do not call the driver (VolumePlugin::ForgetDevice,
+  // ForgetPodVolume). They do nothing if the record on disk names another volume.
   Status ForgetDevice(const Record& record, const std::string& pv);
   Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
@@ -36,10 +37,10 @@ class BlockVolumes {
   // there is no block device, or one that is published as another volume.
   Status CheckPublished(const Volume& volume, const std::string& target);
   // The handle of another volume that was published on the same device; empty if there is none.
-  StatusOr<std::string> OtherVolumeOn(dev_t device, const Volume& volume);
+  StatusOr<std::string> FindOtherVolume(dev_t device, const Volume& volume);
   Status RemovePublished(const api::PodUid& pod, const api::VolumeName& pv);
   // Removes what Stage made. FAILED_PRECONDITION: the staging path is still a mount point.
-  Status Forget(const std::string& pv);
+  Status RemoveStaged(const std::string& pv);
 
   Host& host_;
   DriverClients& drivers_;

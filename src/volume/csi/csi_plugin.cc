@@ -20,21 +20,21 @@ using base::StatusCode;
 using csi_volume::Record;
 using csi_volume::Volume;
 
-// A failure of this node's own preparations, which may pass (a Secret that is not there yet). Its
-// code must not look like the driver's statement that the volume can never grow
-// (volume_expansion.h).
-Status NotTheDriversWord(const Status& why, std::string_view volume) {
+// The error of a step that this node makes before the driver's call. It may succeed later (a Secret
+// that does not exist yet), so its code must not be one with which a driver says that the volume
+// can never grow (volume_expansion.h).
+Status ToRetryableError(const Status& why, std::string_view volume) {
   const bool passes =
       why.code() == StatusCode::kUnimplemented || why.code() == StatusCode::kFailedPrecondition;
   return Error(passes ? why.code() : StatusCode::kUnavailable, "grow volume '{}': {}", volume,
                base::Message(why));
 }
 
-// FAILED_PRECONDITION is a handler's final statement about a volume (KEP-2857, story 6). A call
-// that the handler lacks counts as one, too, because UNIMPLEMENTED would mean that there is nothing
-// to grow.
-Status TheHandlersWord(const Status& why, std::string_view volume) {
-  if (why.code() != StatusCode::kUnimplemented) return NotTheDriversWord(why, volume);
+// The error of a handler's call. FAILED_PRECONDITION is a handler's final answer about a volume
+// (KEP-2857, story 6). UNIMPLEMENTED is converted to it, because UNIMPLEMENTED would mean that
+// there is nothing to grow.
+Status ToHandlerError(const Status& why, std::string_view volume) {
+  if (why.code() != StatusCode::kUnimplemented) return ToRetryableError(why, volume);
   return Error(StatusCode::kFailedPrecondition, "grow volume '{}': {}", volume, base::Message(why));
 }
 
@@ -66,20 +66,21 @@ class CsiPlugin : public VolumePlugin {
   StatusOr<std::optional<Condition>> GetCondition(const PodVolumeRecord& record) override;
 
  private:
-  // The volume with what the pod and the node add to it.
-  StatusOr<Volume> VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
-  // `in_sandbox`: the runtime handler answers, if the driver names what to ask about.
+  // Reads the volume, with its labels and the file systems that the runtime handler can mount.
+  StatusOr<Volume> ReadVolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
+  // Calls NodeGetVolumeStats. `in_sandbox`: the driver need only name the source, because the
+  // runtime handler has the figures.
   StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
                                                          const PodVolumeRecord& record,
                                                          bool in_sandbox);
-  // UNIMPLEMENTED: the handler gives no figures.
-  StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> HandlerWithStats(
+  // Makes a client of the volume's runtime handler. UNIMPLEMENTED: it has no volume statistics.
+  StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> ConnectForStats(
       const PodVolumeRecord& record) const;
-  StatusOr<csi::v1::NodeExpandVolumeRequest> ExpandRequest(const PodVolumeRecord& record,
-                                                           const Volume& volume, int64_t bytes,
-                                                           DriverClient& client);
-  // Where a pod finds the volume.
-  std::string PublishedPath(const PodVolumeRecord& record) const;
+  StatusOr<csi::v1::NodeExpandVolumeRequest> MakeExpandRequest(const PodVolumeRecord& record,
+                                                               const Volume& volume, int64_t bytes,
+                                                               DriverClient& client);
+  // The target path of the volume.
+  std::string GetPublishedPath(const PodVolumeRecord& record) const;
 
   Host& host_;
   DriverClients drivers_;
@@ -119,21 +120,21 @@ StatusOr<Json> CsiPlugin::PodState(const api::Pod& pod, const VolumeSpec& spec) 
   return csi_volume::ToJson(volume);
 }
 
-StatusOr<Volume> CsiPlugin::VolumeFor(const api::Pod& pod, const VolumeSpec& spec) const {
+StatusOr<Volume> CsiPlugin::ReadVolumeFor(const api::Pod& pod, const VolumeSpec& spec) const {
   ASSIGN_OR_RETURN(Volume volume, csi_volume::ReadVolume(spec, &pod));
   volume.runtime_file_systems = spec.runtime_file_systems;
   if (volume.block) return volume;
-  volume.file_label = csi_volume::FileLabelFor(pod, spec);
+  volume.file_label = csi_volume::FindFileLabel(pod, spec);
   if (!host_.selinux()) return volume;
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
   if (!driver.Bool({"spec", "seLinuxMount"})) return volume;
-  ASSIGN_OR_RETURN(volume.selinux_context, csi_volume::MountContext(pod, spec));
+  ASSIGN_OR_RETURN(volume.selinux_context, csi_volume::FindMountContext(pod, spec));
   return volume;
 }
 
 Status CsiPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                               const api::Labels& publish_context) {
-  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
+  ASSIGN_OR_RETURN(const Volume volume, ReadVolumeFor(pod, spec));
   if (volume.ephemeral) return OkStatus();
   const Status staged = volume.block ? blocks_.Stage(volume, publish_context)
                                      : mounts_.Stage(pod, volume, publish_context);
@@ -155,9 +156,9 @@ std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
 
 StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const VolumeSpec& spec) {
   if (spec.block()) return Deferral{.why_not = "a raw block volume has no file system to mount"};
-  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
+  ASSIGN_OR_RETURN(const Volume volume, ReadVolumeFor(pod, spec));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   if (!capabilities.runtime_assisted_mount) {
     return Deferral{.why_not = fmt::format("CSI driver '{}' does not leave mounts to runtime "
                                            "handlers",
@@ -175,7 +176,7 @@ StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const 
 
 StatusOr<Published> CsiPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                      const api::Labels& publish_context) {
-  ASSIGN_OR_RETURN(const Volume volume, VolumeFor(pod, spec));
+  ASSIGN_OR_RETURN(const Volume volume, ReadVolumeFor(pod, spec));
   auto published = volume.block ? blocks_.Publish(pod, volume, publish_context)
                                 : mounts_.Publish(pod, volume, publish_context);
   RETURN_IF_ERROR_WITH(published,
@@ -205,31 +206,31 @@ Status CsiPlugin::ForgetPodVolume(const PodVolumeRecord& record) {
   return record.block ? blocks_.ForgetPod(volume, pod, name) : mounts_.ForgetPod(volume, pod, name);
 }
 
-std::string CsiPlugin::PublishedPath(const PodVolumeRecord& record) const {
+std::string CsiPlugin::GetPublishedPath(const PodVolumeRecord& record) const {
   const api::PodUid pod(record.pod_uid);
   const api::VolumeName name(record.folder_name);
-  return record.block ? host_.paths().CsiBlockPublish(name, pod) : mounts_.Target(pod, name);
+  return record.block ? host_.paths().CsiBlockPublish(name, pod) : mounts_.GetTarget(pod, name);
 }
 
-StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::ExpandRequest(const PodVolumeRecord& record,
-                                                                    const Volume& volume,
-                                                                    int64_t bytes,
-                                                                    DriverClient& client) {
+StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::MakeExpandRequest(
+    const PodVolumeRecord& record, const Volume& volume, int64_t bytes, DriverClient& client) {
   ASSIGN_OR_RETURN(const Record recorded, csi_volume::ReadRecord(record.state));
   if (volume.driver != recorded.driver || volume.handle != recorded.handle) {
-    return Error(StatusCode::kFailedPrecondition, "what is set up is volume '{}' of driver '{}'",
-                 recorded.handle, recorded.driver);
+    return Error(StatusCode::kFailedPrecondition,
+                 "the volume that is set up is '{}' of driver '{}'", recorded.handle,
+                 recorded.driver);
   }
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client.Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client.GetCapabilities());
   if (!capabilities.expand) {
     return Error(StatusCode::kUnimplemented, "CSI driver '{}' grows nothing on the node",
                  volume.driver);
   }
   csi::v1::NodeExpandVolumeRequest request;
   request.set_volume_id(volume.handle);
-  request.set_volume_path(PublishedPath(record));
+  request.set_volume_path(GetPublishedPath(record));
   request.mutable_capacity_range()->set_required_bytes(bytes);
-  *request.mutable_volume_capability() = csi_volume::Capability(volume, capabilities, std::nullopt);
+  *request.mutable_volume_capability() =
+      csi_volume::MakeCapability(volume, capabilities, std::nullopt);
   if (volume.block) {
     request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
   } else if (capabilities.stage_unstage) {
@@ -251,7 +252,7 @@ Status GrowInSandbox(csi_volume::SandboxHandler& handler,
                  context);
   }
   const auto capacity = handler.Expand(answer.source(), std::max(bytes, answer.capacity_bytes()));
-  if (!capacity.ok()) return TheHandlersWord(capacity.status(), volume.name);
+  if (!capacity.ok()) return ToHandlerError(capacity.status(), volume.name);
   if (*capacity == 0 || *capacity >= bytes) return OkStatus();
   return Error(StatusCode::kInternal, "{}: the runtime handler says that the volume has {} bytes",
                context, *capacity);
@@ -263,15 +264,15 @@ Status CsiPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, 
   }
   ASSIGN_OR_RETURN(const Volume volume, csi_volume::ReadVolume(spec, nullptr));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  auto request = ExpandRequest(record, volume, bytes, *client);
-  if (!request.ok()) return NotTheDriversWord(request.status(), volume.name);
+  auto request = MakeExpandRequest(record, volume, bytes, *client);
+  if (!request.ok()) return ToRetryableError(request.status(), volume.name);
   std::unique_ptr<csi_volume::SandboxHandler> handler;
   if (record.sandbox.has_value()) {
-    auto found = csi_volume::SandboxHandler::Of(*record.sandbox);
-    if (!found.ok()) return NotTheDriversWord(found.status(), volume.name);
+    auto found = csi_volume::SandboxHandler::Connect(*record.sandbox);
+    if (!found.ok()) return ToRetryableError(found.status(), volume.name);
     handler = *std::move(found);
-    const auto can = handler->Can(rpc::crust::RuntimeCapability::RPC::VOLUME_RESIZE);
-    if (!can.ok()) return TheHandlersWord(can.status(), volume.name);
+    const auto can = handler->HasCapability(rpc::crust::RuntimeCapability::RPC::VOLUME_RESIZE);
+    if (!can.ok()) return ToHandlerError(can.status(), volume.name);
     request->set_runtime_supports_expand(*can);
   }
   const auto answer = client->rpc().NodeExpandVolume(*request, kCsiTimeout);
@@ -299,15 +300,16 @@ StatusOr<csi::v1::NodeGetVolumeStatsResponse> CsiPlugin::AskStats(DriverClient& 
                                                                   bool in_sandbox) {
   csi::v1::NodeGetVolumeStatsRequest request;
   request.set_volume_id(volume.handle);
-  request.set_volume_path(PublishedPath(record));
+  request.set_volume_path(GetPublishedPath(record));
   request.set_runtime_supports_stats(in_sandbox);
   return client.rpc().NodeGetVolumeStats(request, kCsiTimeout);
 }
 
-StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> CsiPlugin::HandlerWithStats(
+StatusOr<std::unique_ptr<csi_volume::SandboxHandler>> CsiPlugin::ConnectForStats(
     const PodVolumeRecord& record) const {
-  ASSIGN_OR_RETURN(auto handler, csi_volume::SandboxHandler::Of(*record.sandbox));
-  ASSIGN_OR_RETURN(const bool can, handler->Can(rpc::crust::RuntimeCapability::RPC::VOLUME_STATS));
+  ASSIGN_OR_RETURN(auto handler, csi_volume::SandboxHandler::Connect(*record.sandbox));
+  ASSIGN_OR_RETURN(const bool can,
+                   handler->HasCapability(rpc::crust::RuntimeCapability::RPC::VOLUME_STATS));
   if (can) return handler;
   return Error(StatusCode::kUnimplemented, "the runtime handler has no volume statistics");
 }
@@ -322,14 +324,14 @@ Status CheckSource(const csi::v1::NodeGetVolumeStatsResponse& answer, const Reco
 StatusOr<VolumePlugin::Stats> CsiPlugin::GetStats(const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   if (!capabilities.volume_stats) {
     return Error(StatusCode::kUnimplemented, "CSI driver '{}' has no volume statistics",
                  volume.driver);
   }
   std::unique_ptr<csi_volume::SandboxHandler> handler;
   if (record.sandbox.has_value()) {
-    ASSIGN_OR_RETURN(handler, HandlerWithStats(record));
+    ASSIGN_OR_RETURN(handler, ConnectForStats(record));
   }
   ASSIGN_OR_RETURN(const auto answer, AskStats(*client, volume, record, handler != nullptr));
   if (handler == nullptr) return csi_volume::StatsOfUsage(answer.usage());
@@ -341,10 +343,10 @@ StatusOr<std::optional<VolumePlugin::Condition>> CsiPlugin::GetCondition(
     const PodVolumeRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   if (record.sandbox.has_value()) {
     if (!capabilities.volume_stats) return std::optional<Condition>();
-    const auto handler = HandlerWithStats(record);
+    const auto handler = ConnectForStats(record);
     if (handler.status().code() == StatusCode::kUnimplemented) return std::optional<Condition>();
     RETURN_IF_ERROR(handler);
     ASSIGN_OR_RETURN(const auto deferred, AskStats(*client, volume, record, /*in_sandbox=*/true));

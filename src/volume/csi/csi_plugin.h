@@ -1,4 +1,5 @@
-// The kubelet's side of CSI: volumes of out-of-process drivers that registered on this node.
+// The volume plugin for CSI, which does the kubelet's part: volumes of out-of-process drivers that
+// are registered on this node.
 //
 //   file system   NodeStageVolume at plugins/kubernetes.io/csi/DRIVER/SHA256(HANDLE)/globalmount
 //                 NodePublishVolume at pods/UID/volumes/kubernetes.io~csi/NAME/mount, then fsGroup

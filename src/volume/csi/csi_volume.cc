@@ -24,7 +24,7 @@ Status CheckNames(const Volume& volume) {
   return base::OkStatus();
 }
 
-Volume OfPersistentVolume(const VolumeSpec& spec) {
+Volume ReadPersistentVolume(const VolumeSpec& spec) {
   const api::CsiSource source = spec.pv->csi();
   return {.driver = source.driver(),
           .handle = source.volume_handle(),
@@ -40,7 +40,7 @@ Volume OfPersistentVolume(const VolumeSpec& spec) {
           .expand_secret = source.secret_ref("nodeExpandSecretRef")};
 }
 
-Volume OfInlineVolume(const VolumeSpec& spec, const api::Pod& pod) {
+Volume ReadInlineVolume(const VolumeSpec& spec, const api::Pod& pod) {
   const api::CsiSource source(base::json::Map(spec.pod_volume.json(), {"csi"}));
   Volume volume{
       .driver = source.driver(),
@@ -57,7 +57,7 @@ Volume OfInlineVolume(const VolumeSpec& spec, const api::Pod& pod) {
   return volume;
 }
 
-AccessMode::Mode Mode(const Volume& volume, const NodeCapabilities& capabilities) {
+AccessMode::Mode ToAccessMode(const Volume& volume, const NodeCapabilities& capabilities) {
   const std::string mode = volume.access_modes.empty() ? "ReadWriteOnce" : volume.access_modes[0];
   if (mode == "ReadWriteMany") return AccessMode::MULTI_NODE_MULTI_WRITER;
   if (mode == "ReadOnlyMany") return AccessMode::MULTI_NODE_READER_ONLY;
@@ -71,9 +71,9 @@ AccessMode::Mode Mode(const Volume& volume, const NodeCapabilities& capabilities
 StatusOr<Volume> ReadVolume(const VolumeSpec& spec, const api::Pod* pod) {
   Volume volume;
   if (spec.pv != nullptr && spec.pv->has_csi()) {
-    volume = OfPersistentVolume(spec);
+    volume = ReadPersistentVolume(spec);
   } else if (spec.pv == nullptr && pod != nullptr && spec.pod_volume.source_type() == "csi") {
-    volume = OfInlineVolume(spec, *pod);
+    volume = ReadInlineVolume(spec, *pod);
   } else {
     return Error(StatusCode::kInvalidArgument, "volume '{}' is not a CSI volume", spec.name);
   }
@@ -96,10 +96,10 @@ StatusOr<Record> ReadRecord(const Json& state) {
   return record;
 }
 
-csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilities& capabilities,
-                                     std::optional<int64_t> mount_group) {
+csi::v1::VolumeCapability MakeCapability(const Volume& volume, const NodeCapabilities& capabilities,
+                                         std::optional<int64_t> mount_group) {
   csi::v1::VolumeCapability capability;
-  capability.mutable_access_mode()->set_mode(Mode(volume, capabilities));
+  capability.mutable_access_mode()->set_mode(ToAccessMode(volume, capabilities));
   if (volume.block) {
     capability.mutable_block();
     return capability;

@@ -1,5 +1,5 @@
-// The facts that the API states about a CSI volume, in one struct, and the part that tear-down
-// needs. Pure.
+// Reads a CSI volume from its API objects into one struct, and the part of it that tear-down needs.
+// No I/O.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ inline constexpr std::string_view kPluginName = "kubernetes.io/csi";
 struct Volume {
   std::string driver;
   std::string handle;
-  std::string name;  // of its folder: the PV's, or the pod volume's
+  std::string name;  // its folder's name: that of the PV, or of the pod volume
   bool ephemeral = false;
   bool block = false;
   bool read_only = false;
@@ -37,11 +37,11 @@ struct Volume {
   api::SecretReference stage_secret, publish_secret, expand_secret;
 };
 
-// The volume of a PV, or with `pod` also an inline one (whose handle depends on the pod).
-// INVALID_ARGUMENT: no CSI volume, or one whose driver name or handle cannot be.
+// Reads the volume of a PV; with `pod` also an inline volume, whose handle depends on the pod.
+// INVALID_ARGUMENT: it is no CSI volume, or its driver name, handle or name is invalid.
 StatusOr<Volume> ReadVolume(const VolumeSpec& spec, const api::Pod* pod);
 
-// What DeviceState and PodState write, and tear-down reads back.
+// The state that DeviceState and PodState write, and that tear-down reads.
 struct Record {
   std::string driver;
   std::string handle;
@@ -51,13 +51,13 @@ Json ToJson(const Volume& volume);
 // INVALID_ARGUMENT if `state` does not name a driver and a handle.
 StatusOr<Record> ReadRecord(const Json& state);
 
-// The capability for stage, publish and expand. `mount_group`: the pod's fsGroup, for drivers that
-// apply it themselves.
-csi::v1::VolumeCapability Capability(const Volume& volume, const NodeCapabilities& capabilities,
-                                     std::optional<int64_t> mount_group);
+// Makes the volume_capability of the requests to stage, publish and expand. `mount_group`: the
+// pod's fsGroup, for drivers that apply it themselves.
+csi::v1::VolumeCapability MakeCapability(const Volume& volume, const NodeCapabilities& capabilities,
+                                         std::optional<int64_t> mount_group);
 
-// True if no other volume may show the same files. Volumes for many nodes may be shares of one
-// server, which people may name by several handles.
+// Whether all access modes of the volume are for one node, so that no other volume may show the
+// same files. Volumes for many nodes may be shares of one server, which may have several handles.
 bool IsForOneNode(const Volume& volume);
 
 // True if the node must give the published volume to the pod's fsGroup.

@@ -29,10 +29,11 @@ TEST_F(CsiVolumeTest, AccessModesAreMappedAsTheKubeletDoes) {
   };
   for (const auto& [modes, without, with] : table) {
     const Volume volume = Read({{"accessModes", modes}});
-    EXPECT_EQ(Capability(volume, {}, std::nullopt).access_mode().mode(), without) << modes;
-    EXPECT_EQ(
-        Capability(volume, {.single_node_multi_writer = true}, std::nullopt).access_mode().mode(),
-        with)
+    EXPECT_EQ(MakeCapability(volume, {}, std::nullopt).access_mode().mode(), without) << modes;
+    EXPECT_EQ(MakeCapability(volume, {.single_node_multi_writer = true}, std::nullopt)
+                  .access_mode()
+                  .mode(),
+              with)
         << modes;
   }
 }

@@ -45,15 +45,16 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
   DeferredMount out{.source = info.source(), .fs_type = info.type()};
   if (out.source.empty() || out.source.size() > kLongestSource || !IsPlain(out.source)) {
     return Error(StatusCode::kFailedPrecondition,
-                 "the driver leaves the mount to the runtime handler and names no source for it");
+                 "the driver leaves the mount to the runtime handler, but names no source for it");
   }
   if (std::ranges::find(volume.runtime_file_systems, out.fs_type) ==
       volume.runtime_file_systems.end()) {
-    return Error(
-        StatusCode::kFailedPrecondition,
-        "the driver leaves a mount of {} to the runtime handler, which was {}",
-        Quote(out.fs_type.substr(0, 64)),
-        volume.runtime_file_systems.empty() ? "not offered one" : "said not to mount that");
+    return Error(StatusCode::kFailedPrecondition,
+                 "the driver leaves a mount of {} to the runtime handler, but {}",
+                 Quote(out.fs_type.substr(0, 64)),
+                 volume.runtime_file_systems.empty()
+                     ? "the node agent did not offer that"
+                     : "the handler does not mount that file system");
   }
   if (static_cast<size_t>(info.options_size()) > kMostOptions) {
     return Error(StatusCode::kInvalidArgument, "the driver gives {} mount options",
@@ -70,16 +71,16 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
   return out;
 }
 
-StatusOr<std::unique_ptr<SandboxHandler>> SandboxHandler::Of(const SandboxPlace& place) {
+StatusOr<std::unique_ptr<SandboxHandler>> SandboxHandler::Connect(const SandboxPlace& place) {
   if (place.sandbox_id.empty()) {
     return Error(StatusCode::kUnavailable,
-                 "the volume is in no sandbox at this moment: its pod's is not there");
+                 "the volume is in no sandbox now, because its pod has none");
   }
   ASSIGN_OR_RETURN(auto client, rpc::CrustClient::New(place.socket));
   return std::unique_ptr<SandboxHandler>(new SandboxHandler(std::move(client), place.sandbox_id));
 }
 
-StatusOr<bool> SandboxHandler::Can(crust::RuntimeCapability::RPC::Type capability) {
+StatusOr<bool> SandboxHandler::HasCapability(crust::RuntimeCapability::RPC::Type capability) {
   ASSIGN_OR_RETURN(const auto answer, client_->RuntimeGetCapabilities({}, kAsk));
   return std::ranges::any_of(answer.capabilities(), [&](const crust::RuntimeCapability& one) {
     return one.rpc().type() == capability;

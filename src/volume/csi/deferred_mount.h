@@ -1,8 +1,8 @@
-// A CSI driver's answer that leaves a mount to the runtime handler of a pod's sandbox, and the
-// later questions to that handler about the volume (KEP-2857).
+// Reads the answer of a CSI driver that leaves a mount to the runtime handler of a pod's sandbox,
+// and calls that handler for the volume later (KEP-2857).
 //
-// The driver names the device or share; nothing of the answer is trusted before it is checked.
-// Thread-safe; calls of the handler block, with deadlines.
+// The driver names the device or share. The whole answer is checked before it is used. Thread-safe;
+// calls of the handler block, with deadlines.
 #pragma once
 
 #include <memory>
@@ -27,13 +27,14 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
 // The runtime handler of one sandbox.
 class SandboxHandler {
  public:
-  // UNAVAILABLE: the pod has no sandbox at this moment.
-  static StatusOr<std::unique_ptr<SandboxHandler>> Of(const SandboxPlace& place);
+  // Makes a client of the handler. UNAVAILABLE: the pod has no sandbox now.
+  static StatusOr<std::unique_ptr<SandboxHandler>> Connect(const SandboxPlace& place);
 
-  StatusOr<bool> Can(rpc::crust::RuntimeCapability::RPC::Type capability);
+  StatusOr<bool> HasCapability(rpc::crust::RuntimeCapability::RPC::Type capability);
   StatusOr<VolumePlugin::Stats> GetStats(const std::string& source);
   StatusOr<std::optional<VolumePlugin::Condition>> GetCondition(const std::string& source);
-  // Returns the size that the volume has then.
+  // Grows the file system; `source` is the device on the host. Returns the volume's new size in
+  // bytes.
   StatusOr<int64_t> Expand(const std::string& source, int64_t bytes);
 
  private:
@@ -51,7 +52,7 @@ template <typename Usages>
 StatusOr<VolumePlugin::Stats> StatsOfUsage(const Usages& usages) {
   if (usages.empty()) {
     return base::Error(base::StatusCode::kUnavailable,
-                       "how full it is, is not told at this moment");
+                       "the driver or the runtime handler does not say now how full it is");
   }
   VolumePlugin::Stats stats;
   for (const auto& usage : usages) {

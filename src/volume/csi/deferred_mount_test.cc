@@ -67,9 +67,9 @@ TEST(ReadMountInfo, OptionsThatWouldBeOthers) {
 }
 
 TEST(SandboxHandler, IsOfASandboxThatIsThere) {
-  EXPECT_EQ(SandboxHandler::Of({.socket = "/run/x.sock"}).status().code(),
+  EXPECT_EQ(SandboxHandler::Connect({.socket = "/run/x.sock"}).status().code(),
             StatusCode::kUnavailable);
-  EXPECT_TRUE(SandboxHandler::Of({.socket = "/run/x.sock", .sandbox_id = "s"}).ok());
+  EXPECT_TRUE(SandboxHandler::Connect({.socket = "/run/x.sock", .sandbox_id = "s"}).ok());
 }
 
 }  // namespace

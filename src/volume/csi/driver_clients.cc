@@ -4,7 +4,7 @@
 
 namespace berth::volume {
 
-base::StatusOr<NodeCapabilities> DriverClient::Capabilities() {
+base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
   {
     base::MutexLock lock(mutex_);
     if (capabilities_.has_value()) return *capabilities_;
@@ -56,7 +56,7 @@ DriverClients::SocketIdentity DriverClients::Identify(const std::string& path) {
 }
 
 base::StatusOr<std::shared_ptr<DriverClient>> DriverClients::Get(const std::string& driver) {
-  ASSIGN_OR_RETURN(const std::string path, host_.drivers().Socket(driver));
+  ASSIGN_OR_RETURN(const std::string path, host_.drivers().FindSocket(driver));
   const SocketIdentity identity = Identify(path);
   base::MutexLock lock(mutex_);
   Entry& entry = entries_[driver];

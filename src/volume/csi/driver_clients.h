@@ -1,7 +1,7 @@
-// One client for each driver's socket, and the capabilities of the driver behind it.
+// Keeps one client for each driver's socket, and the capabilities of the driver.
 //
-// A driver that exits and comes back binds its socket anew: then its client and capabilities are
-// made again. Thread-safe.
+// A driver that restarts makes a new socket file. Then a new client is made, and the driver is
+// asked for its capabilities again. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ namespace berth::volume {
 // csiTimeout of the kubelet.
 inline constexpr std::chrono::minutes kCsiTimeout{2};
 
-// NodeGetCapabilities.
+// The answer of NodeGetCapabilities.
 struct NodeCapabilities {
   bool stage_unstage = false;
   bool volume_stats = false;
@@ -41,8 +41,8 @@ class DriverClient {
 
   const std::string& driver() const { return driver_; }
   rpc::CsiClient& rpc() { return *rpc_; }
-  // The driver is asked only once.
-  base::StatusOr<NodeCapabilities> Capabilities();
+  // Calls NodeGetCapabilities, until it has succeeded once. Errors are the driver's.
+  base::StatusOr<NodeCapabilities> GetCapabilities();
 
  private:
   const std::string driver_;
@@ -55,14 +55,14 @@ class DriverClients {
  public:
   explicit DriverClients(Host& host) : host_(host) {}
 
-  // UNAVAILABLE: the driver is not registered on this node.
+  // The client of a driver. UNAVAILABLE: the driver is not registered on this node.
   base::StatusOr<std::shared_ptr<DriverClient>> Get(const std::string& driver);
 
-  // Ends the calls that run, and every later one, with CANCELLED (CsiClient::CancelAll).
+  // Ends running and later calls with CANCELLED (CsiClient::CancelAll).
   void CancelCalls();
 
  private:
-  // Which socket file a client was made for.
+  // Identifies the socket file for which a client was made.
   struct SocketIdentity {
     std::string path;
     dev_t device = 0;

@@ -12,7 +12,7 @@ using base::Quote;
 using base::json::String;
 
 // The same form as ToJson in csi_volume.h.
-Json StateOf(const Json& data, bool block) {
+Json MakeState(const Json& data, bool block) {
   return {{"driver", String(data, {"driverName"})},
           {"volumeHandle", String(data, {"volumeHandle"})},
           {"block", block}};
@@ -24,28 +24,28 @@ std::string DeviceNameOf(const Json& data) {
 }
 
 // The folder's record, if it belongs to a CSI volume.
-std::optional<Json> DataOf(const std::string& folder) {
+std::optional<Json> ReadData(const std::string& folder) {
   auto data = ReadVolData(folder);
   if (data.ok() && !data->has_value()) return std::nullopt;
-  const Status status = data.ok() ? ReadRecord(StateOf(**data, false)).status() : data.status();
+  const Status status = data.ok() ? ReadRecord(MakeState(**data, false)).status() : data.status();
   if (status.ok()) return *std::move(*data);
-  LOG_WARNING("cannot tell which volume lies in {}: {}", Quote(folder), base::ToString(status));
+  LOG_WARNING("cannot tell which volume is in {}: {}", Quote(folder), base::ToString(status));
   return std::nullopt;
 }
 
 Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
-  ASSIGN_OR_RETURN(const auto drivers, NamesIn(paths.CsiDevices()));
+  ASSIGN_OR_RETURN(const auto drivers, ListNames(paths.CsiDevices()));
   for (const std::string& driver : drivers) {
     if (driver == Paths::kCsiBlockFolder) continue;
     const std::string below = fmt::format("{}/{}", paths.CsiDevices(), driver);
-    // Foreign plain files may lie beside the drivers' folders.
-    const auto digests = NamesIn(below);
+    // A file of another program may be beside the drivers' folders.
+    const auto digests = ListNames(below);
     if (!digests.ok()) continue;
     for (const std::string& digest : *digests) {
       const std::string folder = fmt::format("{}/{}", below, digest);
-      const std::optional<Json> data = DataOf(folder);
+      const std::optional<Json> data = ReadData(folder);
       if (!data.has_value()) continue;
-      const Json state = StateOf(*data, false);
+      const Json state = MakeState(*data, false);
       if (paths.CsiDevice(String(state, {"driver"}),
                           api::VolumeHandle(String(state, {"volumeHandle"}))) != folder) {
         LOG_WARNING("{} names a volume that does not belong there", Quote(folder));
@@ -63,10 +63,10 @@ Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
 Status FindPublished(const Paths& paths, VolumePlugin::Found& found) {
   ASSIGN_OR_RETURN(const auto volumes, FindPodFolders(paths, kPluginName));
   for (PodVolumeRecord volume : volumes) {
-    const std::optional<Json> data = DataOf(paths.PodVolume(
+    const std::optional<Json> data = ReadData(paths.PodVolume(
         api::PodUid(volume.pod_uid), kPluginName, api::VolumeName(volume.folder_name)));
     if (!data.has_value()) continue;
-    volume.state = StateOf(*data, false);
+    volume.state = MakeState(*data, false);
     if (String(*data, {"volumeLifecycleMode"}) != "Ephemeral") {
       volume.device_name = DeviceNameOf(*data);
     }
@@ -77,16 +77,16 @@ Status FindPublished(const Paths& paths, VolumePlugin::Found& found) {
 
 Status FindBlock(const Paths& paths, VolumePlugin::Found& found) {
   ASSIGN_OR_RETURN(const auto names,
-                   NamesIn(fmt::format("{}/{}", paths.CsiDevices(), Paths::kCsiBlockFolder)));
+                   ListNames(fmt::format("{}/{}", paths.CsiDevices(), Paths::kCsiBlockFolder)));
   for (const std::string& pv : names) {
-    const std::optional<Json> data = DataOf(paths.CsiBlockData(pv));
+    const std::optional<Json> data = ReadData(paths.CsiBlockData(pv));
     if (!data.has_value()) continue;
-    const Json state = StateOf(*data, true);
+    const Json state = MakeState(*data, true);
     found.devices.push_back({.plugin = std::string(kPluginName),
                              .device_name = DeviceNameOf(*data),
                              .pv_name = pv,
                              .state = state});
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(paths.CsiBlockPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(paths.CsiBlockPublished(pv)));
     for (const std::string& uid : uids) {
       found.pod_volumes.push_back({.plugin = std::string(kPluginName),
                                    .device_name = DeviceNameOf(*data),

@@ -1,6 +1,5 @@
-// Finds the CSI volumes on this node by the vol_data.json beside each. They are the same that the
-// volume manager's records name, in case those are lost. When a driver has released a volume, its
-// vol_data.json is removed.
+// Finds the CSI volumes on this node by the vol_data.json beside each, in case the volume manager's
+// records are lost. A vol_data.json exists until the driver has released its volume.
 #pragma once
 
 #include "volume/paths.h"

@@ -25,7 +25,7 @@ Status CheckDeviceNotMounted(Host& host, const std::vector<platform::MountEntry>
   for (const platform::MountEntry& mount : table) {
     if (!platform::ShowsFileSystemOf(mount, source, devices.front().number)) continue;
     return Error(StatusCode::kFailedPrecondition,
-                 "the driver leaves the mount of {} to the runtime handler, and the host has it "
+                 "the driver leaves the mount of {} to the runtime handler, but the host has it "
                  "mounted at {}",
                  source, Quote(mount.mount_point));
   }
@@ -40,7 +40,7 @@ void Undo(const Answer& undone) {
 
 }  // namespace
 
-std::string MountVolumes::Target(const api::PodUid& pod, const api::VolumeName& name) const {
+std::string MountVolumes::GetTarget(const api::PodUid& pod, const api::VolumeName& name) const {
   return host_.paths().PodVolume(pod, kPluginName, name) + "/mount";
 }
 
@@ -48,14 +48,15 @@ void MountVolumes::ForgetTarget(const std::string& folder, const std::string& ta
   Status removed = CheckUnmounted(host_.mounter(), target, "a call that failed");
   if (removed.ok()) removed = RemoveEmptyFolder(target);
   if (removed.ok()) removed = RemoveVolData(folder);
-  // The caller must get the failure of the call itself; tear-down meets this one again.
+  // This failure is only logged, because the caller must get the failure of the driver's call.
+  // Tear-down removes the target again.
   if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
 }
 
 Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
                            const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   if (!capabilities.stage_unstage) return OkStatus();
 
   const std::string folder =
@@ -63,14 +64,14 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   const std::string target =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
-  // The mount keeps the label that it was made with, whatever the record says.
+                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
+  // The label is compared before the record is written, because an existing mount keeps its label.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
-                   StageRequest(host_, volume, target, publish_context,
-                                Capability(volume, capabilities, pod.fs_group())));
+                   MakeStageRequest(host_, volume, target, publish_context,
+                                    MakeCapability(volume, capabilities, pod.fs_group())));
 
-  RETURN_IF_ERROR(WriteVolData(folder, DeviceVolData(volume)));
+  RETURN_IF_ERROR(WriteVolData(folder, MakeDeviceVolData(volume)));
   if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // A later call that did nothing must not undo what an earlier call may have done.
@@ -83,7 +84,7 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
                           .alone = IsForOneNode(volume)};
   const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
   if (!right.ok() && !before.mounted) {
-    Undo(client->rpc().NodeUnstageVolume(UnstageRequest(volume.handle, target), kCsiTimeout));
+    Undo(client->rpc().NodeUnstageVolume(MakeUnstageRequest(volume.handle, target), kCsiTimeout));
   }
   return right;
 }
@@ -94,16 +95,16 @@ Status MountVolumes::Unstage(const Record& record) {
   const std::string target =
       host_.paths().CsiGlobalMount(record.driver, api::VolumeHandle(record.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), folder, target, record.driver, record.handle));
+                   InspectFolder(host_.mounter(), folder, target, record.driver, record.handle));
   // The record is written before NodeStageVolume and removed after NodeUnstageVolume: without a
   // record the driver does not know the volume. If the record is damaged, the node agent's own
   // record tells which volume it is.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
       RETURN_IF_ERROR(
-          client->rpc().NodeUnstageVolume(UnstageRequest(record.handle, target), kCsiTimeout));
+          client->rpc().NodeUnstageVolume(MakeUnstageRequest(record.handle, target), kCsiTimeout));
     }
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
   }
@@ -122,7 +123,7 @@ Status MountVolumes::ForgetDevice(const Record& record) {
 Status MountVolumes::ForgetPod(const Record& record, const api::PodUid& pod,
                                const api::VolumeName& name) {
   tokens_.Forget(pod.text());
-  return ForgetOld(host_.paths().PodVolume(pod, kPluginName, name), Target(pod, name), record);
+  return ForgetOld(host_.paths().PodVolume(pod, kPluginName, name), GetTarget(pod, name), record);
 }
 
 Status MountVolumes::ForgetOld(const std::string& folder, const std::string& target,
@@ -139,7 +140,7 @@ Status MountVolumes::CheckStaged(const Volume& volume) const {
   const std::string target =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding staged,
-                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
   if (!staged.recorded) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  Quote(volume.handle), Quote(target));
@@ -169,9 +170,10 @@ Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& 
       volume.driver, mode);
 }
 
-// The driver left the mount to the runtime handler.
-StatusOr<DeferredMount> MountVolumes::Deferred(const Volume& volume, const std::string& target,
-                                               const csi::v1::FileSystemMountInfo& info) const {
+// Makes the mount that the driver left to the runtime handler.
+StatusOr<DeferredMount> MountVolumes::MakeDeferredMount(
+    const Volume& volume, const std::string& target,
+    const csi::v1::FileSystemMountInfo& info) const {
   // Data is lost if two kernels, or two mounts of one kernel, use the same file system.
   constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
   const std::string staging =
@@ -190,16 +192,16 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   ASSIGN_OR_RETURN(const api::CsiDriver driver, ReadDriverObject(host_, volume.driver));
   RETURN_IF_ERROR(CheckLifecycle(volume, driver));
   ASSIGN_OR_RETURN(const auto client, drivers_.Get(volume.driver));
-  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->Capabilities());
+  ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   const bool staged = capabilities.stage_unstage && !volume.ephemeral;
   if (staged) RETURN_IF_ERROR(CheckStaged(volume));
 
   const api::PodUid pod_uid(pod.uid());
   const api::VolumeName name(volume.name);
-  const std::string target = Target(pod_uid, name);
+  const std::string target = GetTarget(pod_uid, name);
   const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), folder, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_target_path(target);
@@ -208,9 +210,9 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
         host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)));
   }
   request.set_readonly(volume.read_only);
-  Assign(publish_context, *request.mutable_publish_context());
-  Assign(volume.attributes, *request.mutable_volume_context());
-  *request.mutable_volume_capability() = Capability(volume, capabilities, pod.fs_group());
+  AssignLabels(publish_context, *request.mutable_publish_context());
+  AssignLabels(volume.attributes, *request.mutable_volume_context());
+  *request.mutable_volume_capability() = MakeCapability(volume, capabilities, pod.fs_group());
   ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host_, volume.publish_secret));
   RETURN_IF_ERROR(AddPodInputs(tokens_, pod, volume, driver, *request.mutable_volume_context(),
                                *request.mutable_secrets()));
@@ -218,17 +220,18 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     request.add_runtime_supported_filesystems(type);
   }
 
-  RETURN_IF_ERROR(WriteVolData(folder, PodVolData(volume, api::NodeName(host_.node_name()))));
+  RETURN_IF_ERROR(WriteVolData(folder, MakePodVolData(volume, api::NodeName(host_.node_name()))));
   const auto answer = client->rpc().NodePublishVolume(request, kCsiTimeout);
   if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
   RETURN_IF_ERROR(answer);
   const auto undo = [&] {
-    // The next attempt must begin anew. A mount that was there before may be in use.
+    // The next attempt must begin from the start. A mount that existed before may be in use.
     if (before.mounted) return;
-    Undo(client->rpc().NodeUnpublishVolume(UnpublishRequest(volume.handle, target), kCsiTimeout));
+    Undo(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(volume.handle, target),
+                                           kCsiTimeout));
   };
   if (answer->has_runtime_mount_info()) {
-    StatusOr<DeferredMount> mount = Deferred(volume, target, answer->runtime_mount_info());
+    StatusOr<DeferredMount> mount = MakeDeferredMount(volume, target, answer->runtime_mount_info());
     if (!mount.ok()) {
       undo();
       return mount.status();
@@ -261,15 +264,16 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
 
 Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                                const api::VolumeName& name) {
-  const std::string target = Target(pod, name);
+  const std::string target = GetTarget(pod, name);
   const std::string folder = host_.paths().PodVolume(pod, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
-                   Inspect(host_.mounter(), folder, target, record.driver, record.handle));
-  // As in Unstage: without a record NodePublishVolume was never called, or its unpublish has ended.
+                   InspectFolder(host_.mounter(), folder, target, record.driver, record.handle));
+  // As in Unstage: without a record, NodePublishVolume was never called, or NodeUnpublishVolume has
+  // succeeded.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(
-        client->rpc().NodeUnpublishVolume(UnpublishRequest(record.handle, target), kCsiTimeout));
+    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(record.handle, target),
+                                                      kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
   tokens_.Forget(pod.text());

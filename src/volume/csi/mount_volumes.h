@@ -1,4 +1,4 @@
-// CSI volumes with a file system: persistent ones and inline ones.
+// Stages and publishes CSI volumes with a file system, both persistent and inline ones.
 //
 //   staged     plugins/kubernetes.io/csi/DRIVER/SHA256(HANDLE)/{vol_data.json, globalmount}
 //   published  pods/UID/volumes/kubernetes.io~csi/NAME/{vol_data.json, mount}
@@ -15,6 +15,7 @@ namespace berth::volume::csi_volume {
 
 class MountVolumes {
  public:
+  // Borrows both.
   MountVolumes(Host& host, DriverClients& drivers)
       : host_(host), drivers_(drivers), tokens_(host) {}
 
@@ -24,24 +25,24 @@ class MountVolumes {
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const api::PodUid& pod, const api::VolumeName& name);
 
-  // For volumes of an earlier boot: does not call the driver (VolumePlugin::ForgetDevice,
-  // ForgetPodVolume).
+  // For volumes of an earlier boot: these do not call the driver (VolumePlugin::ForgetDevice,
+  // ForgetPodVolume). They do nothing if the record on disk names another volume.
   Status ForgetDevice(const Record& record);
   Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& name);
 
-  // pods/UID/volumes/kubernetes.io~csi/NAME/mount
-  std::string Target(const api::PodUid& pod, const api::VolumeName& name) const;
+  // The target path: pods/UID/volumes/kubernetes.io~csi/NAME/mount.
+  std::string GetTarget(const api::PodUid& pod, const api::VolumeName& name) const;
 
  private:
   // Refuses a publish from a globalmount that is not this volume's, or whose files have another
   // SELinux context than the pod's processes.
   Status CheckStaged(const Volume& volume) const;
-  // Refuses another SELinux context than the one that the staged mount was made with.
+  // Refuses a volume whose SELinux context differs from that of the staged mount.
   Status CheckLabel(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
-  StatusOr<DeferredMount> Deferred(const Volume& volume, const std::string& target,
-                                   const csi::v1::FileSystemMountInfo& info) const;
-  // Cleans up after a first call that certainly did nothing.
+  StatusOr<DeferredMount> MakeDeferredMount(const Volume& volume, const std::string& target,
+                                            const csi::v1::FileSystemMountInfo& info) const;
+  // Removes the target and its record, after a first call that certainly did nothing.
   void ForgetTarget(const std::string& folder, const std::string& target);
   Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);
 

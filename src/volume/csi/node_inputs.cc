@@ -12,8 +12,8 @@ using base::StatusCode;
 constexpr std::string_view kTokensKey = "csi.storage.k8s.io/serviceAccount.tokens";
 
 // {"AUDIENCE": {"token": "...", "expirationTimestamp": "..."}}
-StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
-                                const Json& token_requests) {
+StatusOr<std::string> RequestTokens(TokenCache& cache, const api::Pod& pod,
+                                    const Json& token_requests) {
   Json tokens = Json::object();
   for (const Json& wanted : token_requests) {
     const std::string audience = base::json::String(wanted, {"audience"});
@@ -27,36 +27,36 @@ StatusOr<std::string> TokensFor(TokenCache& cache, const api::Pod& pod,
 
 }  // namespace
 
-StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(
+StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
     Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
     const csi::v1::VolumeCapability& capability) {
   csi::v1::NodeStageVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_staging_target_path(target);
-  Assign(publish_context, *request.mutable_publish_context());
-  Assign(volume.attributes, *request.mutable_volume_context());
+  AssignLabels(publish_context, *request.mutable_publish_context());
+  AssignLabels(volume.attributes, *request.mutable_volume_context());
   *request.mutable_volume_capability() = capability;
   ASSIGN_OR_RETURN(*request.mutable_secrets(), ReadSecret(host, volume.stage_secret));
   return request;
 }
 
-csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
-                                                 const std::string& target) {
+csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const std::string& handle,
+                                                     const std::string& target) {
   csi::v1::NodeUnstageVolumeRequest request;
   request.set_volume_id(handle);
   request.set_staging_target_path(target);
   return request;
 }
 
-csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
-                                                     const std::string& target) {
+csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const std::string& handle,
+                                                         const std::string& target) {
   csi::v1::NodeUnpublishVolumeRequest request;
   request.set_volume_id(handle);
   request.set_target_path(target);
   return request;
 }
 
-void Assign(const api::Labels& from, StringMap& to) { to.insert(from.begin(), from.end()); }
+void AssignLabels(const api::Labels& from, StringMap& to) { to.insert(from.begin(), from.end()); }
 
 StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver) {
   auto object = host.GetObject(api::kinds::kCsiDriver, "", driver);
@@ -75,7 +75,7 @@ StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference
         encoded.is_string() ? base::DecodeBase64(encoded.get<std::string>()) : std::nullopt;
     if (!value.has_value() || !base::IsUtf8(*value)) {
       return Error(StatusCode::kInvalidArgument,
-                   "secret '{}/{}': the value of '{}' is not text, which CSI asks for",
+                   "secret '{}/{}': the value of '{}' is not text, which CSI requires",
                    reference.ns, reference.name, key);
     }
     values[key] = *value;
@@ -99,7 +99,7 @@ Status AddPodInputs(TokenCache& cache, const api::Pod& pod, const Volume& volume
   }
   const Json& token_requests = base::json::Array(driver.json(), {"spec", "tokenRequests"});
   if (token_requests.empty()) return base::OkStatus();
-  ASSIGN_OR_RETURN(std::string tokens, TokensFor(cache, pod, token_requests));
+  ASSIGN_OR_RETURN(std::string tokens, RequestTokens(cache, pod, token_requests));
   StringMap& place = HasSecretTokens(driver) ? secrets : context;
   place[std::string(kTokensKey)] = std::move(tokens);
   return base::OkStatus();

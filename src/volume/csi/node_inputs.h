@@ -1,5 +1,5 @@
-// The parts of node calls that come from the API: secrets, the pod's identity, service account
-// tokens.
+// Makes the parts of node calls that come from the API: secrets, the pod's identity, and service
+// account tokens.
 #pragma once
 
 #include <google/protobuf/map.h>
@@ -16,30 +16,31 @@ namespace berth::volume::csi_volume {
 
 using StringMap = google::protobuf::Map<std::string, std::string>;
 
-void Assign(const api::Labels& from, StringMap& to);
+void AssignLabels(const api::Labels& from, StringMap& to);
 
 // The request holds the values of the volume's secret for this call.
-StatusOr<csi::v1::NodeStageVolumeRequest> StageRequest(Host& host, const Volume& volume,
-                                                       const std::string& target,
-                                                       const api::Labels& publish_context,
-                                                       const csi::v1::VolumeCapability& capability);
-csi::v1::NodeUnstageVolumeRequest UnstageRequest(const std::string& handle,
-                                                 const std::string& target);
-csi::v1::NodeUnpublishVolumeRequest UnpublishRequest(const std::string& handle,
+StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
+    Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
+    const csi::v1::VolumeCapability& capability);
+csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const std::string& handle,
                                                      const std::string& target);
+csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const std::string& handle,
+                                                         const std::string& target);
 
-// The driver's CSIDriver object. If there is none: one without a spec, which means the defaults.
+// Reads the driver's CSIDriver object. If there is none, returns one without a spec, which has the
+// defaults.
 StatusOr<api::CsiDriver> ReadDriverObject(Host& host, const std::string& driver);
 
-// The values of the Secret that `reference` names; nothing for an empty reference. Values that are
-// not text are INVALID_ARGUMENT, as CSI asks for text.
+// Reads the values of the Secret that `reference` names; none for an empty reference.
+// INVALID_ARGUMENT: a value is not text, which CSI requires. Other errors come from the API.
 StatusOr<StringMap> ReadSecret(Host& host, const api::SecretReference& reference);
 
 // Whether the driver gets tokens of the pod's service account among the secrets.
 bool HasSecretTokens(const api::CsiDriver& driver);
 
-// Adds what NodePublishVolume of a file system gets beside the PV's own attributes: podInfoOnMount
-// and tokenRequests of the CSIDriver object. Tokens go into `secrets` if the driver asks for that.
+// Adds the values that NodePublishVolume of a file system gets besides the PV's attributes: those
+// for podInfoOnMount and for tokenRequests of the CSIDriver object. Tokens go into `secrets` if the
+// driver asks for that, else into `context`.
 Status AddPodInputs(TokenCache& tokens, const api::Pod& pod, const Volume& volume,
                     const api::CsiDriver& driver, StringMap& context, StringMap& secrets);
 

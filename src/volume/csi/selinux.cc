@@ -17,11 +17,11 @@ const Json& OptionsOf(const api::Pod& pod, const api::Container& container) {
   return base::json::Map(pod.json(), {"spec", "securityContext", "seLinuxOptions"});
 }
 
-// Empty without a level.
-std::string FileLabel(const Json& options) {
+// The label of files by these seLinuxOptions; "" if they name no level.
+std::string MakeFileLabel(const Json& options) {
   const std::string level = base::json::String(options, {"level"});
   if (level.empty()) return "";
-  // Role and type in the options are those of the process; its files have these.
+  // The role and type of files are used, because those in the options are for processes.
   return fmt::format("{}:object_r:container_file_t:{}",
                      base::json::String(options, {"user"}, "system_u"), level);
 }
@@ -50,18 +50,18 @@ std::vector<api::Container> UsersOf(const api::Pod& pod, const VolumeSpec& spec)
   return containers;
 }
 
-// The labels that they request for the files; "" for containers that name no level.
+// The labels that the containers request for the files; "" for containers that name no level.
 std::set<std::string> LabelsOf(const api::Pod& pod, const VolumeSpec& spec) {
   std::set<std::string> labels;
   for (const api::Container& container : UsersOf(pod, spec)) {
-    labels.insert(FileLabel(OptionsOf(pod, container)));
+    labels.insert(MakeFileLabel(OptionsOf(pod, container)));
   }
   return labels;
 }
 
 }  // namespace
 
-StatusOr<std::string> MountContext(const api::Pod& pod, const VolumeSpec& spec) {
+StatusOr<std::string> FindMountContext(const api::Pod& pod, const VolumeSpec& spec) {
   if (pod.String({"spec", "securityContext", "seLinuxChangePolicy"}) == "Recursive") return "";
   const std::set<std::string> labels = LabelsOf(pod, spec);
   if (labels.size() <= 1) return labels.empty() ? "" : *labels.begin();
@@ -77,7 +77,7 @@ bool NamesLabel(const api::Pod& pod, const VolumeSpec& spec) {
   });
 }
 
-std::string FileLabelFor(const api::Pod& pod, const VolumeSpec& spec) {
+std::string FindFileLabel(const api::Pod& pod, const VolumeSpec& spec) {
   const std::set<std::string> labels = LabelsOf(pod, spec);
   return labels.size() == 1 ? *labels.begin() : "";
 }

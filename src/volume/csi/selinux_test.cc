@@ -26,7 +26,7 @@ VolumeSpec Spec(const api::Pod& pod) { return {.name = "data", .pod_volume = pod
 
 TEST(MountContext, IsMadeOfThePodsLevel) {
   const api::Pod pod = Pod({{"level", "s0:c1,c2"}}, {Container("a", nullptr)});
-  EXPECT_EQ(*MountContext(pod, Spec(pod)), "system_u:object_r:container_file_t:s0:c1,c2");
+  EXPECT_EQ(*FindMountContext(pod, Spec(pod)), "system_u:object_r:container_file_t:s0:c1,c2");
 }
 
 TEST(MountContext, AContainersOptionsStandInPlaceOfThePods) {
@@ -34,7 +34,7 @@ TEST(MountContext, AContainersOptionsStandInPlaceOfThePods) {
       Pod({{"level", "s0:c1,c2"}},
           {Container("a",
                      {{"user", "staff_u"}, {"role", "r"}, {"type", "spc_t"}, {"level", "s0:c3"}})});
-  EXPECT_EQ(*MountContext(pod, Spec(pod)), "staff_u:object_r:container_file_t:s0:c3");
+  EXPECT_EQ(*FindMountContext(pod, Spec(pod)), "staff_u:object_r:container_file_t:s0:c3");
 }
 
 TEST(MountContext, IsNoneWhereNobodyKnowsTheLevelOrThePodWantsItsFilesRelabelled) {
@@ -42,7 +42,7 @@ TEST(MountContext, IsNoneWhereNobodyKnowsTheLevelOrThePodWantsItsFilesRelabelled
        {Pod(nullptr, {Container("a", nullptr)}), Pod({{"type", "t"}}, {Container("a", nullptr)}),
         Pod({{"level", "s0"}}, {Container("a", nullptr)},
             {{"securityContext", {{"seLinuxChangePolicy", "Recursive"}}}})}) {
-    EXPECT_EQ(*MountContext(pod, Spec(pod)), "") << pod.json();
+    EXPECT_EQ(*FindMountContext(pod, Spec(pod)), "") << pod.json();
   }
 }
 
@@ -50,22 +50,23 @@ TEST(MountContext, OnlyContainersThatUseTheVolumeCountAlsoByAnotherNameOfTheClai
   const api::Pod others =
       Pod({{"level", "s0:c1"}},
           {Container("a", nullptr), Container("b", {{"level", "s0:c9"}}, "elsewhere")});
-  EXPECT_EQ(*MountContext(others, Spec(others)), "system_u:object_r:container_file_t:s0:c1");
+  EXPECT_EQ(*FindMountContext(others, Spec(others)), "system_u:object_r:container_file_t:s0:c1");
   const api::Pod both = Pod({{"level", "s0:c1"}}, {Container("a", nullptr),
                                                    Container("b", {{"level", "s0:c9"}}, "again")});
-  EXPECT_EQ(MountContext(both, Spec(both)).status().code(), base::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(FindMountContext(both, Spec(both)).status().code(),
+            base::StatusCode::kFailedPrecondition);
 }
 
 TEST(FileLabelFor, IsWhatAllContainersAskForAlsoWhereTheFilesAreToKeepTheirOwn) {
   const Json recursive = {{"securityContext", {{"seLinuxChangePolicy", "Recursive"}}}};
   const api::Pod one = Pod({{"level", "s0:c1"}}, {Container("a", nullptr)}, recursive);
-  EXPECT_EQ(FileLabelFor(one, Spec(one)), "system_u:object_r:container_file_t:s0:c1");
+  EXPECT_EQ(FindFileLabel(one, Spec(one)), "system_u:object_r:container_file_t:s0:c1");
   const api::Pod two =
       Pod({{"level", "s0:c1"}}, {Container("a", nullptr), Container("b", {{"level", "s0:c9"}})},
           recursive);
-  EXPECT_EQ(FileLabelFor(two, Spec(two)), "");
+  EXPECT_EQ(FindFileLabel(two, Spec(two)), "");
   const api::Pod none = Pod(nullptr, {Container("a", nullptr)});
-  EXPECT_EQ(FileLabelFor(none, Spec(none)), "");
+  EXPECT_EQ(FindFileLabel(none, Spec(none)), "");
 }
 
 TEST(NamesLabel, AlsoWithoutALevelAndOnlyOfThoseThatUseTheVolume) {

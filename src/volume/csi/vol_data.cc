@@ -19,7 +19,7 @@ using base::StatusCode;
 constexpr std::string_view kFile = "vol_data.json";
 constexpr size_t kMaxBytes = 64 * 1024;
 
-std::string FileIn(const std::string& folder) { return fmt::format("{}/{}", folder, kFile); }
+std::string GetFilePath(const std::string& folder) { return fmt::format("{}/{}", folder, kFile); }
 
 constexpr const char* kSELinuxKey = "seLinuxMountContext";
 
@@ -27,25 +27,25 @@ void AddSELinuxContext(const Volume& volume, Json& data) {
   if (!volume.selinux_context.empty()) data[kSELinuxKey] = volume.selinux_context;
 }
 
-std::string Describe(const platform::MountEntry& mount) {
+std::string DescribeMount(const platform::MountEntry& mount) {
   return fmt::format("{} from {}", mount.fs_type, Quote(mount.source));
 }
 
 }  // namespace
 
 StatusOr<std::optional<Json>> ReadVolData(const std::string& folder) {
-  const auto text = platform::ReadFile(FileIn(folder), kMaxBytes);
+  const auto text = platform::ReadFile(GetFilePath(folder), kMaxBytes);
   if (text.status().code() == StatusCode::kNotFound) return std::optional<Json>();
-  RETURN_IF_ERROR_WITH(text, fmt::format("read {}", Quote(FileIn(folder))));
+  RETURN_IF_ERROR_WITH(text, fmt::format("read {}", Quote(GetFilePath(folder))));
   auto data = base::json::Parse(*text);
   if (!data.ok()) {
-    return Error(StatusCode::kDataLoss, "read {}: {}", Quote(FileIn(folder)),
+    return Error(StatusCode::kDataLoss, "read {}: {}", Quote(GetFilePath(folder)),
                  base::Message(data.status()));
   }
   return std::optional<Json>(*std::move(data));
 }
 
-Json PodVolData(const Volume& volume, const api::NodeName& node) {
+Json MakePodVolData(const Volume& volume, const api::NodeName& node) {
   Json data = {{"specVolID", volume.name},
                {"volumeHandle", volume.handle},
                {"driverName", volume.driver},
@@ -57,7 +57,7 @@ Json PodVolData(const Volume& volume, const api::NodeName& node) {
   return data;
 }
 
-Json DeviceVolData(const Volume& volume) {
+Json MakeDeviceVolData(const Volume& volume) {
   Json data = {{"volumeHandle", volume.handle}, {"driverName", volume.driver}};
   AddSELinuxContext(volume, data);
   return data;
@@ -67,9 +67,9 @@ std::string SELinuxContextOf(const Json& vol_data) {
   return base::json::String(vol_data, {kSELinuxKey});
 }
 
-StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
-                          const std::string& mount_point, std::string_view driver,
-                          std::string_view handle) {
+StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
+                                const std::string& mount_point, std::string_view driver,
+                                std::string_view handle) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, mount_point);
   const auto data = ReadVolData(folder);
@@ -77,16 +77,16 @@ StatusOr<Finding> Inspect(platform::Mounter& mounter, const std::string& folder,
     if (data.status().code() != StatusCode::kDataLoss) return data.status();
     if (mount == nullptr) return Finding{.damaged = true};
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is mounted at {} and its record cannot be read: {}", Describe(*mount),
+                 "{} is mounted at {} and its record cannot be read: {}", DescribeMount(*mount),
                  Quote(mount_point), base::Message(data.status()));
   }
   if (!data->has_value()) {
     if (mount == nullptr) return Finding{};
     return Error(
         StatusCode::kFailedPrecondition,
-        "{} is mounted at {} without a {} that says what it is: look at it, and unmount it "
-        "if it is not needed",
-        Describe(*mount), Quote(mount_point), kFile);
+        "{} is mounted at {} without a {} that names its volume: check it, and unmount it if it is "
+        "not needed",
+        DescribeMount(*mount), Quote(mount_point), kFile);
   }
   const std::string found_driver = base::json::String(**data, {"driverName"});
   const std::string found_handle = base::json::String(**data, {"volumeHandle"});
@@ -103,7 +103,8 @@ Status WriteVolData(const std::string& folder, const Json& data) {
   const auto present = ReadVolData(folder);
   if (present.ok() && present->has_value() && **present == data) return base::OkStatus();
   RETURN_IF_ERROR(platform::MakeFolders(folder, 0750));
-  return platform::WriteDurably<"volume.vol_data">(FileIn(folder), base::json::Dump(data), 0600);
+  return platform::WriteDurably<"volume.vol_data">(GetFilePath(folder), base::json::Dump(data),
+                                                   0600);
 }
 
 bool NamesAnother(const std::string& folder, const Record& record) {
@@ -115,7 +116,7 @@ bool NamesAnother(const std::string& folder, const Record& record) {
 
 Status RemoveVolData(const std::string& folder) {
   if (access(folder.c_str(), F_OK) != 0 && errno == ENOENT) return base::OkStatus();
-  RETURN_IF_ERROR(platform::RemoveDurably<"volume.vol_data">(FileIn(folder)));
+  RETURN_IF_ERROR(platform::RemoveDurably<"volume.vol_data">(GetFilePath(folder)));
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   return RemoveEmptyFolder(folder);
 }
@@ -131,18 +132,18 @@ Status CheckUnmounted(const std::vector<platform::MountEntry>& table, const std:
   if (mount == nullptr) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition,
                "{} succeeded, but {} is still a mount point ({}): nothing below it is removed",
-               after, Quote(path), Describe(*mount));
+               after, Quote(path), DescribeMount(*mount));
 }
 
 namespace {
 
-bool SameFiles(const platform::MountEntry& a, const platform::MountEntry& b) {
+bool ShowSameFiles(const platform::MountEntry& a, const platform::MountEntry& b) {
   return a.major == b.major && a.minor == b.minor && a.root == b.root && a.source == b.source;
 }
 
-// The folder with the record of what is mounted at `mount_point`; empty if that is not a CSI
+// The folder with the record of the volume at `mount_point`; empty if that is no path of a CSI
 // volume.
-std::string_view RecordFolder(const Paths& paths, std::string_view mount_point) {
+std::string_view FindRecordFolder(const Paths& paths, std::string_view mount_point) {
   const size_t slash = mount_point.rfind('/');
   const std::string_view last = mount_point.substr(slash + 1);
   const bool ours = mount_point.starts_with(paths.root() + "/");
@@ -150,11 +151,11 @@ std::string_view RecordFolder(const Paths& paths, std::string_view mount_point) 
 }
 
 // The handle of another volume whose mount point shows the same files; empty if there is none.
-std::string OtherVolume(const std::vector<platform::MountEntry>& table, const Paths& paths,
-                        const platform::MountEntry& mount, const Expected& expected) {
+std::string FindOtherVolume(const std::vector<platform::MountEntry>& table, const Paths& paths,
+                            const platform::MountEntry& mount, const Expected& expected) {
   for (const platform::MountEntry& other : table) {
-    if (&other == &mount || !SameFiles(other, mount)) continue;
-    const std::string_view folder = RecordFolder(paths, other.mount_point);
+    if (&other == &mount || !ShowSameFiles(other, mount)) continue;
+    const std::string_view folder = FindRecordFolder(paths, other.mount_point);
     if (folder.empty()) continue;
     const auto data = ReadVolData(std::string(folder));
     if (!data.ok() || !data->has_value()) continue;
@@ -176,8 +177,8 @@ Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::s
   if (mount == nullptr) {
     if (!expected.mounted) return base::OkStatus();
     return Error(StatusCode::kFailedPrecondition,
-                 "{} succeeded, but nothing is mounted at {}: what is written there would go to "
-                 "this node's own disk",
+                 "{} succeeded, but nothing is mounted at {}: data written there would go to this "
+                 "node's own disk",
                  expected.after, Quote(path));
   }
   if (expected.read_only && !mount->read_only()) {
@@ -186,10 +187,10 @@ Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::s
                  expected.after, Quote(path));
   }
   if (!expected.alone) return base::OkStatus();
-  const std::string other = OtherVolume(table, paths, *mount, expected);
+  const std::string other = FindOtherVolume(table, paths, *mount, expected);
   if (other.empty()) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition,
-               "{} of volume {} succeeded, but what is mounted at {} is volume {}", expected.after,
+               "{} of volume {} succeeded, but the mount at {} is volume {}", expected.after,
                Quote(expected.handle), Quote(path), Quote(other));
 }
 

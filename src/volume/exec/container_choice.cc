@@ -8,10 +8,10 @@ namespace berth::volume {
 using base::Status;
 using base::StatusOr;
 
-StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plugin) {
+StatusOr<std::optional<PodContainer>> ContainerChoice::ChooseContainer(std::string_view plugin) {
   const auto registration = ReadRegistration(paths_, plugin, owner_);
   if (!registration.ok()) {
-    if (IsNews(plugin, base::Message(registration.status()))) {
+    if (IsNewFault(plugin, base::Message(registration.status()))) {
       LOG_WARNING("{}", base::Message(registration.status()));
       events_.Record(node_, base::EventType::kWarning, "PluginContainerRefused",
                      fmt::format("utilities of {} are not run: {}", plugin,
@@ -19,7 +19,7 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
     }
     return registration.status();
   }
-  IsNews(plugin, "");
+  IsNewFault(plugin, "");
   if (!registration->has_value()) return std::nullopt;
   {
     base::MutexLock lock(mutex_);
@@ -28,7 +28,7 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
   }
   auto container = FindContainer(runtime_, **registration);
   if (!container.ok()) {
-    // Whatever the code is, nothing was run.
+    // NotSent is set for every code, because nothing was run.
     return rpc::NotSent(base::Annotate(
         container.status(),
         fmt::format("ask the runtime for container '{}' of pod {}/{}", (*registration)->container,
@@ -41,20 +41,20 @@ StatusOr<std::optional<PodContainer>> ContainerChoice::Now(std::string_view plug
   return *std::move(container);
 }
 
-void ContainerChoice::Ended(std::string_view plugin, const PodContainer& container) {
+void ContainerChoice::NoteEnded(std::string_view plugin, const PodContainer& container) {
   base::MutexLock lock(mutex_);
   const auto last = last_.find(plugin);
   if (last != last_.end() && last->second.id == container.id) last_.erase(last);
 }
 
-bool ContainerChoice::IsNews(std::string_view plugin, std::string_view fault) {
+bool ContainerChoice::IsNewFault(std::string_view plugin, std::string_view fault) {
   base::MutexLock lock(mutex_);
-  const auto found = told_.find(plugin);
-  if ((found == told_.end() ? std::string_view() : found->second) == fault) return false;
+  const auto found = reported_.find(plugin);
+  if ((found == reported_.end() ? std::string_view() : found->second) == fault) return false;
   if (fault.empty()) {
-    told_.erase(found);
+    reported_.erase(found);
   } else {
-    told_[std::string(plugin)] = fault;
+    reported_[std::string(plugin)] = fault;
   }
   return true;
 }

@@ -71,10 +71,11 @@ std::chrono::milliseconds TimeLeft(StartSlots::TimePoint deadline) {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, RunFolders& folders) {
+StatusOr<Prepared> PrepareRun(const Command& command, const std::string& run_id,
+                              RunFolders& folders) {
   Prepared prepared;
   prepared.variable = VariableOf(run_id);
-  ASSIGN_OR_RETURN(prepared.folder, folders.Make());
+  ASSIGN_OR_RETURN(prepared.folder, folders.MakeFolder());
   const RunFolder& folder = *prepared.folder;
   int secrets = 0;
   const auto place = [&](const std::string& content) -> StatusOr<std::string> {
@@ -82,7 +83,7 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
     RETURN_IF_ERROR(folder.Write(name, content));
     return folder.PathOf(name);
   };
-  ASSIGN_OR_RETURN(const std::vector<std::string> argv, ArgvWithSecrets(command, place));
+  ASSIGN_OR_RETURN(const std::vector<std::string> argv, BuildArgv(command, place));
   const bool has_input = !command.stdin_data.empty();
   if (has_input) RETURN_IF_ERROR(folder.Write("in", command.stdin_data));
   if (command.leaves_daemon) {
@@ -112,23 +113,23 @@ StatusOr<Prepared> Prepare(const Command& command, const std::string& run_id, Ru
 
 // Tells the errors of ExecSync apart by the words of containerd and runc, because they use one code
 // for most of them.
-bool Says(const Status& status, std::string_view part) {
+bool HasText(const Status& status, std::string_view part) {
   return base::Message(status).find(part) != std::string_view::npos;
 }
-bool HadStarted(const Status& status) { return Says(status, "failed while waiting"); }
+bool HadStarted(const Status& status) { return HasText(status, "failed while waiting"); }
 bool IsContainerGone(const Status& status) {
   if (HadStarted(status)) return false;
   if (status.code() == StatusCode::kNotFound) return true;
   if (status.code() != StatusCode::kUnknown && status.code() != StatusCode::kFailedPrecondition) {
     return false;
   }
-  return Says(status, "container is in CONTAINER_") || Says(status, "in a stopped container") ||
-         Says(status, "is not running");
+  return HasText(status, "container is in CONTAINER_") ||
+         HasText(status, "in a stopped container") || HasText(status, "is not running");
 }
 bool CouldNotStart(const Status& status) {
   return !HadStarted(status) && status.code() == StatusCode::kUnknown &&
-         (Says(status, "failed to start exec") || Says(status, "failed to create exec")) &&
-         Says(status, "OCI runtime exec failed");
+         (HasText(status, "failed to start exec") || HasText(status, "failed to create exec")) &&
+         HasText(status, "OCI runtime exec failed");
 }
 
 // Whether the shell found no such program: its message begins with its $0, which no other process
@@ -138,9 +139,9 @@ bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
 }
 
 void KillAll(const Prepared& prepared, const PodContainer& container, const Command& command) {
-  if (const size_t left = platform::KillMarked(prepared.variable, kKillGrace); left > 0) {
-    LOG_WARNING("{} processes of '{}' in {} were killed and are not gone yet", left,
-                command.argv[0], container.Describe());
+  if (const size_t left = platform::KillMarkedProcesses(prepared.variable, kKillGrace); left > 0) {
+    LOG_WARNING("{} processes of '{}' in {} were killed but still exist", left, command.argv[0],
+                container.Describe());
   }
 }
 
@@ -149,7 +150,7 @@ Status FailureOf(const Status& status, const Prepared& prepared, const PodContai
   if (rpc::WasNotSent(status)) return status;
   if (CouldNotStart(status)) {
     const StatusCode code =
-        Says(status, "executable file not found") || Says(status, "no such file or directory")
+        HasText(status, "executable file not found") || HasText(status, "no such file or directory")
             ? StatusCode::kFailedPrecondition
             : StatusCode::kInternal;
     return base::Error(code, "{} cannot run '{}': it needs '{}': {}", container.Describe(),
@@ -177,12 +178,12 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
   }
   CommandResult result{.exit_code = answer.exit_code(), .out = {}, .err = {}};
   if (prepared.streams != nullptr) {
-    prepared.streams->Finish(result);
+    prepared.streams->FinishReading(result);
   } else {
     result.out = prepared.folder->Read("out", command.max_output);
     result.err = prepared.folder->Read("err", command.max_output);
   }
-  // What the shell printed before it had the streams.
+  // The answer's stderr holds what the shell printed before it opened the streams.
   if (result.err.empty()) result.err = answer.stderr().substr(0, command.max_output);
   if (IsOfShell(result, prepared)) {
     return base::Error(StatusCode::kNotFound, "no program '{}' in {}", command.argv[0],
@@ -201,13 +202,14 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
   const auto deadline = std::chrono::steady_clock::now() + command.timeout;
   const auto slot = slots_.TakeSlot(container.id, deadline);
   if (slot == nullptr) {
-    const Status crowded = rpc::NotSent(base::Error(
-        StatusCode::kDeadlineExceeded, "'{}' was not run: too many others began in {} for {} ms",
-        command.argv[0], container.Describe(), command.timeout.count()));
+    const Status crowded =
+        rpc::NotSent(base::Error(StatusCode::kDeadlineExceeded,
+                                 "'{}' was not run: too many others were starting in {} for {} ms",
+                                 command.argv[0], container.Describe(), command.timeout.count()));
     span.End(crowded);
     return crowded;
   }
-  ASSIGN_OR_RETURN(const Prepared prepared, Prepare(command, run_id, folders_));
+  ASSIGN_OR_RETURN(const Prepared prepared, PrepareRun(command, run_id, folders_));
   rpc::cri::ExecSyncRequest request;
   request.set_container_id(container.id);
   for (const std::string& argument : prepared.argv) request.add_cmd(argument);
@@ -230,10 +232,10 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
 }
 
 Status ContainerExec::EndRun(const std::string& run_id) {
-  const size_t left = platform::KillMarked(VariableOf(run_id), kKillGrace);
+  const size_t left = platform::KillMarkedProcesses(VariableOf(run_id), kKillGrace);
   if (left == 0) return base::OkStatus();
   return base::Error(StatusCode::kUnavailable,
-                     "{} processes of an earlier run were killed and are not gone yet", left);
+                     "{} processes of an earlier run were killed but still exist", left);
 }
 
 }  // namespace berth::volume

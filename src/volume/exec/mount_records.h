@@ -18,7 +18,7 @@ namespace berth::volume {
 struct MountRecord {
   std::string target;
   std::string plugin;
-  std::optional<PodContainer> container;  // none: on the host
+  std::optional<PodContainer> container;  // nullopt: it was mounted on the host
   // The run of the utility in the container, as long as it may be running (container_exec.h).
   std::string run_id = "";
 };
@@ -27,12 +27,13 @@ class MountRecords {
  public:
   explicit MountRecords(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folder; removes interrupted writes, and the records of mounts from another boot.
+  // Makes the folder, and removes interrupted writes and the records of mounts from another boot.
+  // Call it first.
   base::Status LoadRecords();
 
   base::Status Write(const MountRecord& record);
-  // None: no such mount was made, or it was made in another boot. INTERNAL: the record cannot be
-  // read.
+  // nullopt: no such mount was made, or it was made in another boot. INTERNAL: the record cannot be
+  // parsed.
   base::StatusOr<std::optional<MountRecord>> Read(std::string_view target) const;
   base::Status Remove(std::string_view target);
 

@@ -13,13 +13,13 @@ constexpr char kPodNamespace[] = "io.kubernetes.pod.namespace";
 constexpr char kPodUid[] = "io.kubernetes.pod.uid";
 constexpr char kContainerName[] = "io.kubernetes.container.name";
 
-rpc::cri::ListContainersRequest Running() {
+rpc::cri::ListContainersRequest MakeRunningRequest() {
   rpc::cri::ListContainersRequest request;
   request.mutable_filter()->mutable_state()->set_state(rpc::cri::CONTAINER_RUNNING);
   return request;
 }
 
-bool Has(const rpc::cri::Container& container, const char* label, const std::string& value) {
+bool HasLabel(const rpc::cri::Container& container, const char* label, const std::string& value) {
   const auto found = container.labels().find(label);
   return found != container.labels().end() && found->second == value;
 }
@@ -33,7 +33,7 @@ std::string PodContainer::Describe() const {
 
 base::StatusOr<std::optional<PodContainer>> FindContainer(rpc::CriClient& runtime,
                                                           const Registration& registration) {
-  rpc::cri::ListContainersRequest request = Running();
+  rpc::cri::ListContainersRequest request = MakeRunningRequest();
   auto& labels = *request.mutable_filter()->mutable_label_selector();
   labels[kPodUid] = registration.pod_uid;
   labels[kContainerName] = registration.container;
@@ -41,10 +41,10 @@ base::StatusOr<std::optional<PodContainer>> FindContainer(rpc::CriClient& runtim
   const rpc::cri::Container* newest = nullptr;
   for (const rpc::cri::Container& container : answer.containers()) {
     const bool same = container.state() == rpc::cri::CONTAINER_RUNNING &&
-                      Has(container, kPodUid, registration.pod_uid) &&
-                      Has(container, kContainerName, registration.container) &&
-                      Has(container, kPodName, registration.pod_name) &&
-                      Has(container, kPodNamespace, registration.pod_namespace);
+                      HasLabel(container, kPodUid, registration.pod_uid) &&
+                      HasLabel(container, kContainerName, registration.container) &&
+                      HasLabel(container, kPodName, registration.pod_name) &&
+                      HasLabel(container, kPodNamespace, registration.pod_namespace);
     if (same && (newest == nullptr || newest->created_at() < container.created_at())) {
       newest = &container;
     }
@@ -54,7 +54,7 @@ base::StatusOr<std::optional<PodContainer>> FindContainer(rpc::CriClient& runtim
 }
 
 base::StatusOr<bool> IsRunning(rpc::CriClient& runtime, const std::string& id) {
-  rpc::cri::ListContainersRequest request = Running();
+  rpc::cri::ListContainersRequest request = MakeRunningRequest();
   request.mutable_filter()->set_id(id);
   ASSIGN_OR_RETURN(const auto answer, runtime.ListContainers(request, kTimeout));
   for (const rpc::cri::Container& container : answer.containers()) {

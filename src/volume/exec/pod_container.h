@@ -1,4 +1,4 @@
-// The running container of a registered pod, as the container runtime knows it. Thread-safe.
+// Finds the running container of a registered pod by the container runtime. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -18,12 +18,12 @@ struct PodContainer {
   std::string Describe() const;
 };
 
-// None: exactly that pod (by its UID) has no running container of that name. UNAVAILABLE and other
-// errors: the runtime does not answer, so this is not known.
+// nullopt: the pod with this UID has no running container of that name. UNAVAILABLE and other
+// errors: not known, because the runtime does not answer.
 base::StatusOr<std::optional<PodContainer>> FindContainer(rpc::CriClient& runtime,
                                                           const Registration& registration);
 
-// Whether the container with this id runs still.
+// Whether the container with this id still runs. Errors are the runtime's.
 base::StatusOr<bool> IsRunning(rpc::CriClient& runtime, const std::string& id);
 
 }  // namespace berth::volume

@@ -1,9 +1,9 @@
-// Which pod runs the utilities of a plugin: the registration file that the pod wrote into the
-// kubelet folder (`<kubelet>/plugin-containers/kubernetes.io~glusterfs.json`).
+// Reads which pod runs the utilities of a plugin, from the registration file that the pod wrote
+// into the kubelet folder (`<kubelet>/plugin-containers/kubernetes.io~glusterfs.json`).
 //
-// It is read again at every run; nothing is kept. The author of the file decides which program root
-// runs, so a file that root did not write is refused. So is a file that cannot be understood,
-// because the host's tool is not the one that the administrator chose.
+// The file is read at every run, and its content is not kept. The author of the file decides which
+// program root runs, so a file that does not belong to root is refused. A file that cannot be
+// parsed is refused, too, because the administrator did not choose the host's utility.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,9 @@ struct Registration {
   bool operator==(const Registration&) const = default;
 };
 
-// None: no pod is registered. FAILED_PRECONDITION: the file is no valid registration; the message
-// names it and its fault. Folder and file must belong to user `owner`.
+// nullopt: no pod is registered. FAILED_PRECONDITION: the file is no valid registration; the
+// message names it and its fault. The folder and the file must belong to user `owner`, and no other
+// user may write them.
 base::StatusOr<std::optional<Registration>> ReadRegistration(const Paths& paths,
                                                              std::string_view plugin,
                                                              uid_t owner = 0);

@@ -10,7 +10,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// It does not wait longer for the umount of a dead file system.
+// How long umount in a container may take, because its file system may be dead.
 constexpr std::chrono::seconds kUmountTimeout(20);
 
 // Whether a utility that failed with this error may still have mounted.
@@ -40,18 +40,19 @@ Status RoutedMounts::Mount(const HelperMount& mount) {
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(mount.target));
   const auto earlier = records_.Read(mount.target);
   if (earlier.ok() && earlier->has_value()) {
-    // If the mount is in use now, nothing of its run may be killed, even if it is detached one day.
+    // If the mount exists, its run must never be killed, because the processes of the run may serve
+    // the mount. So the record forgets the run.
     RETURN_IF_ERROR(mounted ? NoteEnd(**earlier) : EndEarlierRun(**earlier));
   }
   if (mounted) {
     return base::Error(StatusCode::kAlreadyExists, "something is mounted at '{}'", mount.target);
   }
-  for (int look = 0; look < ContainerChoice::kLooks; ++look) {
-    ASSIGN_OR_RETURN(const auto container, choice_.Now(mount.plugin));
+  for (int attempt = 0; attempt < ContainerChoice::kMaxAttempts; ++attempt) {
+    ASSIGN_OR_RETURN(const auto container, choice_.ChooseContainer(mount.plugin));
     bool gone = false;
     const Status done = MountRecorded(mount, container, gone);
     if (!gone) return done;
-    choice_.Ended(mount.plugin, *container);
+    choice_.NoteEnded(mount.plugin, *container);
   }
   return rpc::NotSent(base::Error(StatusCode::kUnavailable,
                                   "nothing was mounted: the containers of {} do not keep running",
@@ -84,14 +85,14 @@ Status RoutedMounts::NoteEnd(MountRecord record) {
 Status RoutedMounts::EndEarlierRun(const MountRecord& record) {
   if (record.run_id.empty()) return base::OkStatus();
   RETURN_IF_ERROR_WITH(ContainerExec::EndRun(record.run_id),
-                       fmt::format("what was to be mounted at '{}'", record.target));
+                       fmt::format("end an earlier mount at '{}'", record.target));
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(record.target));
   return mounted ? mounter_.UnmountLazy(record.target) : base::OkStatus();
 }
 
 Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone) {
   const PodContainer& container = *record.container;
-  const platform::Command command = HelperCommand(mount);
+  const platform::Command command = MakeHelperCommand(mount);
   ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command, record.run_id));
   gone = !result.has_value();
   if (gone) return base::OkStatus();
@@ -101,12 +102,12 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
   ASSIGN_OR_RETURN(const bool done, IsMounted(mount.target));
   if (done) return base::OkStatus();
   bool ignored = false;
-  if (const Status left = UmountIn(container, mount.target, ignored); !left.ok()) {
+  if (const Status left = UnmountInContainer(container, mount.target, ignored); !left.ok()) {
     LOG_WARNING("{}", base::ToString(left));
   }
   return base::Error(
       StatusCode::kFailedPrecondition,
-      "{} ended well in {}, but nothing is mounted at '{}' on the host: the container "
+      "{} succeeded in {}, but nothing is mounted at '{}' on the host: the container "
       "must mount the kubelet folder with mountPropagation Bidirectional",
       command.argv[0], container.Describe(), mount.target);
 }
@@ -114,7 +115,8 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
 Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
   const auto record = records_.Read(target);
   if (!record.ok()) {
-    // A record that cannot be read tells nothing, so the mount is undone on the host.
+    // The mount is undone on the host, because a record that cannot be read does not name a
+    // container.
     LOG_WARNING("{}", base::ToString(record.status()));
     RETURN_IF_ERROR(host_.Unmount(plugin, target));
     return records_.Remove(target);
@@ -125,7 +127,8 @@ Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
   } else {
     RETURN_IF_ERROR(host_.Unmount(plugin, target));
   }
-  // If another mount lies beneath, another call unmounts it in the same way.
+  // If another mount is still there, below the first, the record stays, because another call
+  // unmounts it in the same way.
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(target));
   return mounted ? base::OkStatus() : records_.Remove(target);
 }
@@ -136,8 +139,9 @@ Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer&
   ASSIGN_OR_RETURN(const bool running, IsRunning(runtime_, container.id));
   bool gone = !running;
   if (running) {
-    const Status done = UmountIn(container, record.target, gone);
-    if (!mounted) return base::OkStatus();  // at most the pod has it, and nobody uses it there
+    const Status done = UnmountInContainer(container, record.target, gone);
+    // Only the pod may still have the mount, and it is not used there.
+    if (!mounted) return base::OkStatus();
     if (!gone) {
       ASSIGN_OR_RETURN(const bool left, IsMounted(record.target));
       if (!left) return base::OkStatus();
@@ -149,13 +153,13 @@ Status RoutedMounts::UnmountInPod(const MountRecord& record, const PodContainer&
   }
   if (!mounted) return base::OkStatus();
   RETURN_IF_ERROR(mounter_.UnmountLazy(record.target));
-  TellOfGonePod(record, container);
+  ReportGonePod(record, container);
   return base::OkStatus();
 }
 
 // `gone` is set if the container ended before it was asked.
-Status RoutedMounts::UmountIn(const PodContainer& container, const std::string& target,
-                              bool& gone) {
+Status RoutedMounts::UnmountInContainer(const PodContainer& container, const std::string& target,
+                                        bool& gone) {
   const platform::Command command{.argv = {"umount", target}, .timeout = kUmountTimeout};
   ASSIGN_OR_RETURN(const auto result, containers_.Run(container, command));
   gone = !result.has_value();
@@ -163,9 +167,11 @@ Status RoutedMounts::UmountIn(const PodContainer& container, const std::string& 
   return base::Annotate(platform::ExitFailure(command, *result), container.Describe());
 }
 
-void RoutedMounts::TellOfGonePod(const MountRecord& record, const PodContainer& container) {
+void RoutedMounts::ReportGonePod(const MountRecord& record, const PodContainer& container) {
   const std::string message = fmt::format(
-      "'{}' was detached lazily: {} (UID {}), which had mounted it for {}, does not run any more",
+      "'{}' was detached lazily, because {} (UID {}), which had mounted it for {}, does not run "
+      "any "
+      "more",
       record.target, container.Describe(), container.registration.pod_uid, record.plugin);
   LOG_WARNING("{}", message);
   events_.Record(node_, base::EventType::kWarning, "PluginContainerGone", message);

@@ -1,15 +1,15 @@
-// Mounts that utilities make, each in the pod that is registered for its plugin or on the host.
-// Each is undone the way it was made.
+// Makes mounts by utilities, each in the pod that is registered for its plugin or on the host. Each
+// mount is undone in the way in which it was made.
 //
 //   Mount:   record (target, plugin, way) ─▶ the utility runs ─▶ the mount table shows it
 //   Unmount: record ─▶ the same container runs umount ─▶ the table shows it no more ─▶ record gone
 //                 └──▶ that container is gone: a lazy unmount on the host, and an event
 //
-// A record without a mount is harmless, and a mount without a record is unmounted on the host: so
-// both calls can be repeated after a crash between any two steps. A utility that outlived the agent
-// which started it is killed first, because it would mount later, over another mount or where
-// nobody would unmount it. A mount that the host does not see stays in its pod: it is unmounted
-// there again, and the error says so. Thread-safe for different targets.
+// A record without a mount is harmless, and a mount without a record is unmounted on the host. So
+// both calls can be repeated after a crash between any two steps. A utility that still runs after
+// its agent has ended is killed first, because it could mount later, over another mount or after
+// the unmount. If the host does not see a mount that was made in a pod, the mount is undone there,
+// and the error says so. Thread-safe for different targets.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ class RoutedMounts : public HelperMounts {
   RoutedMounts(const UtilitySurroundings& around, rpc::CriClient& runtime, ContainerChoice& choice,
                ContainerExec& containers, HelperMounts& host);
 
-  // Takes over the records of an earlier process. Call it first.
-  base::Status TakeRecords() { return records_.LoadRecords(); }
+  // Reads the records of an earlier process. Call it first.
+  base::Status LoadRecords() { return records_.LoadRecords(); }
 
   base::Status Mount(const HelperMount& mount) override;
   base::Status Unmount(std::string_view plugin, std::string_view target) override;
@@ -43,12 +43,13 @@ class RoutedMounts : public HelperMounts {
   base::Status MountInPod(const HelperMount& mount, const MountRecord& record, bool& gone);
   // Records that the utility has ended and the mount stands.
   base::Status NoteEnd(MountRecord record);
-  // For a target that is not mounted: ends the run that was to mount there, and unmounts what it
-  // has mounted meanwhile.
+  // For a target that is not mounted: ends an earlier run that may still mount there, and undoes
+  // its mount if it has made one meanwhile.
   base::Status EndEarlierRun(const MountRecord& record);
   base::Status UnmountInPod(const MountRecord& record, const PodContainer& container);
-  base::Status UmountIn(const PodContainer& container, const std::string& target, bool& gone);
-  void TellOfGonePod(const MountRecord& record, const PodContainer& container);
+  base::Status UnmountInContainer(const PodContainer& container, const std::string& target,
+                                  bool& gone);
+  void ReportGonePod(const MountRecord& record, const PodContainer& container);
 
   platform::Mounter& mounter_;
   base::EventSink& events_;

@@ -20,7 +20,8 @@ using base::StatusOr;
 using platform::Command;
 using platform::CommandResult;
 
-// A machine has one device manager, that of the host: plugins talk to it there.
+// Whether the command talks to the device manager. It always runs on the host, because a machine
+// has only one device manager.
 bool IsOfDeviceManager(const Command& command) {
   if (command.argv.empty()) return false;
   std::string_view program = command.argv[0];
@@ -37,14 +38,14 @@ class PluginExec : public platform::Exec {
       : plugin_(plugin), choice_(choice), containers_(containers), host_(host) {}
 
   StatusOr<CommandResult> Run(const Command& command) override {
-    if (IsOfDeviceManager(command)) return OnHost(command);
-    for (int look = 0; look < ContainerChoice::kLooks; ++look) {
-      ASSIGN_OR_RETURN(const auto container, choice_.Now(plugin_));
-      if (!container.has_value()) return OnHost(command);
+    if (IsOfDeviceManager(command)) return RunOnHost(command);
+    for (int attempt = 0; attempt < ContainerChoice::kMaxAttempts; ++attempt) {
+      ASSIGN_OR_RETURN(const auto container, choice_.ChooseContainer(plugin_));
+      if (!container.has_value()) return RunOnHost(command);
       ASSIGN_OR_RETURN(auto result, containers_.Run(*container, command));
       if (result.has_value()) return *std::move(result);
       LOG_INFO("{} ended before '{}' could run in it", container->Describe(), command.argv[0]);
-      choice_.Ended(plugin_, *container);
+      choice_.NoteEnded(plugin_, *container);
     }
     return rpc::NotSent(base::Error(StatusCode::kUnavailable,
                                     "'{}' was not run: the containers of {} do not keep running",
@@ -52,7 +53,7 @@ class PluginExec : public platform::Exec {
   }
 
  private:
-  StatusOr<CommandResult> OnHost(const Command& command) {
+  StatusOr<CommandResult> RunOnHost(const Command& command) {
     if (host_ != nullptr) return host_->Run(command);
     return base::Error(StatusCode::kFailedPrecondition,
                        "no pod that runs on this node is registered for {}", plugin_);
@@ -76,19 +77,19 @@ class UtilityRouter : public Utilities {
         containers_(*runtime_, folders_),
         mounts_(around, *runtime_, choice_, containers_, *host_mounts_) {}
 
-  platform::Exec& For(std::string_view plugin) override { return WaysOf(plugin).any; }
-  platform::Exec& InPod(std::string_view plugin) override { return WaysOf(plugin).in_pod; }
+  platform::Exec& GetExec(std::string_view plugin) override { return GetWays(plugin).any; }
+  platform::Exec& GetPodExec(std::string_view plugin) override { return GetWays(plugin).in_pod; }
   HelperMounts& helper_mounts() override { return mounts_; }
   void CancelRuns() override { runtime_->CancelAll(); }
   void Close() override { folders_.Close(); }
 
-  Status TakeRecords() { return mounts_.TakeRecords(); }
+  Status LoadRecords() { return mounts_.LoadRecords(); }
 
  private:
   struct Ways {
     PluginExec any, in_pod;
   };
-  Ways& WaysOf(std::string_view plugin) {
+  Ways& GetWays(std::string_view plugin) {
     base::MutexLock lock(mutex_);
     auto& ways = ways_[std::string(plugin)];
     if (ways == nullptr) {
@@ -117,7 +118,7 @@ StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings&
   RETURN_IF_ERROR(platform::MakeFolders(around.paths.PluginContainers(), 0755));
   ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint));
   auto router = std::make_unique<UtilityRouter>(around, host, std::move(runtime));
-  RETURN_IF_ERROR(router->TakeRecords());
+  RETURN_IF_ERROR(router->LoadRecords());
   return std::unique_ptr<Utilities>(std::move(router));
 }
 

@@ -1,6 +1,6 @@
 // Runs each plugin's utilities in the pod that is registered for it, or on the host.
 //
-//   For(plugin).Run ─▶ udevadm and the like ───────────────────────────────────────▶ host
+//   GetExec(plugin).Run ─▶ udevadm and the like ───────────────────────────────────▶ host
 //        │
 //        ▼ read <kubelet>/plugin-containers/<plugin~>.json, at each run
 //     malformed ─▶ FAILED_PRECONDITION, and an event on the node, once for each fault
@@ -10,8 +10,8 @@
 //                found ─▶ ExecSync ─▶ gone before it ran: look once more, from the top
 //                                └──▶ its result, or its failure: never run again elsewhere
 //
-// While the runtime does not answer, nobody knows whether that pod runs: UNAVAILABLE. Thread-safe;
-// runs share nothing but the channel to the runtime.
+// UNAVAILABLE: the runtime does not answer, so it is not known whether that pod runs. Thread-safe;
+// runs share only the channel to the runtime.
 #pragma once
 
 #include <memory>

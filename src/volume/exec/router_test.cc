@@ -30,7 +30,7 @@ class RouterTest : public testing::Test {
     router_ = *std::move(router);
   }
   std::string Where(const Command& command = kWhere) {
-    const auto result = router_->For(kPlugin).Run(command);
+    const auto result = router_->GetExec(kPlugin).Run(command);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->out : "";
   }
@@ -47,7 +47,7 @@ TEST_F(RouterTest, WithoutARegistrationTheHostRunsIt) {
 TEST_F(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {
   const std::string id = pods_.Register("uid-1");
   EXPECT_EQ(Where(), id + "\n");
-  const auto other = router_->For("kubernetes.io/nfs").Run(kWhere);
+  const auto other = router_->GetExec("kubernetes.io/nfs").Run(kWhere);
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->out, "host\n");
 }
@@ -128,7 +128,7 @@ TEST_F(RouterTest, AnUnknownOutcomeIsNotRunAgainElsewhere) {
   const std::string runs = pods_.folder() / "runs";
   pods_.runtime().script().LoseAnswer("ExecSync");
   const auto result =
-      router_->For(kPlugin).Run({.argv = {"sh", "-c", "echo x >>" + runs}, .timeout = 1min});
+      router_->GetExec(kPlugin).Run({.argv = {"sh", "-c", "echo x >>" + runs}, .timeout = 1min});
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(std::filesystem::file_size(runs), 2u);
 }
@@ -136,7 +136,7 @@ TEST_F(RouterTest, AnUnknownOutcomeIsNotRunAgainElsewhere) {
 TEST_F(RouterTest, WhileTheRuntimeIsAwayNothingRunsAnywhere) {
   pods_.Register("uid-1");
   pods_.runtime().GoAway();
-  const auto result = router_->For(kPlugin).Run(kWhere);
+  const auto result = router_->GetExec(kPlugin).Run(kWhere);
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(rpc::WasNotSent(result.status()));
 }
@@ -144,7 +144,7 @@ TEST_F(RouterTest, WhileTheRuntimeIsAwayNothingRunsAnywhere) {
 TEST_F(RouterTest, ARefusedRegistrationRunsNothingAndIsToldOnce) {
   pods_.WriteRegistration("{\"podName\":");
   for (int i = 0; i < 3; ++i) {
-    const auto result = router_->For(kPlugin).Run(kWhere);
+    const auto result = router_->GetExec(kPlugin).Run(kWhere);
     EXPECT_EQ(result.status().code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(base::Message(result.status()), HasSubstr(pods_.RegistrationPath()));
   }
@@ -155,12 +155,12 @@ TEST_F(RouterTest, ARefusedRegistrationRunsNothingAndIsToldOnce) {
   EXPECT_THAT(event.message, HasSubstr(pods_.RegistrationPath()));
   // Another fault is news, and so is the same one after it was mended.
   pods_.WriteRegistration("[]");
-  EXPECT_FALSE(router_->For(kPlugin).Run(kWhere).ok());
+  EXPECT_FALSE(router_->GetExec(kPlugin).Run(kWhere).ok());
   EXPECT_EQ(pods_.events().events().size(), 2u);
   pods_.Register("uid-1");
   Where();
   pods_.WriteRegistration("[]");
-  EXPECT_FALSE(router_->For(kPlugin).Run(kWhere).ok());
+  EXPECT_FALSE(router_->GetExec(kPlugin).Run(kWhere).ok());
   EXPECT_EQ(pods_.events().events().size(), 3u);
 }
 
@@ -174,18 +174,18 @@ TEST_F(RouterTest, UdevIsTheHosts) {
 }
 
 TEST_F(RouterTest, InPodNeverRunsOnTheHost) {
-  const auto none = router_->InPod(kPlugin).Run(kWhere);
+  const auto none = router_->GetPodExec(kPlugin).Run(kWhere);
   EXPECT_EQ(none.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::Message(none.status()), HasSubstr("no pod that runs on this node"));
   const std::string id = pods_.Register("uid-1");
-  const auto there = router_->InPod(kPlugin).Run(kWhere);
+  const auto there = router_->GetPodExec(kPlugin).Run(kWhere);
   ASSERT_TRUE(there.ok()) << there.status();
   EXPECT_EQ(there->out, id + "\n");
 }
 
 TEST_F(RouterTest, OneRunThatHangsHoldsUpNoOther) {
   pods_.Register("uid-1");
-  platform::Exec& exec = router_->For(kPlugin);
+  platform::Exec& exec = router_->GetExec(kPlugin);
   std::atomic<int> well = 0;
   std::vector<std::thread> others;
   base::Status late;
@@ -209,12 +209,12 @@ TEST_F(RouterTest, OneRunThatHangsHoldsUpNoOther) {
 TEST(HostWayTest, AnAgentInAContainerMountsInTheHostsNamespace) {
   using testing::ElementsAre;
   EXPECT_THAT(
-      InHostMounts({.argv = {"mount", "-t", "nfs", "a:/b", "/c"}}).argv,
+      MakeHostCommand({.argv = {"mount", "-t", "nfs", "a:/b", "/c"}}).argv,
       ElementsAre("nsenter", "--mount=/proc/1/ns/mnt", "--", "mount", "-t", "nfs", "a:/b", "/c"));
-  EXPECT_EQ(InHostMounts({.argv = {"/sbin/umount.nfs", "/c"}}).argv[0], "nsenter");
-  EXPECT_THAT(InHostMounts({.argv = {"mkfs.ext4", "/dev/x"}}).argv,
+  EXPECT_EQ(MakeHostCommand({.argv = {"/sbin/umount.nfs", "/c"}}).argv[0], "nsenter");
+  EXPECT_THAT(MakeHostCommand({.argv = {"mkfs.ext4", "/dev/x"}}).argv,
               ElementsAre("mkfs.ext4", "/dev/x"));
-  EXPECT_EQ(InHostMounts({.argv = {"mountpoint", "/c"}}).argv[0], "mountpoint");
+  EXPECT_EQ(MakeHostCommand({.argv = {"mountpoint", "/c"}}).argv[0], "mountpoint");
 }
 
 }  // namespace

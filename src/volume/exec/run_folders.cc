@@ -37,7 +37,7 @@ bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
 
 // Whether a run's folder belongs to another living process, because several may use one kubelet
 // folder.
-bool IsOfAnother(const std::string& name) {
+bool IsOfAnotherProcess(const std::string& name) {
   pid_t pid = 0;
   std::from_chars(name.data(), name.data() + name.size(), pid);
   return pid > 0 && pid != getpid() && kill(pid, 0) == 0;
@@ -79,7 +79,7 @@ std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
   return text;
 }
 
-StatusOr<std::unique_ptr<RunFolder>> RunFolders::Make() {
+StatusOr<std::unique_ptr<RunFolder>> RunFolders::MakeFolder() {
   {
     base::MutexLock lock(mutex_);
     RETURN_IF_ERROR(MountIfMissing());
@@ -110,7 +110,7 @@ Status RunFolders::MountIfMissing() {
     // These are the folders of an agent that was killed.
     ASSIGN_OR_RETURN(const auto names, platform::ListFolder(folder));
     for (const std::string& name : names) {
-      if (IsOfAnother(name)) continue;
+      if (IsOfAnotherProcess(name)) continue;
       RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", folder, name)));
     }
   }
@@ -123,7 +123,7 @@ void RunFolders::Close() {
   const std::string folder = paths_.PluginRuns();
   if (!IsOwnTmpfs(folder, paths_.root())) return;
   const auto runs = platform::ListFolder(folder);
-  if (!runs.ok() || std::any_of(runs->begin(), runs->end(), IsOfAnother)) return;
+  if (!runs.ok() || std::any_of(runs->begin(), runs->end(), IsOfAnotherProcess)) return;
   if (const Status gone = mounter_.UnmountLazy(folder); !gone.ok()) {
     LOG_WARNING("{}", base::ToString(gone));
     return;

@@ -1,6 +1,6 @@
-// Folders that the agent shares with a program in a pod, because CRI's ExecSync has no standard
-// input and argv must hold no secrets. They are on a tmpfs in the kubelet folder, which a mount pod
-// sees at the same path (mounts propagate to it, whenever they are made).
+// Makes folders that the agent shares with a program in a pod, because CRI's ExecSync has no
+// standard input and argv must hold no secrets. They are on a tmpfs in the kubelet folder, which a
+// mount pod sees at the same path, because later mounts propagate to the pod.
 //
 //   <kubelet>/plugin-runs/          tmpfs, 0700: bounded, in no file system's journal, without swap
 //       <pid>.<random>/             0700, for one run of that process; removed when the run ends
@@ -32,7 +32,7 @@ class RunFolder {
   std::string PathOf(std::string_view name) const;
   // RESOURCE_EXHAUSTED: the tmpfs is full.
   base::Status Write(std::string_view name, std::string_view content) const;
-  // The first `max_bytes` of a file of the run; empty if there is none.
+  // Reads the first `max_bytes` of a file of the run; "" if there is none.
   std::string Read(std::string_view name, size_t max_bytes) const;
 
  private:
@@ -41,12 +41,12 @@ class RunFolder {
 
 class RunFolders {
  public:
-  // Borrows both. The tmpfs is mounted when it is first needed.
+  // Borrows both. The tmpfs is mounted when the first folder is made.
   RunFolders(const Paths& paths, platform::Mounter& mounter) : paths_(paths), mounter_(mounter) {}
 
-  base::StatusOr<std::unique_ptr<RunFolder>> Make();
-  // Removes the tmpfs, if it is there and no other process uses it. Daemons keep the files that
-  // they have open.
+  base::StatusOr<std::unique_ptr<RunFolder>> MakeFolder();
+  // Removes the tmpfs, if it exists and no other process has a run in it. Daemons keep the files
+  // that they have open.
   void Close();
 
  private:

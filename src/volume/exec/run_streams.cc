@@ -76,7 +76,7 @@ void RunStreams::ReadAll() {
   Drain(err_.get(), err_text_, max_output_);
 }
 
-void RunStreams::Finish(platform::CommandResult& result) {
+void RunStreams::FinishReading(platform::CommandResult& result) {
   eventfd_write(end_.get(), 1);
   thread_.join();
   result.out = std::move(out_text_);

@@ -1,10 +1,10 @@
 // Reads the output of a run in a pod while it is written: each stream is a FIFO in the run's
 // folder.
 //
-// If the runtime itself collected the output, it would put it into one message with the exit code,
-// and refuse to send more than 16 MiB (containerd's max_send_message_size); and it would wait for
-// all processes that inherited the streams. Through a FIFO a program may write without limit, and
-// processes that it leaves behind delay nobody.
+// The runtime's own way is not used, because it puts the output into one message with the exit
+// code, refuses to send more than 16 MiB (containerd's max_send_message_size), and waits for all
+// processes that inherited the streams. Through a FIFO a program may write without limit, and
+// processes that it leaves behind do not delay the end of the run.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class RunStreams {
 
   // Call it once, when the program has ended: puts its output into `result`. It does not wait for
   // other processes that still hold the streams open.
-  void Finish(platform::CommandResult& result);
+  void FinishReading(platform::CommandResult& result);
 
  private:
   RunStreams(base::UniqueFd out, base::UniqueFd err, base::UniqueFd end, size_t max_output);

@@ -21,7 +21,7 @@ std::unique_ptr<StartSlots::Slot> StartSlots::TakeSlot(const std::string& contai
   }
 }
 
-void StartSlots::Release(const std::string& container, TimePoint young_until) {
+void StartSlots::ReleaseSlot(const std::string& container, TimePoint young_until) {
   base::MutexLock lock(mutex_);
   const auto of_container = young_.find(container);
   if (of_container == young_.end()) return;

@@ -1,10 +1,10 @@
 // Limits how many utilities start at once in one container.
 //
-// containerd's shim reports that a process ended only between the starts of others, and if more
-// than 32 ends wait to be reported it reports one per second: of 50 runs that start at once, the
-// end of the last is known after a minute; of eight at a time, after five seconds. So a run waits
-// while as many others are young. A run that takes long no longer counts as young, so a run that
-// hangs delays nobody. Thread-safe.
+// containerd's shim reports the end of a process only between the starts of others. If more than 32
+// ends wait, it reports one per second. If 50 runs start at once, the end of the last is known only
+// after a minute; if eight start at a time, after five seconds. So a run waits while `at_once`
+// others are young. A run that takes long no longer counts as young, so a run that hangs does not
+// delay others. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@
 namespace berth::volume {
 
 struct StartLimits {
-  size_t at_once = 8;
-  std::chrono::milliseconds young{5000};
+  size_t at_once = 8;                     // in one container
+  std::chrono::milliseconds young{5000};  // since the run's start
 };
 
 class StartSlots {
@@ -31,7 +31,7 @@ class StartSlots {
    public:
     Slot(StartSlots& slots, std::string container, TimePoint young_until)
         : slots_(slots), container_(std::move(container)), young_until_(young_until) {}
-    ~Slot() { slots_.Release(container_, young_until_); }
+    ~Slot() { slots_.ReleaseSlot(container_, young_until_); }
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
@@ -43,11 +43,11 @@ class StartSlots {
 
   explicit StartSlots(const StartLimits& limits) : limits_(limits) {}
 
-  // Waits for a slot. Null: none was free until `deadline`.
+  // Waits for a slot of the container. nullptr: none was free until `deadline`.
   std::unique_ptr<Slot> TakeSlot(const std::string& container, TimePoint deadline);
 
  private:
-  void Release(const std::string& container, TimePoint young_until);
+  void ReleaseSlot(const std::string& container, TimePoint young_until);
 
   const StartLimits limits_;
   base::Mutex mutex_;

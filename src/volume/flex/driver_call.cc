@@ -23,32 +23,32 @@ struct CommandFacts {
 };
 
 template <base::FaultName kPoint>
-CommandFacts FactsOf(const char* name) {
+CommandFacts GetFacts(const char* name) {
   return {.name = name, .points = base::CallPointsOf<kPoint>()};
 }
 
 // The table is in the order of DriverCommand.
-const CommandFacts& FactsOf(DriverCommand command) {
+const CommandFacts& GetFacts(DriverCommand command) {
   static const std::array<CommandFacts, 12> facts = {
-      FactsOf<"flex.init">("init"),
-      FactsOf<"flex.getvolumename">("getvolumename"),
-      FactsOf<"flex.attach">("attach"),
-      FactsOf<"flex.detach">("detach"),
-      FactsOf<"flex.waitforattach">("waitforattach"),
-      FactsOf<"flex.isattached">("isattached"),
-      FactsOf<"flex.mountdevice">("mountdevice"),
-      FactsOf<"flex.unmountdevice">("unmountdevice"),
-      FactsOf<"flex.mount">("mount"),
-      FactsOf<"flex.unmount">("unmount"),
-      FactsOf<"flex.expandvolume">("expandvolume"),
-      FactsOf<"flex.expandfs">("expandfs"),
+      GetFacts<"flex.init">("init"),
+      GetFacts<"flex.getvolumename">("getvolumename"),
+      GetFacts<"flex.attach">("attach"),
+      GetFacts<"flex.detach">("detach"),
+      GetFacts<"flex.waitforattach">("waitforattach"),
+      GetFacts<"flex.isattached">("isattached"),
+      GetFacts<"flex.mountdevice">("mountdevice"),
+      GetFacts<"flex.unmountdevice">("unmountdevice"),
+      GetFacts<"flex.mount">("mount"),
+      GetFacts<"flex.unmount">("unmount"),
+      GetFacts<"flex.expandvolume">("expandvolume"),
+      GetFacts<"flex.expandfs">("expandfs"),
   };
   return facts[static_cast<size_t>(command)];
 }
 
-// A driver that could not be run did nothing. The codes of such failures must not look like the
-// driver's statement about a volume (volume_expansion.h).
-Status CannotRun(const Status& why) {
+// The error of a driver that could not be run, and so did nothing. Its code must not be one that
+// would be a driver's answer about a volume (volume_expansion.h).
+Status CannotRunError(const Status& why) {
   switch (why.code()) {
     case StatusCode::kDeadlineExceeded:
     case StatusCode::kCancelled:
@@ -62,12 +62,12 @@ Status CannotRun(const Status& why) {
 
 }  // namespace
 
-std::string_view NameOf(DriverCommand command) { return FactsOf(command).name; }
+std::string_view NameOf(DriverCommand command) { return GetFacts(command).name; }
 
 DriverCalls::DriverCalls(platform::Exec& exec, const Deadlines& deadlines)
     : exec_(exec), deadlines_(deadlines), cancel_(eventfd(0, EFD_CLOEXEC)) {}
 
-void DriverCalls::Cancel() {
+void DriverCalls::CancelCalls() {
   cancelled_ = true;
   if (cancel_.valid()) eventfd_write(cancel_.get(), 1);
 }
@@ -92,9 +92,9 @@ bool DriverCalls::IsUnsupported(const DriverVersion& version, DriverCommand comm
   return unsupported_.contains({version.id, command});
 }
 
-StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverCommand command,
-                                       std::vector<std::string> arguments,
-                                       const SecretWords& secrets) {
+StatusOr<DriverReply> DriverCalls::RunDriver(const DriverVersion& version, DriverCommand command,
+                                             std::vector<std::string> arguments,
+                                             const SecretWords& secrets) {
   platform::Command run{
       .argv = {version.executable, std::string(NameOf(command))},
       .timeout = DeadlineOf(command),
@@ -106,24 +106,24 @@ StatusOr<DriverReply> DriverCalls::Run(const DriverVersion& version, DriverComma
   base::FlightSpan span(base::FlightKind::kCall, NameOf(command), version.driver);
   const auto result = exec_.Run(run);
   auto reply = result.ok() ? ReadDriverReply(NameOf(command), *result, secrets)
-                           : StatusOr<DriverReply>(CannotRun(result.status()));
+                           : StatusOr<DriverReply>(CannotRunError(result.status()));
   span.End(reply.status());
   return reply;
 }
 
-StatusOr<DriverReply> DriverCalls::Call(const DriverVersion& version, DriverCommand command,
-                                        std::vector<std::string> arguments,
-                                        const SecretWords& secrets) {
+StatusOr<DriverReply> DriverCalls::CallDriver(const DriverVersion& version, DriverCommand command,
+                                              std::vector<std::string> arguments,
+                                              const SecretWords& secrets) {
   const std::string what =
       fmt::format("Flexvolume driver '{}': {}", version.driver, NameOf(command));
   if (cancelled_) return Error(StatusCode::kCancelled, "{} is not called any more", what);
   if (IsUnsupported(version, command)) {
     return Error(StatusCode::kUnimplemented, "{} is not supported", what);
   }
-  const base::CallPoints& points = FactsOf(command).points;
+  const base::CallPoints& points = GetFacts(command).points;
   RETURN_IF_ERROR_WITH(points.before->PassPoint(), what);
   LOG_DEBUG("{}: version {}", what, version.id);
-  auto reply = Run(version, command, std::move(arguments), secrets);
+  auto reply = RunDriver(version, command, std::move(arguments), secrets);
   if (reply.status().code() == StatusCode::kUnimplemented) {
     MutexLock lock(mutex_);
     unsupported_.insert({version.id, command});
@@ -138,9 +138,9 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
     MutexLock lock(mutex_);
     unsupported_.clear();
   }
-  const auto reply = Call(version, DriverCommand::kInit, {});
+  const auto reply = CallDriver(version, DriverCommand::kInit, {});
   if (reply.status().code() == StatusCode::kUnimplemented) {
-    return Error(StatusCode::kInternal, "{}, which every driver has to be",
+    return Error(StatusCode::kInternal, "{}, but every driver must support it",
                  base::Message(reply.status()));
   }
   RETURN_IF_ERROR(reply);
@@ -149,8 +149,8 @@ StatusOr<DriverCapabilities> DriverCalls::Init(const DriverVersion& version) {
 
 StatusOr<std::string> DriverCalls::GetVolumeName(const DriverVersion& version,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kGetVolumeName,
-                                           {options.RenderJson()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, CallDriver(version, DriverCommand::kGetVolumeName,
+                                                 {options.RenderJson()}, options.secrets));
   return std::move(reply.volume_name);
 }
 
@@ -162,21 +162,22 @@ Status DriverCalls::CheckVolumeName(const DriverVersion& version, const DriverOp
 
 StatusOr<std::string> DriverCalls::Attach(const DriverVersion& version,
                                           const DriverOptions& options, const api::NodeName& node) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kAttach,
-                                           {options.RenderJson(), node.text()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply,
+                   CallDriver(version, DriverCommand::kAttach, {options.RenderJson(), node.text()},
+                              options.secrets));
   return std::move(reply.device);
 }
 
 Status DriverCalls::Detach(const DriverVersion& version, const api::VolumeName& volume,
                            const api::NodeName& node) {
-  return Call(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
+  return CallDriver(version, DriverCommand::kDetach, {volume.text(), node.text()}).status();
 }
 
 StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
                                                  const std::string& device,
                                                  const DriverOptions& options) {
-  ASSIGN_OR_RETURN(DriverReply reply, Call(version, DriverCommand::kWaitForAttach,
-                                           {device, options.RenderJson()}, options.secrets));
+  ASSIGN_OR_RETURN(DriverReply reply, CallDriver(version, DriverCommand::kWaitForAttach,
+                                                 {device, options.RenderJson()}, options.secrets));
   // Success without a device means the device that was asked for.
   if (reply.device.empty()) return device;
   return std::move(reply.device);
@@ -185,47 +186,47 @@ StatusOr<std::string> DriverCalls::WaitForAttach(const DriverVersion& version,
 StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const DriverOptions& options,
                                        const api::NodeName& node) {
   ASSIGN_OR_RETURN(const DriverReply reply,
-                   Call(version, DriverCommand::kIsAttached, {options.RenderJson(), node.text()},
-                        options.secrets));
+                   CallDriver(version, DriverCommand::kIsAttached,
+                              {options.RenderJson(), node.text()}, options.secrets));
   return reply.attached;
 }
 
 Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
                                 const std::string& device, const DriverOptions& options) {
-  return Call(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
+                    options.secrets)
       .status();
 }
 
 Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::string& folder) {
-  return Call(version, DriverCommand::kUnmountDevice, {folder}).status();
+  return CallDriver(version, DriverCommand::kUnmountDevice, {folder}).status();
 }
 
 Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
                           const DriverOptions& options) {
-  return Call(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
+  return CallDriver(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
       .status();
 }
 
 Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
-  return Call(version, DriverCommand::kUnmount, {folder}).status();
+  return CallDriver(version, DriverCommand::kUnmount, {folder}).status();
 }
 
 Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,
                                  const Growth& growth) {
-  return Call(version, DriverCommand::kExpandVolume,
-              {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
-               std::to_string(growth.old_bytes)},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kExpandVolume,
+                    {options.RenderJson(), growth.folder, std::to_string(growth.new_bytes),
+                     std::to_string(growth.old_bytes)},
+                    options.secrets)
       .status();
 }
 
 Status DriverCalls::ExpandFs(const DriverVersion& version, const DriverOptions& options,
                              const std::string& device, const Growth& growth) {
-  return Call(version, DriverCommand::kExpandFs,
-              {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
-               std::to_string(growth.old_bytes)},
-              options.secrets)
+  return CallDriver(version, DriverCommand::kExpandFs,
+                    {options.RenderJson(), device, growth.folder, std::to_string(growth.new_bytes),
+                     std::to_string(growth.old_bytes)},
+                    options.secrets)
       .status();
 }
 

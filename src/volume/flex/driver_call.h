@@ -5,10 +5,10 @@
 // The codes tell the outcome of a call:
 //   UNIMPLEMENTED       the driver does not support it: the caller does what Kubernetes does in its
 //                       place. This is remembered for that version, until the next Init
-//   INTERNAL            the driver says that it failed: nothing happened
+//   INTERNAL            the driver answers that it failed: nothing happened
 //   FAILED_PRECONDITION the executable cannot be run
 //   UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   the outcome is unknown
-// Neither options nor other arguments are ever logged or part of a failure (docs/adr).
+// Options and other arguments never appear in logs or errors (docs/adr).
 //
 // All calls use one executable of a driver; each call states which version of it is run.
 // Thread-safe; the exec is borrowed.
@@ -63,19 +63,20 @@ class DriverCalls {
   explicit DriverCalls(platform::Exec& exec) : DriverCalls(exec, Deadlines()) {}
   DriverCalls(platform::Exec& exec, const Deadlines& deadlines);
 
-  // Also forgets which calls were not supported.
+  // Calls init, and forgets which calls were not supported. INTERNAL: init failed, or the driver
+  // does not support it.
   base::StatusOr<DriverCapabilities> Init(const DriverVersion& version);
 
-  // For a driver that attaches, Kubernetes calls it before all other calls for a volume. It uses
-  // the volume's own name whatever the answer is, but treats a failure as one.
+  // For a driver that attaches, Kubernetes makes this call before all other calls for a volume.
+  // Kubernetes ignores the name in the answer and uses the volume's own, but a failure stops it.
   base::StatusOr<std::string> GetVolumeName(const DriverVersion& version,
                                             const DriverOptions& options);
-  // The device on the node; may be empty.
+  // Returns the device on the node, which may be "".
   base::StatusOr<std::string> Attach(const DriverVersion& version, const DriverOptions& options,
                                      const api::NodeName& node);
   base::Status Detach(const DriverVersion& version, const api::VolumeName& volume,
                       const api::NodeName& node);
-  // The device that must be used from here on.
+  // Returns the device that must be used from now on; `device` if the driver names none.
   base::StatusOr<std::string> WaitForAttach(const DriverVersion& version, const std::string& device,
                                             const DriverOptions& options);
   base::StatusOr<bool> IsAttached(const DriverVersion& version, const DriverOptions& options,
@@ -99,15 +100,16 @@ class DriverCalls {
   base::Status ExpandFs(const DriverVersion& version, const DriverOptions& options,
                         const std::string& device, const Growth& growth);
 
-  // Kills the calls that run on this host, and makes all later ones fail, with CANCELLED.
-  void Cancel();
+  // Kills the calls that run on this host. They and all later calls fail with CANCELLED.
+  void CancelCalls();
 
  private:
-  base::StatusOr<DriverReply> Call(const DriverVersion& version, DriverCommand command,
-                                   std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
-  base::StatusOr<DriverReply> Run(const DriverVersion& version, DriverCommand command,
-                                  std::vector<std::string> arguments, const SecretWords& secrets);
+  base::StatusOr<DriverReply> CallDriver(const DriverVersion& version, DriverCommand command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> RunDriver(const DriverVersion& version, DriverCommand command,
+                                        std::vector<std::string> arguments,
+                                        const SecretWords& secrets);
   std::chrono::milliseconds DeadlineOf(DriverCommand command) const;
   bool IsUnsupported(const DriverVersion& version, DriverCommand command) const;
 

@@ -141,7 +141,7 @@ TEST_F(DriverCallTest, ADriverThatCannotBeRunDidNothing) {
 
 TEST_F(DriverCallTest, NothingIsCalledOnceTheProcessEnds) {
   Reply(kSuccess);
-  calls_.Cancel();
+  calls_.CancelCalls();
   EXPECT_EQ(calls_.Mount(version_, "/p", options_).code(), StatusCode::kCancelled);
   EXPECT_THAT(exec_.commands(), SizeIs(0));
 }
@@ -154,7 +154,7 @@ TEST(DriverCallProcess, OneThatRunsIsEndedWhenNobodyWaits) {
   const auto exec = platform::NewHostExec();
   DriverCalls calls(*exec);
   // Its Cancel may come before the process or after.
-  std::jthread cancel([&calls] { calls.Cancel(); });
+  std::jthread cancel([&calls] { calls.CancelCalls(); });
   const DriverVersion version{.driver = "sleepy", .executable = script, .id = "1"};
   EXPECT_EQ(calls.Unmount(version, "/p").code(), StatusCode::kCancelled);
 }

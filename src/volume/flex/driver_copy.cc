@@ -37,7 +37,7 @@ Status BeingWrittenError(const std::string& path) {
   return Error(StatusCode::kUnavailable, "{} is being written", Quote(path));
 }
 
-// A read lease on a file for as long as the object lives, where the file system has leases.
+// A read lease on a file for as long as the object lives, if the file system has leases.
 class ReadLease {
  public:
   explicit ReadLease(int fd) : fd_(fd) {
@@ -54,7 +54,7 @@ class ReadLease {
   ReadLease(const ReadLease&) = delete;
   ReadLease& operator=(const ReadLease&) = delete;
 
-  // Whether somebody has the file open for writing, or has tried to open it for writing since the
+  // Whether a process has the file open for writing, or has tried to open it for writing since the
   // lease began.
   bool Broken() const {
     if (error_ == EAGAIN) return true;
@@ -125,7 +125,7 @@ class Copier {
 
  private:
   StatusOr<std::string> CopyFile(const DriverFile& file) {
-    // O_NONBLOCK, because a FIFO may have taken the file's place.
+    // O_NONBLOCK is set, because a FIFO may have replaced the file.
     const UniqueFd from =
         platform::OpenWithinMount(from_, file.path.c_str(), O_RDONLY | O_NONBLOCK);
     if (!from.valid()) return BeingWrittenError(file.path);

@@ -1,9 +1,10 @@
 // Copies a driver's folder so that no half-written file is ever in a copy.
 //
-// Nobody has a file open for writing while it is copied: a read lease (fcntl(2), F_SETLEASE) is
-// refused while a writer has it open, and is broken if a writer opens it meanwhile. To compare size
-// and times before and after is not enough, because a write within one tick of the clock changes
-// neither. On file systems without leases this comparison must do.
+// A file is copied only while no process has it open for writing. A read lease (fcntl(2),
+// F_SETLEASE) proves this: the kernel refuses it while a writer has the file open, and breaks it
+// when a writer opens the file. It is not enough to compare size and times before and after the
+// copy, because a write within one tick of the clock may change neither. On file systems without
+// leases only this comparison is made.
 #pragma once
 
 #include <string>

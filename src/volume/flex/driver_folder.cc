@@ -32,7 +32,7 @@ int64_t Nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// The error of an entry that disappeared before it was opened.
+// The error of an entry that could not be opened.
 Status WhyNotOpened(int error, std::string_view what) {
   if (error == EXDEV) {
     return Error(StatusCode::kFailedPrecondition, "{} is a mount point, which is not followed",
@@ -99,7 +99,7 @@ class Reader {
     const std::string padded = fmt::format("/{}/", text);
     if (text.starts_with('/') || padded.find("/../") == std::string::npos) return text;
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is a link to {}: a link goes down from its folder, or has an absolute path",
+                 "{} is a link to {}: a link must have an absolute path, or a path without '..'",
                  Quote(path), Quote(text));
   }
 
@@ -153,7 +153,7 @@ StatusOr<std::string> DriverOfFolder(std::string_view folder) {
   // A name cannot contain a slash; if there are several '~' the check sees several slashes.
   if (Status named = api::CheckQualifiedName(driver); !named.ok()) {
     return Error(StatusCode::kInvalidArgument,
-                 "the name is neither vendor~driver nor driver, as a qualified name is: {}",
+                 "the name is neither vendor~driver nor driver, so it is no qualified name: {}",
                  base::Message(named));
   }
   return driver;
@@ -217,7 +217,7 @@ StatusOr<DriverScan> ScanDrivers(int drivers, const DriverLimits& limits) {
   if (more) {
     scan.left_out.emplace(
         "", Error(StatusCode::kResourceExhausted,
-                  "there are more than {} folders; the others are not looked at", limits.folders));
+                  "there are more than {} folders; the others are not read", limits.folders));
   }
   return scan;
 }

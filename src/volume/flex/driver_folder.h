@@ -3,10 +3,11 @@
 //   DRIVERS/vendor~driver/driver   the executable of "vendor/driver"
 //   DRIVERS/driver/driver          the executable of "driver"
 //
-// Names that begin with '.' are ignored, because an installer writes there and renames. Everything
-// is opened beneath its folder's descriptor, so nothing leads through a symlink or into a mount,
-// and no file is opened that could block. All counts are bounded. A folder that is left out has a
-// reason, and does not hide others. Source: the design of dynamic Flexvolume discovery.
+// Names that begin with '.' are ignored, because an installer writes files under such names and
+// then renames them. Each entry is opened beneath its folder's descriptor, so no path leads through
+// a symlink or into a mount, and no file is opened that could block. All counts are bounded. A
+// folder that is left out is reported with the reason, and the others are still found. Source: the
+// design of dynamic Flexvolume discovery.
 #pragma once
 
 #include <sys/stat.h>
@@ -39,7 +40,7 @@ struct DriverFile {
   std::string path;  // below the driver's own folder
   Kind kind = Kind::kFile;
   uint32_t mode = 0;      // permissions
-  FileIdentity identity;  // none for folders, in which unrelated names come and go
+  FileIdentity identity;  // all 0 for folders, because their times also change with ignored names
   std::string target;     // of a link
   bool operator==(const DriverFile&) const = default;
 };
@@ -47,13 +48,13 @@ struct DriverFile {
 struct DriverFolder {
   std::string driver;             // "vendor/driver"
   std::string folder;             // "vendor~driver"
-  std::vector<DriverFile> files;  // sorted by path, so that a folder comes before what is in it
+  std::vector<DriverFile> files;  // sorted by path, so that a folder comes before its content
   const DriverFile& executable() const;
   bool operator==(const DriverFolder&) const = default;
 };
 
 struct DriverLimits {
-  size_t folders = 16384;  // looked at
+  size_t folders = 16384;  // that are read
   size_t drivers = 2048;
   size_t files = 1024;                   // of a driver
   int depth = 8;                         // of folders in a driver's own
@@ -67,18 +68,20 @@ struct DriverScan {
   std::map<std::string, base::Status> left_out;
 };
 
-// "vendor/driver" of the folder "vendor~driver". INVALID_ARGUMENT: no qualified name.
+// Returns "vendor/driver" for the folder "vendor~driver". INVALID_ARGUMENT: it is no qualified
+// name.
 base::StatusOr<std::string> DriverOfFolder(std::string_view folder);
-// "vendor~driver", as in paths.
+// Returns "vendor~driver" for the driver "vendor/driver".
 std::string FolderOfDriver(std::string_view driver);
 
+// Opens the driver folder. NOT_FOUND.
 base::StatusOr<base::UniqueFd> OpenDrivers(const std::string& path);
 
-// All drivers of the folder that OpenDrivers opened.
+// Reads all drivers of the folder that OpenDrivers opened.
 base::StatusOr<DriverScan> ScanDrivers(int drivers, const DriverLimits& limits = {});
 
-// One of them. NOT_FOUND: its folder or the executable is not there; FAILED_PRECONDITION,
-// INVALID_ARGUMENT: it is no driver; RESOURCE_EXHAUSTED: it is too large.
+// Reads the driver in `folder`. NOT_FOUND: the folder or the executable does not exist;
+// FAILED_PRECONDITION, INVALID_ARGUMENT: it is no driver; RESOURCE_EXHAUSTED: it is too large.
 base::StatusOr<DriverFolder> ReadDriver(int drivers, const std::string& folder,
                                         const DriverLimits& limits = {});
 

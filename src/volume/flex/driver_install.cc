@@ -31,7 +31,7 @@ Status Rename(const std::string& from, const std::string& to) {
 Status SyncPath(const std::string& path) {
   const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid() || fsync(fd.get()) != 0) {
-    return ErrnoError(errno, fmt::format("write {} to disk", Quote(path)));
+    return ErrnoError(errno, fmt::format("sync {} to disk", Quote(path)));
   }
   return base::OkStatus();
 }
@@ -40,7 +40,7 @@ StatusOr<bool> HasDriverFolder(const std::string& path) {
   struct stat st;
   if (lstat(path.c_str(), &st) != 0) {
     if (errno == ENOENT) return false;
-    return ErrnoError(errno, fmt::format("look at {}", Quote(path)));
+    return ErrnoError(errno, fmt::format("stat {}", Quote(path)));
   }
   if (S_ISDIR(st.st_mode)) return true;
   return Error(StatusCode::kFailedPrecondition, "{} is {}, and not a driver's folder", Quote(path),
@@ -53,12 +53,12 @@ DriverInstallation::DriverInstallation(std::string drivers, std::string folder)
       stage_(drivers_ + "/.berth-install") {}
 
 DriverInstallation::~DriverInstallation() {
-  // The next installation removes what is left of the stage.
+  // If this fails, the next installation removes the stage.
   if (lock_.valid()) static_cast<void>(platform::RemoveTree(stage_));
 }
 
-StatusOr<std::unique_ptr<DriverInstallation>> DriverInstallation::Begin(const std::string& drivers,
-                                                                        const std::string& driver) {
+StatusOr<std::unique_ptr<DriverInstallation>> DriverInstallation::BeginInstallation(
+    const std::string& drivers, const std::string& driver) {
   const std::string folder = FolderOfDriver(driver);
   RETURN_IF_ERROR(DriverOfFolder(folder));
   std::unique_ptr<DriverInstallation> begun(new DriverInstallation(drivers, folder));
@@ -80,7 +80,7 @@ StatusOr<DriverFolder> DriverInstallation::ReadStage() const {
 Status DriverInstallation::MakeDurable(const DriverFile& file) const {
   const std::string path = staged() + "/" + file.path;
   if (file.kind == DriverFile::Kind::kLink) return base::OkStatus();
-  // Root runs the driver, so nobody else may write it.
+  // No other user may write the driver, because root runs it.
   const mode_t mode = file.kind == DriverFile::Kind::kFolder ? 0755 : file.mode & 0755;
   if (chmod(path.c_str(), mode) != 0) {
     return ErrnoError(errno, fmt::format("chmod {}", Quote(path)));
@@ -117,7 +117,7 @@ Status DriverInstallation::PlaceDriver(const DriverFolder& driver) const {
 
 Status InstallDriverFile(const std::string& drivers, const std::string& driver,
                          std::string_view content) {
-  ASSIGN_OR_RETURN(const auto installation, DriverInstallation::Begin(drivers, driver));
+  ASSIGN_OR_RETURN(const auto installation, DriverInstallation::BeginInstallation(drivers, driver));
   RETURN_IF_ERROR(platform::MakeFolders(installation->staged(), 0755));
   const std::string path = installation->staged() + "/" + driver.substr(driver.find('/') + 1);
   RETURN_IF_ERROR(platform::WriteDurably<"volume.flex_install.executable">(path, content, 0755));

@@ -1,12 +1,12 @@
-// Installs a driver into a driver folder, so that nobody ever sees a part of a driver.
+// Installs a driver into a driver folder in such a way that no reader ever sees a part of it.
 //
 //   DRIVERS/.berth-install/vendor~driver/   the stage: a driver is put here first and
 //                                           checked; no driver's name begins with a dot
 //   DRIVERS/vendor~driver/                  its files are renamed into place, the executable last
 //
-// So no driver runs in part, or without its other files, and a process that runs while its driver
-// is replaced keeps its file. The executable is always a new file, which watchers of the folder see
-// as a new driver. A crash leaves only a dot folder, which the next installation removes.
+// So no driver runs with a part of its files, and a process that runs while its driver is replaced
+// keeps its own file. The executable is always a new file, so that watchers of the folder see a new
+// driver. A crash leaves only a dot folder, which the next installation removes.
 #pragma once
 
 #include <memory>
@@ -19,19 +19,19 @@
 
 namespace berth::volume {
 
-// Whether a driver's own folder is at `path`. FAILED_PRECONDITION: something else is there.
+// Whether a folder exists at `path`. FAILED_PRECONDITION: a file or a symlink is there.
 base::StatusOr<bool> HasDriverFolder(const std::string& path);
 
-// Syncs what is at `path`, a file or the names in a folder, to disk.
+// Syncs a file, or the names in a folder, to disk. A symlink at `path` is refused.
 base::Status SyncPath(const std::string& path);
 
-// A lock allows only one installation at a time for each driver folder. Not thread-safe.
+// One installation. A lock allows only one at a time for each driver folder. Not thread-safe.
 class DriverInstallation {
  public:
   // Begins to install "vendor/driver" into `drivers`, which is made if it is missing.
   // INVALID_ARGUMENT: the driver's name is invalid; FAILED_PRECONDITION: another installation runs.
-  static base::StatusOr<std::unique_ptr<DriverInstallation>> Begin(const std::string& drivers,
-                                                                   const std::string& driver);
+  static base::StatusOr<std::unique_ptr<DriverInstallation>> BeginInstallation(
+      const std::string& drivers, const std::string& driver);
   // Removes the stage.
   ~DriverInstallation();
   DriverInstallation(const DriverInstallation&) = delete;

@@ -31,7 +31,8 @@ void AddPod(const api::Pod& pod, DriverOptions& options) {
   if (!pod.fs_group().has_value()) return;
   const std::string group = std::to_string(*pod.fs_group());
   options.values["kubernetes.io/mounterArgs.FsGroup"] = group;
-  options.values["kubernetes.io/fsGroup"] = group;  // before Kubernetes 1.15, and in the documents
+  // The key before Kubernetes 1.15, which its documents still name.
+  options.values["kubernetes.io/fsGroup"] = group;
 }
 
 Status AddSecret(Host& host, const api::Pod& pod, const FlexSource& source,

@@ -1,5 +1,6 @@
-// The options that a Flexvolume driver gets about a volume: one JSON object of strings, an argument
-// of most calls. Source of the keys: pkg/volume/flexvolume of Kubernetes, and its documentation.
+// Makes the options that a Flexvolume driver gets about a volume: one JSON object of strings, which
+// is an argument of most calls. Source of the keys: pkg/volume/flexvolume of Kubernetes, and its
+// documentation.
 //
 //   all calls   kubernetes.io/fsType, readwrite ("ro", "rw"), pvOrVolumeName
 //   mount       kubernetes.io/pod.name, pod.namespace, pod.uid, serviceAccount.name,

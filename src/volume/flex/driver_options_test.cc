@@ -91,7 +91,7 @@ TEST_F(DriverOptionsTest, HaveTheSecretForMountAlone) {
   const auto options = MountOptionsOf(host_, Pod(), spec);
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->values.at("kubernetes.io/secret/password"), "aHVudGVyMg==");
-  EXPECT_THAT(options->secrets.Shown("hunter2 aHVudGVyMg=="), Not(HasSubstr("h")));
+  EXPECT_THAT(options->secrets.Redact("hunter2 aHVudGVyMg=="), Not(HasSubstr("h")));
   EXPECT_FALSE(OptionsOf(spec)->values.contains("kubernetes.io/secret/password"));
 }
 

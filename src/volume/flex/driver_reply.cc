@@ -18,7 +18,8 @@ using base::StatusOr;
 constexpr int kMaxDepth = 16;
 constexpr size_t kMaxShownError = 512;
 
-// The member of that name, preferably in its own case; null: there is none.
+// Finds the member of that name, and prefers the exact spelling to other upper and lower case.
+// nullptr: there is none, or it is null.
 const Json* Member(const Json& object, const std::string& name) {
   const Json* found = nullptr;
   if (const auto exact = object.find(name); exact != object.end()) {
@@ -104,9 +105,9 @@ StatusOr<Parsed> Parse(std::string_view text) {
   return Error(StatusCode::kInvalidArgument, "it has no 'status'");
 }
 
-// ", and wrote to standard error: ..." if the driver did so.
+// "; on standard error: ..." if the driver wrote there; else "".
 std::string Aside(std::string_view err, const SecretWords& secrets) {
-  const std::string shown = secrets.Shown(err, kMaxShownError);
+  const std::string shown = secrets.Redact(err, kMaxShownError);
   return shown.empty() ? "" : fmt::format("; on standard error: {}", shown);
 }
 
@@ -127,9 +128,9 @@ StatusOr<DriverReply> ReadDriverReply(std::string_view command,
   auto parsed = Parse(text);
   if (!parsed.ok()) {
     return Error(StatusCode::kUnavailable,
-                 "{}: what it did is unknown, since what it printed is no reply: {} ({}): {}{}",
-                 command, secrets.Shown(base::Message(parsed.status())),
-                 HowItEnded(result.exit_code), text.empty() ? "nothing" : secrets.Shown(text),
+                 "{}: what it did is unknown, because what it printed is no reply: {} ({}): {}{}",
+                 command, secrets.Redact(base::Message(parsed.status())),
+                 HowItEnded(result.exit_code), text.empty() ? "nothing" : secrets.Redact(text),
                  aside);
   }
   if (parsed->status == "Not supported") {
@@ -139,14 +140,15 @@ StatusOr<DriverReply> ReadDriverReply(std::string_view command,
     const bool known = parsed->status == "Failure";
     return Error(
         StatusCode::kInternal, "{} command failed, status: {}{}, reason: {}{}", command,
-        secrets.Shown(parsed->status),
+        secrets.Redact(parsed->status),
         known ? "" : " (which is none of Success, Failure and Not supported)",
-        parsed->reply.message.empty() ? "none given" : secrets.Shown(parsed->reply.message), aside);
+        parsed->reply.message.empty() ? "none given" : secrets.Redact(parsed->reply.message),
+        aside);
   }
   if (result.exit_code != 0) {
     return Error(StatusCode::kUnavailable,
-                 "{}: what it did is unknown, since the driver says Success and {}: {}{}", command,
-                 HowItEnded(result.exit_code), secrets.Shown(text), aside);
+                 "{}: what it did is unknown, because the driver says Success and {}: {}{}",
+                 command, HowItEnded(result.exit_code), secrets.Redact(text), aside);
   }
   return std::move(parsed->reply);
 }

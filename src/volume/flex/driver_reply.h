@@ -33,13 +33,13 @@ struct DriverReply {
 inline constexpr size_t kMaxDriverReply = 64 * 1024;  // bytes; a longer text is no reply
 
 // Reads the reply from a driver's output: from standard output or, if that is blank, from standard
-// error, because the kubelet reads both as one. What stands on standard error beside a reply is a
-// log, and appears only in failures; a kubelet cannot read such a reply. Members are found in any
-// case, and null means absent, as in Go.
+// error, because the kubelet reads both as one. If both hold text, the text on standard error is a
+// log and appears only in failures; a kubelet cannot read such a reply. The names of members match
+// in upper and lower case, and null means absent, as in Go.
 //
 // UNIMPLEMENTED: "Not supported". INTERNAL: the driver says that it failed, so nothing happened.
 // UNAVAILABLE: the outcome is unknown, because this is no reply, or "Success" with a non-zero exit
-// code. Failures show what was printed, without `secrets`.
+// code. Errors contain the printed text, without `secrets`.
 base::StatusOr<DriverReply> ReadDriverReply(std::string_view command,
                                             const platform::CommandResult& result,
                                             const SecretWords& secrets);

@@ -89,7 +89,7 @@ TEST(DriverReply, NotSupportedCountsWithAnyExitCode) {
 
 TEST(DriverReply, SuccessWithAnExitCodeThatSaysOtherwiseIsUnknown) {
   EXPECT_EQ(Failure(Read(R"({"status": "Success"})", 3)),
-            "UNAVAILABLE: mount: what it did is unknown, since the driver says Success and exit "
+            "UNAVAILABLE: mount: what it did is unknown, because the driver says Success and exit "
             R"(code 3: {"status": "Success"})");
   EXPECT_THAT(Failure(Read(R"({"status": "Success"})", 137)), HasSubstr("ended by signal 9"));
 }

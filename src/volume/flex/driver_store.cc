@@ -79,7 +79,7 @@ HoldRecord ParseHold(const StatusOr<std::string>& content) {
   return record;
 }
 
-Status MakeEmpty(const std::string& path) {
+Status MakeEmptyFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0755) == 0) return base::OkStatus();
   if (errno == EEXIST) {
     RETURN_IF_ERROR(platform::RemoveTree(path));
@@ -96,11 +96,11 @@ StatusOr<std::shared_ptr<DriverStore>> DriverStore::Open(Options options) {
   StatusOr<UniqueFd> lock = platform::LockFile(options.folder);
   RETURN_IF_ERROR_WITH(lock, context);
   std::shared_ptr<DriverStore> store(new DriverStore(std::move(options), *std::move(lock)));
-  RETURN_IF_ERROR_WITH(store->Load(), context);
+  RETURN_IF_ERROR_WITH(store->LoadVersions(), context);
   return store;
 }
 
-Status DriverStore::Load() {
+Status DriverStore::LoadVersions() {
   MutexLock taking(taking_);
   RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", options_.folder, kNew)));
   RETURN_IF_ERROR(platform::RemoveTree(fmt::format("{}/{}", options_.folder, kGone)));
@@ -117,7 +117,7 @@ Status DriverStore::Load() {
       if (!versions_.contains({*driver, id})) unheld.emplace_back(*driver, id);
     }
   }
-  return Remove(unheld);
+  return RemoveVersions(unheld);
 }
 
 // Loads a held version, and forgets the holds of users that are gone.
@@ -131,7 +131,7 @@ Status DriverStore::LoadVersion(const Key& key) {
   for (const std::string& name : *names) {
     const std::string path = fmt::format("{}/{}", holds, name);
     const HoldRecord record = ParseHold(platform::ReadFile(path));
-    if (!record.user.empty() && !IsThere(record.user)) {
+    if (!record.user.empty() && !Exists(record.user)) {
       LOG_INFO("driver {}: {} no longer exists, so its hold of version {} ends", Quote(key.first),
                Quote(record.user), key.second);
       RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(path));
@@ -145,9 +145,9 @@ Status DriverStore::LoadVersion(const Key& key) {
   return base::OkStatus();
 }
 
-// It reads the names in the parent folder, because the path may be a mount point that no longer
-// answers.
-bool DriverStore::IsThere(const std::string& user) const {
+// Whether the user's path exists, below the kubelet folder. Reads the names in the parent folder,
+// because the path may be a mount point that no longer answers.
+bool DriverStore::Exists(const std::string& user) const {
   if (options_.users.empty()) return true;
   const std::string path = fmt::format("{}/{}", options_.users, user);
   const auto names = platform::ListFolder(std::string(base::FolderOf(path)));
@@ -159,10 +159,10 @@ std::string DriverStore::FolderOf(const Key& key) const {
   return fmt::format("{}/{}/{}", options_.folder, FolderOfDriver(key.first), key.second);
 }
 
-DriverVersion DriverStore::Pinned(const Key& key, Version& version) const {
+DriverVersion DriverStore::PinVersion(const Key& key, Version& version) const {
   std::shared_ptr<const void> pin = version.pin.lock();
   if (pin == nullptr) {
-    pin.reset(bell_.get(), [bell = bell_](const Bell*) { bell->Ring(); });
+    pin.reset(notifier_.get(), [notifier = notifier_](const Notifier*) { notifier->Notify(); });
     version.pin = pin;
   }
   return {
@@ -176,17 +176,17 @@ StatusOr<DriverStore::Taken> DriverStore::TakeCopy(int drivers, const std::strin
                                                    const DriverLimits& limits) {
   MutexLock taking(taking_);
   const std::string fresh = fmt::format("{}/{}", options_.folder, kNew);
-  StatusOr<Taken> taken = TakeBy(fresh, drivers, folder, limits);
+  StatusOr<Taken> taken = MakeCopy(fresh, drivers, folder, limits);
   // The copy failed, or is equal to an existing version.
   if (access(fresh.c_str(), F_OK) == 0) RETURN_IF_ERROR(platform::RemoveTree(fresh));
   return taken;
 }
 
-StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int drivers,
-                                                 const std::string& folder,
-                                                 const DriverLimits& limits) {
+StatusOr<DriverStore::Taken> DriverStore::MakeCopy(const std::string& fresh, int drivers,
+                                                   const std::string& folder,
+                                                   const DriverLimits& limits) {
   ASSIGN_OR_RETURN(const DriverFolder found, ReadDriver(drivers, folder, limits));
-  RETURN_IF_ERROR(MakeEmpty(fresh));
+  RETURN_IF_ERROR(MakeEmptyFolder(fresh));
   const UniqueFd to(open(fresh.c_str(), kFolder));
   if (!to.valid()) return ErrnoError(errno, fmt::format("open {}", Quote(fresh)));
   ASSIGN_OR_RETURN(DriverDigests digests, CopyDriver(drivers, found, to.get()));
@@ -198,7 +198,7 @@ StatusOr<DriverStore::Taken> DriverStore::TakeBy(const std::string& fresh, int d
   const Key key(found.driver, std::move(digests.folder));
   MutexLock lock(mutex_);
   if (!versions_.contains(key)) RETURN_IF_ERROR(PlaceCopy(fresh, FolderOf(key)));
-  Taken taken{.version = Pinned(key, versions_[key]),
+  Taken taken{.version = PinVersion(key, versions_[key]),
               .found = found,
               .executable_digest = std::move(digests.executable)};
   RETURN_IF_ERROR(base::FaultPoint<"flex.version.placed">());
@@ -219,7 +219,7 @@ Status DriverStore::PlaceCopy(const std::string& fresh, const std::string& path)
   return ErrnoError(errno, fmt::format("rename a copy to {}", Quote(path)));
 }
 
-std::set<std::string> DriverStore::Held() const {
+std::set<std::string> DriverStore::ListHeldDrivers() const {
   std::set<std::string> drivers;
   MutexLock lock(mutex_);
   for (const auto& [key, version] : versions_) {
@@ -247,7 +247,7 @@ std::vector<std::string> DriverStore::UsersOf(std::string_view driver) const {
   return {users.begin(), users.end()};
 }
 
-void DriverStore::Collect() {
+void DriverStore::RemoveUnused() {
   MutexLock taking(taking_);
   std::vector<Key> keys;
   {
@@ -255,19 +255,20 @@ void DriverStore::Collect() {
     for (const auto& [key, version] : versions_) {
       if (!version.needed()) keys.push_back(key);
     }
-    // From here on Kept does not find them, so nobody can pin them.
+    // From here on FindVersion does not find them, so they cannot be pinned any more.
     for (const Key& key : keys) versions_.erase(key);
   }
-  if (const Status removed = Remove(keys); !removed.ok()) {
+  if (const Status removed = RemoveVersions(keys); !removed.ok()) {
     LOG_WARNING("remove old driver versions: {}", base::ToString(removed));
   }
 }
 
-// Each version is moved away in one step, so that a part of one never passes for a version.
-Status DriverStore::Remove(const std::vector<Key>& keys) {
+// Each version is renamed before it is removed, so that a partly removed folder is never taken for
+// a version.
+Status DriverStore::RemoveVersions(const std::vector<Key>& keys) {
   if (keys.empty()) return base::OkStatus();
   const std::string gone = fmt::format("{}/{}", options_.folder, kGone);
-  RETURN_IF_ERROR(MakeEmpty(gone));
+  RETURN_IF_ERROR(MakeEmptyFolder(gone));
   RETURN_IF_ERROR(base::FaultPoint<"flex.version.remove">());
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string path = FolderOf(keys[i]);
@@ -280,18 +281,21 @@ Status DriverStore::Remove(const std::vector<Key>& keys) {
   return platform::RemoveTree(gone);
 }
 
-void DriverStore::OnReleased(std::function<void()> tell) { bell_->Set(std::move(tell)); }
+void DriverStore::SetOnReleased(std::function<void()> on_released) {
+  notifier_->Set(std::move(on_released));
+}
 
-StatusOr<DriverVersion> DriverStore::Kept(std::string_view driver, std::string_view id) const {
+StatusOr<DriverVersion> DriverStore::FindVersion(std::string_view driver,
+                                                 std::string_view id) const {
   const Key key(driver, id);
   MutexLock lock(mutex_);
   const auto found = versions_.find(key);
-  if (found != versions_.end()) return Pinned(key, found->second);
+  if (found != versions_.end()) return PinVersion(key, found->second);
   return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept", Quote(id),
                Quote(driver));
 }
 
-Status DriverStore::Sync(const Key& key, Version& version) {
+Status DriverStore::SyncVersion(const Key& key, Version& version) {
   if (version.synced) return base::OkStatus();
   const std::string folder = FolderOf(key);
   RETURN_IF_ERROR(platform::MakeFolders(HoldsOf(key), 0700));
@@ -302,7 +306,7 @@ Status DriverStore::Sync(const Key& key, Version& version) {
   return base::OkStatus();
 }
 
-std::map<DriverStore::Key, DriverStore::Version>::iterator DriverStore::LastHeld(
+std::map<DriverStore::Key, DriverStore::Version>::iterator DriverStore::FindLastHeld(
     std::string_view driver, const std::string& file) const {
   auto last = versions_.end();
   uint64_t order = 0;
@@ -316,12 +320,12 @@ std::map<DriverStore::Key, DriverStore::Version>::iterator DriverStore::LastHeld
   return last;
 }
 
-StatusOr<std::optional<DriverVersion>> DriverStore::HeldBy(std::string_view driver,
-                                                           std::string_view user) const {
+StatusOr<std::optional<DriverVersion>> DriverStore::FindHeldVersion(std::string_view driver,
+                                                                    std::string_view user) const {
   MutexLock lock(mutex_);
-  const auto last = LastHeld(driver, base::Sha256Hex(user));
+  const auto last = FindLastHeld(driver, base::Sha256Hex(user));
   if (last == versions_.end()) return std::optional<DriverVersion>();
-  return std::optional(Pinned(last->first, last->second));
+  return std::optional(PinVersion(last->first, last->second));
 }
 
 Status DriverStore::HoldVersion(const DriverVersion& version, std::string_view user) {
@@ -333,8 +337,8 @@ Status DriverStore::HoldVersion(const DriverVersion& version, std::string_view u
     return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept",
                  Quote(version.id), Quote(version.driver));
   }
-  RETURN_IF_ERROR(Sync(key, found->second));
-  const auto last = LastHeld(version.driver, file);
+  RETURN_IF_ERROR(SyncVersion(key, found->second));
+  const auto last = FindLastHeld(version.driver, file);
   if (last == found && found->second.holds[file].written) return base::OkStatus();
   // The hold counts before it is written and until it is certainly removed, because it may be on
   // disk.
@@ -348,7 +352,7 @@ Status DriverStore::HoldVersion(const DriverVersion& version, std::string_view u
   return base::OkStatus();
 }
 
-Status DriverStore::Release(const DriverVersion& version, std::string_view user) {
+Status DriverStore::ReleaseVersion(const DriverVersion& version, std::string_view user) {
   const Key key(version.driver, version.id);
   const std::string file = base::Sha256Hex(user);
   MutexLock lock(mutex_);
@@ -357,7 +361,7 @@ Status DriverStore::Release(const DriverVersion& version, std::string_view user)
   found->second.holds[file].written = false;
   RETURN_IF_ERROR(platform::RemoveDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file)));
   found->second.holds.erase(file);
-  if (found->second.holds.empty()) bell_->Ring();
+  if (found->second.holds.empty()) notifier_->Notify();
   return base::OkStatus();
 }
 

@@ -135,12 +135,12 @@ TEST_F(DriverStoreTest, AVersionThatNobodyNeedsGoes) {
   DriverVersion one = Version("nfs");
   drivers_.Install("nfs", "two");
   const DriverVersion two = Version("nfs");
-  store_->Collect();
+  store_->RemoveUnused();
   EXPECT_EQ(OutputOf(one.executable), "one");  // pinned
   const std::string id = one.id;
   one = {};
-  store_->Collect();
-  EXPECT_EQ(store_->Kept("nfs", id).status().code(), StatusCode::kNotFound);
+  store_->RemoveUnused();
+  EXPECT_EQ(store_->FindVersion("nfs", id).status().code(), StatusCode::kNotFound);
   EXPECT_THAT(OnDisk(), ElementsAre("nfs/" + two.id));
 }
 
@@ -155,16 +155,16 @@ TEST_F(DriverStoreTest, AHeldVersionOutlivesItsDriverAndTheProcess) {
     ASSERT_TRUE(store_->HoldVersion(version, kUser).ok());
   }
   drivers_.Remove("example~nfs");
-  store_->Collect();
+  store_->RemoveUnused();
   Open();
-  EXPECT_THAT(store_->Held(), ElementsAre("example/nfs"));
-  const auto kept = store_->Kept("example/nfs", id);
+  EXPECT_THAT(store_->ListHeldDrivers(), ElementsAre("example/nfs"));
+  const auto kept = store_->FindVersion("example/nfs", id);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
   int released = 0;
-  store_->OnReleased([&] { ++released; });
-  ASSERT_TRUE(store_->Release(*kept, kUser).ok());
-  ASSERT_TRUE(store_->Release(*kept, kUser).ok());
+  store_->SetOnReleased([&] { ++released; });
+  ASSERT_TRUE(store_->ReleaseVersion(*kept, kUser).ok());
+  ASSERT_TRUE(store_->ReleaseVersion(*kept, kUser).ok());
   EXPECT_EQ(released, 1);
   Open();
   EXPECT_THAT(OnDisk(), IsEmpty());
@@ -177,7 +177,7 @@ TEST_F(DriverStoreTest, AUserHasWhatItHeldLast) {
   drivers_.Install("nfs", "two");
   const DriverVersion two = Version("nfs");
   const auto held_by = [&] {
-    const auto held = store_->HeldBy("nfs", kUser);
+    const auto held = store_->FindHeldVersion("nfs", kUser);
     EXPECT_TRUE(held.ok());
     return held.ok() && held->has_value() ? OutputOf((*held)->executable) : "none";
   };
@@ -189,7 +189,7 @@ TEST_F(DriverStoreTest, AUserHasWhatItHeldLast) {
   EXPECT_EQ(held_by(), "one");
   Open();
   EXPECT_EQ(held_by(), "one");
-  ASSERT_TRUE(store_->Release(one, kUser).ok());
+  ASSERT_TRUE(store_->ReleaseVersion(one, kUser).ok());
   EXPECT_EQ(held_by(), "two");
 }
 
@@ -201,7 +201,7 @@ TEST_F(DriverStoreTest, AHoldEndsWithItsUser) {
   ASSERT_TRUE(store_->HoldVersion(nfs, kUser).ok());
   ASSERT_TRUE(store_->HoldVersion(other, "pods/9999/volumes/other/data").ok());
   Open();
-  EXPECT_THAT(store_->Held(), ElementsAre("nfs"));
+  EXPECT_THAT(store_->ListHeldDrivers(), ElementsAre("nfs"));
   EXPECT_THAT(OnDisk(), ElementsAre("nfs/" + nfs.id));
 }
 
@@ -209,9 +209,9 @@ TEST_F(DriverStoreTest, AVersionThatIsGoneCannotBeHeld) {
   drivers_.Install("nfs", "one");
   DriverVersion version = Version("nfs");
   version.pin.reset();
-  store_->Collect();
+  store_->RemoveUnused();
   EXPECT_EQ(store_->HoldVersion(version, kUser).code(), StatusCode::kNotFound);
-  EXPECT_TRUE(store_->Release(version, kUser).ok());
+  EXPECT_TRUE(store_->ReleaseVersion(version, kUser).ok());
 }
 
 TEST_F(DriverStoreTest, AStoreHasOneProcess) {
@@ -235,11 +235,11 @@ TEST_F(DriverStoreTest, WhatAFailureLeavesIsRemovedOrWhole) {
       if (taken.ok()) {
         id = taken->version.id;
         if (store_->HoldVersion(taken->version, kUser).ok()) {
-          (void)store_->Release(taken->version, kUser);
+          (void)store_->ReleaseVersion(taken->version, kUser);
         }
       }
     }
-    store_->Collect();
+    store_->RemoveUnused();
     // The same process goes on.
     {
       const DriverVersion again = Version("nfs");
@@ -249,10 +249,10 @@ TEST_F(DriverStoreTest, WhatAFailureLeavesIsRemovedOrWhole) {
     Open();
     {
       EXPECT_THAT(OnDisk(), testing::SizeIs(1));
-      const auto kept = store_->Kept("nfs", Version("nfs").id);
+      const auto kept = store_->FindVersion("nfs", Version("nfs").id);
       ASSERT_TRUE(kept.ok()) << kept.status();
       EXPECT_EQ(OutputOf(kept->executable), "one");
-      ASSERT_TRUE(store_->Release(*kept, kUser).ok());
+      ASSERT_TRUE(store_->ReleaseVersion(*kept, kUser).ok());
     }
     Open();
     EXPECT_THAT(OnDisk(), IsEmpty());

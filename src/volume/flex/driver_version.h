@@ -1,8 +1,9 @@
-// One version of a Flexvolume driver, and who still needs it.
+// The versions of a Flexvolume driver, and their users.
 //
-// A driver is never run from the driver folder, because an installer may write there. It runs from
-// a copy that nobody changes, made when the folder was found complete. So nothing that happens
-// there can affect a running call, or the unmount of a volume that an earlier version mounted.
+// A driver never runs from the driver folder, because an installer may write there. It runs from a
+// copy, which is made when the folder is complete, and which no process changes. So a change in the
+// driver folder does not affect a running call, or the unmount of a volume that an earlier version
+// mounted.
 #pragma once
 
 #include <memory>
@@ -22,24 +23,28 @@ struct DriverVersion {
   std::shared_ptr<const void> pin = nullptr;
 };
 
-// The copies. Thread-safe.
+// The copies of drivers. Thread-safe.
 class DriverVersions {
  public:
   virtual ~DriverVersions() = default;
 
-  // NOT_FOUND: that version was never copied, or nobody held it and it was removed.
-  virtual base::StatusOr<DriverVersion> Kept(std::string_view driver,
-                                             std::string_view id) const = 0;
+  // Finds a version by its id, and pins it. NOT_FOUND: that version was never copied, or it was
+  // removed because it had no hold.
+  virtual base::StatusOr<DriverVersion> FindVersion(std::string_view driver,
+                                                    std::string_view id) const = 0;
 
-  // The version that `user` holds, the one held last if there are several; nullopt: none.
-  virtual base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
-                                                              std::string_view user) const = 0;
+  // Finds the version that `user` holds, and pins it; the last one if there are several. nullopt:
+  // none.
+  virtual base::StatusOr<std::optional<DriverVersion>> FindHeldVersion(
+      std::string_view driver, std::string_view user) const = 0;
 
   // Keeps a version until it is released, also over restarts. `user` names a pod's volume or a
-  // device, as a path below the kubelet folder ("pods/UID/volumes/vendor~driver/NAME"): when that
-  // path does not exist any more, the hold ends by itself. Idempotent.
+  // device, as a path below the kubelet folder ("pods/UID/volumes/vendor~driver/NAME"). If that
+  // path does not exist any more at the next start, the hold ends. Idempotent. NOT_FOUND: the
+  // version is not kept.
   virtual base::Status HoldVersion(const DriverVersion& version, std::string_view user) = 0;
-  virtual base::Status Release(const DriverVersion& version, std::string_view user) = 0;
+  // Ends a hold. OK if there is none.
+  virtual base::Status ReleaseVersion(const DriverVersion& version, std::string_view user) = 0;
 };
 
 }  // namespace berth::volume

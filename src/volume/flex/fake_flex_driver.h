@@ -1,4 +1,4 @@
-// A driver folder and its copies in memory, for tests of what runs drivers.
+// A driver folder and its copies in memory, for tests of the code that runs drivers.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +41,16 @@ class FakeFlexDriver : public FlexDriver {
 // Thread-safe.
 class FakeDriverVersions : public DriverVersions {
  public:
-  base::StatusOr<DriverVersion> Kept(std::string_view driver, std::string_view id) const override {
+  base::StatusOr<DriverVersion> FindVersion(std::string_view driver,
+                                            std::string_view id) const override {
     base::MutexLock lock(mutex_);
     for (const auto& [version, user] : holds_) {
       if (version.driver == driver && version.id == id) return version;
     }
     return base::Error(base::StatusCode::kNotFound, "no version {}", id);
   }
-  base::StatusOr<std::optional<DriverVersion>> HeldBy(std::string_view driver,
-                                                      std::string_view user) const override {
+  base::StatusOr<std::optional<DriverVersion>> FindHeldVersion(
+      std::string_view driver, std::string_view user) const override {
     base::MutexLock lock(mutex_);
     for (auto hold = holds_.rbegin(); hold != holds_.rend(); ++hold) {
       if (hold->first.driver == driver && hold->second == user) return std::optional(hold->first);
@@ -62,7 +63,7 @@ class FakeDriverVersions : public DriverVersions {
     holds_.emplace_back(version, user);
     return base::OkStatus();
   }
-  base::Status Release(const DriverVersion& version, std::string_view user) override {
+  base::Status ReleaseVersion(const DriverVersion& version, std::string_view user) override {
     base::MutexLock lock(mutex_);
     DropHold(version, user);
     return base::OkStatus();

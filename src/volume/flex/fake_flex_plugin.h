@@ -1,4 +1,4 @@
-// A plugin that is nothing but its driver, for tests of what finds drivers.
+// A plugin that only holds its driver, for tests of the code that finds drivers.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A Flexvolume driver in the control plane: it attaches, and mounts nothing.
+// A Flexvolume driver as a volume plugin of the control plane, which attaches and mounts nothing.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class FlexAttachPlugin : public VolumePlugin {
   StatusOr<std::optional<std::string>> DeviceName(const VolumeSpec& spec) const override;
   StatusOr<bool> NeedsAttach(const VolumeSpec&) const override { return attach_.Attaches(); }
   VolumeAttacher* attacher() override { return &attach_; }
-  void CancelCalls() override { attach_.Cancel(); }
+  void CancelCalls() override { attach_.CancelCalls(); }
 
   // The calls for nodes. They are UNIMPLEMENTED.
   StatusOr<Json> DeviceState(const VolumeSpec& spec) const override;

@@ -66,7 +66,7 @@ class FlexChangeRootTest : public testing::TestWithParam<std::tuple<std::string,
                                   return std::make_shared<FlexPlugin>(host_, driver, versions);
                                 },
                             .window = std::chrono::milliseconds(50)});
-    prober_->OnNews([this] {
+    prober_->SetOnChange([this] {
       MutexLock lock(mutex_);
       ++news_;
       changed_.NotifyAll();

@@ -27,7 +27,8 @@ using base::json::String;
 
 constexpr std::string_view kMarkSuffix = ".json";
 
-// The part of the source that identifies a volume, whichever pod uses it, to read or to write.
+// A digest of the parts of the source that identify a volume. They do not depend on the pod, or on
+// whether it may write.
 std::string IdentityOf(const FlexSource& source) {
   Json options = Json::object();
   for (const auto& [key, value] : source.options) options[key] = value;
@@ -48,13 +49,13 @@ StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
       Mark{.identity = String(json, {"identity"}), .device = String(json, {"device"})});
 }
 
-// Removes the temp files that interrupted writes of this mark left beside it. Other volumes may be
-// writing theirs.
+// Removes the temp files that interrupted writes of this mark left beside it. Those of other marks
+// stay, because they may be in use.
 Status RemoveTornMarks(const std::string& path) {
   const std::string folder = ParentOf(path);
   const std::string prefix = "." + path.substr(folder.size() + 1) + ".tmp-";
   constexpr size_t kRandom = 6;
-  ASSIGN_OR_RETURN(const auto names, NamesIn(folder));
+  ASSIGN_OR_RETURN(const auto names, ListNames(folder));
   for (const std::string& name : names) {
     if (!name.starts_with(prefix) || name.size() != prefix.size() + kRandom) continue;
     RETURN_IF_ERROR(RemoveFile(folder + "/" + name));
@@ -80,7 +81,8 @@ std::string FlexDevices::Folder(const std::string& volume) const {
   return host_.paths().FlexMount(versions_.driver(), volume);
 }
 
-// While pods use a mounted device it must be neither checked nor formatted.
+// Whether the device is mounted. While pods use a mounted device it must be neither checked nor
+// formatted. FAILED_PRECONDITION: it is no block device.
 StatusOr<bool> FlexDevices::IsInUse(const std::string& device) const {
   ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({device}));
   if (!found.front().present || !found.front().block) {
@@ -98,7 +100,7 @@ Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& so
                                  const std::string& folder) {
   if (device.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const bool in_use, IsInUse(device));
-  ASSIGN_OR_RETURN(const std::string type, platform::FileSystemTypeFor(device, source.fs_type));
+  ASSIGN_OR_RETURN(const std::string type, platform::ChooseFileSystemType(device, source.fs_type));
   if (!source.read_only && !in_use) {
     RETURN_IF_ERROR(platform::PrepareFileSystem(host_.exec(versions_.driver()), device, type));
   }
@@ -127,8 +129,7 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
   if (mounted && !mark.has_value()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "what is mounted at {} was not mounted by this node agent: unmount it",
-                 Quote(folder));
+                 "this node agent did not make the mount at {}: unmount it", Quote(folder));
   }
   if (mark.has_value() && mark->identity != IdentityOf(source)) {
     return Error(StatusCode::kFailedPrecondition,
@@ -168,7 +169,7 @@ Status FlexDevices::Unmount(const std::string& volume, const std::string& record
 }
 
 Status FlexDevices::Forget(const std::string& volume) {
-  RETURN_IF_ERROR(points_.Remove(Folder(volume)));
+  RETURN_IF_ERROR(points_.RemoveMountPoint(Folder(volume)));
   return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
 }
 
@@ -182,9 +183,9 @@ bool FlexDevices::IsKnown(const std::string& volume) const {
   return !mark.ok() || mark->has_value();
 }
 
-StatusOr<std::vector<std::string>> FlexDevices::KnownVolumes() const {
-  ASSIGN_OR_RETURN(const auto mounts, NamesIn(host_.paths().FlexMounts(versions_.driver())));
-  ASSIGN_OR_RETURN(const auto marks, NamesIn(host_.paths().FlexMarks(versions_.driver())));
+StatusOr<std::vector<std::string>> FlexDevices::ListKnownVolumes() const {
+  ASSIGN_OR_RETURN(const auto mounts, ListNames(host_.paths().FlexMounts(versions_.driver())));
+  ASSIGN_OR_RETURN(const auto marks, ListNames(host_.paths().FlexMarks(versions_.driver())));
   std::set<std::string> volumes(mounts.begin(), mounts.end());
   for (const std::string& mark : marks) {
     if (!mark.ends_with(kMarkSuffix) || platform::IsTornWrite(mark)) continue;

@@ -1,4 +1,4 @@
-// The devices of a driver that attaches, which the pods of a node share.
+// Mounts the devices of a driver that attaches. The pods of a node share such a mount.
 //
 //   plugins/kubernetes.io/flexvolume/<driver>/mounts/<volume>/        as in Kubernetes
 //   plugins/kubernetes.io/flexvolume/<driver>/volumes/<volume>.json   the mark: written before
@@ -33,18 +33,20 @@ class FlexDevices {
 
   // Calls getvolumename, waitforattach and mountdevice, or does what Kubernetes does in their
   // place: nothing without a device, else it mounts the file system, which is made if the device is
-  // blank. `device` is what attach returned. FAILED_PRECONDITION: another volume of that name is
-  // there.
+  // blank. `device` is the device that attach returned. FAILED_PRECONDITION: another volume of that
+  // name is in use, or another program mounted something there.
   base::Status Mount(const VolumeSpec& spec, const std::string& device);
   base::Status Unmount(const std::string& volume, const std::string& recorded_version);
-  // For a volume of an earlier boot: nothing of it is mounted.
+  // Removes the folder and the mark of a volume of an earlier boot, of which nothing is mounted any
+  // more, without a call of the driver.
   base::Status Forget(const std::string& volume);
 
-  // The device that was mounted; empty: the driver has none, or the volume is not known.
+  // The device that was mounted; "": the driver has none, or the volume is not known.
   base::StatusOr<std::string> DeviceOf(const std::string& volume) const;
-  // Whether Mount was called for it and Unmount was not yet.
+  // Whether the volume has a mark: Mount may have mounted it, and Unmount has not succeeded since.
+  // True also if the mark cannot be read.
   bool IsKnown(const std::string& volume) const;
-  base::StatusOr<std::vector<std::string>> KnownVolumes() const;
+  base::StatusOr<std::vector<std::string>> ListKnownVolumes() const;
 
  private:
   base::StatusOr<bool> IsInUse(const std::string& device) const;

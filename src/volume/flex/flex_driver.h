@@ -1,9 +1,9 @@
 // The object that the prober gives to the plugin that it makes for a driver.
 //
 // A plugin stands for one executable: when another executable takes its place in the driver folder,
-// another plugin is made. This object holds what may change while the plugin stays: a sibling file
-// of the executable is replaced (a new version, which needs no init), the driver is removed, its
-// files are being written.
+// another plugin is made. This object holds the state that may change while the plugin stays:
+// another file of the driver is replaced (a new version, which needs no init), the driver is
+// removed, or its files are being written.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ class FlexDriver {
   virtual std::string_view name() const = 0;
 
   // The version for new work; ask before each call. NOT_FOUND: the driver was removed; UNAVAILABLE:
-  // its files are being written, and another look follows; any other error: why the content of the
-  // driver folder is not accepted. The message is for users, and names the folder.
+  // its files are being written, and the prober will read them again; any other error: why the
+  // content of the driver folder is not accepted. The message is for users, and names the folder.
   virtual base::StatusOr<DriverVersion> Current() const = 0;
 };
 

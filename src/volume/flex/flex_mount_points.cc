@@ -22,13 +22,14 @@ using base::StatusOr;
 
 constexpr int kMaxStacked = 16;
 
-// For a folder that is no mount point: its parent is on the kubelet's own file system.
+// Whether a folder exists that is no mount point. This cannot block, because its parent is on the
+// kubelet's own file system.
 StatusOr<bool> Exists(const std::string& folder) {
   struct stat st;
   if (lstat(folder.c_str(), &st) == 0) return true;
   const int error = errno;
   if (error == ENOENT || error == ENOTDIR) return false;
-  return platform::ErrnoError(error, fmt::format("look for {}", Quote(folder)));
+  return platform::ErrnoError(error, fmt::format("stat {}", Quote(folder)));
 }
 
 }  // namespace
@@ -50,17 +51,17 @@ StatusOr<bool> FlexMountPoints::IsMounted(const std::string& folder) const {
   return platform::FindMount(table, folder) != nullptr;
 }
 
-// A version is held from before its call until its mount is gone.
-Status FlexMountPoints::CheckOurs(const std::string& folder) const {
+// OK: a version is held for the folder. So this node agent mounted there, because a version is held
+// from before its call until its mount is gone.
+Status FlexMountPoints::CheckOwnMount(const std::string& folder) const {
   ASSIGN_OR_RETURN(const bool held, versions_.IsHeld(folder));
   if (held) return OkStatus();
   return Error(StatusCode::kFailedPrecondition,
-               "what is mounted at {} was not mounted by this node agent: unmount it",
-               Quote(folder));
+               "this node agent did not make the mount at {}: unmount it", Quote(folder));
 }
 
-Status FlexMountPoints::TakeBack(const DriverVersion& version, const std::string& folder,
-                                 const Call& unmount) {
+Status FlexMountPoints::UndoMount(const DriverVersion& version, const std::string& folder,
+                                  const Call& unmount) {
   Status undone = unmount(version);
   if (undone.ok()) {
     const auto mounted = IsMounted(folder);
@@ -84,10 +85,10 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
     distrusted = distrusted_.contains(folder);
   }
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
-  if (mounted && !distrusted) return CheckOurs(folder);
+  if (mounted && !distrusted) return CheckOwnMount(folder);
   if (mounted) {
-    ASSIGN_OR_RETURN(const DriverVersion version, versions_.ForTearDown(kind_, folder, ""));
-    RETURN_IF_ERROR(TakeBack(version, folder, unmount));
+    ASSIGN_OR_RETURN(const DriverVersion version, versions_.ChooseForTearDown(kind_, folder, ""));
+    RETURN_IF_ERROR(UndoMount(version, folder, unmount));
   }
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const bool existed, Exists(folder));
@@ -97,13 +98,13 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
   if (done.ok() || MayHaveHappened(done)) return done;
   ASSIGN_OR_RETURN(const bool left, IsMounted(folder));
   if (left) {
-    const Status taken = TakeBack(version, folder, unmount);
+    const Status taken = UndoMount(version, folder, unmount);
     if (!taken.ok())
       return Error(done.code(), "{}; {}", base::Message(done), base::ToString(taken));
   }
   // A later call that did nothing must not undo what an earlier call may have done.
   if (!existed) {
-    const Status removed = Remove(folder);
+    const Status removed = RemoveMountPoint(folder);
     if (!removed.ok()) LOG_WARNING("clean up after a failed mount: {}", base::ToString(removed));
   }
   return done;
@@ -117,12 +118,12 @@ Status FlexMountPoints::Unmount(const std::string& folder, const std::string& re
     ASSIGN_OR_RETURN(there, Exists(folder));
   }
   if (there) {
-    const auto version = versions_.ForTearDown(kind_, folder, recorded_version);
+    const auto version = versions_.ChooseForTearDown(kind_, folder, recorded_version);
     // If nothing is mounted and no version is held, no version was called.
     if (!version.ok() && mounted) return version.status();
     if (version.ok()) RETURN_IF_ERROR(unmount(*version));
   }
-  return Remove(folder);
+  return RemoveMountPoint(folder);
 }
 
 Status FlexMountPoints::UnmountPlainly(const std::string& folder) {
@@ -134,14 +135,14 @@ Status FlexMountPoints::UnmountPlainly(const std::string& folder) {
   return OkStatus();
 }
 
-Status FlexMountPoints::Remove(const std::string& folder) {
+Status FlexMountPoints::RemoveMountPoint(const std::string& folder) {
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (const platform::MountEntry* entry = platform::FindMount(table, folder)) {
     return Error(StatusCode::kFailedPrecondition, "{} from {} is still mounted at {}",
                  entry->fs_type, Quote(entry->source), Quote(folder));
   }
   RETURN_IF_ERROR(RemoveEmptyFolder(folder));
-  versions_.Release(folder);
+  versions_.ReleaseHolds(folder);
   MutexLock lock(mutex_);
   distrusted_.erase(folder);
   return OkStatus();

@@ -1,13 +1,13 @@
-// Folders at which a driver mounts and unmounts: the common part of a device that pods share and of
-// a pod's volume.
+// Has a driver mount and unmount at folders. It is the common part of a device that pods share and
+// of a pod's volume.
 //
 //   missing ── Mount ──▶ folder 0750, version held ── call ──▶ mounted (or not: a driver may
 //      ▲                                               │       mount nothing there)
 //      └── folder removed, if this call made it ◀──────┘ the driver says that it failed
 //
-// If a driver says that it failed and yet left a mount, the mount is undone; until that is done
-// nobody gets it. If the outcome is unknown, everything stays as it is. Only the mount table tells
-// what is mounted; nothing looks into a mount. Thread-safe for different folders.
+// If a driver says that it failed but left a mount, the mount is undone; until then no pod gets it.
+// If the outcome is unknown, everything stays as it is. Only the mount table tells what is mounted,
+// and no mount is opened. Thread-safe for different folders.
 #pragma once
 
 #include <functional>
@@ -32,32 +32,34 @@ class FlexMountPoints {
 
   base::StatusOr<bool> IsMounted(const std::string& folder) const;
 
-  // Calls `mount` to mount there by the current version, unless it has done so already; `unmount`
-  // undoes it. FAILED_PRECONDITION: somebody else mounted something there.
+  // Calls `mount` with the current version to mount at `folder`, unless it is mounted already;
+  // `unmount` undoes a mount that a failed call left. FAILED_PRECONDITION: another program mounted
+  // something there.
   base::Status Mount(const std::string& folder, const Call& mount, const Call& unmount);
 
-  // Afterwards the folder is gone, and nothing is held for it. If there is no folder, `unmount` is
-  // not called.
+  // Calls `unmount` with the version that tears down, removes the folder, and releases the versions
+  // that are held for it. If there is no folder, `unmount` is not called. FAILED_PRECONDITION:
+  // something is still mounted there, or the folder is not empty.
   base::Status Unmount(const std::string& folder, const std::string& recorded_version,
                        const Call& unmount);
 
-  // What Kubernetes does for a driver that does not unmount.
+  // Unmounts without the driver, as Kubernetes does for a driver that does not support unmount.
   base::Status UnmountPlainly(const std::string& folder);
 
-  // FAILED_PRECONDITION: something is mounted, or files are there. Otherwise the state is as after
-  // Unmount.
-  base::Status Remove(const std::string& folder);
+  // Removes the folder and releases its versions, without a call of the driver.
+  // FAILED_PRECONDITION: something is mounted there, or the folder is not empty.
+  base::Status RemoveMountPoint(const std::string& folder);
 
  private:
-  base::Status CheckOurs(const std::string& folder) const;
-  base::Status TakeBack(const DriverVersion& version, const std::string& folder,
-                        const Call& unmount);
+  base::Status CheckOwnMount(const std::string& folder) const;
+  base::Status UndoMount(const DriverVersion& version, const std::string& folder,
+                         const Call& unmount);
 
   const FlexFolder kind_;
   Host& host_;
   FlexVersions& versions_;
   base::Mutex mutex_;
-  // Folders that a failed call mounted.
+  // The folders at which a failed call left a mount.
   std::set<std::string> distrusted_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -48,13 +48,13 @@ bool FlexPlugin::Supports(const VolumeSpec& spec) const {
 }
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
-  // The marks that a removed driver left tell of which kind it was.
+  // The marks that a removed driver left tell whether it attached.
   return versions_.Attaches([&] { return devices_.IsKnown(spec.folder_name()); });
 }
 
 StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {
-  // Only its pod names an inline volume. An attached one could be taken for another pod's volume of
-  // the same name.
+  // An attached inline volume is refused, because its name is unique only within its pod. It could
+  // be taken for another pod's volume of the same name.
   if (spec.pv == nullptr) {
     ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
     if (!attachable) return std::optional<std::string>();
@@ -119,7 +119,7 @@ Status FlexPlugin::BindDevice(const std::string& folder, const VolumeSpec& spec)
   if (platform::FindMount(table, device) == nullptr) {
     return Error(StatusCode::kFailedPrecondition,
                  "Flexvolume driver '{}' does not support mount, and it mounted no device that "
-                 "could be bound in place of it: nothing stands at {}",
+                 "could be bound in place of it: nothing is mounted at {}",
                  name(), Quote(device));
   }
   platform::MountRequest bind{
@@ -159,7 +159,7 @@ StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spe
       host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
   ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
   if (!mounted) {
-    // A driver of the other kind may have been there when MountDevice was called.
+    // When MountDevice was called, the driver may have been one that does not attach.
     RETURN_IF_ERROR(MountDevice(pod, spec, publish_context));
   }
   RETURN_IF_ERROR(pod_volumes_.Mount(
@@ -188,7 +188,7 @@ Status FlexPlugin::GrowPlainly(const std::string& device, const std::string& fol
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   const platform::MountEntry* entry = platform::FindMount(table, folder);
   if (device.empty() || entry == nullptr) {
-    return Error(StatusCode::kUnimplemented, "what driver '{}' mounts has no device to grow on",
+    return Error(StatusCode::kUnimplemented, "volumes of driver '{}' have no device to grow on",
                  name());
   }
   const platform::FileSystem* fs = platform::FindFileSystem(entry->fs_type);
@@ -237,11 +237,11 @@ StatusOr<VolumePlugin::Stats> FlexPlugin::GetStats(const PodVolumeRecord& record
   return StatsOf(usage);
 }
 
-// ---- what is there
+// ---- the volumes on the node
 
 StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   Found found;
-  ASSIGN_OR_RETURN(const auto volumes, devices_.KnownVolumes());
+  ASSIGN_OR_RETURN(const auto volumes, devices_.ListKnownVolumes());
   for (const std::string& volume : volumes) {
     found.devices.push_back({.plugin = std::string(name()),
                              .device_name = api::UniqueFlexName(name(), api::VolumeName(volume)),

@@ -3,13 +3,13 @@
 //   attach=true    MountDevice: waitforattach, mountdevice (flex_devices.h); SetUp: mount
 //   attach=false   SetUp: mount alone
 //
-// init tells which. If a driver does not support a call, the plugin does what Kubernetes does in
-// its place. All steps are idempotent, and what is mounted already is not mounted again. A driver
-// that was removed still tears down what it set up; for new volumes the error says that it was
-// removed.
+// The answer of init tells which. If a driver does not support a call, the plugin does what
+// Kubernetes does in its place. All steps are idempotent, and a mounted volume is not mounted
+// again. A driver that was removed still tears down the volumes that it set up; for new volumes the
+// error says that it was removed.
 //
-// The driver's executable may be replaced by one of the other kind. That one has a plugin of its
-// own, which finds on the node what the earlier kind left and undoes it.
+// The driver's executable may be replaced by one with another value of `attach`. That one has a
+// plugin of its own, which finds on the node the mounts of the earlier one and undoes them.
 #pragma once
 
 #include <memory>
@@ -60,7 +60,7 @@ class FlexPlugin : public VolumePlugin {
   StatusOr<Found> FindOnNode() const override;
   // UNIMPLEMENTED unless the driver says supportsMetrics.
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
-  void CancelCalls() override { calls_.Cancel(); }
+  void CancelCalls() override { calls_.CancelCalls(); }
 
   // From the last init; nullopt: it has not succeeded.
   std::optional<DriverCapabilities> capabilities() const { return versions_.capabilities(); }

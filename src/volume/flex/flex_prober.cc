@@ -21,22 +21,22 @@ namespace {
 // A file system may store times in steps of up to two seconds, so a change soon after another may
 // not show in them.
 constexpr int64_t kTimeStepNs = 2'000'000'000;
-// So many users of a removed driver are named.
+// How many users of a removed driver a message names.
 constexpr size_t kShownUsers = 3;
 
-int64_t Now() {
+int64_t ReadClock() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-bool Settled(const DriverFolder& found, int64_t read_at) {
+bool IsSettled(const DriverFolder& found, int64_t read_at) {
   return std::ranges::all_of(found.files, [&](const DriverFile& file) {
     return file.identity.changed_ns + kTimeStepNs < read_at;
   });
 }
 
-bool SameExecutable(const DriverStore::Taken& a, const DriverStore::Taken& b) {
+bool HasSameExecutable(const DriverStore::Taken& a, const DriverStore::Taken& b) {
   const FileIdentity& x = a.found.executable().identity;
   const FileIdentity& y = b.found.executable().identity;
   return x.device == y.device && x.inode == y.inode && x.size == y.size &&
@@ -55,7 +55,7 @@ class FlexProber::Driver : public FlexDriver {
     MutexLock lock(mutex_);
     return current_;
   }
-  void Set(StatusOr<DriverVersion> current) {
+  void SetCurrent(StatusOr<DriverVersion> current) {
     MutexLock lock(mutex_);
     current_ = std::move(current);
   }
@@ -70,7 +70,7 @@ FlexProber::FlexProber(Options options) : options_(std::move(options)) {}
 
 FlexProber::~FlexProber() {
   // Plugins may outlive the prober, and then the store does, too.
-  if (store_ != nullptr) store_->OnReleased(nullptr);
+  if (store_ != nullptr) store_->SetOnReleased(nullptr);
 }
 
 Status FlexProber::Init() {
@@ -87,25 +87,26 @@ Status FlexProber::Init() {
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(
                                options_.drivers,
                                [this] {
-                                 news_ = true;
-                                 if (tell_) tell_();
+                                 changed_ = true;
+                                 if (on_change_) on_change_();
                                },
                                std::move(watch)));
-  // An old version can be removed then, and a removed driver is listed no more, or for fewer users.
-  // If a hold ends while a scan replaces its driver, that scan collects.
-  store_->OnReleased([this] {
-    if (scanning_ != std::this_thread::get_id()) watch_->LookAgain();
+  // When a hold ends, an old version can be removed, and a removed driver may leave the list. If a
+  // hold ends on the thread of a running scan, no call is requested, because that scan removes
+  // unused versions.
+  store_->SetOnReleased([this] {
+    if (scanning_ != std::this_thread::get_id()) watch_->RequestCall();
   });
   return base::OkStatus();
 }
 
 StatusOr<std::optional<PluginList>> FlexProber::Probe() {
-  if (!news_.load(std::memory_order_acquire)) return std::optional<PluginList>();
+  if (!changed_.load(std::memory_order_acquire)) return std::optional<PluginList>();
   MutexLock lock(mutex_);
   // It is cleared before the folder is read, so that later changes set it again.
-  news_ = false;
+  changed_ = false;
   scanning_ = std::this_thread::get_id();
-  const Status scanned = Scan();
+  const Status scanned = ScanFolder();
   scanning_ = std::thread::id();
   RETURN_IF_ERROR(scanned);
   PluginList list;
@@ -113,67 +114,67 @@ StatusOr<std::optional<PluginList>> FlexProber::Probe() {
   return std::optional(std::move(list));
 }
 
-Status FlexProber::Scan() {
+Status FlexProber::ScanFolder() {
   const StatusOr<base::UniqueFd> drivers = OpenDrivers(options_.drivers);
   StatusOr<DriverScan> scan = drivers.ok() ? ScanDrivers(drivers->get(), options_.limits)
                                            : StatusOr<DriverScan>(drivers.status());
   if (!scan.ok()) {
-    watch_->LookAgain(options_.retry);
+    watch_->RequestCall(options_.retry);
     return scan.status();
   }
   std::set<std::string> present;
   for (const DriverFolder& found : scan->drivers) {
-    const Status taken = Update(drivers->get(), found);
+    const Status taken = UpdateDriver(drivers->get(), found);
     if (!taken.ok()) scan->left_out.emplace(found.folder, taken);
     present.insert(found.driver);
   }
-  std::set<std::string> gone = store_->Held();
+  std::set<std::string> gone = store_->ListHeldDrivers();
   for (const auto& [driver, known] : known_) gone.insert(driver);
   for (const std::string& driver : gone) {
     if (present.contains(driver)) continue;
     const auto why = scan->left_out.find(FolderOfDriver(driver));
-    Retire(driver,
-           why == scan->left_out.end() ? Missing(driver) : Unusable(why->first, why->second));
+    RetireDriver(driver, why == scan->left_out.end() ? MissingError(driver)
+                                                     : UnusableError(why->first, why->second));
   }
-  store_->Collect();
+  store_->RemoveUnused();
   const std::map<std::string, Status> before = std::exchange(left_out_, std::move(scan->left_out));
-  TellLeftOut(before);
+  ReportLeftOut(before);
   return base::OkStatus();
 }
 
-Status FlexProber::Update(int drivers, const DriverFolder& found) {
+Status FlexProber::UpdateDriver(int drivers, const DriverFolder& found) {
   const auto it = known_.find(found.driver);
   Known* known = it == known_.end() ? nullptr : &it->second;
   if (known != nullptr && known->settled && known->taken->found == found) return base::OkStatus();
-  const int64_t now = Now();
+  const int64_t now = ReadClock();
   StatusOr<DriverStore::Taken> taken = store_->TakeCopy(drivers, found.folder, options_.limits);
   if (!taken.ok()) {
     const bool writing = taken.status().code() == StatusCode::kUnavailable;
-    watch_->LookAgain(writing ? std::chrono::milliseconds(0) : options_.retry);
+    watch_->RequestCall(writing ? std::chrono::milliseconds(0) : options_.retry);
     if (known == nullptr || !known->taken.has_value() || !writing) {
-      Retire(found.driver, Unusable(found.folder, taken.status()));
+      RetireDriver(found.driver, UnusableError(found.folder, taken.status()));
     } else {
       known->settled = false;
-      known->driver->Set(Unusable(found.folder, taken.status()));
+      known->driver->SetCurrent(UnusableError(found.folder, taken.status()));
     }
     return taken.status();
   }
   if (known == nullptr) known = &known_[found.driver];
-  if (known->taken.has_value() && SameExecutable(*known->taken, *taken)) {
-    known->driver->Set(taken->version);
+  if (known->taken.has_value() && HasSameExecutable(*known->taken, *taken)) {
+    known->driver->SetCurrent(taken->version);
   } else {
     MakePlugin(*known, found.driver, taken->version);
   }
-  known->settled = Settled(taken->found, now);
+  known->settled = IsSettled(taken->found, now);
   known->taken = *std::move(taken);
   return base::OkStatus();
 }
 
-void FlexProber::Retire(const std::string& driver, const Status& why) {
+void FlexProber::RetireDriver(const std::string& driver, const Status& why) {
   const auto it = known_.find(driver);
   if (it != known_.end()) {
-    // Everyone that has the plugin learns this, whether the plugin is listed or not.
-    it->second.driver->Set(why);
+    // All users of the plugin see this error, whether the plugin is listed or not.
+    it->second.driver->SetCurrent(why);
     it->second.taken.reset();
     it->second.settled = false;
   }
@@ -188,18 +189,18 @@ void FlexProber::MakePlugin(Known& known, const std::string& driver,
   known.plugin = options_.make(known.driver, store_);
 }
 
-// The message for users, who care about volumes and not about folders.
-Status FlexProber::Unusable(const std::string& folder, const Status& why) const {
+// Adds the driver and its folder to the reason, because users see only the volume.
+Status FlexProber::UnusableError(const std::string& folder, const Status& why) const {
   return base::Annotate(why, fmt::format("the Flexvolume driver in {} cannot be used",
                                          Quote(fmt::format("{}/{}", options_.drivers, folder))));
 }
 
-Status FlexProber::Missing(const std::string& driver) const {
+Status FlexProber::MissingError(const std::string& driver) const {
   return Error(StatusCode::kNotFound, "there is no Flexvolume driver {}: no folder {} in {}",
                Quote(driver), Quote(FolderOfDriver(driver)), Quote(options_.drivers));
 }
 
-void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
+void FlexProber::ReportLeftOut(const std::map<std::string, Status>& before) {
   if (!options_.on_left_out) return;
   for (const auto& [folder, why] : left_out_) {
     const auto old = before.find(folder);
@@ -210,14 +211,14 @@ void FlexProber::TellLeftOut(const std::map<std::string, Status>& before) {
   }
 }
 
-std::shared_ptr<VolumePlugin> FlexProber::Absent(std::string_view name) const {
+std::shared_ptr<VolumePlugin> FlexProber::FindAbsent(std::string_view name) const {
   constexpr std::string_view kBuiltIn = "kubernetes.io/";
   const StatusOr<std::string> driver = DriverOfFolder(FolderOfDriver(name));
   if (!driver.ok() || *driver != name || name.starts_with(kBuiltIn)) return nullptr;
-  return options_.make(std::make_shared<Driver>(*driver, Missing(*driver)), store_);
+  return options_.make(std::make_shared<Driver>(*driver, MissingError(*driver)), store_);
 }
 
-std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
+std::string FlexProber::ExplainMissing(const VolumeSpec& spec) const {
   if (!IsFlexVolume(spec)) return "";
   const StatusOr<FlexSource> source = ReadFlexSource(spec);
   if (!source.ok()) return std::string(base::Message(source.status()));
@@ -225,11 +226,11 @@ std::string FlexProber::WhyNone(const VolumeSpec& spec) const {
   MutexLock lock(mutex_);
   const auto why = left_out_.find(folder);
   const Status status =
-      why == left_out_.end() ? Missing(source->driver) : Unusable(folder, why->second);
+      why == left_out_.end() ? MissingError(source->driver) : UnusableError(folder, why->second);
   return std::string(base::Message(status));
 }
 
-Status FlexProber::StateOf(std::string_view name) const {
+Status FlexProber::GetState(std::string_view name) const {
   StatusOr<DriverVersion> current = DriverVersion();
   {
     MutexLock lock(mutex_);
@@ -250,7 +251,7 @@ Status FlexProber::StateOf(std::string_view name) const {
                "{}; a copy is kept for what it set up: {}", base::Message(current.status()), shown);
 }
 
-std::map<std::string, Status> FlexProber::LeftOut() const {
+std::map<std::string, Status> FlexProber::ListLeftOut() const {
   MutexLock lock(mutex_);
   return left_out_;
 }

@@ -42,7 +42,7 @@ class FlexProberTest : public testing::Test {
                               const Status& why) { told_.emplace_back(folder, why.code()); },
         .window = std::chrono::milliseconds(50),
         .retry = std::chrono::milliseconds(200)});
-    prober_->OnNews([this] {
+    prober_->SetOnChange([this] {
       MutexLock lock(mutex_);
       ++news_;
       changed_.NotifyAll();
@@ -90,10 +90,10 @@ class FlexProberTest : public testing::Test {
     const auto current = Current(name);
     return current.ok() ? OutputOf(current->executable) : base::ToString(current.status());
   }
-  std::string WhyNone(const std::string& driver) const {
-    return prober_->WhyNone({.name = "data",
-                             .pod_volume = api::PodVolume(
-                                 Json{{"name", "data"}, {"flexVolume", {{"driver", driver}}}})});
+  std::string ExplainMissing(const std::string& driver) const {
+    return prober_->ExplainMissing({.name = "data",
+                                    .pod_volume = api::PodVolume(Json{
+                                        {"name", "data"}, {"flexVolume", {{"driver", driver}}}})});
   }
 
   const platform::TempFolder temp_;
@@ -121,7 +121,8 @@ TEST_F(FlexProberTest, DriversComeAreUpdatedAndGo) {
   folder_.Remove("example~nfs");
   ASSERT_TRUE(ProbeUntil([&] { return list_.size() == 1; }));
   EXPECT_THAT(Names(), ElementsAre("plain"));
-  EXPECT_THAT(WhyNone("example/nfs"), HasSubstr("there is no Flexvolume driver 'example/nfs'"));
+  EXPECT_THAT(ExplainMissing("example/nfs"),
+              HasSubstr("there is no Flexvolume driver 'example/nfs'"));
 }
 
 TEST_F(FlexProberTest, NothingNewIsNoList) {
@@ -165,7 +166,7 @@ TEST_F(FlexProberTest, WhatIsBeingWrittenIsTakenWhenItIsDone) {
   ASSERT_TRUE(
       ProbeUntil([&] { return Current("nfs").status().code() == StatusCode::kUnavailable; }));
   EXPECT_EQ(list_[0], plugin) << "listed as it was";
-  EXPECT_THAT(WhyNone("nfs"), HasSubstr("'nfs' is being written"));
+  EXPECT_THAT(ExplainMissing("nfs"), HasSubstr("'nfs' is being written"));
   ASSERT_EQ(write(writer.get(), "o\n", 2), 2);
   writer.Reset();
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
@@ -179,8 +180,8 @@ TEST_F(FlexProberTest, ACopyThatFailsIsToldAndTriedAgainThoughNothingChanges) {
   const std::string in_the_way = temp_ / "store/nfs";
   ASSERT_TRUE(platform::WriteDurably<"test.file">(in_the_way, "x").ok());
   folder_.Install("nfs", "one");
-  ASSERT_TRUE(ProbeUntil([&] { return prober_->LeftOut().contains("nfs"); }));
-  EXPECT_THAT(WhyNone("nfs"), HasSubstr("cannot be used: rename a copy"));
+  ASSERT_TRUE(ProbeUntil([&] { return prober_->ListLeftOut().contains("nfs"); }));
+  EXPECT_THAT(ExplainMissing("nfs"), HasSubstr("cannot be used: rename a copy"));
   EXPECT_EQ(told_.back().first, "nfs");
   EXPECT_EQ(Output("good"), "good");
   ASSERT_EQ(unlink(in_the_way.c_str()), 0);
@@ -190,8 +191,8 @@ TEST_F(FlexProberTest, ACopyThatFailsIsToldAndTriedAgainThoughNothingChanges) {
 
 TEST_F(FlexProberTest, ADriverMadeExecutableLaterIsFound) {
   folder_.Put("nfs/nfs", "#!/bin/sh\necho one\n", 0644);
-  ASSERT_TRUE(ProbeUntil([&] { return prober_->LeftOut().contains("nfs"); }));
-  EXPECT_THAT(WhyNone("nfs"), HasSubstr("is not executable"));
+  ASSERT_TRUE(ProbeUntil([&] { return prober_->ListLeftOut().contains("nfs"); }));
+  EXPECT_THAT(ExplainMissing("nfs"), HasSubstr("is not executable"));
   ASSERT_EQ(chmod((folder_ / "nfs/nfs").c_str(), 0755), 0);
   ASSERT_TRUE(ProbeUntil([&] { return Output("nfs") == "one"; }));
   EXPECT_EQ(told_.front(), std::pair(std::string("nfs"), StatusCode::kFailedPrecondition));
@@ -205,7 +206,7 @@ TEST_F(FlexProberTest, OneBadDriverHidesNoOther) {
   folder_.Install("good", "good");
   ASSERT_TRUE(ProbeUntil([&] { return Output("good") == "good"; }));
   EXPECT_THAT(Names(), ElementsAre("good"));
-  EXPECT_THAT(prober_->LeftOut(), ElementsAre(Key("a~b~c"), Key("bad"), Key("link")));
+  EXPECT_THAT(prober_->ListLeftOut(), ElementsAre(Key("a~b~c"), Key("bad"), Key("link")));
 }
 
 TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
@@ -220,7 +221,7 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
       ProbeUntil([&] { return Current("example/nfs").status().code() == StatusCode::kNotFound; }));
   EXPECT_EQ(list_[0].get(), plugin);
   EXPECT_THAT(Output("example/nfs"), HasSubstr("no folder 'example~nfs'"));
-  const Status state = prober_->StateOf("example/nfs");
+  const Status state = prober_->GetState("example/nfs");
   EXPECT_EQ(state.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::ToString(state), HasSubstr(fmt::format("set up: '{}'", kProbedUser)));
   EXPECT_EQ(OutputOf(version.executable), "one");
@@ -231,21 +232,21 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   Probe();
   ASSERT_THAT(Names(), ElementsAre("example/nfs"));
   EXPECT_EQ(Current("example/nfs").status().code(), StatusCode::kNotFound);
-  const auto kept = Plugin("example/nfs")->versions().Kept("example/nfs", version.id);
+  const auto kept = Plugin("example/nfs")->versions().FindVersion("example/nfs", version.id);
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
-  ASSERT_TRUE(Plugin("example/nfs")->versions().Release(*kept, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("example/nfs")->versions().ReleaseVersion(*kept, kProbedUser).ok());
   EXPECT_TRUE(ProbeUntil([&] { return list_.empty(); }));
 }
 
 TEST_F(FlexProberTest, WhatADriverSetUpThatIsGoneHasAPluginOfItsName) {
-  const auto absent = prober_->Absent("example/nfs");
+  const auto absent = prober_->FindAbsent("example/nfs");
   ASSERT_NE(absent, nullptr);
   EXPECT_EQ(absent->name(), "example/nfs");
   Probe();
   EXPECT_THAT(list_, IsEmpty());
   for (const char* name : {"kubernetes.io/csi", "no driver", "a/b/c", "", "../x"}) {
-    EXPECT_EQ(prober_->Absent(name), nullptr) << name;
+    EXPECT_EQ(prober_->FindAbsent(name), nullptr) << name;
   }
 }
 
@@ -270,16 +271,16 @@ TEST_F(FlexProberTest, WhatHoldsARemovedDriverIsCountedAnewWhenAVolumeGoes) {
   for (const char* user : {"pods/1", "pods/2", "pods/3", "pods/4"}) {
     ASSERT_TRUE(versions.HoldVersion(*Current("nfs"), user).ok());
   }
-  EXPECT_TRUE(prober_->StateOf("nfs").ok());
+  EXPECT_TRUE(prober_->GetState("nfs").ok());
   folder_.Remove("nfs");
   const auto says = [&](std::string_view what) {
-    return base::ToString(prober_->StateOf("nfs")).find(what) != std::string::npos;
+    return base::ToString(prober_->GetState("nfs")).find(what) != std::string::npos;
   };
   ASSERT_TRUE(ProbeUntil([&] { return says("'pods/1', 'pods/2', 'pods/3' and 1 more"); }));
   {
-    const auto held = versions.HeldBy("nfs", "pods/1");
+    const auto held = versions.FindHeldVersion("nfs", "pods/1");
     ASSERT_TRUE(held.ok() && held->has_value());
-    ASSERT_TRUE(versions.Release(**held, "pods/1").ok());
+    ASSERT_TRUE(versions.ReleaseVersion(**held, "pods/1").ok());
   }
   EXPECT_TRUE(ProbeUntil([&] { return says("set up: 'pods/2', 'pods/3', 'pods/4'"); }));
 }
@@ -385,7 +386,7 @@ TEST_F(FlexProberTest, APluginOutlivesItsProber) {
   EXPECT_EQ(Output("nfs"), "one");
   const DriverVersion version = *Current("nfs");
   ASSERT_TRUE(Plugin("nfs")->versions().HoldVersion(version, kProbedUser).ok());
-  ASSERT_TRUE(Plugin("nfs")->versions().Release(version, kProbedUser).ok());
+  ASSERT_TRUE(Plugin("nfs")->versions().ReleaseVersion(version, kProbedUser).ok());
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ class FlexStressTest : public testing::Test {
     return made;
   }
   void Unmount(const Volume& volume) {
-    const auto plugin = registry_->Named(volume.pod.plugin);
+    const auto plugin = registry_->FindByName(volume.pod.plugin);
     ASSERT_NE(plugin, nullptr);
     const Status torn_down = plugin->TearDown(volume.pod);
     EXPECT_TRUE(torn_down.ok()) << torn_down;
@@ -194,7 +194,7 @@ class FlexStressTest : public testing::Test {
   }
   std::vector<std::string> Listed() {
     std::vector<std::string> found;
-    for (const auto& plugin : registry_->All()) {
+    for (const auto& plugin : registry_->ListPlugins()) {
       const auto current = std::static_pointer_cast<StressPlugin>(plugin)->driver().Current();
       const auto ready = registry_->Find(Spec(std::string(plugin->name()), "v", true));
       found.push_back(ready.ok() && current.ok() ? Describe(plugin->name(), current->executable)
@@ -226,7 +226,7 @@ class FlexStressTest : public testing::Test {
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
-    for (const auto& plugin : registry_->All()) names.emplace_back(plugin->name());
+    for (const auto& plugin : registry_->ListPlugins()) names.emplace_back(plugin->name());
     return names;
   }
   int Folders() {

@@ -50,17 +50,17 @@ std::string FlexVersions::UserOf(std::string_view folder) const {
   return std::string(folder);
 }
 
-StatusOr<DriverVersion> FlexVersions::ForTearDown(FlexFolder kind, std::string_view folder,
-                                                  std::string_view recorded) const {
+StatusOr<DriverVersion> FlexVersions::ChooseForTearDown(FlexFolder kind, std::string_view folder,
+                                                        std::string_view recorded) const {
   auto current = driver_->Current();
   const auto starts = capabilities();
   if (current.ok() && starts.has_value() && (kind == FlexFolder::kPodVolume || starts->attach)) {
     return current;
   }
-  ASSIGN_OR_RETURN(auto held, versions_->HeldBy(driver(), UserOf(folder)));
+  ASSIGN_OR_RETURN(auto held, versions_->FindHeldVersion(driver(), UserOf(folder)));
   if (held.has_value()) return *std::move(held);
   if (!recorded.empty()) {
-    auto kept = versions_->Kept(driver(), recorded);
+    auto kept = versions_->FindVersion(driver(), recorded);
     if (kept.ok()) return kept;
   }
   // There is no other version.
@@ -77,16 +77,16 @@ Status FlexVersions::HoldVersion(const DriverVersion& version, std::string_view 
 }
 
 StatusOr<bool> FlexVersions::IsHeld(std::string_view folder) const {
-  ASSIGN_OR_RETURN(const auto held, versions_->HeldBy(driver(), UserOf(folder)));
+  ASSIGN_OR_RETURN(const auto held, versions_->FindHeldVersion(driver(), UserOf(folder)));
   return held.has_value();
 }
 
-void FlexVersions::Release(std::string_view folder) {
+void FlexVersions::ReleaseHolds(std::string_view folder) {
   const std::string user = UserOf(folder);
   for (int i = 0; i < kMaxHolds; ++i) {
-    const auto held = versions_->HeldBy(driver(), user);
+    const auto held = versions_->FindHeldVersion(driver(), user);
     if (held.ok() && !held->has_value()) return;
-    const Status released = held.ok() ? versions_->Release(**held, user) : held.status();
+    const Status released = held.ok() ? versions_->ReleaseVersion(**held, user) : held.status();
     if (released.ok()) continue;
     LOG_WARNING("release a version of driver {}: {}", base::Quote(driver()),
                 base::ToString(released));

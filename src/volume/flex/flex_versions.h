@@ -1,6 +1,6 @@
-// Chooses the version of a driver for each work. New work uses the current version. Tear-down uses
-// the current one if its init succeeds, else the one that did the work, which has been held since
-// then. Thread-safe.
+// Chooses the version of a driver for each step. New work uses the current version. Tear-down uses
+// the current version if its init has succeeded, else the version that set the volume up, which has
+// been held since then. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,7 @@
 
 namespace berth::volume {
 
-// What is mounted at a folder: a device, which only a version that attaches knows how to unmount,
-// or a pod's volume.
+// The kind of a mount: a device, which only a version that attaches can unmount, or a pod's volume.
 enum class FlexFolder { kDevice, kPodVolume };
 
 class FlexVersions {
@@ -43,19 +42,19 @@ class FlexVersions {
   // init has not succeeded.
   base::StatusOr<bool> Attaches(const std::function<bool()>& when_removed) const;
 
-  // The version that tears down what was mounted at `folder`; version `recorded` if no hold says
-  // more.
-  base::StatusOr<DriverVersion> ForTearDown(FlexFolder kind, std::string_view folder,
-                                            std::string_view recorded) const;
+  // The version that tears down the mount at `folder`: the current version if it can, else the
+  // version that is held for the folder, else `recorded`. UNAVAILABLE: there is none.
+  base::StatusOr<DriverVersion> ChooseForTearDown(FlexFolder kind, std::string_view folder,
+                                                  std::string_view recorded) const;
 
-  // Keeps a version for `folder`, which must exist below the kubelet folder. (For attachments,
-  // `folder` only stands for one, and the version is held until Release.)
+  // Keeps a version for `folder`, which must exist below the kubelet folder. (For an attachment,
+  // `folder` is only a name, and the version is held until ReleaseHolds.)
   base::Status HoldVersion(const DriverVersion& version, std::string_view folder);
-  // Whether a version worked on it: then a mount there belongs to this node agent.
+  // Whether a version is held for `folder`: then a mount there belongs to this node agent.
   base::StatusOr<bool> IsHeld(std::string_view folder) const;
-  // Releases all versions that are held for it. A hold that cannot be released ends by itself once
-  // the folder is gone.
-  void Release(std::string_view folder);
+  // Releases all versions that are held for `folder`. A failure is logged, because the hold ends at
+  // the next start, when the folder does not exist any more.
+  void ReleaseHolds(std::string_view folder);
 
  private:
   std::string UserOf(std::string_view folder) const;

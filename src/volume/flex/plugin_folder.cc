@@ -47,7 +47,7 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// Whether it is a writable folder, or can become one.
+// Whether `path` is a writable folder, or can be made as one.
 bool CanBeMade(std::string path) {
   while (!path.empty()) {
     struct stat info{};

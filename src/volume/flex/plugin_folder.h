@@ -1,4 +1,5 @@
-// Finds the folder in which a node's kubelet looks for Flexvolume drivers, if nobody has named it.
+// Finds the folder in which a node's kubelet looks for Flexvolume drivers, if the user has not
+// named it.
 //
 // The kubelet's own settings count first: --volume-plugin-dir among its arguments, or
 // volumePluginDir in its configuration, in the files where the known distributions keep them.
@@ -25,8 +26,8 @@ struct PluginFolder {
   std::string why;  // for people
 };
 
-// `root` is the root of the node's file system: "" for this one. FAILED_PRECONDITION: no folder can
-// be written; the message names those that were tried.
+// `root` is the path of the node's root folder: "" if it is this process's own.
+// FAILED_PRECONDITION: none of the folders can be written; the message names two of them.
 base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root = "");
 
 }  // namespace berth::volume

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kRedacted = "[redacted]";
 constexpr size_t kShort = 4;  // bytes; shorter ones occur in many harmless words
 
-void Insert(std::vector<std::string>& words, std::string_view word) {
+void InsertNew(std::vector<std::string>& words, std::string_view word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.emplace_back(word);
 }
 
@@ -21,9 +21,9 @@ void Insert(std::vector<std::string>& words, std::string_view word) {
 
 void SecretWords::Add(std::string_view value) {
   if (value.empty()) return;
-  Insert(words_, base::EncodeBase64(value));
+  InsertNew(words_, base::EncodeBase64(value));
   const auto add = [this](std::string_view word) {
-    if (!word.empty()) Insert(word.size() < kShort ? short_words_ : words_, word);
+    if (!word.empty()) InsertNew(word.size() < kShort ? short_words_ : words_, word);
   };
   add(value);
   add(base::Trim(value));
@@ -44,7 +44,7 @@ void SecretWords::Add(std::string_view value) {
             [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
 }
 
-std::string SecretWords::Redacted(std::string text) const {
+std::string SecretWords::ReplaceWords(std::string text) const {
   for (const std::string& word : words_) {
     for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += kRedacted.size()) {
       text.replace(at, word.size(), kRedacted);
@@ -57,8 +57,8 @@ std::string SecretWords::Redacted(std::string text) const {
   return "[withheld: it may hold a short secret]";
 }
 
-std::string SecretWords::Shown(std::string_view text, size_t max_bytes) const {
-  std::string shown = Redacted(std::string(base::Trim(text)));
+std::string SecretWords::Redact(std::string_view text, size_t max_bytes) const {
+  std::string shown = ReplaceWords(std::string(base::Trim(text)));
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }

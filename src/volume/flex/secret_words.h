@@ -1,4 +1,4 @@
-// Removes the secrets that a driver was given from everything that it prints.
+// Removes the secrets that were passed to a driver from the text that it prints.
 //
 // The protocol passes secrets to a driver as arguments (docs/adr), and a driver that traces itself
 // or complains about its options prints them. Its output goes into events, which many users may
@@ -16,12 +16,13 @@ class SecretWords {
   // Adds the value of a secret: as it is, line by line, and as base64, the form in the options.
   void Add(std::string_view value);
 
-  // `text` on one line of at most `max_bytes`, without the secrets. If a secret is too short to be
-  // told from other text, all of the text is withheld.
-  std::string Shown(std::string_view text, size_t max_bytes = 1024) const;
+  // Returns `text` on one line of about `max_bytes` at most, without the secrets. If the text
+  // contains a secret of less than four bytes, all of the text is withheld, because such a word is
+  // common in other text.
+  std::string Redact(std::string_view text, size_t max_bytes = 1024) const;
 
  private:
-  std::string Redacted(std::string text) const;
+  std::string ReplaceWords(std::string text) const;
 
   std::vector<std::string> words_;  // the longest first
   std::vector<std::string> short_words_;

@@ -14,7 +14,7 @@ using testing::Not;
 std::string Shown(const std::string& secret, const std::string& text) {
   SecretWords words;
   words.Add(secret);
-  return words.Shown(text);
+  return words.Redact(text);
 }
 
 TEST(SecretWords, AreTakenOutInAllTheirForms) {
@@ -34,7 +34,7 @@ TEST(SecretWords, TheLongestIsTakenOutFirst) {
   SecretWords words;
   words.Add("secret");
   words.Add("secretive");
-  EXPECT_EQ(words.Shown("secretive secret"), "[redacted] [redacted]");
+  EXPECT_EQ(words.Redact("secretive secret"), "[redacted] [redacted]");
 }
 
 TEST(SecretWords, AShortOneHidesAllThatMayHoldIt) {
@@ -45,9 +45,9 @@ TEST(SecretWords, AShortOneHidesAllThatMayHoldIt) {
 
 TEST(SecretWords, WhatIsShownIsOneBoundedLine) {
   SecretWords none;
-  EXPECT_EQ(none.Shown("  a\nb\tc\x1b[31m\n"), "a b c [31m");
-  EXPECT_EQ(none.Shown("abcdef", 4), "abcd...");
-  EXPECT_EQ(none.Shown("abc\xc3\xa4", 4), "abc...");  // not within a character
+  EXPECT_EQ(none.Redact("  a\nb\tc\x1b[31m\n"), "a b c [31m");
+  EXPECT_EQ(none.Redact("abcdef", 4), "abcd...");
+  EXPECT_EQ(none.Redact("abc\xc3\xa4", 4), "abc...");  // not within a character
 }
 
 }  // namespace

@@ -33,10 +33,10 @@ constexpr const char* kNewLink = "..link_tmp";
 constexpr int kMaxDepth =
     256;  // more parts than any path within the limits of a payload is likely to have
 
-std::string FirstPart(const std::string& path) { return path.substr(0, path.find('/')); }
+std::string GetFirstPart(const std::string& path) { return path.substr(0, path.find('/')); }
 
 // "..2026_01_01_00_00_00.x7k2m9q4b", as the kubelet's but for its letters.
-std::string VersionName(base::WallTime now) {
+std::string MakeVersionName(base::WallTime now) {
   const time_t seconds = base::WallTime::clock::to_time_t(now);
   tm utc = {};
   gmtime_r(&seconds, &utc);
@@ -50,13 +50,13 @@ class Writer {
   Writer(const std::string& folder, const Payload& payload, const AtomicWriteOptions& options)
       : folder_(folder), payload_(payload), options_(options) {}
 
-  Status Write() {
+  Status WriteVolume() {
     root_.Reset(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root_.valid()) return Failure("open", folder_);
-    const std::string old = LinkTarget(kData);
+    const std::string old = ReadLinkTarget(kData);
     current_ = old;
     if (!HoldsPayload(old)) {
-      current_ = VersionName(options_.now);
+      current_ = MakeVersionName(options_.now);
       RETURN_IF_ERROR(WriteVersion());
       if (options_.before_switch) RETURN_IF_ERROR(options_.before_switch());
       RETURN_IF_ERROR(ReplaceLink(kNewData, current_, kData));
@@ -73,7 +73,7 @@ class Writer {
   }
 
   // The target of a symlink in the volume; empty: it is none.
-  std::string LinkTarget(const char* name) const {
+  std::string ReadLinkTarget(const char* name) const {
     std::array<char, 512> target;
     const ssize_t n = readlinkat(root_.get(), name, target.data(), target.size());
     return n <= 0 ? "" : std::string(target.data(), static_cast<size_t>(n));
@@ -148,7 +148,7 @@ class Writer {
     return base::OkStatus();
   }
 
-  // Puts a symlink `name` to `target` in place of whatever is there, in one step.
+  // Makes the symlink `name` to `target`, and replaces an entry of that name, in one step.
   Status ReplaceLink(const char* temp, const std::string& target, const char* name) {
     if (unlinkat(root_.get(), temp, 0) != 0 && errno != ENOENT) return Failure("remove", temp);
     if (symlinkat(target.c_str(), root_.get(), temp) != 0) return Failure("link", temp);
@@ -158,9 +158,9 @@ class Writer {
 
   Status LinkFirstParts() {
     for (const auto& [path, file] : payload_) {
-      const std::string name = FirstPart(path);
+      const std::string name = GetFirstPart(path);
       const std::string target = fmt::format("{}/{}", kData, name);
-      if (LinkTarget(name.c_str()) == target) continue;
+      if (ReadLinkTarget(name.c_str()) == target) continue;
       RETURN_IF_ERROR(ReplaceLink(kNewLink, target, name.c_str()));
     }
     return base::OkStatus();
@@ -169,7 +169,7 @@ class Writer {
   // Removes old versions, dangling links, and what a crash left.
   Status RemoveStale() {
     std::set<std::string> keep = {kData, current_};
-    for (const auto& [path, file] : payload_) keep.insert(FirstPart(path));
+    for (const auto& [path, file] : payload_) keep.insert(GetFirstPart(path));
     std::vector<std::string> stale;
     errno = platform::ForEachName(root_.get(), 0, [&](const char* name) {
       if (!keep.contains(name)) stale.emplace_back(name);
@@ -195,7 +195,7 @@ class Writer {
 
 Status WriteAtomically(const std::string& folder, const Payload& payload,
                        const AtomicWriteOptions& options) {
-  return Writer(folder, payload, options).Write();
+  return Writer(folder, payload, options).WriteVolume();
 }
 
 }  // namespace berth::volume

@@ -5,7 +5,7 @@
 //   <volume>/..data -> ..2026_01_01_…             renamed into place: the switch
 //   <volume>/ca.crt -> ..data/ca.crt              one symlink for each first part of a path
 //
-// Whatever a crash leaves behind, the next write repairs or removes it.
+// The next write repairs or removes what a crash left.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,9 @@ struct AtomicWriteOptions {
   std::function<base::Status()> before_switch;
 };
 
-// Makes the content of the volume at `folder`, which exists, equal to `payload`; writes nothing if
-// it is equal already.
+// Makes the content of the volume at `folder`, which exists, equal to `payload`. If the files are
+// equal already, no file is written. INVALID_ARGUMENT: as CheckPayloadPath. Other errors come from
+// the file system or from `before_switch`.
 base::Status WriteAtomically(const std::string& folder, const Payload& payload,
                              const AtomicWriteOptions& options);
 

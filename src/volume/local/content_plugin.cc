@@ -22,7 +22,7 @@ class ContentPlugin : public LocalPlugin {
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels&) override {
     ASSIGN_OR_RETURN(const mode_t mode, ParseMode(Source(spec), "defaultMode", 0644));
-    ASSIGN_OR_RETURN(const Payload payload, Collect(pod, Source(spec), mode));
+    ASSIGN_OR_RETURN(const Payload payload, CollectFiles(pod, Source(spec), mode));
     const std::string folder = Folder(pod, spec);
     RETURN_IF_ERROR(PrepareVolumeFolder(host(), folder, medium_, 0));
     const auto set_group = [&]() -> Status {
@@ -37,7 +37,7 @@ class ContentPlugin : public LocalPlugin {
   }
 
  protected:
-  virtual StatusOr<Payload> Collect(const api::Pod& pod, const Json& source, mode_t mode) = 0;
+  virtual StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) = 0;
 
  private:
   const Medium medium_;
@@ -49,7 +49,7 @@ class ConfigMapPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/configmap", "configMap", Medium::kDisk) {}
 
  protected:
-  StatusOr<Payload> Collect(const api::Pod& pod, const Json& source, mode_t mode) override {
+  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
     Payload payload;
     RETURN_IF_ERROR(AddKeys(host(),
                             {.kind = api::kinds::kConfigMap,
@@ -68,7 +68,7 @@ class SecretPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/secret", "secret", Medium::kMemory) {}
 
  protected:
-  StatusOr<Payload> Collect(const api::Pod& pod, const Json& source, mode_t mode) override {
+  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
     Payload payload;
     RETURN_IF_ERROR(AddKeys(host(),
                             {.kind = api::kinds::kSecret,
@@ -87,7 +87,7 @@ class DownwardApiPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/downward-api", "downwardAPI", Medium::kMemory) {}
 
  protected:
-  StatusOr<Payload> Collect(const api::Pod& pod, const Json& source, mode_t mode) override {
+  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
     Payload payload;
     RETURN_IF_ERROR(AddDownward(host(), pod, source, mode, payload));
     return payload;
@@ -124,7 +124,7 @@ class ProjectedPlugin : public ContentPlugin {
   }
 
  protected:
-  StatusOr<Payload> Collect(const api::Pod& pod, const Json& source, mode_t mode) override {
+  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
     Payload payload;
     for (const Json& entry : base::json::Array(source, {"sources"})) {
       RETURN_IF_ERROR(AddSource(pod, entry, mode, payload));

@@ -13,7 +13,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 // Go's %q: the kubelet writes the values of label and annotation files in this form.
-std::string GoQuoted(std::string_view text) {
+std::string QuoteLikeGo(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     constexpr std::string_view kRaw = "\a\b\f\n\r\t\v\\\"";
@@ -34,27 +34,27 @@ std::string GoQuoted(std::string_view text) {
 std::string FormatMap(const api::Labels& map) {
   std::string out;
   for (const auto& [key, value] : map) {
-    out += fmt::format("{}{}={}", out.empty() ? "" : "\n", key, GoQuoted(value));
+    out += fmt::format("{}{}={}", out.empty() ? "" : "\n", key, QuoteLikeGo(value));
   }
   return out;
 }
 
 // The KEY of "metadata.labels['KEY']" for prefix "metadata.labels".
-std::optional<std::string> Subscript(std::string_view path, std::string_view prefix) {
+std::optional<std::string> ParseSubscript(std::string_view path, std::string_view prefix) {
   if (!path.starts_with(prefix)) return {};
   path.remove_prefix(prefix.size());
   if (path.size() < 4 || !path.starts_with("['") || !path.ends_with("']")) return {};
   return std::string(path.substr(2, path.size() - 4));
 }
 
-StatusOr<std::string> FieldValue(const api::Pod& pod, const std::string& path) {
+StatusOr<std::string> ReadField(const api::Pod& pod, const std::string& path) {
   if (path == "metadata.name") return pod.name();
   if (path == "metadata.namespace") return pod.ns();
   if (path == "metadata.uid") return pod.uid();
   if (path == "metadata.labels") return FormatMap(pod.labels());
   if (path == "metadata.annotations") return FormatMap(pod.annotations());
-  if (const auto key = Subscript(path, "metadata.labels")) return pod.label(*key);
-  if (const auto key = Subscript(path, "metadata.annotations")) return pod.annotation(*key);
+  if (const auto key = ParseSubscript(path, "metadata.labels")) return pod.label(*key);
+  if (const auto key = ParseSubscript(path, "metadata.annotations")) return pod.annotation(*key);
   return base::Error(StatusCode::kInvalidArgument,
                      "downwardAPI: unsupported fieldPath {} in a volume", Quote(path));
 }
@@ -69,8 +69,8 @@ StatusOr<api::Container> FindContainer(const api::Pod& pod, const std::string& n
 }
 
 // The quantity in the container's spec, or its default.
-StatusOr<std::string> ResourceQuantity(Host& host, const api::Container& container,
-                                       const std::string& scope, const std::string& resource) {
+StatusOr<std::string> ReadQuantity(Host& host, const api::Container& container,
+                                   const std::string& scope, const std::string& resource) {
   const std::string limit = container.String({"resources", "limits", resource});
   if (scope == "requests") {
     // The API's default for a request is the limit.
@@ -83,7 +83,7 @@ StatusOr<std::string> ResourceQuantity(Host& host, const api::Container& contain
   return base::json::String(node, {"status", "allocatable", resource}, "0");
 }
 
-StatusOr<std::string> ResourceValue(Host& host, const api::Pod& pod, const Json& reference) {
+StatusOr<std::string> ReadResource(Host& host, const api::Pod& pod, const Json& reference) {
   const std::string field = base::json::String(reference, {"resource"});
   const size_t dot = field.find('.');
   const std::string scope = field.substr(0, dot);
@@ -94,7 +94,7 @@ StatusOr<std::string> ResourceValue(Host& host, const api::Pod& pod, const Json&
   }
   ASSIGN_OR_RETURN(const api::Container container,
                    FindContainer(pod, base::json::String(reference, {"containerName"})));
-  ASSIGN_OR_RETURN(const std::string text, ResourceQuantity(host, container, scope, resource));
+  ASSIGN_OR_RETURN(const std::string text, ReadQuantity(host, container, scope, resource));
   auto quantity = api::Quantity::Parse(text);
   RETURN_IF_ERROR_WITH(quantity, fmt::format("downwardAPI: {}", field));
   std::string divisor_text = base::json::String(reference, {"divisor"}, "1");
@@ -114,12 +114,12 @@ StatusOr<std::string> ResourceValue(Host& host, const api::Pod& pod, const Json&
 
 }  // namespace
 
-StatusOr<std::string> DownwardValue(Host& host, const api::Pod& pod, const Json& item) {
+StatusOr<std::string> ReadDownwardValue(Host& host, const api::Pod& pod, const Json& item) {
   if (const Json* field = base::json::Find(item, {"fieldRef"})) {
-    return FieldValue(pod, base::json::String(*field, {"fieldPath"}));
+    return ReadField(pod, base::json::String(*field, {"fieldPath"}));
   }
   if (const Json* reference = base::json::Find(item, {"resourceFieldRef"})) {
-    return ResourceValue(host, pod, *reference);
+    return ReadResource(host, pod, *reference);
   }
   return base::Error(StatusCode::kInvalidArgument,
                      "downwardAPI: item {} has neither fieldRef nor resourceFieldRef",

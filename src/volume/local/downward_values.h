@@ -1,4 +1,4 @@
-// The values of downwardAPI items for a pod.
+// Reads the values of downwardAPI items for a pod.
 #pragma once
 
 #include <string>
@@ -10,10 +10,12 @@
 
 namespace berth::volume {
 
-// The text for an item with a fieldRef (metadata.name, .namespace, .uid, .labels, .annotations, and
-// single labels and annotations as in metadata.labels['app']) or a resourceFieldRef (limits and
-// requests of a container, rounded up to the divisor; an absent limit is what the node can
-// allocate). INVALID_ARGUMENT for other fields; NOT_FOUND for an unknown container.
-base::StatusOr<std::string> DownwardValue(Host& host, const api::Pod& pod, const base::Json& item);
+// Returns the text for an item with a fieldRef (metadata.name, .namespace, .uid, .labels,
+// .annotations, and single labels and annotations as in metadata.labels['app']) or a
+// resourceFieldRef (limits and requests of a container, rounded up to the divisor; for an absent
+// limit, status.allocatable of the Node). INVALID_ARGUMENT: another field; NOT_FOUND: unknown
+// container; other errors come from the API.
+base::StatusOr<std::string> ReadDownwardValue(Host& host, const api::Pod& pod,
+                                              const base::Json& item);
 
 }  // namespace berth::volume

@@ -1,4 +1,4 @@
-// emptyDir: scratch space that lives as long as its pod.
+// The plugin for emptyDir: scratch space that exists as long as its pod.
 #pragma once
 
 #include "volume/local/local_plugin.h"

@@ -24,7 +24,7 @@ using base::StatusCode;
 
 constexpr std::chrono::seconds kStatTimeout(10);
 
-StatusOr<std::string> PathIn(const Json& source) {
+StatusOr<std::string> ReadPath(const Json& source) {
   std::string path = base::json::String(source, {"path"});
   RETURN_IF_ERROR(CheckHostPath("hostPath.path", path));
   return path;
@@ -84,13 +84,13 @@ Status CheckType(const std::string& path, const std::string& type) {
 }  // namespace
 
 StatusOr<Json> HostPathPlugin::PodState(const api::Pod&, const VolumeSpec& spec) const {
-  ASSIGN_OR_RETURN(std::string path, PathIn(Source(spec)));
+  ASSIGN_OR_RETURN(std::string path, ReadPath(Source(spec)));
   return Json{{"path", std::move(path)}};
 }
 
 StatusOr<Published> HostPathPlugin::SetUp(const api::Pod&, const VolumeSpec& spec,
                                           const api::Labels&) {
-  ASSIGN_OR_RETURN(std::string path, PathIn(Source(spec)));
+  ASSIGN_OR_RETURN(std::string path, ReadPath(Source(spec)));
   RETURN_IF_ERROR(CheckType(path, base::json::String(Source(spec), {"type"})));
   return Published{.path = std::move(path), .read_only = spec.read_only};
 }

@@ -1,5 +1,5 @@
-// hostPath: a file or folder of the host, used where it is; inline in a pod or as a
-// PersistentVolume.
+// The plugin for hostPath: a file or folder of the host, which the pod uses at its own path, inline
+// or as a PersistentVolume.
 #pragma once
 
 #include "volume/local/local_plugin.h"

@@ -1,4 +1,4 @@
-// The common part of the local plugins: a volume that the node makes for one pod, inline.
+// The common part of the local plugins, whose volumes the node makes for one pod, inline.
 #pragma once
 
 #include "volume/pod_volume_plugin.h"
@@ -14,7 +14,7 @@ class LocalPlugin : public PodVolumePlugin {
   }
   // Unmounts and removes the volume's folder.
   Status TearDown(const PodVolumeRecord& record) override;
-  // The limits of the file system, and how much of it the folder uses.
+  // The size of the file system, and how much of it the folder uses.
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 };
 

@@ -19,7 +19,8 @@ constexpr size_t kMaxPart = 255;
 bool IsSecret(const api::KindInfo& kind) { return kind.kind == api::kinds::kSecret.kind; }
 
 // All values of a ConfigMap (data, binaryData) or Secret (data), decoded.
-StatusOr<std::map<std::string, std::string>> Values(const api::KindInfo& kind, const Json& object) {
+StatusOr<std::map<std::string, std::string>> DecodeValues(const api::KindInfo& kind,
+                                                          const Json& object) {
   std::map<std::string, std::string> values;
   const Json& plain = base::json::Map(object, {"data"});
   const Json& encoded = IsSecret(kind) ? plain : base::json::Map(object, {"binaryData"});
@@ -103,7 +104,7 @@ Status AddKeys(Host& host, const KeysSource& keys, Payload& payload) {
     return base::Error(StatusCode::kNotFound, "{} \"{}\" not found", keys.kind.singular, keys.name);
   }
   RETURN_IF_ERROR(object);
-  ASSIGN_OR_RETURN(const auto values, Values(keys.kind, *object));
+  ASSIGN_OR_RETURN(const auto values, DecodeValues(keys.kind, *object));
   const Json& items = base::json::Array(keys.source, {"items"});
   if (!items.empty()) return AddItems(keys, values, items, optional, payload);
   for (const auto& [key, value] : values) {
@@ -116,7 +117,7 @@ Status AddDownward(Host& host, const api::Pod& pod, const Json& source, mode_t d
                    Payload& payload) {
   for (const Json& item : base::json::Array(source, {"items"})) {
     ASSIGN_OR_RETURN(const mode_t mode, ParseMode(item, "mode", default_mode));
-    ASSIGN_OR_RETURN(std::string value, DownwardValue(host, pod, item));
+    ASSIGN_OR_RETURN(std::string value, ReadDownwardValue(host, pod, item));
     RETURN_IF_ERROR(AddFile(base::json::String(item, {"path"}),
                             {.data = std::move(value), .mode = mode}, payload));
   }

@@ -18,7 +18,7 @@ namespace berth::volume {
 struct PayloadFile {
   std::string data;  // may be secret: never logged
   mode_t mode = 0644;
-  std::optional<uid_t> owner;  // none: root
+  std::optional<uid_t> owner;  // nullopt: root
 };
 
 // Keyed by the path relative to the volume.
@@ -38,16 +38,18 @@ struct KeysSource {
   mode_t default_mode = 0644;
 };
 
-// Adds the keys of a ConfigMap or Secret. NOT_FOUND with the kubelet's words for an object or key
-// that is missing and not optional.
+// Adds the keys of a ConfigMap or Secret to `payload`. NOT_FOUND, with the kubelet's words: the
+// object or a key is missing and not optional. DATA_LOSS: a value is not base64. INVALID_ARGUMENT:
+// a path or mode is invalid.
 base::Status AddKeys(Host& host, const KeysSource& keys, Payload& payload);
 
-// Adds the files of downwardAPI items[].
+// Adds the files of downwardAPI items[] to `payload`. Errors are those of ReadDownwardValue, and
+// INVALID_ARGUMENT for a path or mode.
 base::Status AddDownward(Host& host, const api::Pod& pod, const base::Json& source,
                          mode_t default_mode, Payload& payload);
 
-// The member `field` (a defaultMode or mode) or, absent, `fallback`. INVALID_ARGUMENT outside 0 to
-// 0777.
+// The member `field` (a defaultMode or mode), or `fallback` if it is absent. INVALID_ARGUMENT: it
+// is not within 0 to 0777.
 base::StatusOr<mode_t> ParseMode(const base::Json& source, std::string_view field, mode_t fallback);
 
 }  // namespace berth::volume

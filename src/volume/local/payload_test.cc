@@ -107,17 +107,17 @@ class DownwardValueTest : public testing::Test {
         "metadata": {"name": "node-a"}, "status": {"allocatable": {"cpu": "3500m", "memory": "8Gi"}}})"));
   }
   base::StatusOr<std::string> Value(const std::string& item) {
-    return DownwardValue(host_, pod_, Json::parse(item));
+    return ReadDownwardValue(host_, pod_, Json::parse(item));
   }
   std::string Field(const std::string& path) {
-    const auto value = DownwardValue(host_, pod_, Json{{"fieldRef", {{"fieldPath", path}}}});
+    const auto value = ReadDownwardValue(host_, pod_, Json{{"fieldRef", {{"fieldPath", path}}}});
     return value.ok() ? *value : base::ToString(value.status());
   }
   std::string Resource(const std::string& resource, const std::string& divisor = "",
                        const std::string& container = "main") {
     Json reference = {{"resource", resource}, {"containerName", container}};
     if (!divisor.empty()) reference["divisor"] = divisor;
-    const auto value = DownwardValue(host_, pod_, Json{{"resourceFieldRef", reference}});
+    const auto value = ReadDownwardValue(host_, pod_, Json{{"resourceFieldRef", reference}});
     return value.ok() ? *value : base::ToString(value.status());
   }
   FakeHost host_{"/nowhere"};

@@ -32,15 +32,15 @@ std::vector<std::string> MonitorsOf(const Json& source) {
   return monitors;
 }
 
-// The source that ceph-fuse shows for its mount, by which the mount is recognised. It has no
-// commas, because they would end the option.
-std::string ShownSource(const Json& source) {
+// The source that ceph-fuse shows for its mount. The mount is recognised by it. It has no commas,
+// because a comma would end the mount option.
+std::string MakeShownSource(const Json& source) {
   return fmt::format("{}@{}:{}", UserOf(source), fmt::join(MonitorsOf(source), ";"),
                      PathOf(source));
 }
 
-// The value of the Secret's "key", or of its only entry, whatever that is called.
-StatusOr<std::string> KeyIn(const Json& secret, const std::string& what) {
+// The value of the Secret's entry "key" or, if there is only one entry, of that one.
+StatusOr<std::string> ReadKey(const Json& secret, const std::string& what) {
   const Json& data = base::json::Map(secret, {"data"});
   auto entry = data.find("key");
   if (entry == data.end() && data.size() == 1) entry = data.begin();
@@ -81,8 +81,8 @@ Status CheckPath(std::string_view path) {
 
 }  // namespace
 
-StatusOr<std::string> CephfsPlugin::Keyring(const api::Pod& pod, const VolumeSpec& spec,
-                                            const std::string& user) {
+StatusOr<std::string> CephfsPlugin::MakeKeyring(const api::Pod& pod, const VolumeSpec& spec,
+                                                const std::string& user) {
   const Json& reference = base::json::Map(Source(spec), {"secretRef"});
   const std::string name = String(reference, {"name"});
   if (name.empty()) return std::string();
@@ -95,11 +95,11 @@ StatusOr<std::string> CephfsPlugin::Keyring(const api::Pod& pod, const VolumeSpe
                  what, user);
   }
   RETURN_IF_ERROR_WITH(secret, fmt::format("read {}", what));
-  ASSIGN_OR_RETURN(const std::string key, KeyIn(*secret, what));
+  ASSIGN_OR_RETURN(const std::string key, ReadKey(*secret, what));
   return fmt::format("[client.{}]\nkey = {}\n", user, key);
 }
 
-StatusOr<HelperMount> CephfsPlugin::MountOf(const Wanted& wanted) {
+StatusOr<HelperMount> CephfsPlugin::MakeMount(const Wanted& wanted) {
   const Json& source = Source(wanted.spec);
   const std::string user = UserOf(source);
   const std::vector<std::string> monitors = MonitorsOf(source);
@@ -111,8 +111,8 @@ StatusOr<HelperMount> CephfsPlugin::MountOf(const Wanted& wanted) {
   for (const std::string& monitor : monitors) {
     RETURN_IF_ERROR(CheckServer("cephfs.monitors", monitor));
   }
-  ASSIGN_OR_RETURN(std::string keyring, Keyring(wanted.pod, wanted.spec, user));
-  HelperMount mount{.fs_type = "fuse.ceph-fuse", .source = ShownSource(source)};
+  ASSIGN_OR_RETURN(std::string keyring, MakeKeyring(wanted.pod, wanted.spec, user));
+  HelperMount mount{.fs_type = "fuse.ceph-fuse", .source = MakeShownSource(source)};
   std::string keyring_file = String(source, {"secretFile"});
   if (keyring_file.empty()) keyring_file = fmt::format("/etc/ceph/{}.secret", user);
   if (!keyring.empty()) {
@@ -138,8 +138,8 @@ StatusOr<HelperMount> CephfsPlugin::MountOf(const Wanted& wanted) {
   return mount;
 }
 
-bool CephfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
-  return entry.fs_type == "fuse.ceph-fuse" && entry.source == ShownSource(Source(spec));
+bool CephfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+  return entry.fs_type == "fuse.ceph-fuse" && entry.source == MakeShownSource(Source(spec));
 }
 
 }  // namespace berth::volume

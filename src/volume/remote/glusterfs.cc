@@ -35,7 +35,7 @@ std::string_view WithoutFirstSlash(std::string_view path) {
 }
 
 // "10.0.0.7:10.0.0.8:[fd00::7]"
-std::string Joined(const std::vector<std::string>& servers) {
+std::string JoinServers(const std::vector<std::string>& servers) {
   std::string out;
   for (const std::string& server : servers) {
     const bool v6 = server.find(':') != std::string::npos;
@@ -46,14 +46,14 @@ std::string Joined(const std::vector<std::string>& servers) {
 
 }  // namespace
 
-std::string GlusterfsPlugin::LogFile(const std::string& pod_uid,
-                                     const std::string& folder_name) const {
+std::string GlusterfsPlugin::GetLogPath(const std::string& pod_uid,
+                                        const std::string& folder_name) const {
   return fmt::format("{}/{}/{}-glusterfs.log", host().paths().PluginFolder(name()), folder_name,
                      pod_uid);
 }
 
-StatusOr<std::vector<std::string>> GlusterfsPlugin::Servers(const api::Pod& pod,
-                                                            const VolumeSpec& spec) {
+StatusOr<std::vector<std::string>> GlusterfsPlugin::ReadServers(const api::Pod& pod,
+                                                                const VolumeSpec& spec) {
   const std::string endpoints = String(Source(spec), {"endpoints"});
   std::string ns = spec.pv != nullptr ? String(Source(spec), {"endpointsNamespace"}) : "";
   if (ns.empty()) ns = pod.ns();
@@ -77,43 +77,44 @@ StatusOr<std::vector<std::string>> GlusterfsPlugin::Servers(const api::Pod& pod,
   return servers;
 }
 
-StatusOr<HelperMount> GlusterfsPlugin::MountOf(const Wanted& wanted) {
+StatusOr<HelperMount> GlusterfsPlugin::MakeMount(const Wanted& wanted) {
   const std::string path = String(Source(wanted.spec), {"path"});
   RETURN_IF_ERROR(CheckPath(path));
-  ASSIGN_OR_RETURN(const auto servers, Servers(wanted.pod, wanted.spec));
+  ASSIGN_OR_RETURN(const auto servers, ReadServers(wanted.pod, wanted.spec));
   // auto_unmount is not used: when the mount of a dead client goes away, the folder beneath shows,
   // and the pod would write to this node's disk.
   std::vector<std::string> options = wanted.options;
   if (!HasOption(options, "log-file")) {
-    const std::string log = LogFile(wanted.pod.uid(), wanted.spec.folder_name());
+    const std::string log = GetLogPath(wanted.pod.uid(), wanted.spec.folder_name());
     RETURN_IF_ERROR(platform::MakeFolders(ParentOf(log), 0750));
     options.push_back("log-file=" + log);
   }
   if (!HasOption(options, "log-level")) options.emplace_back("log-level=ERROR");
   if (!HasOption(options, "backup-volfile-servers")) {
-    options.push_back("backup-volfile-servers=" + Joined(servers));
+    options.push_back("backup-volfile-servers=" + JoinServers(servers));
   }
   return HelperMount{.fs_type = "glusterfs",
                      .source = fmt::format("{}:{}", servers.front(), path),
                      .options = std::move(options)};
 }
 
-// The server is not compared, because it may be any of them, and another one when the Endpoints
-// change.
-bool GlusterfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+// The server is not compared, because it may be any of the volume's servers, and the Endpoints may
+// have changed since the mount.
+bool GlusterfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   const std::string_view shown = entry.source;
   const std::string path = String(Source(spec), {"path"});
   return entry.fs_type == "fuse.glusterfs" &&
          WithoutFirstSlash(shown.substr(shown.rfind(':') + 1)) == WithoutFirstSlash(path);
 }
 
-std::string GlusterfsPlugin::LastWords(const Wanted& wanted) const {
+std::string GlusterfsPlugin::ReadFailureLog(const Wanted& wanted) const {
   constexpr size_t kLongest = 600;
   const auto log =
-      platform::ReadFile(LogFile(wanted.pod.uid(), wanted.spec.folder_name()), 16 << 20);
+      platform::ReadFile(GetLogPath(wanted.pod.uid(), wanted.spec.folder_name()), 16 << 20);
   if (!log.ok()) return "";
   std::string_view text = base::Trim(*log);
-  // The last line says that it gives up, and the line before it says why.
+  // The last two lines are used: the last one says that the client gives up, and the one before it
+  // says why.
   const size_t last = text.rfind('\n');
   if (last != std::string_view::npos && last > 0) {
     const size_t before = text.rfind('\n', last - 1);
@@ -123,8 +124,8 @@ std::string GlusterfsPlugin::LastWords(const Wanted& wanted) const {
   return text.empty() ? "" : fmt::format("its log ends with: {}", text);
 }
 
-Status GlusterfsPlugin::Forget(const PodVolumeRecord& record) {
-  const std::string log = LogFile(record.pod_uid, record.folder_name);
+Status GlusterfsPlugin::RemovePluginFiles(const PodVolumeRecord& record) {
+  const std::string log = GetLogPath(record.pod_uid, record.folder_name);
   RETURN_IF_ERROR(RemoveFile(log));
   RemoveFolderIfEmpty(ParentOf(log));
   return base::OkStatus();

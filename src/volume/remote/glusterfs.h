@@ -1,5 +1,6 @@
-// glusterfs: a GlusterFS volume, mounted by mount.glusterfs from the servers that an Endpoints
-// object lists. Any of them can tell where the volume's bricks are, so the client gets all of them.
+// The plugin for glusterfs: a GlusterFS volume, mounted by mount.glusterfs from the servers that an
+// Endpoints object lists. Each server knows where the volume's bricks are, so the client gets the
+// addresses of all.
 //
 //   plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //       the log of the client, because the utility itself prints little
@@ -15,15 +16,16 @@ class GlusterfsPlugin : public NetworkPlugin {
       : NetworkPlugin(host, "kubernetes.io/glusterfs", "glusterfs") {}
 
  protected:
-  StatusOr<HelperMount> MountOf(const Wanted& wanted) override;
-  bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
-  std::string LastWords(const Wanted& wanted) const override;
-  Status Forget(const PodVolumeRecord& record) override;
+  StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
+  bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
+  std::string ReadFailureLog(const Wanted& wanted) const override;
+  Status RemovePluginFiles(const PodVolumeRecord& record) override;
 
  private:
-  // NOT_FOUND: there are no such Endpoints; FAILED_PRECONDITION: none of its addresses is ready.
-  StatusOr<std::vector<std::string>> Servers(const api::Pod& pod, const VolumeSpec& spec);
-  std::string LogFile(const std::string& pod_uid, const std::string& folder_name) const;
+  // Reads the servers' addresses. NOT_FOUND: there are no such Endpoints; FAILED_PRECONDITION: none
+  // of its addresses is ready.
+  StatusOr<std::vector<std::string>> ReadServers(const api::Pod& pod, const VolumeSpec& spec);
+  std::string GetLogPath(const std::string& pod_uid, const std::string& folder_name) const;
 };
 
 }  // namespace berth::volume

@@ -40,7 +40,7 @@ std::string DeviceNameOf(std::string_view pv) {
   return fmt::format("kubernetes.io/local-volume/{}", pv);
 }
 
-bool IsOf(const platform::MountEntry& entry, dev_t device) {
+bool IsOfDevice(const platform::MountEntry& entry, dev_t device) {
   return entry.major == major(device) && entry.minor == minor(device);
 }
 
@@ -57,7 +57,7 @@ StatusOr<bool> AreSame(const std::string& a, const std::string& b) {
                                   });
 }
 
-StatusOr<int64_t> DeviceBytes(const std::string& device) {
+StatusOr<int64_t> ReadDeviceBytes(const std::string& device) {
   ASSIGN_OR_RETURN(
       const uint64_t bytes,
       platform::AskChild<uint64_t>(
@@ -94,7 +94,7 @@ StatusOr<Json> LocalVolumePlugin::PodState(const api::Pod&, const VolumeSpec&) c
   return Json::object();
 }
 
-StatusOr<LocalVolumePlugin::Source> LocalVolumePlugin::Find(const VolumeSpec& spec) const {
+StatusOr<LocalVolumePlugin::Source> LocalVolumePlugin::FindSource(const VolumeSpec& spec) const {
   Source source{.path = String(spec.pv->json(), {"spec", "local", "path"}), .device = {}};
   RETURN_IF_ERROR(CheckHostPath("local.path", source.path));
   ASSIGN_OR_RETURN(const auto found, host_.LookAtDevices({source.path}));
@@ -117,14 +117,14 @@ StatusOr<LocalVolumePlugin::Source> LocalVolumePlugin::Find(const VolumeSpec& sp
 
 // ---- the device
 
-StatusOr<bool> LocalVolumePlugin::PodsHave(const Source& source, const std::string& pv) const {
+StatusOr<bool> LocalVolumePlugin::IsUsedByPods(const Source& source, const std::string& pv) const {
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   const std::string mounts = host_.paths().LocalMounts() + "/";
   const std::string own = host_.paths().LocalMount(pv);
   const std::string kubelet = host_.paths().root() + "/";
   bool bound = false;
   for (const platform::MountEntry& entry : table) {
-    if (!IsOf(entry, *source.device) || entry.mount_point == own) continue;
+    if (!IsOfDevice(entry, *source.device) || entry.mount_point == own) continue;
     // Binds for pods are below the kubelet's folder.
     if (entry.mount_point.starts_with(mounts) || !entry.mount_point.starts_with(kubelet)) {
       return Error(StatusCode::kFailedPrecondition, "device {} is in use: it is mounted at {}",
@@ -137,20 +137,20 @@ StatusOr<bool> LocalVolumePlugin::PodsHave(const Source& source, const std::stri
 
 Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, const api::Labels&) {
   const std::string what = fmt::format("mount local volume '{}'", spec.pv->name());
-  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  ASSIGN_OR_RETURN(const Source source, FindSource(spec));
   if (!source.device.has_value()) return OkStatus();
-  const auto bound = PodsHave(source, spec.pv->name());
+  const auto bound = IsUsedByPods(source, spec.pv->name());
   RETURN_IF_ERROR_WITH(bound, what);
   if (spec.block()) return OkStatus();
   const std::string target = host_.paths().LocalMount(spec.pv->name());
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (const platform::MountEntry* entry = platform::FindMount(table, target)) {
-    if (IsOf(*entry, *source.device)) return OkStatus();
+    if (IsOfDevice(*entry, *source.device)) return OkStatus();
     return Error(StatusCode::kFailedPrecondition,
                  "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
                  Quote(entry->source), Quote(target));
   }
-  const auto type = platform::FileSystemTypeFor(
+  const auto type = platform::ChooseFileSystemType(
       source.path, String(spec.pv->json(), {"spec", "local", "fsType"}));
   RETURN_IF_ERROR_WITH(type, what);
   // A mounted device must not be checked.
@@ -185,9 +185,9 @@ std::string LocalVolumePlugin::DevicePath(const DeviceRecord& record) const {
 
 // ---- for a pod
 
-StatusOr<bool> LocalVolumePlugin::OthersUse(const std::string& pv,
-                                            const std::string& pod_uid) const {
-  ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().Pods()));
+StatusOr<bool> LocalVolumePlugin::IsUsedByOthers(const std::string& pv,
+                                                 const std::string& pod_uid) const {
+  ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().Pods()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   return std::any_of(uids.begin(), uids.end(), [&](const std::string& uid) {
     return uid != pod_uid &&
@@ -199,11 +199,11 @@ StatusOr<bool> LocalVolumePlugin::OthersUse(const std::string& pv,
 Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
                                        const std::string& folder) {
   if (!pod.fs_group().has_value()) return OkStatus();
-  ASSIGN_OR_RETURN(const bool shared, OthersUse(spec.pv->name(), pod.uid()));
+  ASSIGN_OR_RETURN(const bool shared, IsUsedByOthers(spec.pv->name(), pod.uid()));
   // Only the first pod applies it: files must not get another group while other pods use them.
   if (!shared) return ApplyPodFsGroup(host_, pod, folder);
   ASSIGN_OR_RETURN(const struct stat st, platform::AskChild<struct stat>(
-                                             fmt::format("look at {}", Quote(folder)), kLookTimeout,
+                                             fmt::format("stat {}", Quote(folder)), kLookTimeout,
                                              [folder](struct stat& st) {
                                                return stat(folder.c_str(), &st) == 0 ? 0 : errno;
                                              }));
@@ -219,7 +219,7 @@ Status LocalVolumePlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& sp
 
 StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                              const api::Labels&) {
-  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  ASSIGN_OR_RETURN(const Source source, FindSource(spec));
   if (spec.block()) return PublishDevice(pod, spec, source);
   const std::string folder =
       source.device.has_value() ? host_.paths().LocalMount(spec.pv->name()) : source.path;
@@ -228,7 +228,7 @@ StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSp
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (source.device.has_value()) {
     const platform::MountEntry* device = platform::FindMount(table, folder);
-    if (device == nullptr || !IsOf(*device, *source.device)) {
+    if (device == nullptr || !IsOfDevice(*device, *source.device)) {
       return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
                    Quote(source.path), Quote(folder));
     }
@@ -298,12 +298,12 @@ Status LocalVolumePlugin::TearDown(const PodVolumeRecord& record) {
 
 Status LocalVolumePlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec,
                                  int64_t bytes) {
-  ASSIGN_OR_RETURN(const Source source, Find(spec));
+  ASSIGN_OR_RETURN(const Source source, FindSource(spec));
   if (record.block || !source.device.has_value()) {
     return Error(StatusCode::kUnimplemented, "local volume '{}' has no file system of its own",
                  record.folder_name);
   }
-  ASSIGN_OR_RETURN(const int64_t size, DeviceBytes(source.path));
+  ASSIGN_OR_RETURN(const int64_t size, ReadDeviceBytes(source.path));
   if (size < bytes) {
     return Error(StatusCode::kFailedPrecondition,
                  "device {} has {} bytes, fewer than the {} of volume '{}': grow the device first",
@@ -312,7 +312,7 @@ Status LocalVolumePlugin::Expand(const PodVolumeRecord& record, const VolumeSpec
   const std::string target = host_.paths().LocalMount(spec.pv->name());
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   const platform::MountEntry* entry = platform::FindMount(table, target);
-  if (entry == nullptr || !IsOf(*entry, *source.device)) {
+  if (entry == nullptr || !IsOfDevice(*entry, *source.device)) {
     return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
                  Quote(source.path), Quote(target));
   }
@@ -334,7 +334,7 @@ StatusOr<VolumePlugin::Stats> LocalVolumePlugin::GetStats(const PodVolumeRecord&
   return StatsOf(usage);
 }
 
-// ---- what is there
+// ---- the volumes on the node
 
 StatusOr<VolumePlugin::Found> LocalVolumePlugin::FindOnNode() const {
   Found found;
@@ -344,17 +344,17 @@ StatusOr<VolumePlugin::Found> LocalVolumePlugin::FindOnNode() const {
                              .pv_name = pv,
                              .state = {{"block", block}}});
   };
-  ASSIGN_OR_RETURN(const auto mounted, NamesIn(host_.paths().LocalMounts()));
+  ASSIGN_OR_RETURN(const auto mounted, ListNames(host_.paths().LocalMounts()));
   for (const std::string& pv : mounted) add_device(pv, false);
   ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name()));
   for (PodVolumeRecord& volume : found.pod_volumes) {
     volume.device_name = DeviceNameOf(volume.folder_name);
     volume.state = Json::object();
   }
-  ASSIGN_OR_RETURN(const auto published, NamesIn(host_.paths().LocalPublishedVolumes()));
+  ASSIGN_OR_RETURN(const auto published, ListNames(host_.paths().LocalPublishedVolumes()));
   for (const std::string& pv : published) {
     add_device(pv, true);
-    ASSIGN_OR_RETURN(const auto uids, NamesIn(host_.paths().LocalPublished(pv)));
+    ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().LocalPublished(pv)));
     for (const std::string& uid : uids) {
       found.pod_volumes.push_back({.plugin = std::string(name()),
                                    .device_name = DeviceNameOf(pv),

@@ -1,4 +1,4 @@
-// local: a folder or a block device of one node, as a PersistentVolume.
+// The plugin for local: a folder or a block device of one node, as a PersistentVolume.
 //
 //   plugins/kubernetes.io/local-volume/mounts/<pv>/          the file system on a device, which is
 //                                                            made if it is blank; shared by pods
@@ -6,8 +6,9 @@
 //   plugins/…/volumeDevices/<pv>/<pod uid>                   volumeMode Block: bind of the device
 //   pods/<uid>/volumeDevices/kubernetes.io~local-volume/<pv> symlink to it
 //
-// A device is recognised by its number: anything else that is mounted in this volume's place is
-// refused. mkfs, fsck and similar tools run through Host::exec; the agent makes the mounts itself.
+// A device is recognised by its number. If something else is mounted at the volume's path, the
+// volume is refused. mkfs, fsck and similar tools run through Host::exec; the agent makes the
+// mounts itself.
 #pragma once
 
 #include <optional>
@@ -30,7 +31,7 @@ class LocalVolumePlugin : public VolumePlugin {
   StatusOr<Json> PodState(const api::Pod& pod, const VolumeSpec& spec) const override;
 
   // Makes the file system if the device is blank, checks and mounts it; does nothing for a folder.
-  // FAILED_PRECONDITION: the device holds something else, or is in use by others.
+  // FAILED_PRECONDITION: the device holds something else, or is mounted elsewhere on the host.
   Status MountDevice(const api::Pod& pod, const VolumeSpec& spec,
                      const api::Labels& publish_context) override;
   Status UnmountDevice(const DeviceRecord& record) override;
@@ -52,20 +53,20 @@ class LocalVolumePlugin : public VolumePlugin {
   // The target of the volume's path.
   struct Source {
     std::string path;
-    std::optional<dev_t> device;  // a block device; none: a folder
+    std::optional<dev_t> device;  // a block device; nullopt: a folder
   };
-  StatusOr<Source> Find(const VolumeSpec& spec) const;
-  // Whether pods still use the volume, whose device is mounted then. FAILED_PRECONDITION: it is
-  // mounted by others, or as another volume.
-  StatusOr<bool> PodsHave(const Source& source, const std::string& pv) const;
+  StatusOr<Source> FindSource(const VolumeSpec& spec) const;
+  // Whether pods still use the volume, so that its device is mounted. FAILED_PRECONDITION: the
+  // device is mounted outside the kubelet folder, or as another volume.
+  StatusOr<bool> IsUsedByPods(const Source& source, const std::string& pv) const;
 
   StatusOr<Published> PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
                                     const Source& source);
   Status UnpublishDevice(const PodVolumeRecord& record);
   Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
   // Whether another pod uses the volume already.
-  StatusOr<bool> OthersUse(const std::string& pv, const std::string& pod_uid) const;
-  // Unmounts everything that is mounted there, the last mount first.
+  StatusOr<bool> IsUsedByOthers(const std::string& pv, const std::string& pod_uid) const;
+  // Unmounts everything that is mounted at `target`, the last mount first.
   Status UnmountAll(const std::string& target);
 
   Host& host_;

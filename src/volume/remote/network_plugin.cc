@@ -31,8 +31,8 @@ bool LacksHelper(const HelperMount& mount, const Status& status) {
          text.find("you might need a /sbin/mount.") != std::string_view::npos;
 }
 
-// Adds advice on what a person can do about it.
-Status Advised(const HelperMount& mount, const Status& status) {
+// If the utility is missing, adds advice for people to the error.
+Status AddAdvice(const HelperMount& mount, const Status& status) {
   const bool lacks_helper = LacksHelper(mount, status);
   if (!lacks_helper && status.code() != StatusCode::kNotFound) return status;
   const std::string utility =
@@ -49,14 +49,14 @@ StatusOr<bool> NetworkPlugin::IsMounted(const VolumeSpec& spec, const std::strin
   ASSIGN_OR_RETURN(const auto table, host().mounter().List());
   const platform::MountEntry* entry = platform::FindMount(table, target);
   if (entry == nullptr) return false;
-  if (Shows(*entry, spec)) return true;
+  if (ShowsVolume(*entry, spec)) return true;
   return Error(StatusCode::kFailedPrecondition,
                "another mount ({} from {}) stands at {}: unmount it", entry->fs_type,
                Quote(entry->source), Quote(target));
 }
 
 Status NetworkPlugin::Mount(const Wanted& wanted) {
-  ASSIGN_OR_RETURN(HelperMount mount, MountOf(wanted));
+  ASSIGN_OR_RETURN(HelperMount mount, MakeMount(wanted));
   mount.plugin = std::string(name());
   mount.target = wanted.target;
   RETURN_IF_ERROR(platform::MakeFolders(wanted.target, 0750));
@@ -67,8 +67,8 @@ Status NetworkPlugin::Mount(const Wanted& wanted) {
     ASSIGN_OR_RETURN(const bool ours, IsMounted(wanted.spec, wanted.target));
     if (ours) return OkStatus();
   }
-  const std::string words = LastWords(wanted);
-  const Status advised = Advised(mount, mounted);
+  const std::string words = ReadFailureLog(wanted);
+  const Status advised = AddAdvice(mount, mounted);
   return words.empty() ? advised : Error(advised.code(), "{}: {}", base::Message(advised), words);
 }
 
@@ -91,15 +91,15 @@ StatusOr<Published> NetworkPlugin::SetUp(const api::Pod& pod, const VolumeSpec& 
 
 Status NetworkPlugin::TearDown(const PodVolumeRecord& record) {
   const std::string folder = Folder(record);
-  // It is called at least once: a dead mount may have been unmounted elsewhere
-  // (node/volumes/dead_mounts.h), while the record of how it was made still exists.
+  // Unmount is called at least once, because a dead mount may have been unmounted elsewhere
+  // (node/volumes/dead_mounts.h), while the record of the mount still exists.
   for (int i = 0; i < kMaxStacked; ++i) {
     RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
     ASSIGN_OR_RETURN(const auto table, host().mounter().List());
     if (platform::FindMount(table, folder) == nullptr) break;
   }
   RETURN_IF_ERROR(RemoveEmptyFolder(folder));
-  return Forget(record);
+  return RemovePluginFiles(record);
 }
 
 StatusOr<VolumePlugin::Stats> NetworkPlugin::GetStats(const PodVolumeRecord& record) {

@@ -1,11 +1,11 @@
-// A network file system that a utility of its kind mounts (helper_mounts.h), once for each pod that
-// uses it, as the kubelet does:
+// The common part of the plugins for network file systems. A utility of the file system's kind
+// (helper_mounts.h) mounts it once for each pod that uses it, as the kubelet does:
 //
 //   pods/<uid>/volumes/<plugin~>/<volume>/     the mount point
 //
-// By the mount table, a mount at that place is the volume, or it is refused. Nothing looks into the
-// mount, because its server may be dead. fsGroup is not applied: other nodes may use the same
-// files, and Kubernetes does not apply it to these three kinds either.
+// If the mount table shows another mount at that path, the volume is refused. The mount itself is
+// never opened, because its server may be dead. fsGroup is not applied, because other nodes may use
+// the same files, and Kubernetes does not apply it to these three kinds either.
 #pragma once
 
 #include <string>
@@ -30,31 +30,32 @@ class NetworkPlugin : public PodVolumePlugin {
   StatusOr<Stats> GetStats(const PodVolumeRecord& record) override;
 
  protected:
-  // The facts for a mount that must be made.
+  // The parameters of a mount that must be made.
   struct Wanted {
     const api::Pod& pod;
     const VolumeSpec& spec;
     std::string target;
     std::vector<std::string> options;  // "ro", and the PersistentVolume's
   };
-  // How it is made, without the plugin and the target, which are added. It reads objects of the
-  // API.
-  virtual StatusOr<HelperMount> MountOf(const Wanted& wanted) = 0;
+  // Describes the mount for the utility, without the plugin and the target, which the caller adds.
+  // It reads objects of the API.
+  virtual StatusOr<HelperMount> MakeMount(const Wanted& wanted) = 0;
   // Whether `entry` is a mount of that volume.
-  virtual bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const = 0;
-  // What the utility wrote elsewhere about a failed mount; empty: nothing.
-  virtual std::string LastWords(const Wanted& /*wanted*/) const { return ""; }
-  // Called after the unmount: removes what the volume left in the plugin's own folder.
-  virtual Status Forget(const PodVolumeRecord& /*record*/) { return base::OkStatus(); }
+  virtual bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const = 0;
+  // Returns the text about a failed mount that the utility wrote to a log; "": there is none.
+  virtual std::string ReadFailureLog(const Wanted& /*wanted*/) const { return ""; }
+  // Called after the unmount. Removes the volume's files in the plugin's own folder.
+  virtual Status RemovePluginFiles(const PodVolumeRecord& /*record*/) { return base::OkStatus(); }
 
  private:
-  // Whether the volume is mounted at `target`. FAILED_PRECONDITION: something else is.
+  // Whether the volume is mounted at `target`. FAILED_PRECONDITION: something else is mounted
+  // there.
   StatusOr<bool> IsMounted(const VolumeSpec& spec, const std::string& target);
   Status Mount(const Wanted& wanted);
 };
 
-// INVALID_ARGUMENT, naming `field`, unless `server` is a host's name or address that no utility can
-// take for an option, a list or several words.
+// INVALID_ARGUMENT: `server` is not a host's name or address, or a utility could read it as an
+// option, a list or several words. The message names `field`.
 Status CheckServer(std::string_view field, std::string_view server);
 
 }  // namespace berth::volume

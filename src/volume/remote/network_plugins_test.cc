@@ -78,7 +78,7 @@ class NetworkPluginsTest : public testing::Test {
   }
   // What is run for the last mount, with the target and the kubelet's folder as T and K.
   std::string LastCommand(const VolumeSpec& spec) {
-    const auto argv = HelperCommand(host_.fake_helper_mounts().mounts().back()).argv;
+    const auto argv = MakeHelperCommand(host_.fake_helper_mounts().mounts().back()).argv;
     std::string line = fmt::format("{}", fmt::join(argv, " "));
     for (const auto& [text, letter] : {std::pair(Target(spec), "T"), std::pair(kubelet_, "K")}) {
       for (size_t at; (at = line.find(text)) != std::string::npos;) {
@@ -229,7 +229,7 @@ TEST_F(NetworkPluginsTest, AKeyIsInNoArgumentAndNoRecord) {
   const HelperMount mount = host_.fake_helper_mounts().mounts().back();
   ASSERT_THAT(mount.secrets, SizeIs(1));
   EXPECT_EQ(mount.secrets[0].content, fmt::format("[client.shop]\nkey = {}\n", kKey));
-  EXPECT_THAT(HelperCommand(mount).argv, Not(testing::Contains(HasSubstr(kKey))));
+  EXPECT_THAT(MakeHelperCommand(mount).argv, Not(testing::Contains(HasSubstr(kKey))));
   EXPECT_THAT(PluginOf(inline_spec).PodState(pod_, inline_spec)->dump(), Not(HasSubstr(kKey)));
 
   const VolumeSpec pv = Spec(

@@ -5,8 +5,8 @@
 namespace berth::volume {
 namespace {
 
-// "server:/path". An IPv6 address stands in brackets, because its colons would end the server.
-std::string SourceText(const Json& source) {
+// "server:/path". An IPv6 address is put in brackets, because its colons would end the server.
+std::string ToSourceText(const Json& source) {
   std::string server = base::json::String(source, {"server"});
   if (server.find(':') != std::string::npos && !server.starts_with('[')) {
     server = "[" + server + "]";
@@ -22,7 +22,7 @@ std::string_view WithoutLastSlashes(std::string_view source) {
 
 }  // namespace
 
-StatusOr<HelperMount> NfsPlugin::MountOf(const Wanted& wanted) {
+StatusOr<HelperMount> NfsPlugin::MakeMount(const Wanted& wanted) {
   const Json& source = Source(wanted.spec);
   RETURN_IF_ERROR(CheckServer("nfs.server", base::json::String(source, {"server"})));
   const std::string path = base::json::String(source, {"path"});
@@ -30,12 +30,12 @@ StatusOr<HelperMount> NfsPlugin::MountOf(const Wanted& wanted) {
     return base::Error(base::StatusCode::kInvalidArgument, "nfs.path {} is not absolute",
                        base::Quote(path));
   }
-  return HelperMount{.fs_type = "nfs", .source = SourceText(source), .options = wanted.options};
+  return HelperMount{.fs_type = "nfs", .source = ToSourceText(source), .options = wanted.options};
 }
 
-bool NfsPlugin::Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+bool NfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
   return (entry.fs_type == "nfs" || entry.fs_type == "nfs4") &&
-         WithoutLastSlashes(entry.source) == WithoutLastSlashes(SourceText(Source(spec)));
+         WithoutLastSlashes(entry.source) == WithoutLastSlashes(ToSourceText(Source(spec)));
 }
 
 }  // namespace berth::volume

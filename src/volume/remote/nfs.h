@@ -1,4 +1,4 @@
-// nfs: an export of an NFS server, mounted by mount.nfs.
+// The plugin for nfs: an export of an NFS server, mounted by mount.nfs.
 #pragma once
 
 #include "volume/remote/network_plugin.h"
@@ -10,8 +10,8 @@ class NfsPlugin : public NetworkPlugin {
   explicit NfsPlugin(Host& host) : NetworkPlugin(host, "kubernetes.io/nfs", "nfs") {}
 
  protected:
-  StatusOr<HelperMount> MountOf(const Wanted& wanted) override;
-  bool Shows(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
+  StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
+  bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
 };
 
 }  // namespace berth::volume

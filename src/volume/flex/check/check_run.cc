@@ -26,19 +26,19 @@ CheckRun::CheckRun(platform::Exec& exec, const DriverCheckOptions& options, Scra
       secret_("secret-" + base::NewUuid()) {}
 
 DriverCheckReport CheckRun::Run() {
-  if (Init()) {
-    UnknownCommand();
-    VolumeName();
-    NoProcesses("init");
-    const bool attached = !capabilities_.attach || Attach();
+  if (CheckInit()) {
+    CheckUnknownCommand();
+    CheckVolumeName();
+    CheckNoProcesses("init");
+    const bool attached = !capabilities_.attach || CheckAttach();
     if (attached) {
-      ReadAndWrite();
-      ReadOnly();
-      MountThatFails();
+      CheckReadAndWrite();
+      CheckReadOnly();
+      CheckFailingMount();
     }
-    UnmountOfNothing();
-    if (capabilities_.attach && attached) Detach();
-    Leftovers();
+    CheckUnmountOfNothing();
+    if (capabilities_.attach && attached) CheckDetach();
+    CheckLeftovers();
   }
   return {.findings = findings_.all(), .calls = supported_};
 }
@@ -64,9 +64,10 @@ DriverOptions CheckRun::OptionsFor(bool read_only, bool of_mount) const {
   return options;
 }
 
-StatusOr<DriverReply> CheckRun::Call(const std::string& command, std::vector<std::string> arguments,
-                                     const SecretWords& secrets) {
-  auto reply = calls_.Call(command, std::move(arguments), secrets);
+StatusOr<DriverReply> CheckRun::CallDriver(const std::string& command,
+                                           std::vector<std::string> arguments,
+                                           const SecretWords& secrets) {
+  auto reply = calls_.CallDriver(command, std::move(arguments), secrets);
   const bool known = std::find(supported_.begin(), supported_.end(), command) != supported_.end();
   if (reply.ok() && !known) supported_.push_back(command);
   return reply;
@@ -76,12 +77,12 @@ CheckRun::Outcome CheckRun::MustSucceed(const std::string& command,
                                         const std::vector<std::string>& arguments,
                                         std::string_view rule, std::string_view why,
                                         const SecretWords& secrets, DriverReply* reply) {
-  auto answer = Call(command, arguments, secrets);
+  auto answer = CallDriver(command, arguments, secrets);
   if (answer.status().code() == StatusCode::kUnimplemented) return Outcome::kNotSupported;
   if (!answer.ok()) {
     // A reply that could not be read is a finding already, and counts only once.
     if (!calls_.IsUnusable(command)) {
-      findings_.Fault(rule, command, fmt::format("{}: {}", why, base::Message(answer.status())));
+      findings_.AddFault(rule, command, fmt::format("{}: {}", why, base::Message(answer.status())));
     }
     return Outcome::kFailed;
   }
@@ -96,46 +97,47 @@ CheckRun::Outcome CheckRun::MustSucceed(const std::string& command,
   return MustSucceed(command, arguments, rule, why, SecretWords(), reply);
 }
 
-bool CheckRun::Init() {
+bool CheckRun::CheckInit() {
   DriverReply reply;
   const Outcome outcome =
       MustSucceed("init", {}, "init-fails", "a driver whose init fails is not used", &reply);
   if (outcome == Outcome::kNotSupported) {
-    findings_.Fault("init-fails", "init", "it is not supported, and every driver needs it");
+    findings_.AddFault("init-fails", "init", "it is not supported, but every driver needs it");
   }
   if (outcome != Outcome::kDone) return false;
   capabilities_ = reply.capabilities;
   // init is called whenever the driver is found again.
-  const auto again = Call("init", {});
+  const auto again = CallDriver("init", {});
   if (!again.ok()) {
-    findings_.Fault("init-again", "init",
-                    fmt::format("a second one fails, and each start of a node agent has one: {}",
-                                base::Message(again.status())));
+    findings_.AddFault("init-again", "init",
+                       fmt::format("a second one fails, and each start of a node agent has one: {}",
+                                   base::Message(again.status())));
   } else if (again->capabilities.attach != capabilities_.attach) {
-    findings_.Fault("init-again", "init", "it says now that it attaches, now that it does not");
+    findings_.AddFault("init-again", "init",
+                       "one call answers that the driver attaches, and the other that it does not");
   }
   return true;
 }
 
-void CheckRun::UnknownCommand() {
+void CheckRun::CheckUnknownCommand() {
   const std::string command = "berth-no-such-command";
-  const auto reply = calls_.Call(command, {});
+  const auto reply = calls_.CallDriver(command, {});
   knows_not_supported_ = reply.status().code() == StatusCode::kUnimplemented;
   if (knows_not_supported_) return;
-  findings_.Fault(
+  findings_.AddFault(
       "unknown-command", command,
       fmt::format("a command that it does not know has to be answered by Not supported, "
                   "so that later protocols work: {}",
                   reply.ok() ? "it says Success" : std::string(base::Message(reply.status()))));
 }
 
-void CheckRun::VolumeName() {
+void CheckRun::CheckVolumeName() {
   if (!knows_not_supported_) return;
   MustSucceed("getvolumename", {OptionsFor(false, false).RenderJson()}, "refused",
               "it is called for each volume; if the name is not known, say Not supported");
 }
 
-bool CheckRun::Attach() {
+bool CheckRun::CheckAttach() {
   const std::string options = OptionsFor(false, false).RenderJson();
   DriverReply first;
   const Outcome outcome = MustSucceed("attach", {options, options_.node}, "refused",
@@ -149,23 +151,24 @@ bool CheckRun::Attach() {
                     "succeed",
                     &again) == Outcome::kDone &&
         again.device != first.device) {
-      findings_.Fault("attach-again", "attach",
-                      fmt::format("a second one gives device {} in place of {}",
-                                  base::Quote(again.device), base::Quote(first.device)));
+      findings_.AddFault("attach-again", "attach",
+                         fmt::format("a second one gives device {} in place of {}",
+                                     base::Quote(again.device), base::Quote(first.device)));
     }
   }
   DriverReply attached;
   if (MustSucceed("isattached", {options, options_.node}, "refused", "the volume was attached",
                   &attached) == Outcome::kDone &&
       !attached.attached) {
-    findings_.Fault("attached-and-not", "isattached",
-                    "it says that a volume is not attached which it attached: it would be detached "
-                    "under its pod");
+    findings_.AddFault(
+        "attached-and-not", "isattached",
+        "it says that a volume is not attached which it attached: it would be detached "
+        "under its pod");
   }
   return true;
 }
 
-void CheckRun::Detach() {
+void CheckRun::CheckDetach() {
   const std::vector<std::string> arguments = {volume_, options_.node};
   if (MustSucceed("detach", arguments, "refused", "the volume is not detached") != Outcome::kDone) {
     return;
@@ -174,24 +177,26 @@ void CheckRun::Detach() {
               "a volume that is detached is detached again after a crash, and that has to succeed");
 }
 
-void CheckRun::NoProcesses(const std::string& after) {
-  const auto left = scratch_.Processes();
+void CheckRun::CheckNoProcesses(const std::string& after) {
+  const auto left = scratch_.ListProcesses();
   if (!left.ok() || left->empty()) return;
-  findings_.Fault(
-      "leaves-processes", after,
-      fmt::format("processes go on after it, which nobody ends: {}", fmt::join(*left, ", ")));
+  findings_.AddFault("leaves-processes", after,
+                     fmt::format("processes still run after it, and no call ends them: {}",
+                                 fmt::join(*left, ", ")));
 }
 
-void CheckRun::Leftovers() {
-  NoProcesses(capabilities_.attach ? "detach" : "unmount");
+void CheckRun::CheckLeftovers() {
+  CheckNoProcesses(capabilities_.attach ? "detach" : "unmount");
   const std::string last = capabilities_.attach ? "unmountdevice" : "unmount";
-  if (const auto mounts = scratch_.Mounts(); mounts.ok() && !mounts->empty()) {
-    findings_.Fault("leaves-mounts", last,
-                    fmt::format("after the last call there is still {}", fmt::join(*mounts, ", ")));
+  if (const auto mounts = scratch_.ListMounts(); mounts.ok() && !mounts->empty()) {
+    findings_.AddFault(
+        "leaves-mounts", last,
+        fmt::format("after the last call there is still {}", fmt::join(*mounts, ", ")));
   }
-  if (const auto loops = scratch_.Loops(); loops.ok() && !loops->empty()) {
-    findings_.Fault("leaves-loop-devices", last,
-                    fmt::format("after the last call there is still {}", fmt::join(*loops, ", ")));
+  if (const auto loops = scratch_.ListLoopDevices(); loops.ok() && !loops->empty()) {
+    findings_.AddFault(
+        "leaves-loop-devices", last,
+        fmt::format("after the last call there is still {}", fmt::join(*loops, ", ")));
   }
 }
 

@@ -1,4 +1,5 @@
-// One check of a driver, from init to the search for what it left behind (driver_check.h).
+// One check of a driver, from init to the search for processes, mounts and loop devices that it
+// left (driver_check.h).
 #pragma once
 
 #include <functional>
@@ -33,8 +34,9 @@ class CheckRun {
 
   // The scratch volume's options for a call; `of_mount` adds those that only mount gets.
   DriverOptions OptionsFor(bool read_only, bool of_mount) const;
-  base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
+  base::StatusOr<DriverReply> CallDriver(const std::string& command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
   // As Call, but a failure is a finding.
   Outcome MustSucceed(const std::string& command, const std::vector<std::string>& arguments,
                       std::string_view rule, std::string_view why, DriverReply* reply = nullptr);
@@ -42,13 +44,13 @@ class CheckRun {
                       std::string_view rule, std::string_view why, const SecretWords& secrets,
                       DriverReply* reply);
 
-  bool Init();
-  void UnknownCommand();
-  void VolumeName();
-  bool Attach();
-  void Detach();
+  bool CheckInit();
+  void CheckUnknownCommand();
+  void CheckVolumeName();
+  bool CheckAttach();
+  void CheckDetach();
 
-  // Whether the volume can be used; `twice`: each call again, as after a crash.
+  // These return whether the volume can be used; `twice`: make each call again, as after a crash.
   bool SetUp(Use& use, bool twice);
   bool MountDevice(Use& use, bool twice);
   bool MountDevicePlainly(Use& use);
@@ -58,17 +60,17 @@ class CheckRun {
   bool Unmount(const std::string& command, const std::string& folder, bool twice);
 
   // The phases.
-  void ReadAndWrite();
+  void CheckReadAndWrite();
   bool WriteData(const Use& use);
-  void FindData(const Use& use);
-  void Expand(const Use& use);
-  void ReadOnly();
-  void MountThatFails();
-  void UnmountOfNothing();
-  void Leftovers();
+  void CheckData(const Use& use);
+  void CheckExpand(const Use& use);
+  void CheckReadOnly();
+  void CheckFailingMount();
+  void CheckUnmountOfNothing();
+  void CheckLeftovers();
 
   std::string PodFolder(std::string_view pod) const;
-  void NoProcesses(const std::string& after);
+  void CheckNoProcesses(const std::string& after);
 
   const DriverCheckOptions& options_;
   Scratch& scratch_;
@@ -78,7 +80,8 @@ class CheckRun {
   const std::string volume_;
   const std::string secret_;
   DriverCapabilities capabilities_;
-  // Whether the driver's answers to optional commands mean anything.
+  // Whether the driver answers an unknown command with "Not supported", so that its answers to
+  // optional commands can be trusted.
   bool knows_not_supported_ = false;
   std::string attached_device_;
   std::vector<std::string> supported_;

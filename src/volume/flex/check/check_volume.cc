@@ -40,27 +40,29 @@ std::string CheckRun::PodFolder(std::string_view pod) const {
 // ---- mount
 
 bool CheckRun::CheckMounted(const std::string& command, const std::string& folder, bool again) {
-  const auto mounts = scratch_.MountsAt(folder);
+  const auto mounts = scratch_.FindMounts(folder);
   if (!mounts.ok()) return false;
   if (mounts->size() > 1) {
-    findings_.Fault("mounts-twice", command,
-                    "called for a folder where the volume is mounted, as after a crash, it mounts "
-                    "it once more on top: one unmount does not end that");
+    findings_.AddFault(
+        "mounts-twice", command,
+        "called for a folder where the volume is mounted, as after a crash, it mounts "
+        "it once more on top: one unmount does not end that");
   }
   if (!mounts->empty() || again) return !mounts->empty();
   if (command == "mountdevice") {
-    findings_.Remark("mounts-nothing", command, "it says Success and mounts nothing");
+    findings_.AddRemark("mounts-nothing", command, "it says Success and mounts nothing");
   } else {
-    findings_.Fault("mounts-nothing", command,
-                    "it says Success and mounts nothing: what a pod writes would lie on the node's "
-                    "own disk");
+    findings_.AddFault(
+        "mounts-nothing", command,
+        "it says Success and mounts nothing: what a pod writes would lie on the node's "
+        "own disk");
   }
   return false;
 }
 
 bool CheckRun::MountDevicePlainly(Use& use) {
   if (use.device.empty()) return true;
-  const auto type = platform::FileSystemTypeFor(use.device, options_.fs_type);
+  const auto type = platform::ChooseFileSystemType(use.device, options_.fs_type);
   base::Status done = type.status();
   if (done.ok()) done = platform::PrepareFileSystem(exec_, use.device, *type);
   if (done.ok()) {
@@ -70,10 +72,11 @@ bool CheckRun::MountDevicePlainly(Use& use) {
                                      .options = {use.read_only ? "ro" : "rw"}});
   }
   if (done.ok()) return true;
-  findings_.Fault("device-not-usable", "waitforattach",
-                  fmt::format("mountdevice is not supported, and the device cannot be mounted in "
-                              "place of it: {}",
-                              base::ToString(done)));
+  findings_.AddFault(
+      "device-not-usable", "waitforattach",
+      fmt::format("mountdevice is not supported, and the device cannot be mounted in "
+                  "place of it: {}",
+                  base::ToString(done)));
   return false;
 }
 
@@ -107,11 +110,11 @@ bool CheckRun::MountForPod(const Use& use, bool twice) {
                                       options.secrets, nullptr);
   if (mounted == Outcome::kFailed) return false;
   if (mounted == Outcome::kNotSupported) {
-    const auto device = scratch_.MountsAt(use.device_folder);
+    const auto device = scratch_.FindMounts(use.device_folder);
     if (use.device_folder.empty() || !device.ok() || device->empty()) {
-      findings_.Fault("no-mount", "mount",
-                      "it is not supported, and no device is mounted that could be bound to the "
-                      "pod in place of it: no pod can use a volume of this driver");
+      findings_.AddFault("no-mount", "mount",
+                         "it is not supported, and no device is mounted that could be bound to the "
+                         "pod in place of it: no pod can use a volume of this driver");
       return false;
     }
     return scratch_.mounter()
@@ -142,7 +145,7 @@ bool CheckRun::SetUp(Use& use, bool twice) {
 // ---- unmount
 
 bool CheckRun::Unmount(const std::string& command, const std::string& folder, bool twice) {
-  const auto before = scratch_.MountsAt(folder);
+  const auto before = scratch_.FindMounts(folder);
   // Kubernetes, too, asks for a device only if something is mounted.
   if (command == "unmountdevice" && before.ok() && before->empty()) {
     rmdir(folder.c_str());
@@ -151,11 +154,11 @@ bool CheckRun::Unmount(const std::string& command, const std::string& folder, bo
   const Outcome outcome =
       MustSucceed(command, {folder}, "refused", "the volume stays mounted on the node");
   if (outcome == Outcome::kDone) {
-    const auto after = scratch_.MountsAt(folder);
+    const auto after = scratch_.FindMounts(folder);
     if (after.ok() && !after->empty() && before.ok() && after->size() >= before->size()) {
-      findings_.Fault("still-mounted", command,
-                      "it says Success, and the volume is still mounted: it would be attached "
-                      "elsewhere while it is written here");
+      findings_.AddFault("still-mounted", command,
+                         "it says Success, and the volume is still mounted: it would be attached "
+                         "elsewhere while it is written here");
     }
     // The driver may have removed the folder; then Kubernetes considers it done.
     if (twice && command == "unmount" && std::filesystem::exists(folder)) {
@@ -164,14 +167,14 @@ bool CheckRun::Unmount(const std::string& command, const std::string& folder, bo
                   "succeed");
     }
   }
-  for (auto left = scratch_.MountsAt(folder); left.ok() && !left->empty();
-       left = scratch_.MountsAt(folder)) {
+  for (auto left = scratch_.FindMounts(folder); left.ok() && !left->empty();
+       left = scratch_.FindMounts(folder)) {
     if (!scratch_.mounter().UnmountLazy(folder).ok()) return false;
   }
   if (rmdir(folder.c_str()) != 0 && errno == ENOTEMPTY) {
-    findings_.Fault("leaves-files", command,
-                    "files lie in the folder once it is unmounted, on the node's own disk: "
-                    "Kubernetes does not remove it then");
+    findings_.AddFault("leaves-files", command,
+                       "files lie in the folder once it is unmounted, on the node's own disk: "
+                       "Kubernetes does not remove it then");
   }
   return outcome != Outcome::kFailed;
 }
@@ -187,22 +190,22 @@ bool CheckRun::TearDown(const Use& use, bool twice) {
 bool CheckRun::WriteData(const Use& use) {
   const int error = WriteFile(use.pod_folder + kFile);
   if (error == 0) return true;
-  findings_.Fault(
+  findings_.AddFault(
       "not-writable", "mount",
       fmt::format("a volume that was mounted to be written cannot be: {}", std::strerror(error)));
   return false;
 }
 
-void CheckRun::FindData(const Use& use) {
+void CheckRun::CheckData(const Use& use) {
   if (!options_.keeps_data) return;
   const auto content = platform::ReadFile(use.pod_folder + kFile);
   if (content.ok() && *content == kContent) return;
-  findings_.Fault("loses-data", "mount",
-                  "what was written is gone once the volume was unmounted and mounted again; if a "
-                  "volume is to be empty each time, say so (--ephemeral)");
+  findings_.AddFault("loses-data", "mount",
+                     "written data is gone after the volume was unmounted and mounted again; if a "
+                     "volume must be empty each time, use --ephemeral");
 }
 
-void CheckRun::Expand(const Use& use) {
+void CheckRun::CheckExpand(const Use& use) {
   if (!knows_not_supported_) return;
   const std::string options = OptionsFor(use.read_only, false).RenderJson();
   const std::string folder = use.device_folder.empty() ? use.pod_folder : use.device_folder;
@@ -215,53 +218,53 @@ void CheckRun::Expand(const Use& use) {
               "the file system does not grow; if the driver need not do it, say Not supported");
 }
 
-void CheckRun::ReadAndWrite() {
+void CheckRun::CheckReadAndWrite() {
   Use first{.pod_folder = PodFolder("pod-1")};
   const bool usable = SetUp(first, true);
   const bool written = usable && WriteData(first);
-  if (usable) Expand(first);
+  if (usable) CheckExpand(first);
   TearDown(first, true);
   if (!written) return;
   Use second{.pod_folder = PodFolder("pod-2")};
-  if (SetUp(second, false)) FindData(second);
+  if (SetUp(second, false)) CheckData(second);
   TearDown(second, false);
 }
 
-void CheckRun::ReadOnly() {
+void CheckRun::CheckReadOnly() {
   Use use{.read_only = true, .pod_folder = PodFolder("pod-3")};
   if (SetUp(use, false) && WriteFile(use.pod_folder + "/berth-check-read-only") == 0) {
-    findings_.Fault("ignores-read-only", use.device_folder.empty() ? "mount" : "mountdevice",
-                    "kubernetes.io/readwrite is \"ro\", and the volume can be written");
+    findings_.AddFault("ignores-read-only", use.device_folder.empty() ? "mount" : "mountdevice",
+                       "kubernetes.io/readwrite is \"ro\", and the volume can be written");
     unlink((use.pod_folder + "/berth-check-read-only").c_str());
   }
   TearDown(use, false);
 }
 
-void CheckRun::MountThatFails() {
+void CheckRun::CheckFailingMount() {
   if (options_.options.empty() || capabilities_.attach) return;
   DriverOptions options = OptionsFor(false, true);
   for (const auto& [name, value] : options_.options) options.values.erase(name);
   const std::string folder = PodFolder("pod-4");
   if (!platform::MakeFolders(folder, 0750).ok()) return;
-  const auto reply = Call("mount", {folder, options.RenderJson()}, options.secrets);
-  const auto mounts = scratch_.MountsAt(folder);
+  const auto reply = CallDriver("mount", {folder, options.RenderJson()}, options.secrets);
+  const auto mounts = scratch_.FindMounts(folder);
   if (reply.status().code() == StatusCode::kInternal && mounts.ok() && !mounts->empty()) {
-    findings_.Fault("failure-leaves-mount", "mount",
-                    "it says Failure and leaves the folder mounted: the next try, which finds a "
-                    "mount, takes that for success");
+    findings_.AddFault("failure-leaves-mount", "mount",
+                       "it says Failure and leaves the folder mounted: the next try, which finds a "
+                       "mount, takes that for success");
   }
   if (reply.ok()) {
     Unmount("unmount", folder, false);
     return;
   }
-  for (auto left = scratch_.MountsAt(folder); left.ok() && !left->empty();
-       left = scratch_.MountsAt(folder)) {
+  for (auto left = scratch_.FindMounts(folder); left.ok() && !left->empty();
+       left = scratch_.FindMounts(folder)) {
     if (!scratch_.mounter().UnmountLazy(folder).ok()) break;
   }
   rmdir(folder.c_str());
 }
 
-void CheckRun::UnmountOfNothing() {
+void CheckRun::CheckUnmountOfNothing() {
   if (findings_.Has("unmount-again", "unmount")) return;
   const std::string folder = PodFolder("pod-5");
   if (!platform::MakeFolders(folder, 0750).ok()) return;

@@ -27,14 +27,15 @@ Json ParsedOrNull(std::string_view text) {
 
 }  // namespace
 
-void CheckedCalls::Unusable(std::string_view rule, const std::string& command, std::string words) {
-  findings_.Fault(rule, command, std::move(words));
+void CheckedCalls::ReportUnusable(std::string_view rule, const std::string& command,
+                                  std::string words) {
+  findings_.AddFault(rule, command, std::move(words));
   unusable_.insert(command);
 }
 
-StatusOr<DriverReply> CheckedCalls::Call(const std::string& command,
-                                         std::vector<std::string> arguments,
-                                         const SecretWords& secrets) {
+StatusOr<DriverReply> CheckedCalls::CallDriver(const std::string& command,
+                                               std::vector<std::string> arguments,
+                                               const SecretWords& secrets) {
   if (hanging_.contains(command)) {
     return base::Error(StatusCode::kDeadlineExceeded, "{} did not end when it was called before",
                        command);
@@ -49,92 +50,96 @@ StatusOr<DriverReply> CheckedCalls::Call(const std::string& command,
   const auto took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
   if (result.status().code() == StatusCode::kDeadlineExceeded) {
     hanging_.insert(command);
-    Unusable("no-answer", command,
-             fmt::format("it did not end within {} ms and was killed", took.count()));
+    ReportUnusable("no-answer", command,
+                   fmt::format("it did not end within {} ms and was killed", took.count()));
     return result.status();
   }
   if (!result.ok()) {
-    Unusable("cannot-run", command,
-             fmt::format("it cannot be run: {}", base::ToString(result.status())));
+    ReportUnusable("cannot-run", command,
+                   fmt::format("it cannot be run: {}", base::ToString(result.status())));
     return result.status();
   }
   if (command == "init" && took > options_.slow_init) {
-    findings_.Remark("slow-init", command,
-                     fmt::format("it took {} ms: init runs at each start and after each update, "
-                                 "and volumes wait for it",
-                                 took.count()));
+    findings_.AddRemark("slow-init", command,
+                        fmt::format("it took {} ms: init runs at each start and after each update, "
+                                    "and volumes wait for it",
+                                    took.count()));
   }
   auto reply = ReadDriverReply(command, *result, secrets);
-  JudgeText(command, *result, secrets);
-  JudgeReply(command, *result, reply);
+  CheckText(command, *result, secrets);
+  CheckReply(command, *result, reply);
   return reply;
 }
 
-void CheckedCalls::JudgeText(const std::string& command, const platform::CommandResult& result,
+void CheckedCalls::CheckText(const std::string& command, const platform::CommandResult& result,
                              const SecretWords& secrets) {
   const std::string_view out = base::Trim(result.out);
   const std::string_view err = base::Trim(result.err);
   if (!out.empty() && !err.empty()) {
-    findings_.Fault("standard-error", command,
-                    fmt::format("it writes to standard error beside its reply, which a kubelet "
-                                "reads as part of it, and then refuses: {}",
-                                secrets.Shown(err, 256)));
+    findings_.AddFault("standard-error", command,
+                       fmt::format("it writes to standard error beside its reply, which a kubelet "
+                                   "reads as part of it, and then refuses: {}",
+                                   secrets.Redact(err, 256)));
   }
   for (const std::string_view text : {out, err}) {
-    if (secrets.Shown(text, text.size()).find("[redacted]") != std::string::npos) {
-      findings_.Fault("secret-printed", command,
-                      "it prints a secret that it was given: replies become events and logs, which "
-                      "many may read");
+    if (secrets.Redact(text, text.size()).find("[redacted]") != std::string::npos) {
+      findings_.AddFault(
+          "secret-printed", command,
+          "it prints a secret that it was given: replies become events and logs, which "
+          "many may read");
     }
   }
 }
 
-void CheckedCalls::JudgeReply(const std::string& command, const platform::CommandResult& result,
+void CheckedCalls::CheckReply(const std::string& command, const platform::CommandResult& result,
                               const StatusOr<DriverReply>& reply) {
   const std::string_view out = base::Trim(result.out);
   const Json json = ParsedOrNull(out.empty() ? result.err : result.out);
   const std::string status = base::json::String(json, {"status"});
   if (reply.status().code() == StatusCode::kUnavailable) {
     if (status == "Success" && result.exit_code != 0) {
-      Unusable("success-exit-code", command,
-               fmt::format("it says Success and exits with {}: that is taken for a failure",
-                           result.exit_code));
+      ReportUnusable("success-exit-code", command,
+                     fmt::format("it says Success and exits with {}: that is taken for a failure",
+                                 result.exit_code));
     } else if (json.is_null() && out.find('{') != std::string_view::npos && out.front() != '{') {
-      Unusable("stray-output", command,
-               fmt::format("it prints something else before its JSON object: {}",
-                           base::Message(reply.status())));
+      ReportUnusable("stray-output", command,
+                     fmt::format("it prints something else before its JSON object: {}",
+                                 base::Message(reply.status())));
     } else {
-      Unusable("no-reply", command, std::string(base::Message(reply.status())));
+      ReportUnusable("no-reply", command, std::string(base::Message(reply.status())));
     }
   } else if (reply.status().code() == StatusCode::kInternal) {
     if (status != "Failure") {
-      Unusable("unknown-status", command,
-               fmt::format("its status is {}: there are Success, Failure and Not supported, "
-                           "spelled so",
-                           base::Quote(status)));
+      ReportUnusable("unknown-status", command,
+                     fmt::format("its status is {}: there are Success, Failure and Not supported, "
+                                 "spelled so",
+                                 base::Quote(status)));
     }
     if (status == "Failure" && result.exit_code == 0) {
-      findings_.Fault("failure-exit-code", command,
-                      "it says Failure and exits with 0: scripts, and people, take that for done");
+      findings_.AddFault(
+          "failure-exit-code", command,
+          "it says Failure and exits with 0: scripts, and people, take that for done");
     }
     if (status == "Failure" && base::json::String(json, {"message"}).empty()) {
-      findings_.Fault("failure-without-reason", command,
-                      "it fails and does not say why in 'message', which is all that a user sees");
+      findings_.AddFault(
+          "failure-without-reason", command,
+          "it fails and does not say why in 'message', which is all that a user sees");
     }
   } else if (reply.ok() && command == "init") {
-    JudgeCapabilities(json);
+    CheckCapabilities(json);
   }
 }
 
-void CheckedCalls::JudgeCapabilities(const Json& reply) {
+void CheckedCalls::CheckCapabilities(const Json& reply) {
   for (const auto& [name, value] : base::json::Map(reply, {"capabilities"}).items()) {
     const bool known =
         std::any_of(kCapabilities.begin(), kCapabilities.end(),
                     [&key = name](const char* one) { return strcasecmp(one, key.c_str()) == 0; });
     if (known) continue;
-    findings_.Fault("unknown-capability", "init",
-                    fmt::format("there is no capability {}: it counts for nothing ({} are there)",
-                                base::Quote(name), fmt::join(kCapabilities, ", ")));
+    findings_.AddFault(
+        "unknown-capability", "init",
+        fmt::format("there is no capability {}: it counts for nothing ({} are there)",
+                    base::Quote(name), fmt::join(kCapabilities, ", ")));
   }
 }
 

@@ -1,4 +1,4 @@
-// Calls of a driver under test: finds the faults that any call can have, whatever the command.
+// Calls a driver under test, and finds the faults that a call of any command can have.
 #pragma once
 
 #include <chrono>
@@ -27,20 +27,22 @@ class CheckedCalls {
   CheckedCalls(platform::Exec& exec, Findings& findings, Options options)
       : exec_(exec), findings_(findings), options_(std::move(options)) {}
 
-  // As ReadDriverReply. Failures that the driver may have are no findings of this class.
-  base::StatusOr<DriverReply> Call(const std::string& command, std::vector<std::string> arguments,
-                                   const SecretWords& secrets = {});
+  // Calls the driver, and returns the result of ReadDriverReply. A failure that the driver reports
+  // correctly is no finding of this class.
+  base::StatusOr<DriverReply> CallDriver(const std::string& command,
+                                         std::vector<std::string> arguments,
+                                         const SecretWords& secrets = {});
 
-  // Whether its reply could not be read, which is a finding already.
+  // Whether a reply to the command could not be read, which is a finding already.
   bool IsUnusable(const std::string& command) const { return unusable_.contains(command); }
 
  private:
-  void Unusable(std::string_view rule, const std::string& command, std::string words);
-  void JudgeText(const std::string& command, const platform::CommandResult& result,
+  void ReportUnusable(std::string_view rule, const std::string& command, std::string words);
+  void CheckText(const std::string& command, const platform::CommandResult& result,
                  const SecretWords& secrets);
-  void JudgeReply(const std::string& command, const platform::CommandResult& result,
+  void CheckReply(const std::string& command, const platform::CommandResult& result,
                   const base::StatusOr<DriverReply>& reply);
-  void JudgeCapabilities(const base::Json& reply);
+  void CheckCapabilities(const base::Json& reply);
 
   platform::Exec& exec_;
   Findings& findings_;

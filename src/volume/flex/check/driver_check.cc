@@ -58,7 +58,8 @@ StatusOr<DriverCheckReport> CheckDriver(platform::Exec& exec, const DriverCheckO
   full.executable = std::filesystem::absolute(options.executable, error).lexically_normal();
   RETURN_IF_ERROR(CheckExecutable(full.executable));
   if (geteuid() != 0) {
-    return Error(StatusCode::kPermissionDenied, "a driver is checked by root, who mounts");
+    return Error(StatusCode::kPermissionDenied,
+                 "only root can check a driver, because the check mounts volumes");
   }
   if (full.driver.empty()) full.driver = DriverNameOf(full.executable);
   ASSIGN_OR_RETURN(const auto scratch, Scratch::Make(full.scratch));

@@ -9,7 +9,7 @@
 //   what is left of processes, mounts and loop devices
 //
 // If the driver does not support a call, the kit does what Kubernetes does in its place. It needs
-// root, and nobody may change the driver meanwhile.
+// root, and the driver must not change meanwhile.
 #pragma once
 
 #include <chrono>
@@ -42,11 +42,12 @@ struct DriverCheckReport {
   std::vector<std::string> calls;  // that the driver supports, in the order of their first use
 };
 
-// FAILED_PRECONDITION, NOT_FOUND: there is nothing to check.
+// Checks a driver. FAILED_PRECONDITION, NOT_FOUND: the executable is missing or cannot be run.
+// PERMISSION_DENIED: this process is not root. Other errors: the scratch folder cannot be made.
 base::StatusOr<DriverCheckReport> CheckDriver(platform::Exec& exec,
                                               const DriverCheckOptions& options);
 
-// "vendor/driver" for .../vendor~driver/driver; the file's name elsewhere.
+// Returns "vendor/driver" for .../vendor~driver/driver, and for other paths the file's name.
 std::string DriverNameOf(const std::string& executable);
 
 }  // namespace berth::volume

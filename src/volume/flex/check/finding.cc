@@ -14,14 +14,14 @@ bool Findings::Has(std::string_view rule, std::string_view call) const {
   });
 }
 
-void Findings::Fault(std::string_view rule, std::string_view call, std::string words) {
+void Findings::AddFault(std::string_view rule, std::string_view call, std::string words) {
   Add({.weight = Finding::Weight::kFault,
        .rule = std::string(rule),
        .call = std::string(call),
        .words = std::move(words)});
 }
 
-void Findings::Remark(std::string_view rule, std::string_view call, std::string words) {
+void Findings::AddRemark(std::string_view rule, std::string_view call, std::string words) {
   Add({.weight = Finding::Weight::kRemark,
        .rule = std::string(rule),
        .call = std::string(call),

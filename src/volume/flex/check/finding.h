@@ -13,15 +13,15 @@ struct Finding {
   Weight weight = Weight::kFault;
   std::string rule;   // "mount-again", which names the finding for scripts
   std::string call;   // the command that showed it, "mount"
-  std::string words;  // what it did, and why that matters
+  std::string words;  // what the driver did, and why that matters
 };
 
 class Findings {
  public:
   // Only the first finding of a rule and a call is kept.
   void Add(Finding finding);
-  void Fault(std::string_view rule, std::string_view call, std::string words);
-  void Remark(std::string_view rule, std::string_view call, std::string words);
+  void AddFault(std::string_view rule, std::string_view call, std::string words);
+  void AddRemark(std::string_view rule, std::string_view call, std::string words);
 
   const std::vector<Finding>& all() const { return all_; }
   bool has_faults() const;

@@ -27,9 +27,9 @@ constexpr std::chrono::seconds kLoopGrace(5);
 constexpr std::chrono::milliseconds kLook(50);
 constexpr int kTries = 50;
 
-std::vector<std::string> MarkedNow(const std::string& mark) {
+std::vector<std::string> ListMarkedProcesses(const std::string& mark) {
   std::vector<std::string> found;
-  for (const pid_t pid : platform::NumbersIn("/proc")) {
+  for (const pid_t pid : platform::ListNumbers("/proc")) {
     if (!platform::IsMarked(pid, mark)) continue;
     const auto process = platform::ReadProcess(pid);
     if (!process.ok() || process->state == 'Z') continue;
@@ -43,7 +43,7 @@ struct BackedLoop {
   std::string file;
 };
 
-std::vector<BackedLoop> BackedLoops() {
+std::vector<BackedLoop> ListBackedLoops() {
   std::vector<BackedLoop> loops;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
@@ -79,18 +79,19 @@ Scratch::Scratch(std::string folder, std::string mark)
       mounter_(platform::NewMounter()) {}
 
 Scratch::~Scratch() {
-  platform::KillMarked(mark_, kGrace);
+  platform::KillMarkedProcesses(mark_, kGrace);
   for (int i = 0; i < kTries; ++i) {
     const auto table = mounter_->List();
     if (!table.ok()) break;
-    const auto last = std::find_if(table->rbegin(), table->rend(),
-                                   [this](const auto& entry) { return Within(entry.mount_point); });
+    const auto last = std::find_if(table->rbegin(), table->rend(), [this](const auto& entry) {
+      return IsWithin(entry.mount_point);
+    });
     if (last == table->rend()) break;
     (void)mounter_->UnmountLazy(last->mount_point);
   }
   const auto loops = platform::ListLoops();
-  for (const BackedLoop& backed : BackedLoops()) {
-    if (!loops.ok() || !Within(backed.file)) continue;
+  for (const BackedLoop& backed : ListBackedLoops()) {
+    if (!loops.ok() || !IsWithin(backed.file)) continue;
     for (const platform::LoopDevice& loop : *loops) {
       if (loop.path != "/dev/" + backed.name) continue;
       for (int i = 0; i < kTries && !platform::DetachLoop(loop).ok(); ++i) {
@@ -102,40 +103,40 @@ Scratch::~Scratch() {
   if (!removed.ok()) LOG_WARNING("remove the scratch folder: {}", base::ToString(removed));
 }
 
-bool Scratch::Within(const std::string& path) const { return path.starts_with(folder_ + "/"); }
+bool Scratch::IsWithin(const std::string& path) const { return path.starts_with(folder_ + "/"); }
 
-StatusOr<std::vector<platform::MountEntry>> Scratch::MountsAt(const std::string& folder) {
+StatusOr<std::vector<platform::MountEntry>> Scratch::FindMounts(const std::string& folder) {
   ASSIGN_OR_RETURN(auto table, mounter_->List());
   std::erase_if(table, [&folder](const auto& entry) { return entry.mount_point != folder; });
   return table;
 }
 
-StatusOr<std::vector<std::string>> Scratch::Processes() const {
+StatusOr<std::vector<std::string>> Scratch::ListProcesses() const {
   const auto until = std::chrono::steady_clock::now() + kGrace;
-  std::vector<std::string> found = MarkedNow(mark_);
+  std::vector<std::string> found = ListMarkedProcesses(mark_);
   while (!found.empty() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(kLook);
-    found = MarkedNow(mark_);
+    found = ListMarkedProcesses(mark_);
   }
   return found;
 }
 
-StatusOr<std::vector<std::string>> Scratch::Mounts() {
+StatusOr<std::vector<std::string>> Scratch::ListMounts() {
   ASSIGN_OR_RETURN(const auto table, mounter_->List());
   std::vector<std::string> found;
   for (const platform::MountEntry& entry : table) {
-    if (!Within(entry.mount_point)) continue;
+    if (!IsWithin(entry.mount_point)) continue;
     found.push_back(fmt::format("{} mounted at {}", entry.fs_type, base::Quote(entry.mount_point)));
   }
   return found;
 }
 
-StatusOr<std::vector<std::string>> Scratch::Loops() const {
+StatusOr<std::vector<std::string>> Scratch::ListLoopDevices() const {
   const auto until = std::chrono::steady_clock::now() + kLoopGrace;
   for (;;) {
     std::vector<std::string> found;
-    for (const BackedLoop& loop : BackedLoops()) {
-      if (!Within(loop.file)) continue;
+    for (const BackedLoop& loop : ListBackedLoops()) {
+      if (!IsWithin(loop.file)) continue;
       found.push_back(fmt::format("/dev/{} on {}", loop.name, base::Quote(loop.file)));
     }
     if (found.empty() || std::chrono::steady_clock::now() >= until) return found;

@@ -1,4 +1,4 @@
-// The place in which a driver is tested.
+// The folder in which a driver is tested.
 //
 // It is a folder like a kubelet's, so that a driver that interprets its paths works as usual. The
 // destructor removes everything in it: processes of the driver, mounts, loop devices, files. Needs
@@ -17,7 +17,7 @@ namespace berth::volume {
 
 class Scratch {
  public:
-  // Below `parent`, which exists.
+  // Makes the folder below `parent`, which exists.
   static base::StatusOr<std::unique_ptr<Scratch>> Make(const std::string& parent);
   ~Scratch();
   Scratch(const Scratch&) = delete;
@@ -29,17 +29,18 @@ class Scratch {
   // The mark for the environment of everything that the driver starts.
   const std::string& mark() const { return mark_; }
 
-  base::StatusOr<std::vector<platform::MountEntry>> MountsAt(const std::string& folder);
+  base::StatusOr<std::vector<platform::MountEntry>> FindMounts(const std::string& folder);
 
-  // What is there of the driver's: "process 123 (sleep)", "tmpfs mounted at /x", "/dev/loop3 on
-  // /x/y.img". It waits for processes and loop devices that are about to disappear.
-  base::StatusOr<std::vector<std::string>> Processes() const;
-  base::StatusOr<std::vector<std::string>> Mounts();
-  base::StatusOr<std::vector<std::string>> Loops() const;
+  // The processes, mounts and loop devices that the driver made and that still exist: "process 123
+  // (sleep)", "tmpfs mounted at /x", "/dev/loop3 on /x/y.img". The functions first wait some
+  // seconds for processes and loop devices that are about to disappear.
+  base::StatusOr<std::vector<std::string>> ListProcesses() const;
+  base::StatusOr<std::vector<std::string>> ListMounts();
+  base::StatusOr<std::vector<std::string>> ListLoopDevices() const;
 
  private:
   Scratch(std::string folder, std::string mark);
-  bool Within(const std::string& path) const;
+  bool IsWithin(const std::string& path) const;
 
   const std::string folder_;
   const std::string mark_;
