@@ -37,7 +37,7 @@ bool SameForUs(const api::PersistentVolume& a, const api::PersistentVolume& b) {
          base::json::Map(a.json(), {"spec"}) == base::json::Map(b.json(), {"spec"});
 }
 
-// Whether a change says nothing new to this controller.
+// Whether a change alters no field that this controller reads.
 template <typename Change>
 bool IsOldNews(const Change& change) {
   return change.before != nullptr && change.after != nullptr &&

@@ -1,4 +1,4 @@
-// Node.status.volumesAttached, written by one queue per node (attach_detach.h).
+// Writes Node.status.volumesAttached, in one serial queue for each node (attach_detach.h).
 #include <algorithm>
 
 #include "controllers/attachdetach/attach_detach.h"

@@ -1,4 +1,4 @@
-// One volume and all nodes that have it or want it (attach_detach.h).
+// Attaches one volume to the nodes that want it, and detaches it from the others (attach_detach.h).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -64,8 +64,8 @@ StatusOr<bool> AttachDetach::AttachRequired(const Volume& volume) const {
   if (options_.plugins == nullptr || !api::AttachableOf(volume).has_value()) return false;
   const volume::VolumeSpec spec{.pv = std::make_shared<const Volume>(volume)};
   const auto plugin = options_.plugins->Find(spec);
-  // The plugin is not on this machine. That is right for a driver that only mounts; but a driver
-  // that has attached the volume is still needed to detach it.
+  // The plugin is not on this machine. A driver that only mounts is not needed here. A driver that
+  // has attached the volume is still needed, because it must detach the volume.
   if (plugin.status().code() == StatusCode::kNotFound) {
     return !attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty();
   }
