@@ -21,7 +21,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// The index of the volumes that MayBeLetGo: few of many thousands.
+// The subset of volumes for which MayBeLetGo is true: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
 
 // Whether SyncVolume could have something to do.
