@@ -83,8 +83,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
                                          const Plan& plan) {
-  // If the class was recreated for another cluster since, the image that was begun in the old one
-  // is given up first.
+  // If the class was recreated for another cluster meanwhile, the image that was begun in the old
+  // cluster is deleted first.
   const std::string begun_in = claim.annotation(kBegunIn);
   if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
     return GiveUp(claim);
@@ -205,8 +205,8 @@ Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::stri
 
 Provisioner::Outcome Provisioner::Failed(const Claim& claim, const std::string& class_name,
                                          const Status& why) {
-  // ABORTED means that another call has the image at the moment, or that this run's copy was old.
-  // That is not worth an event.
+  // ABORTED means that another call works on the image, or that this run read an old object. This
+  // needs no event, because the next run may succeed.
   if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
                          fmt::format("failed to provision volume with StorageClass \"{}\": {}",

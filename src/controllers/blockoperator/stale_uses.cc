@@ -18,7 +18,7 @@ using base::EventType;
 
 namespace {
 
-// The limit in the CustomResourceDefinition.
+// The largest number of entries that the CustomResourceDefinition allows.
 constexpr size_t kMaxEntries = 4096;
 constexpr char kScanKey[] = "all";
 
