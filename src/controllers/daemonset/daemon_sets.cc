@@ -23,7 +23,7 @@ namespace {
 // How many pods one sync creates at most, and how many it deletes at most.
 constexpr size_t kBurst = 250;
 
-// Whether the change of a node does not affect where pods belong; heartbeats, for example.
+// Whether a node's change (a heartbeat, for example) does not affect where pods belong.
 bool SameForUs(const api::Node& a, const api::Node& b) {
   return a.labels() == b.labels() && a.taints() == b.taints();
 }

@@ -11,7 +11,8 @@ using base::Json;
 
 namespace {
 
-// A whole number or "10%" of `total`.
+// The number that `value` means: a whole number, or a percentage of `total` ("10%"), rounded up.
+// `fallback` if it is absent or malformed.
 size_t Scaled(const Json* value, size_t total, size_t fallback) {
   if (value == nullptr) return fallback;
   if (value->is_number_integer()) {

@@ -57,7 +57,9 @@ Rules RulesOf(const api::DaemonSet& set, const std::string& hash, size_t desired
 // Whether the pod has been ready for `min_ready_seconds` without a break.
 bool IsAvailable(const api::Pod& pod, int64_t min_ready_seconds, base::WallTime now);
 
+// The first step: plans the pods that are missing, and those that must go.
 Plan Manage(const Nodes& nodes, const Rules& rules);
+// The second step: plans the replacement of pods of earlier revisions. Empty for OnDelete.
 Plan Roll(const Nodes& nodes, const Rules& rules);
 
 }  // namespace berth::controllers::daemonset
