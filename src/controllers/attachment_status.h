@@ -30,8 +30,8 @@ Status WriteAttached(const Context& context, kube::Informer<api::VolumeAttachmen
 Status WriteDetached(const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
                      const api::VolumeAttachment& attachment);
 
-// Reports a failure by an event and by the error in the status. The status is not written again
-// while the message stays the same.
+// Reports a failure by an event and by the error in the status, and returns Retry. The status is
+// not written again while the message stays the same.
 base::KeyedWorkers::Outcome AttachmentFailed(const Context& context,
                                              kube::Informer<api::VolumeAttachment>& attachments,
                                              const api::VolumeAttachment& attachment,

@@ -89,7 +89,8 @@ class DriverConnection {
   std::shared_ptr<const DriverInfo> info() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& socket() const { return client_->socket(); }
 
-  // A call of the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout).
+  // Calls the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout). Returns the driver's
+  // error as it is. After UNAVAILABLE from it the connection reads the driver anew.
   template <typename Response, typename Request>
   base::StatusOr<Response> Call(base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
                                                                                    rpc::Timeout),

@@ -30,7 +30,8 @@ base::KeyedWorkers::Outcome AfterApi(const Status& status);
 // neither).
 Json FinalizersPatch(const api::Object& object, std::string_view add, std::string_view remove);
 
-// True if this write is the last that `object` sees: it is deleted, and nothing holds it.
+// Whether the API removes `object`, as a write returned it, because it has a deletionTimestamp and
+// no finalizer.
 bool IsGone(const api::Object& object);
 
 // A merge patch of the object with this uid, whatever its version is, for fields that only the
