@@ -1,4 +1,4 @@
-// The end of a namespace (namespaces.h).
+// Deletes the content of a namespace, and then removes its finalizer (namespaces.h).
 #include <algorithm>
 
 #include "api/time.h"
