@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// No uid is empty.
+// The key that stands for the discovery of kinds. It is no uid, because no uid is empty.
 constexpr const char* kDiscovery = "";
 constexpr milliseconds kUnsyncedPause{100};
 
