@@ -20,7 +20,7 @@ struct NodeDeployment {
 
 struct Options {
   std::chrono::milliseconds timeout{10000};  // of each RPC
-  int workers = 10;                          // --worker-threads, 100 there
+  int workers = 10;                          // --worker-threads; 100 in the Go program
   int cloning_protection_workers = 1;        // --cloning-protection-threads
   std::string volume_name_prefix = "pvc";
   int volume_name_uuid_length = -1;  // of the claim's uid without dashes; -1: the uid as it is

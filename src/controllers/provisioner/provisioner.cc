@@ -13,7 +13,7 @@ using base::KeyedWorkers;
 
 namespace {
 
-// The key of the snapshots' queue that stands for a look at all of them.
+// The key in the snapshots' queue that stands for the check of all snapshots.
 constexpr char kSweep[] = "all";
 
 KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
