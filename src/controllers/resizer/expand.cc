@@ -1,4 +1,4 @@
-// One expansion, from its target to the node's part (resizer.h).
+// Expands one volume until the node takes over (resizer.h).
 #include <algorithm>
 #include <array>
 

@@ -36,7 +36,7 @@ class Modifier {
 
   void Start();
   void Stop();
-  // Looks at all claims again.
+  // Queues all claims that may need a modification.
   void Resync();
 
  private:
@@ -64,6 +64,7 @@ class Modifier {
   Outcome WaitForClass(const Claim& claim, const std::string& name);
   Outcome ModifyFailed(const Claim& claim, const base::Status& status);
   void WatchClasses();
+  // Queues the claims that ask for the class.
   void Wake(const std::string& class_name);
 
   const Context context_;
