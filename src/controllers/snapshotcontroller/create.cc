@@ -1,4 +1,4 @@
-// From a VolumeSnapshot to its content (snapshot_controller.h).
+// Finds or creates the content of a VolumeSnapshot, and binds them (snapshot_controller.h).
 #include "api/quantity.h"
 #include "api/time.h"
 #include "base/log.h"

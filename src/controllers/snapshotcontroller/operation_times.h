@@ -1,6 +1,6 @@
-// How long snapshots take to be taken, to be ready and to be deleted, as seen by who follows their
-// VolumeSnapshots: snapshot_controller_operation_total_seconds and _operations_in_flight, with the
-// names, labels and buckets of the Go program.
+// Measures how long it takes until snapshots are taken, are ready, and are deleted, by the changes
+// of their VolumeSnapshots. The metrics are snapshot_controller_operation_total_seconds and
+// snapshot_controller_operations_in_flight, with the labels and buckets of the Go program.
 //
 //   seen ── creationTime ──▶ CreateSnapshot (not of one that was there before)
 //   seen ── readyToUse ──▶ CreateSnapshotAndReady
@@ -26,6 +26,7 @@ class OperationTimes {
   // To be called when `snapshot` is new or has changed; `driver` is "" while it is not known.
   void Seen(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // To be called when the VolumeSnapshot is gone.
   void Gone(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
