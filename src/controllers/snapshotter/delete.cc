@@ -1,4 +1,5 @@
-// The end of a content, and of its snapshot in the driver (snapshotter.h).
+// Deletes the snapshot of a deleted content in the driver, and releases the content
+// (snapshotter.h).
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
