@@ -98,7 +98,7 @@ class DriverConnection {
     if (options_.may_call != nullptr && !options_.may_call()) {
       return rpc::NotSent(base::Error(base::StatusCode::kUnavailable, "not the leader any more"));
     }
-    base::StatusOr<Response> response = Measured<Response, Request>(method, request, timeout);
+    base::StatusOr<Response> response = CallAndMeasure<Response, Request>(method, request, timeout);
     if (response.status().code() == base::StatusCode::kUnavailable) Lost(response.status());
     return response;
   }
@@ -108,7 +108,7 @@ class DriverConnection {
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<DriverInfo> Read();
   template <typename Response, typename Request>
-  base::StatusOr<Response> Measured(
+  base::StatusOr<Response> CallAndMeasure(
       base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&, rpc::Timeout),
       const Request& request, std::chrono::milliseconds timeout) {
     const auto began = std::chrono::steady_clock::now();
