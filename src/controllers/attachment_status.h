@@ -32,10 +32,9 @@ Status WriteDetached(const Context& context, kube::Informer<api::VolumeAttachmen
 
 // Reports a failure by an event and by the error in the status, and returns Retry. The status is
 // not written again while the message stays the same.
-base::KeyedWorkers::Outcome AttachmentFailed(const Context& context,
-                                             kube::Informer<api::VolumeAttachment>& attachments,
-                                             const api::VolumeAttachment& attachment,
-                                             const AttachmentOperation& operation,
-                                             const Status& status);
+base::KeyedWorkers::Outcome ReportAttachmentFailure(
+    const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
+    const api::VolumeAttachment& attachment, const AttachmentOperation& operation,
+    const Status& status);
 
 }  // namespace berth::controllers

@@ -115,10 +115,10 @@ void Attacher::DriverReady() {
   for (const auto& attachment : OwnAttachments(*info)) {
     attachment_workers_.AddNow(attachment->name());
   }
-  LookAtVolumes();
+  QueueVolumes();
 }
 
-void Attacher::LookAtVolumes() {
+void Attacher::QueueVolumes() {
   for (const auto& volume : volumes_.Subset(kVolumesToLetGo)) {
     volume_workers_.Add(volume->name());
   }

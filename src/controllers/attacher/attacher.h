@@ -78,7 +78,7 @@ class Attacher : public Controller {
   void WatchVolumes();
   void WatchNodes();
   void DriverReady();
-  void LookAtVolumes();
+  void QueueVolumes();
 
   Outcome SyncAttachment(const std::string& key);
   Outcome SyncVolume(const std::string& key);

@@ -40,7 +40,7 @@ void Attacher::Resync(const DriverInfo& driver) {
   for (const auto& attachment : OwnAttachments(driver)) {
     attachment_workers_.Add(attachment->name());
   }
-  LookAtVolumes();
+  QueueVolumes();
 }
 
 bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& driver,

@@ -73,7 +73,7 @@ class PluginAttacher : public Controller {
                                             const std::string& plugin);
   Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
                  const base::Status& status) {
-    return AttachmentFailed(context_, attachments_, attachment, operation, status);
+    return ReportAttachmentFailure(context_, attachments_, attachment, operation, status);
   }
 
   const Context context_;
