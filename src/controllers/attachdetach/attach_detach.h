@@ -100,7 +100,7 @@ class AttachDetach : public Controller {
                          const Wanted& wanted);
   void Report(const Users& users, base::EventType type, std::string_view reason,
               const std::string& message);
-  bool Managed(const std::string& node) const;
+  bool IsManaged(const std::string& node) const;
   // Whether the volume must be attached before it is used. UNAVAILABLE: this is not known yet.
   base::StatusOr<bool> AttachRequired(const Volume& volume) const;
   // As api::ParseUniqueName; nullopt for a name that this controller does not manage.

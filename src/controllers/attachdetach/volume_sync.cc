@@ -51,7 +51,7 @@ bool LooksLikeOurs(const std::string& name) {
 
 }  // namespace
 
-bool AttachDetach::Managed(const std::string& node) const {
+bool AttachDetach::IsManaged(const std::string& node) const {
   const auto object = nodes_.Get(node);
   return object != nullptr && object->annotation(kManagedAttachDetach) == "true";
 }
@@ -145,7 +145,7 @@ AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   // Detachments go first, because they may make the volume free for the next node.
   for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, key)) {
     if (attachment->deleting() || wanted.contains(attachment->node_name())) continue;
-    if (nodes_.Get(attachment->node_name()) != nullptr && !Managed(attachment->node_name())) {
+    if (nodes_.Get(attachment->node_name()) != nullptr && !IsManaged(attachment->node_name())) {
       continue;
     }
     if (const auto unique_name = UniqueName(*attachment)) {
@@ -154,7 +154,7 @@ AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   }
   std::set<std::string> refused;
   for (const auto& [node, users] : wanted) {
-    if (!Managed(node)) continue;
+    if (!IsManaged(node)) continue;
     const auto attachments = attachments_.ByIndex(kAttachmentsByVolume, key);
     if (RefuseMultiAttach(*volume, node, users, attachments, wanted)) {
       refused.insert(RefusalKey(key, node));
