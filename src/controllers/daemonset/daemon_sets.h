@@ -67,8 +67,8 @@ class DaemonSets : public Controller {
   Outcome Sync(const std::string& key);
   base::StatusOr<std::chrono::milliseconds> Reconcile(const Set& set);
   Nodes NodesOf(const Set& set, const std::vector<PodPtr>& pods) const;
-  base::Status Carry(const Set& set, const Plan& plan, const std::string& hash,
-                     std::chrono::milliseconds& again);
+  base::Status CarryOutPlan(const Set& set, const Plan& plan, const std::string& hash,
+                            std::chrono::milliseconds& again);
   base::Status CreatePod(const Set& set, const std::string& node, const std::string& hash);
   base::Status DeletePod(const Set& set, const api::Pod& pod);
   // How long a failed pod stays before it is replaced. Zero: it must be replaced now; then the next

@@ -168,13 +168,13 @@ bool IsAvailable(const api::Pod& pod, int64_t min_ready_seconds, base::WallTime 
   return since.ok() && *since + std::chrono::seconds(min_ready_seconds) <= now;
 }
 
-Plan Manage(const Nodes& nodes, const Rules& rules) {
+Plan PlanPods(const Nodes& nodes, const Rules& rules) {
   Plan plan;
   for (const auto& [name, node] : nodes) ManageNode(name, node, rules, plan);
   return plan;
 }
 
-Plan Roll(const Nodes& nodes, const Rules& rules) {
+Plan PlanRollout(const Nodes& nodes, const Rules& rules) {
   if (rules.on_delete) return {};
   return rules.max_surge == 0 ? RollInPlace(nodes, rules) : RollSurging(nodes, rules);
 }
