@@ -135,7 +135,7 @@ class Scheduler : public Controller {
   base::Status PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node);
 
   // source_filter.cc
-  Source SourceOf(const Claim& claim) const;
+  Source ReadSource(const Claim& claim) const;
   bool ReachesSource(const Source& source, const api::Node& node) const;
 
   const Context context_;

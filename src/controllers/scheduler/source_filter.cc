@@ -8,7 +8,7 @@
 
 namespace berth::controllers::scheduler {
 
-Scheduler::Source Scheduler::SourceOf(const Claim& claim) const {
+Scheduler::Source Scheduler::ReadSource(const Claim& claim) const {
   Source source;
   if (const std::string name = CloneSourceName(claim); !name.empty()) {
     const auto copied = claims_.Get(claim.ns(), name);

@@ -80,7 +80,7 @@ StatusOr<Scheduler::PodClaims> Scheduler::ClaimsOf(const api::Pod& pod) const {
       return refuse("pod has unbound immediate PersistentVolumeClaims");
     }
     out.unbound.push_back(claim);
-    out.sources[claim->key()] = SourceOf(*claim);
+    out.sources[claim->key()] = ReadSource(*claim);
   }
   return out;
 }
