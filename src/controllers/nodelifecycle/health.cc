@@ -87,7 +87,7 @@ milliseconds NodeLifecycle::TimeLeft(const api::Node& node) {
   return std::chrono::ceil<milliseconds>(left);
 }
 
-bool NodeLifecycle::Silent(const std::string& node) const {
+bool NodeLifecycle::IsSilent(const std::string& node) const {
   const auto it = health_.find(node);
   return it != health_.end() && it->second.seen + options_.grace <= options_.now();
 }

@@ -81,7 +81,7 @@ class NodeLifecycle : public Controller {
   // Returns the eviction that the node may have now: `wanted`, for which a token of the zone is
   // taken if the node has no taint for eviction yet, or kNone. If the eviction must wait, sets
   // `again` to the time until the next call; else leaves it.
-  Eviction Allowed(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
+  Eviction AllowEviction(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
 
   // health.cc
   // Notes the check of the node, and returns how long the node may stay silent from now on. Zero or
@@ -89,7 +89,7 @@ class NodeLifecycle : public Controller {
   std::chrono::milliseconds TimeLeft(const api::Node& node);
   // Whether the node's time is up. It need not be marked yet, because nodes that fall silent
   // together must be counted together.
-  bool Silent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSilent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Marks a node whose time is up, unless the API knows of a newer sign of life.
   base::Status MarkUnknown(const std::string& name);
   base::Status MarkPodsNotReady(const api::Node& node);
