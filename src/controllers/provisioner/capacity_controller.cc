@@ -118,7 +118,7 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
     RETURN_IF_ERROR(nodes_.CheckListed());
     RETURN_IF_ERROR(csi_nodes_.CheckListed());
   }
-  ASSIGN_OR_RETURN(const Json owner, CapacityOwner(context_.client, options_));
+  ASSIGN_OR_RETURN(const Json owner, ReadCapacityOwner(context_.client, options_));
   std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
   Status first = base::OkStatus();
   Figures figures;

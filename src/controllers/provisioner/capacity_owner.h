@@ -13,6 +13,6 @@ namespace berth::controllers::provisioner {
 // itself, and each level above is the controller of the level below (`owner_level`). For a negative
 // level it is the Node if `node_owns` is set, else the array is empty. NOT_FOUND: there is no such
 // pod or Node, or an object on the way up has no controller. Other errors come from the API.
-base::StatusOr<base::Json> CapacityOwner(kube::Client& client, const CapacityOptions& options);
+base::StatusOr<base::Json> ReadCapacityOwner(kube::Client& client, const CapacityOptions& options);
 
 }  // namespace berth::controllers::provisioner
