@@ -165,8 +165,9 @@ Status OwnerGc::TakeFinalizerOff(const std::string& uid, const GraphNode& node,
           .Patch(node.kind->info(), node.ns, node.name, kube::PatchType::kMerge, patch, "")
           .status();
   if (written.ok()) {
-    LOG_INFO("{} {}: its dependents are cared for ({})", node.kind->info().group_resource(),
-             base::Quote(api::ObjectKey(node.ns, node.name)), finalizer);
+    LOG_INFO("{} {} does not wait for dependents any more: finalizer {} is removed",
+             node.kind->info().group_resource(), base::Quote(api::ObjectKey(node.ns, node.name)),
+             finalizer);
   }
   return written;
 }
