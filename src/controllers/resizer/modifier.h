@@ -65,7 +65,7 @@ class Modifier {
   Outcome ModifyFailed(const Claim& claim, const base::Status& status);
   void WatchClasses();
   // Queues the claims that ask for the class.
-  void Wake(const std::string& class_name);
+  void QueueClaimsOf(const std::string& class_name);
 
   const Context context_;
   DriverConnection& driver_;
