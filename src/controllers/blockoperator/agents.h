@@ -55,7 +55,7 @@ class Agents {
   Outcome Sync();
   base::Status Install();
   base::Status EnsureDaemonSet(const Set& wanted);
-  base::StatusOr<AgentSettings> Settings() const;
+  base::StatusOr<AgentSettings> ReadSettings() const;
 
   const Context context_;
   const AgentOptions options_;

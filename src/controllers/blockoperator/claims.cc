@@ -25,7 +25,7 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
     // claim; other binders do not, so it is removed here.
     return held && unwanted ? Release(*claim) : Outcome::Done();
   }
-  if (unwanted) return held ? GiveUp(*claim) : Outcome::Done();
+  if (unwanted) return held ? DeleteBegunImage(*claim) : Outcome::Done();
   const std::string class_name = ClassName(*claim, classes_);
   const auto storage_class = classes_.Get(class_name);
   if (storage_class == nullptr || storage_class->provisioner() != api::kBlockProvisioner) {
@@ -87,7 +87,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   // cluster is deleted first.
   const std::string begun_in = claim.annotation(kBegunIn);
   if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
-    return GiveUp(claim);
+    return DeleteBegunImage(claim);
   }
   const StatusOr<Backends::Ptr> backend = backends_.Of(plan.settings.cluster);
   if (!backend.ok()) return Failed(claim, storage_class.name(), backend.status());
@@ -149,7 +149,7 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
   return Outcome::Done();
 }
 
-Provisioner::Outcome Provisioner::GiveUp(const Claim& claim) {
+Provisioner::Outcome Provisioner::DeleteBegunImage(const Claim& claim) {
   const std::string name = VolumeName(claim);
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
   if (live.ok()) {

@@ -63,7 +63,7 @@ base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& back
   if (locked.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
   RETURN_IF_ERROR(locked);
   if (*locked) {
-    return Error(StatusCode::kFailedPrecondition, "a node has its image '{}' mapped still",
+    return Error(StatusCode::kFailedPrecondition, "a node still has its image '{}' mapped",
                  block->image);
   }
   return base::OkStatus();

@@ -37,7 +37,7 @@ class NodeProofs {
   base::StatusOr<Proof> ProveGone(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // To be called when the Node was seen, because then its earlier silence does not count any more.
-  void NoteThere(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NotePresence(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Whether there is no such Node, as the API says. Errors come from the API.
   base::StatusOr<bool> IsAbsent(const std::string& node);

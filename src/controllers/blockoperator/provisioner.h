@@ -70,7 +70,7 @@ class Provisioner {
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
   // Deletes the image that may have been made for the claim, unless a PersistentVolume names it,
   // and then removes the finalizer. To be called if the claim needs no image any more.
-  Outcome GiveUp(const Claim& claim);
+  Outcome DeleteBegunImage(const Claim& claim);
   Outcome Release(const Claim& claim);
   Outcome Reschedule(const Claim& claim, const std::string& class_name, const base::Status& why);
   Outcome Failed(const Claim& claim, const std::string& class_name, const base::Status& why);
