@@ -28,7 +28,7 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   }
   csi::v1::DeleteSnapshotRequest request;
   request.set_snapshot_id(handle);
-  const StatusOr<std::map<std::string, std::string>> secrets = Secrets(content);
+  const StatusOr<std::map<std::string, std::string>> secrets = ReadSecrets(content);
   if (!secrets.ok()) {
     if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
     return DeleteFailed(

@@ -147,7 +147,7 @@ class Snapshotter : public Controller {
   // Queues the deletions that waited for `content`.
   void WakeOthers(const Content& content);
 
-  base::StatusOr<std::map<std::string, std::string>> Secrets(const Content& content);
+  base::StatusOr<std::map<std::string, std::string>> ReadSecrets(const Content& content);
   // Records `reason` and writes status.error, if it says something new.
   void ReportError(const Content& content, std::string_view reason, const std::string& message);
 
