@@ -152,7 +152,7 @@ Status SnapshotController::HoldClaim(const std::string& key) {
   {
     MutexLock lock(mutex_);
     if (releasing_.contains(key)) {
-      return Error(StatusCode::kAborted, "claim '{}' is being let go", key);
+      return Error(StatusCode::kAborted, "the finalizer of claim '{}' is being removed", key);
     }
   }
   const auto claim = claims_.Get(key);

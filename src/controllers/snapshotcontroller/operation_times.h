@@ -24,10 +24,10 @@ class OperationTimes {
   explicit OperationTimes(base::Metrics* metrics) : metrics_(metrics) {}
 
   // To be called when `snapshot` is new or has changed; `driver` is "" while it is not known.
-  void Seen(const api::VolumeSnapshot& snapshot, const std::string& driver)
+  void NoteSnapshot(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called when the VolumeSnapshot is gone.
-  void Gone(const api::VolumeSnapshot& snapshot, const std::string& driver)
+  void NoteDeletion(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -36,7 +36,7 @@ class OperationTimes {
   void Begin(const char* operation, const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const char* operation, const api::VolumeSnapshot& snapshot, const std::string& driver,
            const char* status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   base::Metrics* const metrics_;
   base::Mutex mutex_;
