@@ -41,8 +41,8 @@ struct CapacityOptions {
   std::string ns;        // of the objects; env NAMESPACE
   std::string pod_name;  // env POD_NAME; needed unless owner_level is negative
   // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 the pod's owner, 2 the owner of
-  // that, ...; negative: nobody, or with `node_owns` the Node `node_name`. The objects are deleted
-  // with their owner.
+  // that, ...; negative: no owner, or with `node_owns` the Node `node_name`. The objects are
+  // deleted with their owner.
   int owner_level = 1;
   bool node_owns = false;
   bool immediate_binding = false;                  // --capacity-for-immediate-binding
