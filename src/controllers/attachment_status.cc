@@ -66,10 +66,11 @@ Status WriteDetached(const Context& context, kube::Informer<Attachment>& attachm
       .status();
 }
 
-KeyedWorkers::Outcome AttachmentFailed(const Context& context,
-                                       kube::Informer<Attachment>& attachments,
-                                       const Attachment& attachment,
-                                       const AttachmentOperation& operation, const Status& status) {
+KeyedWorkers::Outcome ReportAttachmentFailure(const Context& context,
+                                              kube::Informer<Attachment>& attachments,
+                                              const Attachment& attachment,
+                                              const AttachmentOperation& operation,
+                                              const Status& status) {
   context.events.Record(attachment.reference(), base::EventType::kWarning, operation.event,
                         FailureText(status));
   WriteError(context, attachments, attachment, operation.error_field, status);

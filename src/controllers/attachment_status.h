@@ -30,12 +30,11 @@ Status WriteAttached(const Context& context, kube::Informer<api::VolumeAttachmen
 Status WriteDetached(const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
                      const api::VolumeAttachment& attachment);
 
-// Reports a failure by an event and by the error in the status. The status is not written again
-// while the message stays the same.
-base::KeyedWorkers::Outcome AttachmentFailed(const Context& context,
-                                             kube::Informer<api::VolumeAttachment>& attachments,
-                                             const api::VolumeAttachment& attachment,
-                                             const AttachmentOperation& operation,
-                                             const Status& status);
+// Reports a failure by an event and by the error in the status, and returns Retry. The status is
+// not written again while the message stays the same.
+base::KeyedWorkers::Outcome ReportAttachmentFailure(
+    const Context& context, kube::Informer<api::VolumeAttachment>& attachments,
+    const api::VolumeAttachment& attachment, const AttachmentOperation& operation,
+    const Status& status);
 
 }  // namespace berth::controllers

@@ -12,7 +12,8 @@
 
 namespace berth::controllers {
 
-// `request` is the descriptor of the call's request message, such as csi.v1.CreateVolumeRequest.
+// Adds a call that took the time `took`. `request` is the descriptor of the call's request message,
+// such as csi.v1.CreateVolumeRequest.
 void ObserveCall(base::Metrics& metrics, const std::string& driver,
                  const google::protobuf::Descriptor& request, const base::Status& status,
                  std::chrono::nanoseconds took);

@@ -44,8 +44,9 @@ std::optional<std::string> OwnClassName(const api::PersistentVolumeClaim& claim)
 std::string ClassName(const api::PersistentVolumeClaim& claim,
                       const kube::Informer<api::StorageClass>& classes);
 
-// Whether `volume` can serve `claim` of class `class_name`: class, mode, access modes and size.
-// OK, or FAILED_PRECONDITION saying what does not fit.
+// Whether `volume` can serve `claim` of class `class_name`: class, volume mode,
+// VolumeAttributesClass, access modes and size. OK, or FAILED_PRECONDITION saying what does not
+// fit.
 base::Status CheckFits(const api::PersistentVolume& volume, const api::PersistentVolumeClaim& claim,
                        const std::string& class_name);
 
@@ -61,12 +62,13 @@ struct MatchOptions {
 };
 
 // The volume for an unbound claim: one that names the claim, else the smallest that fits (by name
-// among equals). nullptr: none.
+// among equals). nullptr: there is none, or the claim's selector is malformed.
 std::shared_ptr<const api::PersistentVolume> FindVolume(
     const kube::Informer<api::PersistentVolume>& volumes, const api::PersistentVolumeClaim& claim,
     const MatchOptions& options);
 
-// Whether spec.nodeAffinity.required of `volume` holds for `node`, or is absent.
+// Whether spec.nodeAffinity.required of `volume` holds for `node`, or is absent. False if it is
+// malformed.
 bool VolumeReachableFrom(const api::PersistentVolume& volume, const api::Node& node);
 
 }  // namespace berth::controllers

@@ -1,4 +1,5 @@
-// From Kubernetes' words to CSI's: access modes, capabilities and secrets.
+// Converts access modes, volumes and Secrets of Kubernetes to the types of CSI, and the errors of
+// drivers to the texts of Kubernetes.
 #pragma once
 
 #include <map>
@@ -24,8 +25,9 @@ base::StatusOr<csi::v1::VolumeCapability> ToCsiCapability(const api::PersistentV
                                                           const std::string& default_fs_type);
 
 // Reads the decoded data of a Secret. Each call asks the API, because secrets are not kept in
-// memory. An empty reference gives an empty map. NOT_FOUND names the secret; no message holds a
-// value.
+// memory. An empty reference gives an empty map. NOT_FOUND: there is no such Secret;
+// INVALID_ARGUMENT: a value is not base64; other errors come from the API. Each message names the
+// Secret, and none holds a value.
 base::StatusOr<std::map<std::string, std::string>> ReadSecret(
     kube::Client& client, const api::SecretReference& reference);
 

@@ -15,8 +15,9 @@ std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 // The name of the snapshot whose data `claim` gets, in the same namespace; "" for none.
 std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
 
-// The content of that snapshot. Each call reads it from the API instead of an informer, because
-// the cluster may not have the kinds. nullopt: there is none, or it could not be read.
+// The content of the snapshot that SnapshotSourceName returns. Each call reads it from the API
+// instead of an informer, because the cluster may not have the kinds. nullopt: the claim names no
+// snapshot, the snapshot has no content, or one of them could not be read.
 std::optional<api::VolumeSnapshotContent> SnapshotSourceContent(
     kube::Client& client, const api::PersistentVolumeClaim& claim);
 

@@ -23,7 +23,8 @@ std::span<const std::string_view> BlockDefinitions();
 
 // Creates the missing definitions of `texts`, and updates those that Berth created itself (label
 // kManagedByProgram). It leaves others as they are, and waits until all are served.
-// DEADLINE_EXCEEDED names those that are not.
+// DEADLINE_EXCEEDED names those that are not, or of which the API could not be asked. Other errors
+// come from the API, or from a text that is not YAML.
 base::Status InstallDefinitions(kube::Client& client, std::span<const std::string_view> texts,
                                 std::chrono::seconds timeout);
 

@@ -51,15 +51,15 @@ std::shared_ptr<const DriverInfo> DriverConnection::info() const {
   return info_;
 }
 
-void DriverConnection::Lost(const base::Status& why) {
+void DriverConnection::NoteUnavailable(const base::Status& why) {
   MutexLock lock(mutex_);
   connected_ = false;
   if (rpc::WasNotSent(why)) was_away_ = true;
   changed_.NotifyAll();
 }
 
-void DriverConnection::Measure(const google::protobuf::Descriptor& request,
-                               const base::Status& status, std::chrono::nanoseconds took) {
+void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
+                                  const base::Status& status, std::chrono::nanoseconds took) {
   if (options_.metrics == nullptr) return;
   const auto known = info();
   ObserveCall(*options_.metrics, known != nullptr ? known->name : "unknown-driver", request, status,
@@ -67,15 +67,16 @@ void DriverConnection::Measure(const google::protobuf::Descriptor& request,
 }
 
 // The identity calls are made without being the leader, because they change nothing.
-StatusOr<DriverInfo> DriverConnection::Read() {
-  ASSIGN_OR_RETURN(const csi::v1::ProbeResponse probe,
-                   Measured(&rpc::CsiClient::Probe, csi::v1::ProbeRequest(), options_.timeout));
+StatusOr<DriverInfo> DriverConnection::ReadDriver() {
+  ASSIGN_OR_RETURN(
+      const csi::v1::ProbeResponse probe,
+      CallAndMeasure(&rpc::CsiClient::Probe, csi::v1::ProbeRequest(), options_.timeout));
   if (probe.has_ready() && !probe.ready().value()) {
     return Error(StatusCode::kUnavailable, "the driver says that it is not ready yet");
   }
-  ASSIGN_OR_RETURN(
-      const csi::v1::GetPluginInfoResponse plugin,
-      Measured(&rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest(), options_.timeout));
+  ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin,
+                   CallAndMeasure(&rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest(),
+                                  options_.timeout));
   if (plugin.name().empty()) {
     return Error(StatusCode::kInternal, "the driver gave no name");
   }
@@ -89,8 +90,8 @@ StatusOr<DriverInfo> DriverConnection::Read() {
                   .expansions = {},
                   .rpcs = {}};
   ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
-                   Measured(&rpc::CsiClient::GetPluginCapabilities,
-                            csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));
+                   CallAndMeasure(&rpc::CsiClient::GetPluginCapabilities,
+                                  csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));
   for (const auto& capability : capabilities.capabilities()) {
     if (capability.has_service()) info.services.insert(capability.service().type());
     if (capability.has_volume_expansion()) {
@@ -99,8 +100,8 @@ StatusOr<DriverInfo> DriverConnection::Read() {
   }
   if (info.services.contains(DriverInfo::Service::CONTROLLER_SERVICE)) {
     ASSIGN_OR_RETURN(const csi::v1::ControllerGetCapabilitiesResponse rpcs,
-                     Measured(&rpc::CsiClient::ControllerGetCapabilities,
-                              csi::v1::ControllerGetCapabilitiesRequest(), options_.timeout));
+                     CallAndMeasure(&rpc::CsiClient::ControllerGetCapabilities,
+                                    csi::v1::ControllerGetCapabilitiesRequest(), options_.timeout));
     for (const auto& capability : rpcs.capabilities()) {
       if (capability.has_rpc()) info.rpcs.insert(capability.rpc().type());
     }
@@ -117,9 +118,10 @@ void DriverConnection::Run() {
       MutexLock lock(mutex_);
       while (connected_ && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
-      connected_ = true;  // a call that fails during Read clears it, and then Read runs again
+      // A call that fails during ReadDriver clears this, and then ReadDriver runs again.
+      connected_ = true;
     }
-    StatusOr<DriverInfo> read = Read();
+    StatusOr<DriverInfo> read = ReadDriver();
     const std::shared_ptr<const DriverInfo> known = info();
     const std::string& expected = known != nullptr ? known->name : options_.driver;
     if (read.ok() && !expected.empty() && read->name != expected) {

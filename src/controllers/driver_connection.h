@@ -89,7 +89,8 @@ class DriverConnection {
   std::shared_ptr<const DriverInfo> info() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& socket() const { return client_->socket(); }
 
-  // A call of the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout).
+  // Calls the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout). Returns the driver's
+  // error as it is. After UNAVAILABLE from it the connection reads the driver anew.
   template <typename Response, typename Request>
   base::StatusOr<Response> Call(base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
                                                                                    rpc::Timeout),
@@ -97,28 +98,30 @@ class DriverConnection {
     if (options_.may_call != nullptr && !options_.may_call()) {
       return rpc::NotSent(base::Error(base::StatusCode::kUnavailable, "not the leader any more"));
     }
-    base::StatusOr<Response> response = Measured<Response, Request>(method, request, timeout);
-    if (response.status().code() == base::StatusCode::kUnavailable) Lost(response.status());
+    base::StatusOr<Response> response = CallAndMeasure<Response, Request>(method, request, timeout);
+    if (response.status().code() == base::StatusCode::kUnavailable) {
+      NoteUnavailable(response.status());
+    }
     return response;
   }
 
  private:
   DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options);
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  base::StatusOr<DriverInfo> Read();
+  base::StatusOr<DriverInfo> ReadDriver();
   template <typename Response, typename Request>
-  base::StatusOr<Response> Measured(
+  base::StatusOr<Response> CallAndMeasure(
       base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&, rpc::Timeout),
       const Request& request, std::chrono::milliseconds timeout) {
     const auto began = std::chrono::steady_clock::now();
     base::StatusOr<Response> response = ((*client_).*method)(request, timeout);
-    Measure(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began);
+    RecordCall(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began);
     return response;
   }
   // Adds a call to csi_sidecar_operations_seconds; the request's type tells the method.
-  void Measure(const google::protobuf::Descriptor& request, const base::Status& status,
-               std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Lost(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RecordCall(const google::protobuf::Descriptor& request, const base::Status& status,
+                  std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteUnavailable(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<rpc::CsiClient> client_;
   const Options options_;

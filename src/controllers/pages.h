@@ -42,7 +42,7 @@ class Pages {
   const std::stop_token stop_;
   const Limits limits_;
   const std::chrono::steady_clock::time_point deadline_;
-  std::set<std::string> tokens_;  // all that were given
+  std::set<std::string> tokens_;  // all that TurnPage got
 };
 
 }  // namespace berth::controllers

@@ -21,7 +21,7 @@ using base::StatusOr;
 // What becomes of a key after `status` of an API call:
 //   OK, NOT_FOUND                    done (an object that vanished tells its informer)
 //   ABORTED, ALREADY_EXISTS          again as soon as the newer state is here, 50 ms at the latest
-//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second, doubling to 16, so that nobody waits for
+//   UNAVAILABLE, DEADLINE_EXCEEDED   again in a second, doubling to 16, so that no key waits for
 //                                    minutes once the API is back
 //   anything else                    again after the backoff
 base::KeyedWorkers::Outcome AfterApi(const Status& status);
@@ -30,7 +30,8 @@ base::KeyedWorkers::Outcome AfterApi(const Status& status);
 // neither).
 Json FinalizersPatch(const api::Object& object, std::string_view add, std::string_view remove);
 
-// True if this write is the last that `object` sees: it is deleted, and nothing holds it.
+// Whether the API removes `object`, as a write returned it, because it has a deletionTimestamp and
+// no finalizer.
 bool IsGone(const api::Object& object);
 
 // A merge patch of the object with this uid, whatever its version is, for fields that only the

@@ -37,9 +37,9 @@ bool SameForUs(const api::PersistentVolume& a, const api::PersistentVolume& b) {
          base::json::Map(a.json(), {"spec"}) == base::json::Map(b.json(), {"spec"});
 }
 
-// Whether a change says nothing new to this controller.
+// Whether a change alters no field that this controller reads.
 template <typename Change>
-bool IsOldNews(const Change& change) {
+bool IsIrrelevant(const Change& change) {
   return change.before != nullptr && change.after != nullptr &&
          SameForUs(*change.before, *change.after);
 }
@@ -88,7 +88,7 @@ void AttachDetach::AddNode(const std::string& node) {
 void AttachDetach::Watch() {
   pods_.AddHandler([this](const auto& change) {
     const api::Pod& pod = change.latest();
-    if (pod.node_name().empty() || IsOldNews(change)) return;
+    if (pod.node_name().empty() || IsIrrelevant(change)) return;
     for (const std::string& claim : ClaimNames(pod)) AddClaim(api::ObjectKey(pod.ns(), claim));
   });
   if (host_mounts_ != nullptr) {
@@ -97,13 +97,13 @@ void AttachDetach::Watch() {
     });
   }
   claims_.AddHandler([this](const auto& change) {
-    if (IsOldNews(change)) return;
+    if (IsIrrelevant(change)) return;
     if (const std::string volume = change.latest().volume_name(); !volume.empty()) {
       volume_workers_.Add(volume);
     }
   });
   volumes_.AddHandler([this](const auto& change) {
-    if (api::AttachableOf(change.latest()).has_value() && !IsOldNews(change)) {
+    if (api::AttachableOf(change.latest()).has_value() && !IsIrrelevant(change)) {
       volume_workers_.Add(change.key);
     }
   });
@@ -114,7 +114,7 @@ void AttachDetach::Watch() {
     if (!attachment.pv_name().empty()) volume_workers_.Add(attachment.pv_name());
   });
   nodes_.AddHandler([this](const auto& change) {
-    if (!IsOldNews(change)) AddNode(change.key);
+    if (!IsIrrelevant(change)) AddNode(change.key);
   });
   drivers_.AddHandler([this](const auto& change) {
     volumes_.ForEach([&](const Volume& volume) {

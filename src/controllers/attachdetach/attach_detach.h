@@ -77,7 +77,7 @@ class AttachDetach : public Controller {
   using Volume = api::PersistentVolume;
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  // Who wants a volume on a node.
+  // The pods and host mounts that use a volume on a node.
   struct Users {
     std::vector<base::ObjectReference> objects;  // pods and host mounts
     std::vector<std::string> pod_names;
@@ -100,7 +100,7 @@ class AttachDetach : public Controller {
                          const Wanted& wanted);
   void Report(const Users& users, base::EventType type, std::string_view reason,
               const std::string& message);
-  bool Managed(const std::string& node) const;
+  bool IsManaged(const std::string& node) const;
   // Whether the volume must be attached before it is used. UNAVAILABLE: this is not known yet.
   base::StatusOr<bool> AttachRequired(const Volume& volume) const;
   // As api::ParseUniqueName; nullopt for a name that this controller does not manage.
@@ -115,8 +115,8 @@ class AttachDetach : public Controller {
   struct Safety {
     bool safe = false;
     bool forced = false;  // although the node reports it in use
-    // If unsafe: the time after which to look again, unless an event comes before. nullopt: only an
-    // event can change the answer.
+    // If unsafe: the time after which the answer must be computed again, unless an event comes
+    // before. nullopt: only an event can change the answer.
     std::optional<std::chrono::milliseconds> look_again;
   };
   base::StatusOr<Safety> CheckSafety(const Attachment& attachment, const std::string& unique_name);
@@ -126,14 +126,16 @@ class AttachDetach : public Controller {
 
   // node_sync.cc
   Outcome SyncNode(const std::string& key);
-  // By unique name: the device, or "".
+  // The volumes that are attached to the node, by unique name, with their device ("": none).
   std::map<std::string, std::string> AttachedVolumes(const std::string& node);
+  // The names of the VolumeAttachments whose volumes must be removed from the node's list.
   std::set<std::string> DeparturesFrom(const std::string& node);
-  // Reads the node from the API itself, after a write whose outcome is unknown.
+  // If the outcome of the last write to the node is unknown, reads the node from the API.
   base::Status ReadUncertainNode(const std::string& key);
   // Cancels the departures of volumes that the node reports in use, and removes them from
   // `attachments`.
   void KeepUsed(std::set<std::string>& attachments, const api::Node& node);
+  // Notes that the node's list has no volume of `attachments`, and queues the volumes.
   void ConfirmTakenOff(const std::set<std::string>& attachments);
 
   const Context context_;

@@ -1,4 +1,4 @@
-// Node.status.volumesAttached, written by one queue per node (attach_detach.h).
+// Writes Node.status.volumesAttached, in one serial queue for each node (attach_detach.h).
 #include <algorithm>
 
 #include "controllers/attachdetach/attach_detach.h"
@@ -63,7 +63,7 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
     ConfirmTakenOff(departures);
     return Outcome::Done();
   }
-  if (!Managed(key)) return Outcome::Done();
+  if (!IsManaged(key)) return Outcome::Done();
   KeepUsed(departures, *node);
   std::map<std::string, std::string> wanted = AttachedVolumes(key);
   Json entries = Json::array();

@@ -1,4 +1,4 @@
-// One volume and all nodes that have it or want it (attach_detach.h).
+// Attaches one volume to the nodes that want it, and detaches it from the others (attach_detach.h).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ bool LooksLikeOurs(const std::string& name) {
 
 }  // namespace
 
-bool AttachDetach::Managed(const std::string& node) const {
+bool AttachDetach::IsManaged(const std::string& node) const {
   const auto object = nodes_.Get(node);
   return object != nullptr && object->annotation(kManagedAttachDetach) == "true";
 }
@@ -64,8 +64,8 @@ StatusOr<bool> AttachDetach::AttachRequired(const Volume& volume) const {
   if (options_.plugins == nullptr || !api::AttachableOf(volume).has_value()) return false;
   const volume::VolumeSpec spec{.pv = std::make_shared<const Volume>(volume)};
   const auto plugin = options_.plugins->Find(spec);
-  // The plugin is not on this machine. That is right for a driver that only mounts; but a driver
-  // that has attached the volume is still needed to detach it.
+  // The plugin is not on this machine. A driver that only mounts is not needed here. A driver that
+  // has attached the volume is still needed, because it must detach the volume.
   if (plugin.status().code() == StatusCode::kNotFound) {
     return !attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty();
   }
@@ -145,7 +145,7 @@ AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   // Detachments go first, because they may make the volume free for the next node.
   for (const auto& attachment : attachments_.ByIndex(kAttachmentsByVolume, key)) {
     if (attachment->deleting() || wanted.contains(attachment->node_name())) continue;
-    if (nodes_.Get(attachment->node_name()) != nullptr && !Managed(attachment->node_name())) {
+    if (nodes_.Get(attachment->node_name()) != nullptr && !IsManaged(attachment->node_name())) {
       continue;
     }
     if (const auto unique_name = UniqueName(*attachment)) {
@@ -154,7 +154,7 @@ AttachDetach::Outcome AttachDetach::SyncVolume(const std::string& key) {
   }
   std::set<std::string> refused;
   for (const auto& [node, users] : wanted) {
-    if (!Managed(node)) continue;
+    if (!IsManaged(node)) continue;
     const auto attachments = attachments_.ByIndex(kAttachmentsByVolume, key);
     if (RefuseMultiAttach(*volume, node, users, attachments, wanted)) {
       refused.insert(RefusalKey(key, node));

@@ -125,7 +125,7 @@ Attacher::Outcome Attacher::MarkAttached(
   if (written.ok() || written.code() == StatusCode::kNotFound) return AfterApi(written);
   // The publish context could not be written, and without it no node can use the volume.
   return Failed(attachment, kAttachOperation,
-                base::Annotate(written, "could not say that it is attached"));
+                base::Annotate(written, "could not write that the volume is attached"));
 }
 
 }  // namespace berth::controllers::attacher

@@ -21,7 +21,7 @@ KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options&
           .flight = flight};
 }
 
-// The index of the volumes that MayBeLetGo: few of many thousands.
+// The subset of volumes for which MayBeLetGo is true: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
 
 // Whether SyncVolume could have something to do.
@@ -115,10 +115,10 @@ void Attacher::DriverReady() {
   for (const auto& attachment : OwnAttachments(*info)) {
     attachment_workers_.AddNow(attachment->name());
   }
-  LookAtVolumes();
+  QueueVolumes();
 }
 
-void Attacher::LookAtVolumes() {
+void Attacher::QueueVolumes() {
   for (const auto& volume : volumes_.Subset(kVolumesToLetGo)) {
     volume_workers_.Add(volume->name());
   }

@@ -78,7 +78,7 @@ class Attacher : public Controller {
   void WatchVolumes();
   void WatchNodes();
   void DriverReady();
-  void LookAtVolumes();
+  void QueueVolumes();
 
   Outcome SyncAttachment(const std::string& key);
   Outcome SyncVolume(const std::string& key);
@@ -124,6 +124,8 @@ class Attacher : public Controller {
   base::Status Reconcile(const DriverInfo& driver);
   // The driver's attachments in the informer, sorted by name.
   std::vector<std::shared_ptr<const Attachment>> OwnAttachments(const DriverInfo& driver) const;
+  // Whether the list says that the volume is published to the node; `fallback` if the list cannot
+  // say this of the attachment.
   bool IsPublished(const Attachment& attachment, const DriverInfo& driver,
                    const PublishedNodes& published, bool fallback) const;
 

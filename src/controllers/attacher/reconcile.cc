@@ -1,4 +1,4 @@
-// The periodic checks, which no change of an object starts (attacher.h).
+// Checks all attachments periodically, although no object has changed (attacher.h).
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 
@@ -35,12 +35,12 @@ Attacher::Outcome Attacher::RunPeriodic(const std::string& key) {
   return Outcome::After(options_.reconcile_sync);
 }
 
-// Keys that wait for their backoff keep waiting.
+// Queues all attachments. Keys that wait for their backoff keep waiting.
 void Attacher::Resync(const DriverInfo& driver) {
   for (const auto& attachment : OwnAttachments(driver)) {
     attachment_workers_.Add(attachment->name());
   }
-  LookAtVolumes();
+  QueueVolumes();
 }
 
 bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& driver,

@@ -72,7 +72,7 @@ StatusOr<std::string> Attacher::NodeIdToDetach(const Attachment& attachment,
 Attacher::Outcome Attacher::Failed(const Attachment& attachment,
                                    const AttachmentOperation& operation, const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
-  return AttachmentFailed(context_, attachments_, attachment, operation, status);
+  return ReportAttachmentFailure(context_, attachments_, attachment, operation, status);
 }
 
 }  // namespace berth::controllers::attacher

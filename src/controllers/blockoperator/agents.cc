@@ -69,13 +69,13 @@ bool Covers(const Json& present, const Json& wanted) {
 StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings& settings) {
   ASSIGN_OR_RETURN(std::vector<Json> documents, api::ParseYaml(manifest));
   if (documents.size() != 1) {
-    return Error(StatusCode::kInvalidArgument, "a manifest of {} objects, not of one DaemonSet",
-                 documents.size());
+    return Error(StatusCode::kInvalidArgument,
+                 "the manifest has {} objects, and must have one DaemonSet", documents.size());
   }
   api::DaemonSet set(std::move(documents.front()));
   if (set.kind() != api::DaemonSet::kInfo.kind || !set.pod_template().contains("spec")) {
-    return Error(StatusCode::kInvalidArgument, "a {} '{}', where a DaemonSet is to be", set.kind(),
-                 set.name());
+    return Error(StatusCode::kInvalidArgument, "the manifest has a {} '{}' in place of a DaemonSet",
+                 set.kind(), set.name());
   }
   set.set_ns(settings.ns);
   set.set_label(kManagedByProgram, kBerth);
@@ -124,7 +124,7 @@ Agents::Outcome Agents::Sync() {
     installed_ = true;
   }
   if (sets_ == nullptr) return Outcome::Done();
-  const StatusOr<AgentSettings> settings = Settings();
+  const StatusOr<AgentSettings> settings = ReadSettings();
   if (!settings.ok()) return Outcome::Retry(settings.status());
   for (const std::string_view manifest : AgentManifests()) {
     const StatusOr<Set> wanted = AgentSet(manifest, *settings);
@@ -140,7 +140,7 @@ Status Agents::Install() {
   return InstallDefinitions(context_.client, BlockDefinitions(), kServedTimeout);
 }
 
-StatusOr<AgentSettings> Agents::Settings() const {
+StatusOr<AgentSettings> Agents::ReadSettings() const {
   AgentSettings settings{.ns = options_.ns,
                          .image = options_.image,
                          .kubelet_folder = options_.kubelet_folder,
@@ -181,7 +181,8 @@ Status Agents::EnsureDaemonSet(const Set& wanted) {
   if (present->label(kManagedByProgram) != kBerth || present->deleting()) return base::OkStatus();
   const Json& spec = wanted.json()["spec"];
   if (Covers(base::json::Map(present->json(), {"spec"}), spec)) return base::OkStatus();
-  LOG_INFO("bringing DaemonSet {} back to what it should be", base::Quote(wanted.key()));
+  LOG_INFO("DaemonSet {} differs from its manifest: resetting its fields",
+           base::Quote(wanted.key()));
   return PatchAt(context_.client, *sets_, *present, {{"spec", spec}}).status();
 }
 

@@ -1,6 +1,6 @@
-// The programs on the nodes: the operator creates the DaemonSets berth-block-agent and
-// berth-io-proxy, and the CustomResourceDefinitions, from the manifests of deploy/block-agent,
-// which are part of the program.
+// Deploys the programs on the nodes. The operator creates the DaemonSets berth-block-agent and
+// berth-io-proxy, and the CustomResourceDefinitions, from the manifests of deploy/block-agent and
+// deploy/crds, which are part of the program.
 //
 // The operator maintains a definition or DaemonSet that it made (label
 // app.kubernetes.io/managed-by: berth): it creates a deleted one again, and resets changed fields
@@ -32,10 +32,12 @@ struct AgentSettings {
   std::vector<std::string> agent_flags;  // of `berth block-agent`, besides the manifest's
 };
 
-// The DaemonSet that a manifest describes. Pure. INVALID_ARGUMENT: the manifest is no DaemonSet.
+// The DaemonSet that a manifest describes, changed by `settings`. Pure. INVALID_ARGUMENT: the
+// manifest is not YAML, or is not one DaemonSet.
 base::StatusOr<api::DaemonSet> AgentSet(std::string_view manifest, const AgentSettings& settings);
 
-// Whether `present` has all that `wanted` has: members of objects, elements of arrays. Pure.
+// Whether `present` has all that `wanted` has. An object may have more members than the wanted one;
+// an array must have as many elements, each of which covers the wanted one. Pure.
 bool Covers(const base::Json& present, const base::Json& wanted);
 
 class Agents {
@@ -53,12 +55,12 @@ class Agents {
   Outcome Sync();
   base::Status Install();
   base::Status EnsureDaemonSet(const Set& wanted);
-  base::StatusOr<AgentSettings> Settings() const;
+  base::StatusOr<AgentSettings> ReadSettings() const;
 
   const Context context_;
   const AgentOptions options_;
-  kube::Informer<Set>* sets_ = nullptr;  // null: none are made
-  bool installed_ = false;               // of the worker
+  kube::Informer<Set>* sets_ = nullptr;  // null: the operator creates no DaemonSets
+  bool installed_ = false;               // used only by the worker
   base::KeyedWorkers workers_;
 };
 

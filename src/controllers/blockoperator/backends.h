@@ -20,11 +20,13 @@ class Backends {
  public:
   using Ptr = std::shared_ptr<block::Backend>;
 
-  // `clusters` is borrowed and outlives this.
+  // `clusters` is borrowed and must outlive this object.
   Backends(kube::Informer<api::StorageCluster>& clusters, OpenBackend open)
       : clusters_(clusters), open_(std::move(open)) {}
 
-  // NOT_FOUND: there is no such cluster.
+  // Both return the back end of a cluster, and open it if it is not open with the present settings.
+  // NOT_FOUND: there is no such cluster; INVALID_ARGUMENT: its spec names no back end. Other errors
+  // come from opening the back end, or say that the clusters are not listed.
   base::StatusOr<Ptr> Of(const std::string& cluster);
   base::StatusOr<Ptr> Open(const api::StorageCluster& cluster);
 
@@ -39,7 +41,8 @@ class Backends {
   std::map<std::string, Opened> opened_ ABSL_GUARDED_BY(mutex_);  // by the cluster's name
 };
 
-// `call` between the two fault points of its name.
+// Runs `call` between the two fault points of its name, and returns its result. A fault point that
+// fails takes the place of the result.
 template <base::FaultName kCall, typename Call>
 auto Passing(Call call) -> decltype(call()) {
   const base::CallPoints points = base::CallPointsOf<kCall>();

@@ -1,6 +1,7 @@
-// The cluster's side of the block agent: volumes for claims, their growth and end (provisioner.h,
-// grower.h); what dead nodes left (stale_uses.h); StorageClusters (clusters.h); and what runs on
-// the nodes (agents.h). One at a time: the role has a lease.
+// Runs the controllers of block volumes. They make, grow and delete volumes for claims
+// (provisioner.h, grower.h), clean up the attachments of dead nodes (stale_uses.h), look after
+// StorageClusters (clusters.h), and deploy the programs on the nodes (agents.h). Only one process
+// runs them at a time, because the role has a lease.
 //
 // The API may not serve the kinds of storage.berth.dev yet. Until it does, the absence of an object
 // decides nothing.

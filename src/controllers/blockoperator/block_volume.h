@@ -14,10 +14,10 @@ struct BlockVolume {
   std::string image;
 };
 
-// nullopt: a volume of another kind, or one that lacks the cluster or the image.
+// nullopt: `volume` is of another driver, or lacks the cluster or the image.
 std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume);
 
-// Indexes: a cluster's volumes, those that show one image (ImageKey), and fences by node.
+// Indexes of the volumes by their cluster and by their image (ImageKey), and of fences by node.
 inline constexpr char kVolumesByCluster[] = "blockCluster";
 inline constexpr char kVolumesByImage[] = "blockImage";
 inline constexpr char kFencesByNode[] = "blockNode";

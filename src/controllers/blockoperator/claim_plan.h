@@ -41,6 +41,7 @@ base::StatusOr<Plan> MakePlan(const api::PersistentVolumeClaim& claim,
                               const api::StorageClass& storage_class,
                               const api::StorageCluster& cluster);
 
+// The PersistentVolume for an image of `size_bytes`, bound to the claim by its claimRef.
 api::PersistentVolume VolumeObject(const Plan& plan, const api::PersistentVolumeClaim& claim,
                                    const api::StorageClass& storage_class, int64_t size_bytes);
 

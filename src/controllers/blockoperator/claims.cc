@@ -25,7 +25,7 @@ Provisioner::Outcome Provisioner::SyncClaim(const std::string& key) {
     // claim; other binders do not, so it is removed here.
     return held && unwanted ? Release(*claim) : Outcome::Done();
   }
-  if (unwanted) return held ? GiveUp(*claim) : Outcome::Done();
+  if (unwanted) return held ? DeleteBegunImage(*claim) : Outcome::Done();
   const std::string class_name = ClassName(*claim, classes_);
   const auto storage_class = classes_.Get(class_name);
   if (storage_class == nullptr || storage_class->provisioner() != api::kBlockProvisioner) {
@@ -83,11 +83,11 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
                                          const Plan& plan) {
-  // If the class was recreated for another cluster since, the image that was begun in the old one
-  // is given up first.
+  // If the class was recreated for another cluster meanwhile, the image that was begun in the old
+  // cluster is deleted first.
   const std::string begun_in = claim.annotation(kBegunIn);
   if (claim.has_finalizer(kProvisioningFinalizer) && begun_in != plan.settings.cluster) {
-    return GiveUp(claim);
+    return DeleteBegunImage(claim);
   }
   const StatusOr<Backends::Ptr> backend = backends_.Of(plan.settings.cluster);
   if (!backend.ok()) return Failed(claim, storage_class.name(), backend.status());
@@ -149,7 +149,7 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
   return Outcome::Done();
 }
 
-Provisioner::Outcome Provisioner::GiveUp(const Claim& claim) {
+Provisioner::Outcome Provisioner::DeleteBegunImage(const Claim& claim) {
   const std::string name = VolumeName(claim);
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
   if (live.ok()) {
@@ -205,8 +205,8 @@ Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::stri
 
 Provisioner::Outcome Provisioner::Failed(const Claim& claim, const std::string& class_name,
                                          const Status& why) {
-  // ABORTED means that another call has the image at the moment, or that this run's copy was old.
-  // That is not worth an event.
+  // ABORTED means that another call works on the image, or that this run read an old object. This
+  // needs no event, because the next run may succeed.
   if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
                          fmt::format("failed to provision volume with StorageClass \"{}\": {}",

@@ -235,7 +235,7 @@ std::vector<std::string> Clusters::ImagesLeft(const Cluster& cluster) const {
 }
 
 Clusters::Outcome Clusters::RemoveFinalizer(const Cluster& cluster) {
-  std::map<std::string, int> volumes;  // by what became of them
+  std::map<std::string, int> volumes;  // how many, by their state on the nodes
   for (const auto& [node, answer] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
     for (const Json& volume : base::json::Array(answer, {"volumes"})) {
       ++volumes[base::json::String(volume, {"state"})];

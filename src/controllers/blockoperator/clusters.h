@@ -1,4 +1,4 @@
-// StorageClusters from their first sight to their end.
+// Checks whether the back ends of StorageClusters answer, and cleans up deleted StorageClusters.
 //
 //   new ── finalizer ──▶ Ready ◀──▶ Failed: the back end cannot be opened or does not answer
 //                          │ deleted

@@ -63,7 +63,7 @@ base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& back
   if (locked.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
   RETURN_IF_ERROR(locked);
   if (*locked) {
-    return Error(StatusCode::kFailedPrecondition, "a node has its image '{}' mapped still",
+    return Error(StatusCode::kFailedPrecondition, "a node still has its image '{}' mapped",
                  block->image);
   }
   return base::OkStatus();
@@ -92,7 +92,7 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
   if (made.status().code() != StatusCode::kNotFound) return made.status();
   RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
   const int64_t before = UsesSeen(volume->name());
-  // The check comes after the count was read, so that a use that begins later changes the count.
+  // The use is checked after the count was read, so that a use that begins later changes the count.
   RETURN_IF_ERROR(CheckUnused(*volume, backend));
   ASSIGN_OR_RETURN(const block::ImageInfo image,
                    Passing<"blockoperator.copy">([&] { return backend.Create(wanted); }));

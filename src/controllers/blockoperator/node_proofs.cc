@@ -24,7 +24,7 @@ StatusOr<bool> NodeProofs::IsAbsent(const std::string& node) {
   return false;
 }
 
-void NodeProofs::NoteThere(const std::string& node) {
+void NodeProofs::NotePresence(const std::string& node) {
   base::MutexLock lock(mutex_);
   seen_.erase(node);
 }
@@ -33,7 +33,7 @@ StatusOr<NodeProofs::Proof> NodeProofs::ProveGone(const std::string& name) {
   const auto node = kube::Get<api::Node>(client_, "", name);
   if (node.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(node);
-    NoteThere(name);
+    NotePresence(name);
     if (node->has_taint(kOutOfServiceTaint)) {
       return Proof{.out_of_service = true,
                    .text = fmt::format("node '{}' carries the taint {}", name, kOutOfServiceTaint)};

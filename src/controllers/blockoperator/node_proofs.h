@@ -1,4 +1,4 @@
-// Whether a node counts as gone, which means that nothing on it writes any more, as far as the API
+// Proves that a node is gone, which means that nothing on it writes any more, as far as the API
 // knows.
 //
 //   the node carries the taint out-of-service          a person says that it is switched off
@@ -32,13 +32,14 @@ class NodeProofs {
     bool out_of_service = false;
     std::string text;  // for people
   };
-  // FAILED_PRECONDITION says which proof is missing. Other errors come from the API.
+  // Reads the Node and its Lease. The silence of the Lease is measured from the first call that
+  // finds no Node. FAILED_PRECONDITION says which proof is missing. Other errors come from the API.
   base::StatusOr<Proof> ProveGone(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // To be called when the Node was seen, because then its earlier silence does not count any more.
-  void NoteThere(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NotePresence(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether there is no such Node; asks the API itself.
+  // Whether there is no such Node, as the API says. Errors come from the API.
   base::StatusOr<bool> IsAbsent(const std::string& node);
 
  private:
@@ -46,7 +47,7 @@ class NodeProofs {
   struct Seen {
     std::string lease;
     Time since;
-    // The longest that its Lease, when there was one, had to be left alone for.
+    // The longest spec.leaseDurationSeconds that its Lease had, at most an hour; 0: no Lease.
     std::chrono::milliseconds promised{0};
   };
   kube::Client& client_;

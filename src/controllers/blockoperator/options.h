@@ -34,7 +34,7 @@ struct Options {
   OpenBackend open_backend;
   AgentOptions agents;
   int workers = 8;       // claims, volumes, fences and clusters worked on at a time, of each kind
-  int max_workers = 32;  // the same where back ends let them wait
+  int max_workers = 32;  // the same while calls of back ends are slow
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
   // How often all fences and clean-ups are checked, in addition to the watches.

@@ -1,4 +1,4 @@
-// Volumes of block.berth.dev for claims, and their end.
+// Makes volumes of block.berth.dev for claims, and deletes them.
 //
 // A claim that the binder asked this provisioner to serve:
 //
@@ -37,7 +37,7 @@
 
 namespace berth::controllers::blockoperator {
 
-// The subset of the claims for which SyncClaim could have something to do.
+// The subset of the claims for which Provisioner::SyncClaim could have something to do.
 inline constexpr char kOpenClaims[] = "blockOpen";
 
 class Provisioner {
@@ -68,8 +68,9 @@ class Provisioner {
   Outcome Create(const Claim& claim, const api::StorageClass& storage_class, const Plan& plan);
   base::StatusOr<Claim> Begin(const Claim& claim, const Plan& plan);
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
-  // To be called if the claim needs no image any more; one may exist that no object names.
-  Outcome GiveUp(const Claim& claim);
+  // Deletes the image that may have been made for the claim, unless a PersistentVolume names it,
+  // and then removes the finalizer. To be called if the claim needs no image any more.
+  Outcome DeleteBegunImage(const Claim& claim);
   Outcome Release(const Claim& claim);
   Outcome Reschedule(const Claim& claim, const std::string& class_name, const base::Status& why);
   Outcome Failed(const Claim& claim, const std::string& class_name, const base::Status& why);
@@ -83,6 +84,7 @@ class Provisioner {
   base::StatusOr<block::ImageInfo> CreateCopy(const Claim& claim, const block::NewImage& wanted,
                                               block::Backend& backend);
   base::Status CheckUnused(const Volume& volume, block::Backend& backend);
+  // How often the volume's fence has changed since the first call for the volume.
   int64_t UsesSeen(const std::string& volume) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // volumes.cc
@@ -102,13 +104,13 @@ class Provisioner {
   kube::Informer<api::VolumeFence>& fences_;
   kube::Informer<api::NodeCleanup>& cleanups_;
   base::Mutex mutex_;
-  // How often the fence of a volume changed since a copy of it was begun first.
+  // How often the fence of a volume has changed since the first copy of it began.
   std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;
 };
 
-// The queue of one kind of key.
+// The options of the queue `name` of the block operator.
 base::KeyedWorkers::Options QueueOptions(const char* name, const Options& options,
                                          base::FlightRecorder* flight);
 

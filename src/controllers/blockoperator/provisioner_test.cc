@@ -215,7 +215,7 @@ TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasMapped) {
   PutBound("data");
   MapOn("node-a", "pvc-uid-data");
   Release("data");
-  ASSERT_TRUE(cluster_.events.WaitFor("a node has image 'pvc-uid-data' mapped still"));
+  ASSERT_TRUE(cluster_.events.WaitFor("a node still has image 'pvc-uid-data' mapped"));
   EXPECT_EQ(store_->Count("delete pvc-uid-data"), 0);
   UnmapOn("node-a", "pvc-uid-data");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));

@@ -18,7 +18,7 @@ using base::EventType;
 
 namespace {
 
-// The limit in the CustomResourceDefinition.
+// The largest number of entries that the CustomResourceDefinition allows.
 constexpr size_t kMaxEntries = 4096;
 constexpr char kScanKey[] = "all";
 
@@ -67,7 +67,7 @@ StaleUses::StaleUses(const Context& context, Backends& backends, NodeProofs& pro
   nodes_.AddHandler([this](const auto& change) {
     const bool gone = change.after == nullptr;
     const bool was_there = change.before != nullptr;
-    if (!gone) proofs_.NoteThere(change.key);
+    if (!gone) proofs_.NotePresence(change.key);
     if (!gone && was_there &&
         IsOutOfService(change.before.get()) == IsOutOfService(change.after.get())) {
       return;

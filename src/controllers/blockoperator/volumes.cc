@@ -113,7 +113,7 @@ base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block
   const StatusOr<bool> locked = (*backend)->HasLock(block.image);
   if (locked.ok() && *locked) {
     return Error(StatusCode::kFailedPrecondition,
-                 "a node has image '{}' mapped still (the back end holds a lock)", block.image);
+                 "a node still has image '{}' mapped (the back end holds a lock)", block.image);
   }
   if (!locked.ok() && !MayBeDeleted(locked.status())) return locked.status();
   RETURN_IF_ERROR_WITH(

@@ -32,7 +32,8 @@ Json ReferencesPatch(const api::Object& object, Json references) {
 Status DaemonSets::CheckMayAdopt(const Set& set) {
   ASSIGN_OR_RETURN(const Set live, kube::Get<Set>(context_.client, set.ns(), set.name()));
   if (live.uid() == set.uid() && !live.deleting()) return base::OkStatus();
-  return base::Error(StatusCode::kAborted, "the daemon set '{}' is another by now", set.key());
+  return base::Error(StatusCode::kAborted, "DaemonSet '{}' is being deleted, or was replaced",
+                     set.key());
 }
 
 template <typename T>

@@ -23,7 +23,7 @@ namespace {
 // How many pods one sync creates at most, and how many it deletes at most.
 constexpr size_t kBurst = 250;
 
-// Whether the change of a node does not affect where pods belong; heartbeats, for example.
+// Whether a node's change (a heartbeat, for example) does not affect where pods belong.
 bool SameForUs(const api::Node& a, const api::Node& b) {
   return a.labels() == b.labels() && a.taints() == b.taints();
 }
@@ -117,7 +117,7 @@ StatusOr<milliseconds> DaemonSets::Reconcile(const Set& set) {
   const auto desired = static_cast<size_t>(std::count_if(
       nodes.begin(), nodes.end(), [](const auto& one) { return one.second.fit.run; }));
   const Rules rules = RulesOf(set, hash, desired);
-  Plan plan = Manage(nodes, rules);
+  Plan plan = PlanPods(nodes, rules);
   for (const PodPtr& pod : pods) {
     // The pod is pinned to a node that no longer exists, so it would wait for ever.
     if (pod->node_name().empty() && !pod->deleting() && !nodes.contains(TargetNode(*pod))) {
@@ -125,9 +125,9 @@ StatusOr<milliseconds> DaemonSets::Reconcile(const Set& set) {
     }
   }
   // The rollout goes on only when each node has what it should have.
-  if (plan.empty()) plan = Roll(nodes, rules);
+  if (plan.empty()) plan = PlanRollout(nodes, rules);
   milliseconds again(0);
-  const Status carried = Carry(set, plan, hash, again);
+  const Status carried = CarryOutPlan(set, plan, hash, again);
   if (carried.ok()) RETURN_IF_ERROR(CutHistory(set, history, pods));
   // The status is written after a failure, too, because it must show the present state.
   const Status written = WriteStatus(set, NodesOf(set, pods), hash);
@@ -169,8 +169,8 @@ Nodes DaemonSets::NodesOf(const Set& set, const std::vector<PodPtr>& pods) const
   return nodes;
 }
 
-Status DaemonSets::Carry(const Set& set, const Plan& plan, const std::string& hash,
-                         milliseconds& again) {
+Status DaemonSets::CarryOutPlan(const Set& set, const Plan& plan, const std::string& hash,
+                                milliseconds& again) {
   Status result = base::OkStatus();
   const auto note = [&](const Status& status) {
     if (result.ok()) result = status;

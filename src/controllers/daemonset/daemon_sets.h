@@ -67,11 +67,12 @@ class DaemonSets : public Controller {
   Outcome Sync(const std::string& key);
   base::StatusOr<std::chrono::milliseconds> Reconcile(const Set& set);
   Nodes NodesOf(const Set& set, const std::vector<PodPtr>& pods) const;
-  base::Status Carry(const Set& set, const Plan& plan, const std::string& hash,
-                     std::chrono::milliseconds& again);
+  base::Status CarryOutPlan(const Set& set, const Plan& plan, const std::string& hash,
+                            std::chrono::milliseconds& again);
   base::Status CreatePod(const Set& set, const std::string& node, const std::string& hash);
   base::Status DeletePod(const Set& set, const api::Pod& pod);
-  // How long a failed pod stays before it is replaced; zero: it is replaced now.
+  // How long a failed pod stays before it is replaced. Zero: it must be replaced now; then the next
+  // pause on the node begins, which is longer.
   std::chrono::milliseconds FailedPause(const Set& set, const std::string& node);
 
   // claiming.cc
@@ -80,16 +81,19 @@ class DaemonSets : public Controller {
   template <typename T>
   base::StatusOr<std::vector<std::shared_ptr<const T>>> Claim(const Set& set,
                                                               kube::Informer<T>& informer);
-  // OK if the API still has this very set, and the set is not being deleted.
+  // OK if the API still has the set under this uid, and it is not being deleted. ABORTED: it is
+  // being deleted, or another set has the name. Other errors come from the API.
   base::Status CheckMayAdopt(const Set& set);
 
   // history.cc
+  // Returns the revisions of the set, and creates the current one if it is missing.
   base::StatusOr<History> FindHistory(const Set& set);
   base::StatusOr<RevisionPtr> CreateRevision(const Set& set, const base::Json& data,
                                              int64_t revision);
   // Labels the pods of the twins like those of `kept`, and deletes the twins.
   base::Status MergeTwins(const Set& set, const Revision& kept,
                           const std::vector<RevisionPtr>& twins);
+  // Deletes the oldest revisions above the history limit that no pod has.
   base::Status CutHistory(const Set& set, const History& history, const std::vector<PodPtr>& pods);
 
   // status.cc

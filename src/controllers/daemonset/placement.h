@@ -15,9 +15,10 @@ struct Fit {
   bool stay = false;  // one that is there may stay
 };
 
-// Decides by the template's node name, node selector and required node affinity, and by its
-// tolerations with those that every daemon pod has. A taint that these do not tolerate keeps a new
-// pod away, and a running one only if the effect is NoExecute.
+// Whether a pod of the set belongs on the node. Decides by the template's node name, node selector
+// and required node affinity, and by its tolerations with those that every daemon pod has. A taint
+// that these do not tolerate keeps a new pod away, and a running one only if the effect is
+// NoExecute.
 Fit FitOf(const api::DaemonSet& set, const api::Node& node);
 
 // The pod for a node: the template, pinned by node affinity on metadata.name, with the automatic

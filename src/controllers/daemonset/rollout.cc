@@ -11,7 +11,8 @@ using base::Json;
 
 namespace {
 
-// A whole number or "10%" of `total`.
+// The number that `value` means: a whole number, or a percentage of `total` ("10%"), rounded up.
+// `fallback` if it is absent or malformed.
 size_t Scaled(const Json* value, size_t total, size_t fallback) {
   if (value == nullptr) return fallback;
   if (value->is_number_integer()) {
@@ -167,13 +168,13 @@ bool IsAvailable(const api::Pod& pod, int64_t min_ready_seconds, base::WallTime 
   return since.ok() && *since + std::chrono::seconds(min_ready_seconds) <= now;
 }
 
-Plan Manage(const Nodes& nodes, const Rules& rules) {
+Plan PlanPods(const Nodes& nodes, const Rules& rules) {
   Plan plan;
   for (const auto& [name, node] : nodes) ManageNode(name, node, rules, plan);
   return plan;
 }
 
-Plan Roll(const Nodes& nodes, const Rules& rules) {
+Plan PlanRollout(const Nodes& nodes, const Rules& rules) {
   if (rules.on_delete) return {};
   return rules.max_surge == 0 ? RollInPlace(nodes, rules) : RollSurging(nodes, rules);
 }

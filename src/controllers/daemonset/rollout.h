@@ -1,7 +1,7 @@
 // Plans the changes that give each node the pod that it should have. Pure.
 //
-// First every node gets its pod, and pods that it should not have are removed (Manage). After that,
-// pods of earlier revisions are replaced (Roll):
+// First every node gets its pod, and pods that it should not have are removed (PlanPods). After
+// that, pods of earlier revisions are replaced (PlanRollout):
 //
 //   without surge   an old pod that is not available goes at once; available ones go as long as no
 //                   more than maxUnavailable nodes are without an available pod
@@ -57,7 +57,9 @@ Rules RulesOf(const api::DaemonSet& set, const std::string& hash, size_t desired
 // Whether the pod has been ready for `min_ready_seconds` without a break.
 bool IsAvailable(const api::Pod& pod, int64_t min_ready_seconds, base::WallTime now);
 
-Plan Manage(const Nodes& nodes, const Rules& rules);
-Plan Roll(const Nodes& nodes, const Rules& rules);
+// The first step: plans the pods that are missing, and those that must go.
+Plan PlanPods(const Nodes& nodes, const Rules& rules);
+// The second step: plans the replacement of pods of earlier revisions. Empty for OnDelete.
+Plan PlanRollout(const Nodes& nodes, const Rules& rules);
 
 }  // namespace berth::controllers::daemonset

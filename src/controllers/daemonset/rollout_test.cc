@@ -52,7 +52,7 @@ TEST(RolloutTest, EachNodeGetsWhatItShouldHave) {
       {"h", {kRuns, {One("h1", "new", State::kFailed)}}},
       {"i", {kRuns, {One("i1", "new", State::kSucceeded)}}},
   };
-  const Plan plan = Manage(nodes, {.hash = "new"});
+  const Plan plan = PlanPods(nodes, {.hash = "new"});
   EXPECT_THAT(plan.create_on, ElementsAre("a"));
   EXPECT_THAT(Names(plan.remove), ElementsAre("c2", "c3", "f1"));
   EXPECT_THAT(Names(plan.failed), ElementsAre("h1"));
@@ -66,12 +66,13 @@ TEST(RolloutTest, WithoutSurgeOnlySoManyAreWithoutAPod) {
       {"c", {kRuns, {One("c1", "old")}}},
       {"d", {kRuns, {One("d1", "new")}}},
   };
-  EXPECT_THAT(Names(Roll(nodes, {.hash = "new", .max_unavailable = 1}).remove), ElementsAre("a1"));
-  EXPECT_THAT(Names(Roll(nodes, {.hash = "new", .max_unavailable = 2}).remove),
+  EXPECT_THAT(Names(PlanRollout(nodes, {.hash = "new", .max_unavailable = 1}).remove),
+              ElementsAre("a1"));
+  EXPECT_THAT(Names(PlanRollout(nodes, {.hash = "new", .max_unavailable = 2}).remove),
               ElementsAre("a1", "b1"));
-  EXPECT_THAT(Names(Roll(nodes, {.hash = "new", .max_unavailable = 9}).remove),
+  EXPECT_THAT(Names(PlanRollout(nodes, {.hash = "new", .max_unavailable = 9}).remove),
               ElementsAre("a1", "b1", "c1"));
-  EXPECT_TRUE(Roll(nodes, {.hash = "new", .on_delete = true}).empty());
+  EXPECT_TRUE(PlanRollout(nodes, {.hash = "new", .on_delete = true}).empty());
 }
 
 TEST(RolloutTest, WhatIsUnderWayCountsAndWhatIsBrokenGoesAnyway) {
@@ -79,14 +80,15 @@ TEST(RolloutTest, WhatIsUnderWayCountsAndWhatIsBrokenGoesAnyway) {
       {"a", {kRuns, {One("a1", "old")}}},
       {"b", {kRuns, {One("b1", "new", State::kUnready)}}},
   };
-  EXPECT_TRUE(Roll(nodes, {.hash = "new", .max_unavailable = 1}).empty());
+  EXPECT_TRUE(PlanRollout(nodes, {.hash = "new", .max_unavailable = 1}).empty());
   nodes["b"] = {kRuns, {One("b1", "old", State::kAvailable, true)}};
-  EXPECT_TRUE(Roll(nodes, {.hash = "new", .max_unavailable = 1}).empty());
+  EXPECT_TRUE(PlanRollout(nodes, {.hash = "new", .max_unavailable = 1}).empty());
   nodes["b"] = {kRuns, {One("b1", "old", State::kUnready)}};
-  EXPECT_THAT(Names(Roll(nodes, {.hash = "new", .max_unavailable = 1}).remove),
+  EXPECT_THAT(Names(PlanRollout(nodes, {.hash = "new", .max_unavailable = 1}).remove),
               ElementsAre("b1", "a1"));
   nodes["c"] = {kRuns, {One("c1", "new", State::kUnready)}};
-  EXPECT_THAT(Names(Roll(nodes, {.hash = "new", .max_unavailable = 1}).remove), ElementsAre("b1"));
+  EXPECT_THAT(Names(PlanRollout(nodes, {.hash = "new", .max_unavailable = 1}).remove),
+              ElementsAre("b1"));
 }
 
 TEST(RolloutTest, WithSurgeTheNewPodComesFirst) {
@@ -95,16 +97,16 @@ TEST(RolloutTest, WithSurgeTheNewPodComesFirst) {
       {"a", {kRuns, {One("a1", "old")}}},
       {"b", {kRuns, {One("b1", "old")}}},
   };
-  EXPECT_TRUE(Manage(nodes, rules).empty());
-  EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("a"));
+  EXPECT_TRUE(PlanPods(nodes, rules).empty());
+  EXPECT_THAT(PlanRollout(nodes, rules).create_on, ElementsAre("a"));
   nodes["a"].pods.push_back(One("a2", "new", State::kUnready));
-  EXPECT_TRUE(Manage(nodes, rules).empty());
-  EXPECT_TRUE(Roll(nodes, rules).empty());
+  EXPECT_TRUE(PlanPods(nodes, rules).empty());
+  EXPECT_TRUE(PlanRollout(nodes, rules).empty());
   nodes["a"].pods[1] = One("a2", "new");
-  EXPECT_THAT(Names(Manage(nodes, rules).remove), ElementsAre("a1"));
+  EXPECT_THAT(Names(PlanPods(nodes, rules).remove), ElementsAre("a1"));
   nodes["a"].pods[0].leaving = true;
-  EXPECT_TRUE(Manage(nodes, rules).empty());
-  EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("b"));
+  EXPECT_TRUE(PlanPods(nodes, rules).empty());
+  EXPECT_THAT(PlanRollout(nodes, rules).create_on, ElementsAre("b"));
 }
 
 TEST(RolloutTest, GenerationsThatLeaveForDaysHoldNothingUp) {
@@ -114,10 +116,10 @@ TEST(RolloutTest, GenerationsThatLeaveForDaysHoldNothingUp) {
       {"c", {kRuns, {One("c1", "old", State::kAvailable, true)}}},
   };
   const Rules rules{.hash = "new", .max_surge = 1, .max_unavailable = 0};
-  EXPECT_THAT(Manage(nodes, rules).create_on, ElementsAre("c"));
-  EXPECT_THAT(Manage(nodes, rules).remove, IsEmpty());
-  EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("b"));
-  EXPECT_THAT(Roll(nodes, rules).remove, IsEmpty());
+  EXPECT_THAT(PlanPods(nodes, rules).create_on, ElementsAre("c"));
+  EXPECT_THAT(PlanPods(nodes, rules).remove, IsEmpty());
+  EXPECT_THAT(PlanRollout(nodes, rules).create_on, ElementsAre("b"));
+  EXPECT_THAT(PlanRollout(nodes, rules).remove, IsEmpty());
 }
 
 TEST(RolloutTest, WithSurgeANodeNeverHasThreeAndABrokenOldPodGivesWay) {
@@ -127,16 +129,16 @@ TEST(RolloutTest, WithSurgeANodeNeverHasThreeAndABrokenOldPodGivesWay) {
       {"b", {kRuns, {One("b1", "old", State::kUnready), One("b2", "new", State::kUnready)}}},
       {"c", {kRuns, {One("c1", "old", State::kAvailable, true)}}},
   };
-  const Plan plan = Manage(nodes, rules);
+  const Plan plan = PlanPods(nodes, rules);
   EXPECT_THAT(Names(plan.remove), ElementsAre("a2", "b1"));
   EXPECT_THAT(plan.create_on, ElementsAre("c"));
   // Unavailable ones are replaced beyond the limit.
   nodes = {{"a", {kRuns, {One("a1", "old", State::kUnready)}}},
            {"b", {kRuns, {One("b1", "old", State::kUnready)}}}};
-  EXPECT_THAT(Roll(nodes, rules).create_on, ElementsAre("a", "b"));
+  EXPECT_THAT(PlanRollout(nodes, rules).create_on, ElementsAre("a", "b"));
   // Where a new pod does not belong the old one stays as it is.
   nodes = {{"a", {kStays, {One("a1", "old")}}}};
-  EXPECT_THAT(Roll(nodes, rules).create_on, IsEmpty());
+  EXPECT_THAT(PlanRollout(nodes, rules).create_on, IsEmpty());
 }
 
 TEST(RolloutTest, LimitsAreNumbersOrPercentages) {

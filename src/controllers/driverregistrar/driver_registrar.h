@@ -1,5 +1,5 @@
-// Makes the CSIDriver object of a driver from what the driver says of itself, so that nobody has to
-// write one by hand (in the CSI design: the cluster-driver-registrar).
+// Makes the CSIDriver object of a driver from the driver's own answers, so that no person has to
+// write the object (in the CSI design: the cluster-driver-registrar).
 //
 //   driver ready ── no CSIDriver of its name ──▶ created, marked as made here
 //                ── one that was made here, and the driver says otherwise now ──▶ patched
@@ -29,7 +29,8 @@
 
 namespace berth::controllers::driverregistrar {
 
-// An annotation of objects that were made here: the driver's version from which they were made.
+// The annotation of objects that this controller made. Its value is the version of the driver from
+// which the object was made.
 inline constexpr std::string_view kMadeFrom = "storage.berth.dev/made-from-driver-version";
 inline constexpr std::string_view kManifestPrefix = "csidriver.storage.berth.dev/";
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPageSize = 500;
 
-// The kind is not served any more, or it does not know the verb.
+// Whether the kind is not served any more, or does not know the verb.
 bool NotServed(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kUnimplemented;
 }

@@ -1,4 +1,4 @@
-// Empties a namespace: deletes the objects in it, and reports those that are left.
+// Deletes the objects in a namespace, and reports those that are left.
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@ namespace berth::controllers::namespaces {
 struct Content {
   // The kinds that could not be listed or deleted, and why, sorted.
   std::vector<std::string> failures;
-  // Left, by "RESOURCE.GROUP" (as Kubernetes writes it, with the dot also for the core group).
+  // How many objects are left, by "RESOURCE.GROUP" (as Kubernetes writes it, with the dot also for
+  // the core group).
   std::map<std::string, size_t> remaining;
   std::map<std::string, size_t> finalizers;  // how many objects each holds
 
@@ -21,7 +22,8 @@ struct Content {
 };
 
 // Deletes all objects in `ns`, pods first. While a pod is left, the objects that it may use stay.
-// Objects that are being deleted already are waited for.
+// Does not wait: objects whose deletion has not ended count as remaining. Failures are in the
+// result.
 Content DeleteContent(kube::Client& client, const kube::ServedKinds& kinds, const std::string& ns);
 
 }  // namespace berth::controllers::namespaces

@@ -58,7 +58,9 @@ class Namespaces : public Controller {
   Outcome Terminate(const api::Namespace& ns);
   base::StatusOr<api::Namespace> WriteConditions(const api::Namespace& ns, const Content& content,
                                                  const std::string& discovery_failure);
+  // Removes the finalizer "kubernetes" from spec.finalizers.
   base::Status Finalize(const api::Namespace& ns);
+  // The pause before the next pass over a namespace that is not empty.
   std::chrono::milliseconds LookAgainAfter(const api::Namespace& ns) const;
   void AddIfTerminating(const std::string& name);
 
@@ -68,7 +70,7 @@ class Namespaces : public Controller {
   kube::Informer<api::ServiceAccount>& accounts_;
   kube::Informer<api::Pod>& pods_;
   kube::Informer<api::PersistentVolumeClaim>& claims_;
-  // Only the ConfigMaps of that name; nullptr: none is published.
+  // Only the ConfigMaps "kube-root-ca.crt"; nullptr: none is published.
   std::unique_ptr<kube::Informer<api::ConfigMap>> root_cas_;
   base::KeyedWorkers workers_;
 };

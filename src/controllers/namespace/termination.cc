@@ -1,4 +1,4 @@
-// The end of a namespace (namespaces.h).
+// Deletes the content of a namespace, and then removes its finalizer (namespaces.h).
 #include <algorithm>
 
 #include "api/time.h"
@@ -40,7 +40,7 @@ Namespaces::Outcome Namespaces::Terminate(const api::Namespace& ns) {
                                       content.failures.front()));
   }
   if (!content.empty()) return Outcome::After(LookAgainAfter(ns));
-  LOG_INFO("namespace {} is empty: letting it go", base::Quote(ns.name()));
+  LOG_INFO("namespace {} is empty: removing its finalizer", base::Quote(ns.name()));
   return AfterApi(Finalize(*written));
 }
 

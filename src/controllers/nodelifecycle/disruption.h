@@ -1,4 +1,4 @@
-// How many nodes of a zone are down, and how fast their pods may therefore be evicted. Pure.
+// Decides by the number of nodes that are down in a zone how fast their pods may be evicted.
 //
 // If one node of many is down, the node has failed. If most nodes of a zone are down, the network
 // or this controller has failed, and evicting pods would do more harm.
@@ -25,7 +25,8 @@ ZoneState StateOf(const ZoneCount& zone);
 // ready.
 double EvictionRate(const ZoneCount& zone, bool all_down);
 
-// A token every 1/rate seconds, of which one at most is saved up. Not thread-safe.
+// Limits the evictions: each zone gets a token every 1/rate seconds, and saves one token at most.
+// Not thread-safe.
 class EvictionLimiter {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -33,7 +34,7 @@ class EvictionLimiter {
   // Takes the zone's token and returns zero, if there is one. Otherwise returns how long to wait
   // for it; negative: for ever, because the rate is 0.
   std::chrono::milliseconds TakeToken(const std::string& zone, double rate, Time now);
-  // Returns the token that was just taken, because it was not used.
+  // Puts the token back that was just taken, because it was not used.
   void GiveBack(const std::string& zone) { last_.erase(zone); }
 
  private:

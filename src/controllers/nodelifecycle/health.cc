@@ -1,4 +1,4 @@
-// Signs of life of nodes, and the marking of nodes that give none (node_lifecycle.h).
+// Notes the signs of life of nodes, and marks nodes that give none (node_lifecycle.h).
 #include "api/kinds/lease_names.h"
 #include "api/time.h"
 #include "base/log.h"
@@ -23,7 +23,7 @@ namespace {
 // The conditions that a node reports about itself. They are unknown for a silent node.
 constexpr std::string_view kReported[] = {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"};
 
-// What changes whenever the node agent writes the status.
+// A text that changes whenever the node agent writes the status; "" if there is no condition Ready.
 std::string HeartbeatOf(const api::Node& node) {
   const Json* ready = node.condition("Ready");
   if (ready == nullptr) return "";
@@ -87,7 +87,7 @@ milliseconds NodeLifecycle::TimeLeft(const api::Node& node) {
   return std::chrono::ceil<milliseconds>(left);
 }
 
-bool NodeLifecycle::Silent(const std::string& node) const {
+bool NodeLifecycle::IsSilent(const std::string& node) const {
   const auto it = health_.find(node);
   return it != health_.end() && it->second.seen + options_.grace <= options_.now();
 }

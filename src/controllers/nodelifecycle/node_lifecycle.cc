@@ -124,7 +124,7 @@ NodeLifecycle::Outcome NodeLifecycle::SyncNode(const std::string& name) {
 
 NodeLifecycle::Outcome NodeLifecycle::WriteTaints(const api::Node& node) {
   milliseconds again(-1);
-  const Eviction eviction = Allowed(node, EvictionOf(node), again);
+  const Eviction eviction = AllowEviction(node, EvictionOf(node), again);
   Json taints = TaintsFor(node, eviction, api::FormatTime(context_.clock.Now()));
   if (taints != node.taints()) {
     Json patch = {{"spec", {{"taints", taints}}}};
@@ -141,14 +141,14 @@ NodeLifecycle::Outcome NodeLifecycle::WriteTaints(const api::Node& node) {
   return Outcome::After(std::min(again, options_.check_interval));
 }
 
-Eviction NodeLifecycle::Allowed(const api::Node& node, Eviction wanted, milliseconds& again) {
+Eviction NodeLifecycle::AllowEviction(const api::Node& node, Eviction wanted, milliseconds& again) {
   std::map<std::string, ZoneCount> zones;
   ZoneCount all;
   const auto nodes = nodes_.List();
   MutexLock lock(mutex_);
   for (const auto& other : nodes) {
     ZoneCount& zone = zones[other->zone()];
-    const bool ready = other->ready() && !Silent(other->name());
+    const bool ready = other->ready() && !IsSilent(other->name());
     ++(ready ? zone.ready : zone.not_ready);
     ++(ready ? all.ready : all.not_ready);
   }

@@ -78,23 +78,28 @@ class NodeLifecycle : public Controller {
   // node_lifecycle.cc
   Outcome SyncNode(const std::string& name);
   Outcome WriteTaints(const api::Node& node);
-  // The eviction that is allowed for the node, which wants `wanted`; `again` is when to ask again.
-  Eviction Allowed(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
+  // Returns the eviction that the node may have now: `wanted`, for which a token of the zone is
+  // taken if the node has no taint for eviction yet, or kNone. If the eviction must wait, sets
+  // `again` to the time until the next call; else leaves it.
+  Eviction AllowEviction(const api::Node& node, Eviction wanted, std::chrono::milliseconds& again);
 
   // health.cc
-  // How long the node may stay silent from now on; zero or less: its time is up.
+  // Notes the check of the node, and returns how long the node may stay silent from now on. Zero or
+  // less: its time is up. A check that comes late gives all nodes their full time (Options::late).
   std::chrono::milliseconds TimeLeft(const api::Node& node);
-  // Whether the node's time is up, marked or not, because nodes that fall silent together must be
-  // counted together.
-  bool Silent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the node's time is up. It need not be marked yet, because nodes that fall silent
+  // together must be counted together.
+  bool IsSilent(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Marks a node whose time is up, unless the API knows of a newer sign of life.
   base::Status MarkUnknown(const std::string& name);
   base::Status MarkPodsNotReady(const api::Node& node);
+  // Records an event if the node was ready at the last call and is not ready now.
   void ReportTransition(const api::Node& node);
 
   // eviction.cc
   Outcome SyncPod(const std::string& key);
   Outcome Evict(const api::Pod& pod);
+  // Ends the wait for the pod's eviction, with an event if there was one.
   void Cancel(const api::Pod& pod);
 
   const Context context_;

@@ -7,7 +7,8 @@ namespace berth::controllers::nodelifecycle {
 
 // Whether a node's pods are to be evicted, and under which taint.
 enum class Eviction { kNone, kNotReady, kUnreachable };
-// By condition Ready: False is not ready, Unknown is unreachable; an absent one asks for nothing.
+// Decides by the condition Ready: False means kNotReady, Unknown means kUnreachable. kNone if the
+// condition is True or absent.
 Eviction EvictionOf(const api::Node& node);
 
 // spec.taints of `node` as they should be: NoSchedule by its conditions and spec.unschedulable,

@@ -77,7 +77,7 @@ StatusOr<api::Object> OwnerGc::ReadLive(const std::string& uid, const GraphNode&
     return api::Object(*std::move(read));
   }
   if (!read.ok() && read.status().code() != StatusCode::kNotFound) return read.status();
-  // Gone, or another of that name, before the watch has told.
+  // The object is gone, or another object has its name, and the watch has not reported it yet.
   OnGone(node.kind, uid);
   return base::Error(StatusCode::kNotFound, "'{}' is gone", node.name);
 }
@@ -120,7 +120,7 @@ StatusOr<OwnerGc::Owner> OwnerGc::JudgeOwner(const api::OwnerReference& referenc
   }
   const std::string ns = kind->info().namespaced ? object.ns() : "";
   const std::string text = ReferenceText(reference, ns);
-  bool elsewhere = false;  // under this uid, but not where the reference says
+  bool elsewhere = false;  // the uid exists, but not with the name or namespace of the reference
   {
     MutexLock lock(mutex_);
     if (absent_.contains(text)) return Owner::kAbsent;

@@ -27,7 +27,7 @@ Uids Graph::Put(const KindPtr& kind, const api::Object& object, uint64_t list) {
   const bool orphan = object.has_finalizer(kOrphan);
   if (owners.empty() && !(deleting && (foreground || orphan)) && !nodes_.contains(uid)) return {};
 
-  Uids look;
+  Uids to_check;
   GraphNode& node = nodes_[uid];  // stays in place when others come and go
   const bool waited = node.waits_for_dependents();
   const bool released = node.present && node.deleting && node.orphan;
@@ -39,22 +39,23 @@ Uids Graph::Put(const KindPtr& kind, const api::Object& object, uint64_t list) {
   node.foreground = foreground;
   node.orphan = orphan;
   if (list != 0) node.list = list;
-  SetOwners(uid, std::move(owners), look);
+  SetOwners(uid, std::move(owners), to_check);
   if (deleting && orphan) {
-    if (!released) look.push_back(uid);
+    if (!released) to_check.push_back(uid);
   } else if (node.waits_for_dependents()) {
     if (!waited) {
-      look.push_back(uid);
-      look.insert(look.end(), node.dependents.begin(), node.dependents.end());
+      to_check.push_back(uid);
+      to_check.insert(to_check.end(), node.dependents.begin(), node.dependents.end());
     }
   } else if (!deleting && !AllOwnersStay(node)) {
-    look.push_back(uid);
+    to_check.push_back(uid);
   }
   DropIfUnused(uid);
-  return look;
+  return to_check;
 }
 
-void Graph::SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners, Uids& look) {
+void Graph::SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners,
+                      Uids& to_check) {
   GraphNode& node = nodes_[uid];
   for (const api::OwnerReference& owner : owners) nodes_[owner.uid].dependents.insert(uid);
   const std::vector<api::OwnerReference> before = std::exchange(node.owners, std::move(owners));
@@ -64,7 +65,7 @@ void Graph::SetOwners(const std::string& uid, std::vector<api::OwnerReference> o
     const api::OwnerReference* now = FindReference(node.owners, old.uid);
     const bool holds = now != nullptr && now->block_owner_deletion;
     if (old.block_owner_deletion && !holds && owner->second.waits_for_dependents()) {
-      look.push_back(old.uid);
+      to_check.push_back(old.uid);
     }
     if (now != nullptr) continue;
     owner->second.dependents.erase(uid);
@@ -72,22 +73,22 @@ void Graph::SetOwners(const std::string& uid, std::vector<api::OwnerReference> o
   }
 }
 
-void Graph::Clear(const std::string& uid, Uids& look) {
+void Graph::Clear(const std::string& uid, Uids& to_check) {
   GraphNode& node = nodes_[uid];
   node.present = false;
   node.deleting = node.foreground = node.orphan = false;
   node.kind = nullptr;
-  SetOwners(uid, {}, look);
+  SetOwners(uid, {}, to_check);
 }
 
 Uids Graph::Remove(const std::string& uid) {
-  Uids look;
+  Uids to_check;
   const auto it = nodes_.find(uid);
-  if (it == nodes_.end()) return look;
-  look.assign(it->second.dependents.begin(), it->second.dependents.end());
-  Clear(uid, look);
+  if (it == nodes_.end()) return to_check;
+  to_check.assign(it->second.dependents.begin(), it->second.dependents.end());
+  Clear(uid, to_check);
   DropIfUnused(uid);
-  return look;
+  return to_check;
 }
 
 Uids Graph::RemoveUnlisted(const api::KindInfo& kind, uint64_t list) {
@@ -95,12 +96,12 @@ Uids Graph::RemoveUnlisted(const api::KindInfo& kind, uint64_t list) {
   for (const auto& [uid, node] : nodes_) {
     if (node.present && &node.kind->info() == &kind && node.list != list) gone.push_back(uid);
   }
-  Uids look;
+  Uids to_check;
   for (const std::string& uid : gone) {
     const Uids more = Remove(uid);
-    look.insert(look.end(), more.begin(), more.end());
+    to_check.insert(to_check.end(), more.begin(), more.end());
   }
-  return look;
+  return to_check;
 }
 
 void Graph::Forget(const api::KindInfo& kind) {
@@ -108,9 +109,9 @@ void Graph::Forget(const api::KindInfo& kind) {
   for (const auto& [uid, node] : nodes_) {
     if (node.present && &node.kind->info() == &kind) all.push_back(uid);
   }
-  Uids nobody_looks;
+  Uids ignored;  // nothing is checked, because it is not known which objects are gone
   for (const std::string& uid : all) {
-    Clear(uid, nobody_looks);
+    Clear(uid, ignored);
     DropIfUnused(uid);
   }
 }

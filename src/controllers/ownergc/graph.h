@@ -63,8 +63,8 @@ class Graph {
 
  private:
   // Clears all that the node knows about an object, except its dependents.
-  void Clear(const std::string& uid, Uids& look);
-  void SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners, Uids& look);
+  void Clear(const std::string& uid, Uids& to_check);
+  void SetOwners(const std::string& uid, std::vector<api::OwnerReference> owners, Uids& to_check);
   void DropIfUnused(const std::string& uid);
 
   std::unordered_map<std::string, GraphNode> nodes_;

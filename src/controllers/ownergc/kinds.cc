@@ -1,4 +1,4 @@
-// Which kinds there are, and who watches them (owner_gc.h).
+// Discovers the kinds that the API serves, and watches them (owner_gc.h).
 #include <algorithm>
 
 #include "api/kind_info.h"
@@ -19,7 +19,7 @@ bool IsWatched(const kube::ServedKind& kind) {
   return kind.HasVerb("list") && kind.HasVerb("watch") && kind.HasVerb("delete");
 }
 
-// What a watch depends on: a kind that changes in it is watched anew.
+// Whether a watch of `a` also serves `b`. If not, the kind is watched anew.
 bool SameKind(const api::KindInfo& a, const api::KindInfo& b) {
   return a.version == b.version && a.kind == b.kind && a.namespaced == b.namespaced;
 }
@@ -50,7 +50,7 @@ OwnerGc::Outcome OwnerGc::Discover() {
     }
     for (const auto& [name, kind] : wanted) added.push_back(kind);
   }
-  // Without the lock: a source waits for its thread, which may wait for the lock.
+  // The lock is not held here, because Stop waits for the source's thread, which may wait for it.
   for (const auto& source : ended) {
     source->Stop();
     LOG_INFO("{} are not served any more", source->kind()->info().group_resource());

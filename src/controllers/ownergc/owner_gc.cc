@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// No uid is empty.
+// The key that stands for the discovery of kinds. It is no uid, because no uid is empty.
 constexpr const char* kDiscovery = "";
 constexpr milliseconds kUnsyncedPause{100};
 
@@ -66,33 +66,33 @@ void OwnerGc::NoteDefinitionChange(const KindPtr& kind) {
 }
 
 void OwnerGc::OnObject(const KindPtr& kind, const api::Object& object, uint64_t list) {
-  Uids look;
+  Uids to_check;
   {
     MutexLock lock(mutex_);
-    look = graph_.Put(kind, object, list);
+    to_check = graph_.Put(kind, object, list);
   }
-  QueueObjects(look);
+  QueueObjects(to_check);
   NoteDefinitionChange(kind);
 }
 
 void OwnerGc::OnGone(const KindPtr& kind, const std::string& uid) {
-  Uids look;
+  Uids to_check;
   {
     MutexLock lock(mutex_);
-    look = graph_.Remove(uid);
+    to_check = graph_.Remove(uid);
     std::erase_if(reported_, [&](const std::string& one) { return one.starts_with(uid); });
   }
-  QueueObjects(look);
+  QueueObjects(to_check);
   NoteDefinitionChange(kind);
 }
 
 void OwnerGc::OnListed(const KindPtr& kind, uint64_t list) {
-  Uids look;
+  Uids to_check;
   {
     MutexLock lock(mutex_);
-    look = graph_.RemoveUnlisted(kind->info(), list);
+    to_check = graph_.RemoveUnlisted(kind->info(), list);
   }
-  QueueObjects(look);
+  QueueObjects(to_check);
 }
 
 OwnerGc::Outcome OwnerGc::Sync(const std::string& key) {
@@ -165,8 +165,9 @@ Status OwnerGc::TakeFinalizerOff(const std::string& uid, const GraphNode& node,
           .Patch(node.kind->info(), node.ns, node.name, kube::PatchType::kMerge, patch, "")
           .status();
   if (written.ok()) {
-    LOG_INFO("{} {}: its dependents are cared for ({})", node.kind->info().group_resource(),
-             base::Quote(api::ObjectKey(node.ns, node.name)), finalizer);
+    LOG_INFO("{} {} does not wait for dependents any more: finalizer {} is removed",
+             node.kind->info().group_resource(), base::Quote(api::ObjectKey(node.ns, node.name)),
+             finalizer);
   }
   return written;
 }

@@ -54,7 +54,7 @@ class OwnerGc : public Controller, Source::Listener {
   std::string_view name() const override { return "ownergc"; }
   void Start() override;
   void Stop() override;
-  // Objects that are remembered; for tests.
+  // The number of objects in the graph; for tests.
   size_t remembered();
 
  private:
@@ -77,6 +77,7 @@ class OwnerGc : public Controller, Source::Listener {
   // kinds.cc
   Outcome Discover();
   void AddSource(const KindPtr& kind);
+  // Whether each watched kind is listed, or could not be listed for Options::sync_timeout.
   bool Synced();
   KindPtr FindKind(std::string_view api_version, std::string_view kind);
   std::shared_ptr<Source> FindSource(const KindPtr& kind);
@@ -91,17 +92,20 @@ class OwnerGc : public Controller, Source::Listener {
 
   // collect.cc
   Outcome Collect(const std::string& uid, const GraphNode& node);
-  // The object as the API has it; NOT_FOUND (and forgotten) if another or none is under its name.
+  // Reads the object from the API. NOT_FOUND: the name belongs to no object or to another one; then
+  // the object is removed from the graph.
   base::StatusOr<api::Object> ReadLive(const std::string& uid, const GraphNode& node);
   base::StatusOr<Verdict> JudgeObject(const api::Object& object, const GraphNode& node);
   base::StatusOr<Owner> JudgeOwner(const api::OwnerReference& reference, const api::Object& object,
                                    const GraphNode& node);
   base::Status KeepReferences(const GraphNode& node, const api::Object& object,
                               const std::vector<api::OwnerReference>& kept);
-  // Returns the object as it is after the write.
+  // Sets blockOwnerDeletion of all references to false. Returns the object as it is after the
+  // write.
   base::StatusOr<api::Object> StopBlocking(const GraphNode& node, const api::Object& object);
   base::Status DeleteObject(const GraphNode& node, const api::Object& object,
                             std::string_view propagation);
+  // Whether a dependent of the object is being deleted and waits for its own dependents.
   bool DependentWaits(const std::string& uid);
   void ReportInvalidOwner(const api::OwnerReference& reference, const api::Object& object);
 

@@ -10,7 +10,8 @@ class InformerSource : public Source {
       : Source(std::move(kind)), informer_(informer), listener_(listener) {}
 
   void Start() override {
-    // Of what is there the informer tells first. The handler outlives this, but not the listener.
+    // The informer first calls the handler with the objects that it has. The handler may outlive
+    // this source, so it uses only the listener.
     informer_.AddHandler([kind = kind_, &listener = listener_](const auto& change) {
       const bool replaced = change.before != nullptr && change.after != nullptr &&
                             change.before->uid() != change.after->uid();
@@ -59,7 +60,7 @@ class MetadataSource : public Source, kube::Reflector::Sink {
   }
 
   Listener& listener_;
-  uint64_t list_ = 0;  // of the reflector's thread
+  uint64_t list_ = 0;  // used only by the reflector's thread
   std::atomic<bool> synced_ = false;
   kube::Reflector reflector_;  // last: its thread uses all of the above
 };

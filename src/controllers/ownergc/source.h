@@ -1,5 +1,5 @@
-// The changes of one kind, for the garbage collector: from the process's informer of the kind if
-// there is one, else from a watch of metadata alone that keeps no copy.
+// Reports the changes of the objects of one kind to the garbage collector. They come from the
+// process's informer of the kind if there is one, else from a watch of metadata that keeps no copy.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace berth::controllers::ownergc {
 
 class Source {
  public:
-  // Called on the watching thread; must return quickly.
+  // Its functions are called on the thread of the watch, and must return quickly.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -26,8 +26,9 @@ class Source {
     virtual void OnListed(const KindPtr& kind, uint64_t list) = 0;
   };
 
-  // Borrowed; outlive the source. `informer` (nullptr: none) may call `listener` until it is
-  // stopped.
+  // `client`, `informer` (nullptr: there is none) and `listener` are borrowed and must outlive the
+  // source. `informer` may call `listener` until the informer is stopped, also after the source is
+  // gone.
   static std::unique_ptr<Source> Make(kube::Client& client, KindPtr kind,
                                       kube::InformerBase* informer, Listener& listener);
   virtual ~Source() = default;

@@ -95,7 +95,8 @@ StatusOr<volume::VolumeSpec> PluginAttacher::SpecOf(const Attachment& attachment
   if (volume == nullptr) {
     return Error(StatusCode::kNotFound, "there is no PersistentVolume '{}'", attachment.pv_name());
   }
-  // The attacher keeps no object from being deleted: a volume on its way out gets no new node.
+  // The attacher sets no finalizer on volumes. So a volume that is being deleted is not attached to
+  // another node.
   if (volume->deleting()) {
     return Error(StatusCode::kFailedPrecondition, "PersistentVolume '{}' is marked for deletion",
                  volume->name());

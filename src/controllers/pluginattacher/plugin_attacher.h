@@ -65,14 +65,15 @@ class PluginAttacher : public Controller {
   Outcome Check(const Attachment& attachment);
   Outcome CheckAll();
   base::StatusOr<volume::VolumeSpec> SpecOf(const Attachment& attachment) const;
-  // A plugin that attaches, ready for it.
+  // The plugin of the volume. FAILED_PRECONDITION: it does not attach volumes. Other errors come
+  // from the registry.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> PluginFor(
       const volume::VolumeSpec& spec) const;
   base::StatusOr<Attachment> HoldAttachment(const Attachment& attachment,
                                             const std::string& plugin);
   Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
                  const base::Status& status) {
-    return AttachmentFailed(context_, attachments_, attachment, operation, status);
+    return ReportAttachmentFailure(context_, attachments_, attachment, operation, status);
   }
 
   const Context context_;

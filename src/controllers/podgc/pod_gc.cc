@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// Not a name that a node or pod could have.
+// The key that stands for the count of ended pods. No node or pod has this name.
 constexpr const char* kEndedPods = "";
 
 // Whether the pod waits only for the programs that set its finalizers to remove them. Then there is

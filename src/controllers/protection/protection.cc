@@ -136,7 +136,7 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   if (!in_use.ok()) return AfterApi(in_use.status());
   // The informer did not know this use, so it may miss its end too.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
-  LOG_INFO("claim {} is not used any more: letting it go", base::Quote(key));
+  LOG_INFO("claim {} is not used any more: removing its finalizer", base::Quote(key));
   return AfterApi(
       PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, "", kClaimProtection))
           .status());

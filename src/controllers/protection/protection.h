@@ -50,7 +50,7 @@ class Protection : public Controller {
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::Pod>& pods_;
-  kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: off
+  kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: HostMounts do not count
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;
 };

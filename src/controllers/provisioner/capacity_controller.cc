@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kAfterVolume{1};
 // The existing objects must be known before new ones are created.
 constexpr std::chrono::milliseconds kAwaitList{100};
 
-// The kinds of change to a node that change segments.
+// Whether a node's change leaves the topology segments as they are.
 bool SameLabels(const api::Node* before, const api::Node* after) {
   return before != nullptr && after != nullptr && before->labels() == after->labels();
 }
@@ -118,7 +118,7 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
     RETURN_IF_ERROR(nodes_.CheckListed());
     RETURN_IF_ERROR(csi_nodes_.CheckListed());
   }
-  ASSIGN_OR_RETURN(const Json owner, CapacityOwner(context_.client, options_));
+  ASSIGN_OR_RETURN(const Json owner, ReadCapacityOwner(context_.client, options_));
   std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
   Status first = base::OkStatus();
   Figures figures;
@@ -137,8 +137,8 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
   return first.ok() ? removed : first;
 }
 
-// Takes the segment's object out of `present`. The objects that are left in the end have no
-// segment, or are the second one of a segment.
+// Writes the segment's object, and removes it from `present`. So the objects that are left there
+// after the last segment belong to no segment, or are the second one of a segment.
 Status CapacityController::PublishSegment(const api::StorageClass& storage_class,
                                           const DriverInfo& driver, const TopologyTerm& segment,
                                           const Json& owner, std::vector<CapacityPtr>& present) {

@@ -63,6 +63,8 @@ class CapacityController : public Controller {
   // Notes the version of an object that this process wrote last ("": it deleted the object), so
   // that its own writes do not queue the class again.
   void NoteWritten(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether `version` is the version that NoteWritten noted last for the object. If `version` is ""
+  // (the object is gone), the note is removed.
   bool IsOwnWrite(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Context context_;

@@ -41,7 +41,7 @@ Json Reference(const api::OwnerReference& owner) {
 
 }  // namespace
 
-StatusOr<Json> CapacityOwner(kube::Client& client, const CapacityOptions& options) {
+StatusOr<Json> ReadCapacityOwner(kube::Client& client, const CapacityOptions& options) {
   if (options.owner_level < 0 && !options.node_owns) return Json::array();
   if (options.owner_level < 0) {
     const StatusOr<api::Node> node = kube::Get<api::Node>(client, "", options.node_name);

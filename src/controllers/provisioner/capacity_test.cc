@@ -214,22 +214,22 @@ TEST_F(CapacityTest, ObjectsBelongToThePodsOwnerAtTheLevel) {
   EXPECT_EQ(owners[0].uid, "uid-rs");
   EXPECT_TRUE(owners[0].controller);
   options.owner_level = 0;
-  EXPECT_EQ((*CapacityOwner(cluster_.client, options))[0]["name"], "csi-0");
+  EXPECT_EQ((*ReadCapacityOwner(cluster_.client, options))[0]["name"], "csi-0");
   options.owner_level = 2;
-  EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadCapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(CapacityTest, ObjectsOfANodeWithoutAPodGoWithTheNode) {
   CapacityOptions options = Ours();
   options.node_name = "node-a";
   options.owner_level = -1;
-  EXPECT_EQ(CapacityOwner(cluster_.client, options)->size(), 0u);
+  EXPECT_EQ(ReadCapacityOwner(cluster_.client, options)->size(), 0u);
   options.node_owns = true;
-  EXPECT_EQ(CapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadCapacityOwner(cluster_.client, options).status().code(), StatusCode::kNotFound);
   cluster_.Put({{"apiVersion", "v1"},
                 {"kind", "Node"},
                 {"metadata", {{"name", "node-a"}, {"uid", "uid-node-a"}}}});
-  const auto owners = CapacityOwner(cluster_.client, options);
+  const auto owners = ReadCapacityOwner(cluster_.client, options);
   ASSERT_TRUE(owners.ok()) << base::ToString(owners.status());
   ASSERT_THAT(*owners, SizeIs(1));
   EXPECT_EQ((*owners)[0]["kind"], "Node");

@@ -174,10 +174,9 @@ std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(Pl
   const DriverInfo& driver = inputs.driver;
   if (options_.node_deployment.enabled() && !claim.deleting() && !attempts_.MayHaveVolume(claim) &&
       !reach_.ReachesSource(claim)) {
-    const Status elsewhere =
-        Error(StatusCode::kFailedPrecondition,
-              "what the claim is to be filled from is out of reach of node '{}'",
-              options_.node_deployment.node_name);
+    const Status elsewhere = Error(StatusCode::kFailedPrecondition,
+                                   "the data source of the claim is out of reach of node '{}'",
+                                   options_.node_deployment.node_name);
     ReportFailure(claim, inputs.storage_class.name(), elsewhere);
     return RescheduleClaim(claim, elsewhere);
   }

@@ -1,5 +1,4 @@
-// Which provisioner gets a claim that binds immediately, if each node has one
-// (claim_provisioning.h).
+// Decides which node's provisioner gets a claim that binds immediately (claim_provisioning.h).
 #include "base/log.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/claim_provisioning.h"

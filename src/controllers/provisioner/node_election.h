@@ -1,6 +1,6 @@
-// When a node's provisioner tries to take a claim for which no node is selected (provisioner.h,
-// node deployment). All nodes see the claim at once, so each waits a random time first, and waits
-// longer after each try in which another node's write came first. Thread-safe.
+// Decides when a node's provisioner tries to take a claim for which no node is selected, in a node
+// deployment (options.h). All nodes see the claim at once, so each waits a random time first, and
+// waits longer after each try in which another node's write came first. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class NodeElection {
       : base_delay_(base_delay), max_delay_(max_delay) {}
 
   // How long this node still waits before it tries to take the claim of that uid; 0: it may try
-  // now.
+  // now. The first call for a claim chooses the wait at random.
   std::chrono::milliseconds Wait(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes that the try failed. Returns the time until the next try, which is longer.
   std::chrono::milliseconds Lost(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -20,7 +20,7 @@ struct NodeDeployment {
 
 struct Options {
   std::chrono::milliseconds timeout{10000};  // of each RPC
-  int workers = 10;                          // --worker-threads, 100 there
+  int workers = 10;                          // --worker-threads; 100 in the Go program
   int cloning_protection_workers = 1;        // --cloning-protection-threads
   std::string volume_name_prefix = "pvc";
   int volume_name_uuid_length = -1;  // of the claim's uid without dashes; -1: the uid as it is
@@ -41,8 +41,8 @@ struct CapacityOptions {
   std::string ns;        // of the objects; env NAMESPACE
   std::string pod_name;  // env POD_NAME; needed unless owner_level is negative
   // --capacity-ownerref-level: who owns the objects: 0 the pod, 1 the pod's owner, 2 the owner of
-  // that, ...; negative: nobody, or with `node_owns` the Node `node_name`. The objects are deleted
-  // with their owner.
+  // that, ...; negative: no owner, or with `node_owns` the Node `node_name`. The objects are
+  // deleted with their owner.
   int owner_level = 1;
   bool node_owns = false;
   bool immediate_binding = false;                  // --capacity-for-immediate-binding

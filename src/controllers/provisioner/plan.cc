@@ -57,7 +57,7 @@ const std::string& SourceId(const csi::v1::VolumeContentSource& source) {
   return source.has_snapshot() ? source.snapshot().snapshot_id() : source.volume().volume_id();
 }
 
-// True unless they say different things of one key: one may be more exact than the other.
+// Whether no key has different values in the two topologies. One of them may have more keys.
 bool Agree(const csi::v1::Topology& a, const csi::v1::Topology& b) {
   return std::all_of(a.segments().begin(), a.segments().end(), [&](const auto& segment) {
     const auto other = b.segments().find(segment.first);

@@ -43,8 +43,9 @@ struct Plan {
 // INVALID_ARGUMENT if claim or class cannot be served.
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
-// OK if the driver's answer is the volume that was asked for. OUT_OF_RANGE if it is smaller,
-// FAILED_PRECONDITION if it was not filled from the source, or its topology was not asked for.
+// OK if the driver's answer is the volume that was asked for. INTERNAL if it has no id,
+// OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from the source, or its
+// topology was not asked for.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.

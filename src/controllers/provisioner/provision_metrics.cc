@@ -9,7 +9,7 @@ namespace {
 using Description = base::Metrics::Description;
 using base::Metrics;
 
-// Prometheus' default ones.
+// The default buckets of Prometheus.
 const std::vector<double>& Buckets() {
   static const auto& buckets =
       *new std::vector<double>{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10};

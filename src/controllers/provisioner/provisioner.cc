@@ -13,7 +13,7 @@ using base::KeyedWorkers;
 
 namespace {
 
-// The key of the snapshots' queue that stands for a look at all of them.
+// The key in the snapshots' queue that stands for the check of all snapshots.
 constexpr char kSweep[] = "all";
 
 KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
@@ -212,7 +212,8 @@ Provisioner::Outcome Provisioner::SyncSnapshotSource(const std::string& key) {
 Provisioner::Outcome Provisioner::SweepSnapshots() {
   const auto held = sources_.FindHeldSnapshots();
   if (!held.ok()) {
-    LOG_DEBUG("VolumeSnapshots cannot be listed to be let go: {}", base::ToString(held.status()));
+    LOG_DEBUG("cannot list VolumeSnapshots to remove finalizers: {}",
+              base::ToString(held.status()));
   } else {
     for (const std::string& snapshot : *held) snapshot_workers_.Add(snapshot);
   }

@@ -58,7 +58,7 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
   return out;
 }
 
-// By PUT of the whole object as it was read, because the upstream role grants no `patch`.
+// Writes the whole object as it was read, by PUT, because the upstream role grants no `patch`.
 Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
                                     std::string_view remove) {
   api::VolumeSnapshot changed = snapshot;

@@ -19,7 +19,8 @@ namespace {
 using Keys = std::vector<std::string>;
 using Terms = std::vector<TopologyTerm>;
 
-// The cartesian product of a class may grow without bound in a malformed one.
+// The combinations of a class's allowedTopologies are limited, because a malformed class could have
+// too many of them.
 constexpr size_t kMaxTerms = 10000;
 
 bool TermLess(const TopologyTerm& a, const TopologyTerm& b) {
@@ -88,7 +89,7 @@ StatusOr<TopologyTerm> SelectedTerm(const TopologyQuestion& question, const Keys
   return *term;
 }
 
-// Each term of the class is a list of keys with alternative values: all combinations.
+// Returns all combinations of the values that the terms of allowedTopologies list for their keys.
 StatusOr<Terms> Flatten(const Json& allowed) {
   Terms out;
   for (const Json& selector : allowed) {

@@ -33,9 +33,11 @@ struct TopologyQuestion {
   std::vector<std::shared_ptr<const api::CsiNode>> csi_nodes;
 };
 
-// nullopt: the volume may be anywhere. NOT_FOUND: the selected node does not exist any more, so the
-// scheduler must choose another. FAILED_PRECONDITION: the driver's topology is not known (yet), or
-// excludes the node.
+// The topologies in which CreateVolume may make the volume, and those that it should prefer.
+// nullopt: the volume may be anywhere. NOT_FOUND: the selected node or its CSINode does not exist
+// any more, so the scheduler must choose another node. FAILED_PRECONDITION: the driver's topology
+// is not known (yet), or the class excludes the node. INVALID_ARGUMENT: allowedTopologies of the
+// class has too many combinations.
 base::StatusOr<std::optional<csi::v1::TopologyRequirement>> RequireTopology(
     const TopologyQuestion& question);
 

@@ -104,8 +104,8 @@ Status VolumeDeletion::CheckAlone(const Volume& volume) const {
   return base::OkStatus();
 }
 
-// Without the attachments nobody knows who uses the volume. The upstream program's role may list
-// them only where its driver attaches, so other drivers need none.
+// Without the list of attachments it is not known which nodes use the volume. The upstream
+// program's role may list them only where its driver attaches, so other drivers need none.
 Status VolumeDeletion::CheckDetached(const DriverInfo& driver) const {
   if (!driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) return base::OkStatus();
   return attachments_.CheckListed();

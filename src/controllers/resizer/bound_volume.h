@@ -1,4 +1,4 @@
-// The volumes of bound claims, on which both the resizer and the modifier work.
+// Finds the volumes of bound claims for the resizer and the modifier.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// One expansion, from its target to the node's part (resizer.h).
+// Expands one volume until the node takes over (resizer.h).
 #include <algorithm>
 #include <array>
 
@@ -109,7 +109,8 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
   }
   const StatusOr<Claim> begun = Begin(claim, volume, target);
   if (!begun.ok()) {
-    return ExpandFailed(claim, driver, base::Annotate(begun.status(), "write what is begun"));
+    return ExpandFailed(claim, driver,
+                        base::Annotate(begun.status(), "write the target to the claim"));
   }
   const StatusOr<Expanded> expanded =
       *needs_call ? Call(request)

@@ -219,9 +219,9 @@ std::vector<Case> FailureCases() {
       {"AForbiddenBeginningIsSaidAndNothingCalled",
        Asks("2Gi"),
        nullptr,
-       {{"patch pvc", {}}, Failed("write what is begun: forbidden")},
+       {{"patch pvc", {}}, Failed("write the target to the claim: forbidden")},
        {},
-       {SaysFailed("write what is begun: forbidden")},
+       {SaysFailed("write the target to the claim: forbidden")},
        [](FakeCluster& cluster) {
          cluster.client.FailNext("patch", "persistentvolumeclaims/status",
                                  Error(StatusCode::kPermissionDenied, "forbidden"));

@@ -98,7 +98,7 @@ void Modifier::Resync() {
   for (const auto& claim : claims_.Subset(kClaimsToModify)) workers_.Add(claim->key());
 }
 
-void Modifier::Wake(const std::string& class_name) {
+void Modifier::QueueClaimsOf(const std::string& class_name) {
   for (const auto& claim : claims_.ByIndex(kClaimsByAttributesClass, class_name)) {
     workers_.AddNow(claim->key());
   }
@@ -109,7 +109,7 @@ void Modifier::WatchClasses() {
   if (classes_ != nullptr) return;
   classes_ = std::make_unique<kube::Informer<Class>>(context_.client);
   classes_->AddHandler([this](const auto& change) {
-    if (change.before == nullptr) Wake(change.key);
+    if (change.before == nullptr) QueueClaimsOf(change.key);
   });
   classes_->Start();
 }
@@ -162,7 +162,7 @@ Modifier::Outcome Modifier::Modify(const Claim& claim, const Volume& volume,
   if (!request.ok()) return ModifyFailed(claim, request.status());
   const StatusOr<Claim> begun = Begin(claim, target);
   if (!begun.ok()) {
-    return ModifyFailed(claim, base::Annotate(begun.status(), "write what is begun"));
+    return ModifyFailed(claim, base::Annotate(begun.status(), "write the target to the claim"));
   }
   const Status modified =
       driver_.Call(&rpc::CsiClient::ControllerModifyVolume, *request, options_.timeout).status();

@@ -36,7 +36,7 @@ class Modifier {
 
   void Start();
   void Stop();
-  // Looks at all claims again.
+  // Queues all claims that may need a modification.
   void Resync();
 
  private:
@@ -64,7 +64,8 @@ class Modifier {
   Outcome WaitForClass(const Claim& claim, const std::string& name);
   Outcome ModifyFailed(const Claim& claim, const base::Status& status);
   void WatchClasses();
-  void Wake(const std::string& class_name);
+  // Queues the claims that ask for the class.
+  void QueueClaimsOf(const std::string& class_name);
 
   const Context context_;
   DriverConnection& driver_;

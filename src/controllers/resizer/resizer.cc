@@ -15,7 +15,7 @@ using base::MutexLock;
 
 namespace {
 
-// No claim has this key.
+// The key that stands for the periodic check of all claims. No claim has this key.
 constexpr char kResync[] = "resync";
 // The subset of claims for which MayNeedExpansion is true: few of many thousands.
 constexpr char kClaimsToResize[] = "toResize";
@@ -103,7 +103,7 @@ void Resizer::Stop() {
   workers_.Stop();
 }
 
-// Keys that wait for their backoff keep waiting.
+// Queues all claims that may need work. Keys that wait for their backoff keep waiting.
 Resizer::Outcome Resizer::Resync() {
   for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.Add(claim->key());
   modifier_->Resync();

@@ -97,7 +97,8 @@ class Resizer : public Controller {
   // The size in bytes to which the volume must grow; nullopt: this controller has nothing to do.
   std::optional<int64_t> Target(const Claim& claim, const Volume& volume,
                                 const Memory& memory) const;
-  // The time until an impossible target is tried again; nullopt: now.
+  // The time until an impossible target is tried again; nullopt: now. If the node has just refused
+  // the target, the wait begins here.
   std::optional<std::chrono::milliseconds> Patience(const Claim& claim);
   bool InUse(const Claim& claim) const;
 

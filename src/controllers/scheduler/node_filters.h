@@ -1,4 +1,4 @@
-// Whether a pod may run on a node, leaving volumes aside. Pure.
+// Decides whether a pod may run on a node, without regard to its volumes. Pure.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Choosing a node and binding to it (scheduler.h).
+// Chooses a node for a pod, and binds the pod to it (scheduler.h).
 #include <algorithm>
 #include <tuple>
 
@@ -72,7 +72,8 @@ size_t Scheduler::PodsOn(const std::string& node) const {
 std::optional<std::string> Scheduler::ChooseNode(const api::Pod& pod, const PodClaims& claims,
                                                  const Progress& progress, Refusals& refusals,
                                                  Placement& placement) {
-  // Whether the pod is reserved there, how often it failed there, how many pods, the name.
+  // Orders nodes: the node that is reserved for the pod comes first, then by how often the pod
+  // failed there, by the number of pods, and by name.
   using Rank = std::tuple<bool, int, size_t, std::string>;
   std::optional<Rank> best;
   for (const auto& node : nodes_.List()) {

@@ -11,16 +11,16 @@
 //                                                   another node first, after a pause
 //
 // Where no node passes, event FailedScheduling and PodScheduled=False/Unschedulable say why, and
-// the pod is looked at again when something has changed that may help.
+// the pod is tried again when something has changed that may help.
 //
 // Filters: ready, schedulable, taints, nodeSelector, required node affinity; the node affinity of
 // bound volumes; for claims that wait, a fitting free volume, or a provisioner whose allowed
 // topologies and CSIStorageCapacity (if the driver publishes it) fit, and where the volume or
 // snapshot is that the new one is to be filled from; CSINode's attach limit; ReadWriteOncePod.
 // Among nodes that pass: one that did not fail for this pod, then fewest pods, then first by name.
-// Processor and memory are not looked at.
+// Requests for CPU and memory are not considered.
 //
-// Pods that have a node are left alone. A HostMount has its node; if its claim waits for a
+// Pods that have a node are not changed. A HostMount has its node; if its claim waits for a
 // consumer, that node is selected. One worker places pods, one after the other, so that each sees
 // the one before.
 #pragma once
@@ -87,7 +87,8 @@ class Scheduler : public Controller {
     std::vector<ClaimPtr> unbound;          // that wait for their first consumer
     std::map<std::string, Source> sources;  // of unbound ones, by their keys
   };
-  // How an unbound claim is served on a node: by this volume, or (null) by its provisioner.
+  // The unbound claims of a pod, each with the volume that it gets; null: its provisioner makes
+  // one.
   using Placement = std::vector<std::pair<ClaimPtr, VolumePtr>>;
 
   void Watch();
@@ -120,8 +121,8 @@ class Scheduler : public Controller {
                    const api::Node& node) const;
   // The driver of a claim's volume, which exists or will be made; "" if there is none.
   std::string DriverOf(const Claim& claim) const;
-  // Why a driver that wants its pods only where it runs
-  // (CSIDriver.spec.preventPodSchedulingIfMissing) refuses the node.
+  // Why the node is refused, because a driver with CSIDriver.spec.preventPodSchedulingIfMissing
+  // does not run there. nullopt: the node is not refused.
   std::optional<std::string> RefuseWithoutDriver(const PodClaims& claims,
                                                  const Placement& placement,
                                                  const api::Node& node) const;
@@ -134,7 +135,7 @@ class Scheduler : public Controller {
   base::Status PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node);
 
   // source_filter.cc
-  Source SourceOf(const Claim& claim) const;
+  Source ReadSource(const Claim& claim) const;
   bool ReachesSource(const Source& source, const api::Node& node) const;
 
   const Context context_;
@@ -148,7 +149,7 @@ class Scheduler : public Controller {
   kube::Informer<api::CsiDriver>& drivers_;
   kube::Informer<api::CsiStorageCapacity>& capacities_;
   kube::Informer<api::VolumeAttachment>& attachments_;
-  kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: off
+  kube::Informer<api::HostMount>* const host_mounts_;  // nullptr: HostMounts do not count
 
   mutable base::Mutex mutex_;
   std::map<std::string, Progress> progress_ ABSL_GUARDED_BY(mutex_);  // by the pod's uid

@@ -1,5 +1,6 @@
-// Where the source data of a pod's claims is (scheduler.h). Kubernetes' scheduler does not check
-// it, but a driver whose volumes belong to one node cannot copy them to another node.
+// Checks whether a node reaches the source data of a pod's claims (scheduler.h). Kubernetes'
+// scheduler does not check this, but a driver whose volumes belong to one node cannot copy them to
+// another node.
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/scheduler/scheduler.h"
@@ -7,7 +8,7 @@
 
 namespace berth::controllers::scheduler {
 
-Scheduler::Source Scheduler::SourceOf(const Claim& claim) const {
+Scheduler::Source Scheduler::ReadSource(const Claim& claim) const {
   Source source;
   if (const std::string name = CloneSourceName(claim); !name.empty()) {
     const auto copied = claims_.Get(claim.ns(), name);

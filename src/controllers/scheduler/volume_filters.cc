@@ -1,4 +1,4 @@
-// On which nodes a pod may run because of its volumes (scheduler.h).
+// Decides on which nodes a pod may run because of its volumes (scheduler.h).
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
@@ -74,13 +74,13 @@ StatusOr<Scheduler::PodClaims> Scheduler::ClaimsOf(const api::Pod& pod) const {
       continue;
     }
     const auto storage_class = classes_.Get(ClassName(*claim, classes_));
-    // Bound by a person, or at once by the binder: this scheduler has no part in it.
+    // A person binds this claim, or the binder binds it at once, so the scheduler only waits.
     if (!claim->volume_name().empty() || storage_class == nullptr ||
         !storage_class->wait_for_first_consumer()) {
       return refuse("pod has unbound immediate PersistentVolumeClaims");
     }
     out.unbound.push_back(claim);
-    out.sources[claim->key()] = SourceOf(*claim);
+    out.sources[claim->key()] = ReadSource(*claim);
   }
   return out;
 }
@@ -261,7 +261,7 @@ bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& pla
 
 Status Scheduler::PlaceClaim(const Claim& claim, const Volume* volume, const std::string& node) {
   if (volume != nullptr) {
-    if (volume->claim_uid() == claim.uid()) return base::OkStatus();  // the binder is at it
+    if (volume->claim_uid() == claim.uid()) return base::OkStatus();  // the binder binds it
     Json patch = {{"spec", {{"claimRef", ClaimReference(claim)}}}};
     if (!volume->has_claim_ref()) {
       patch["metadata"]["annotations"][std::string(kBoundByController)] = "yes";

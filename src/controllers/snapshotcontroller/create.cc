@@ -1,4 +1,4 @@
-// From a VolumeSnapshot to its content (snapshot_controller.h).
+// Finds or creates the content of a VolumeSnapshot, and binds them (snapshot_controller.h).
 #include "api/quantity.h"
 #include "api/time.h"
 #include "base/log.h"
@@ -152,7 +152,7 @@ Status SnapshotController::HoldClaim(const std::string& key) {
   {
     MutexLock lock(mutex_);
     if (releasing_.contains(key)) {
-      return Error(StatusCode::kAborted, "claim '{}' is being let go", key);
+      return Error(StatusCode::kAborted, "the finalizer of claim '{}' is being removed", key);
     }
   }
   const auto claim = claims_.Get(key);

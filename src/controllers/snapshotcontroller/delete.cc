@@ -1,4 +1,5 @@
-// The end of a VolumeSnapshot (snapshot_controller.h).
+// Deletes the content of a deleted VolumeSnapshot, and releases the VolumeSnapshot
+// (snapshot_controller.h).
 #include <algorithm>
 
 #include "base/log.h"

@@ -46,11 +46,11 @@ void OperationTimes::End(const char* operation, const api::VolumeSnapshot& snaps
   under_way_.erase(it);
 }
 
-void OperationTimes::TellInFlight() {
+void OperationTimes::ReportInFlight() {
   metrics_->Set(InFlight(), {}, static_cast<double>(under_way_.size()));
 }
 
-void OperationTimes::Seen(const api::VolumeSnapshot& snapshot, const std::string& driver) {
+void OperationTimes::NoteSnapshot(const api::VolumeSnapshot& snapshot, const std::string& driver) {
   if (metrics_ == nullptr) return;
   MutexLock lock(mutex_);
   if (snapshot.deleting()) {
@@ -64,16 +64,16 @@ void OperationTimes::Seen(const api::VolumeSnapshot& snapshot, const std::string
     if (taken) End(kCreate, snapshot, driver, "success");
     if (snapshot.ready()) End(kCreateAndReady, snapshot, driver, "success");
   }
-  TellInFlight();
+  ReportInFlight();
 }
 
-void OperationTimes::Gone(const api::VolumeSnapshot& snapshot, const std::string& driver) {
+void OperationTimes::NoteDeletion(const api::VolumeSnapshot& snapshot, const std::string& driver) {
   if (metrics_ == nullptr) return;
   MutexLock lock(mutex_);
   End(kDelete, snapshot, driver, "success");
   End(kCreate, snapshot, driver, "cancel");
   End(kCreateAndReady, snapshot, driver, "cancel");
-  TellInFlight();
+  ReportInFlight();
 }
 
 }  // namespace berth::controllers::snapshotcontroller

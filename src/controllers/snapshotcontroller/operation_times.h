@@ -1,6 +1,6 @@
-// How long snapshots take to be taken, to be ready and to be deleted, as seen by who follows their
-// VolumeSnapshots: snapshot_controller_operation_total_seconds and _operations_in_flight, with the
-// names, labels and buckets of the Go program.
+// Measures how long it takes until snapshots are taken, are ready, and are deleted, by the changes
+// of their VolumeSnapshots. The metrics are snapshot_controller_operation_total_seconds and
+// snapshot_controller_operations_in_flight, with the labels and buckets of the Go program.
 //
 //   seen ── creationTime ──▶ CreateSnapshot (not of one that was there before)
 //   seen ── readyToUse ──▶ CreateSnapshotAndReady
@@ -24,9 +24,10 @@ class OperationTimes {
   explicit OperationTimes(base::Metrics* metrics) : metrics_(metrics) {}
 
   // To be called when `snapshot` is new or has changed; `driver` is "" while it is not known.
-  void Seen(const api::VolumeSnapshot& snapshot, const std::string& driver)
+  void NoteSnapshot(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void Gone(const api::VolumeSnapshot& snapshot, const std::string& driver)
+  // To be called when the VolumeSnapshot is gone.
+  void NoteDeletion(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -35,7 +36,7 @@ class OperationTimes {
   void Begin(const char* operation, const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const char* operation, const api::VolumeSnapshot& snapshot, const std::string& driver,
            const char* status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   base::Metrics* const metrics_;
   base::Mutex mutex_;

@@ -35,25 +35,25 @@ class OperationTimesTest : public ::testing::Test {
 };
 
 TEST_F(OperationTimesTest, TheLifeOfASnapshot) {
-  times_.Seen(Snapshot(), "");
+  times_.NoteSnapshot(Snapshot(), "");
   EXPECT_THAT(metrics_.RenderText(), InFlight(2));
-  times_.Seen(Snapshot(taken_), "d.example.com");
+  times_.NoteSnapshot(Snapshot(taken_), "d.example.com");
   EXPECT_THAT(metrics_.RenderText(), Counted("CreateSnapshot", "success"));
   EXPECT_THAT(metrics_.RenderText(), InFlight(1));
-  times_.Seen(Snapshot(ready_), "d.example.com");
-  times_.Seen(Snapshot(ready_), "d.example.com");
+  times_.NoteSnapshot(Snapshot(ready_), "d.example.com");
+  times_.NoteSnapshot(Snapshot(ready_), "d.example.com");
   EXPECT_THAT(metrics_.RenderText(), Counted("CreateSnapshotAndReady", "success"));
-  times_.Seen(Snapshot(Merged(ready_, deleted_)), "d.example.com");
-  times_.Gone(Snapshot(Merged(ready_, deleted_)), "d.example.com");
+  times_.NoteSnapshot(Snapshot(Merged(ready_, deleted_)), "d.example.com");
+  times_.NoteDeletion(Snapshot(Merged(ready_, deleted_)), "d.example.com");
   EXPECT_THAT(metrics_.RenderText(), Counted("DeleteSnapshot", "success"));
   EXPECT_THAT(metrics_.RenderText(), InFlight(0));
   EXPECT_THAT(metrics_.RenderText(), HasSubstr("le=\"600\""));
 }
 
 TEST_F(OperationTimesTest, WhatIsDeletedBeforeItIsReadyIsCancelled) {
-  times_.Seen(Snapshot(), "");
-  times_.Seen(Snapshot(deleted_), "");
-  times_.Gone(Snapshot(deleted_), "");
+  times_.NoteSnapshot(Snapshot(), "");
+  times_.NoteSnapshot(Snapshot(deleted_), "");
+  times_.NoteDeletion(Snapshot(deleted_), "");
   for (const char* operation : {"CreateSnapshot", "CreateSnapshotAndReady"}) {
     EXPECT_THAT(metrics_.RenderText(), Counted(operation, "cancel", "dynamic", "unknown"));
   }
@@ -61,7 +61,7 @@ TEST_F(OperationTimesTest, WhatIsDeletedBeforeItIsReadyIsCancelled) {
 
 // One that was there when this process began has nothing to be measured.
 TEST_F(OperationTimesTest, WhatIsReadyAlreadyIsNotCounted) {
-  times_.Seen(Snapshot(ready_), "d.example.com");
+  times_.NoteSnapshot(Snapshot(ready_), "d.example.com");
   EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("operation_total_seconds")));
 }
 
@@ -69,8 +69,8 @@ TEST_F(OperationTimesTest, OneThatWasTakenElsewhereIsOnlyReady) {
   const Json existing = {
       {"spec",
        {{"source", {{"volumeSnapshotContentName", "c"}, {"persistentVolumeClaimName", nullptr}}}}}};
-  times_.Seen(Snapshot(existing), "d.example.com");
-  times_.Seen(Snapshot(Merged(existing, ready_)), "d.example.com");
+  times_.NoteSnapshot(Snapshot(existing), "d.example.com");
+  times_.NoteSnapshot(Snapshot(Merged(existing, ready_)), "d.example.com");
   EXPECT_THAT(metrics_.RenderText(),
               Counted("CreateSnapshotAndReady", "success", "pre-provisioned"));
   EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("operation_name=\"CreateSnapshot\"")));

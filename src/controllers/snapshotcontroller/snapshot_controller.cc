@@ -101,10 +101,10 @@ void SnapshotController::Watch() {
       claim_workers_.Add(api::ObjectKey(snapshot.ns(), snapshot.source_claim()));
     }
     if (change.after == nullptr) {
-      times_.Gone(snapshot, DriverOf(snapshot));
+      times_.NoteDeletion(snapshot, DriverOf(snapshot));
       return;
     }
-    times_.Seen(snapshot, DriverOf(snapshot));
+    times_.NoteSnapshot(snapshot, DriverOf(snapshot));
     if (Changed(change.before.get(), *change.after)) {
       snapshot_workers_.AddNow(change.key);
     } else {

@@ -1,6 +1,7 @@
 // Binds VolumeSnapshots to the VolumeSnapshotContents that stand for snapshots in the storage (in
-// Kubernetes: the snapshot-controller, one for all drivers). The drivers are the snapshotters' part
-// (snapshotter/snapshotter.h), which it never talks to but through the objects.
+// Kubernetes: the snapshot-controller, one for all drivers). The snapshotters call the drivers
+// (snapshotter/snapshotter.h). The controller and the snapshotters communicate only through
+// objects.
 //
 // A VolumeSnapshot of a claim:
 //
@@ -12,8 +13,9 @@
 //      ▼
 //   [held] ── content "snapcontent-<uid>" created ──▶ [bound] ── its status copied ──▶ [ready]
 //
-// of a content that a person made for a snapshot that exists: the content names the VolumeSnapshot,
-// which names it; the uid is filled in, and from there on it is bound.
+// If a person made a content for a snapshot that exists, the content and the VolumeSnapshot name
+// each other. The controller writes the VolumeSnapshot's uid into the content, and then they are
+// bound.
 //
 // Its deletion:
 //
@@ -84,9 +86,11 @@ class SnapshotController : public Controller {
   // create.cc: the steps until the snapshot is bound.
   Outcome BindDynamic(const Snapshot& snapshot);
   Outcome BindExisting(const Snapshot& snapshot);
-  // The class that the snapshot names, or the default one.
+  // The class that the snapshot names, or the default class of its driver. NOT_FOUND: there is
+  // none. FAILED_PRECONDITION: there are several defaults. Other errors are those of VolumeOf.
   base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
-  // The volume of its claim.
+  // The volume of the snapshot's claim. NOT_FOUND: there is no such claim. FAILED_PRECONDITION: the
+  // claim is not bound to a volume. INVALID_ARGUMENT: the volume is not a CSI volume.
   base::StatusOr<std::shared_ptr<const Volume>> VolumeOf(const Snapshot& snapshot) const;
   base::Status HoldClaim(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   Outcome TakeSnapshot(const Snapshot& snapshot, const Class& snapshot_class);
@@ -100,12 +104,13 @@ class SnapshotController : public Controller {
 
   // delete.cc
   Outcome Delete(const Snapshot& snapshot);
-  // The content that stands for `snapshot` and names it. NOT_FOUND: there is none.
+  // The content that stands for `snapshot` and names it, read from the API if the informer does not
+  // know it. NOT_FOUND: there is none. Other errors come from the API.
   base::StatusOr<Content> ContentOf(const Snapshot& snapshot);
   bool IsBeingRestored(const Snapshot& snapshot) const;
   Outcome ReleaseSnapshot(const Snapshot& snapshot);
 
-  // "" while neither its content nor its class is known.
+  // The driver of the snapshot; "" while neither its content nor its class is known.
   std::string DriverOf(const Snapshot& snapshot) const;
   // Whether the claim's volume must stay for this snapshot.
   bool TakesFromClaim(const Snapshot& snapshot) const;

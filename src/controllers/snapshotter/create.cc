@@ -120,7 +120,7 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
     metadata["csi.storage.k8s.io/volumesnapshot/namespace"] = content.snapshot_namespace();
     metadata["csi.storage.k8s.io/volumesnapshotcontent/name"] = content.name();
   }
-  ASSIGN_OR_RETURN(const auto secrets, Secrets(content));
+  ASSIGN_OR_RETURN(const auto secrets, ReadSecrets(content));
   CopyTo(secrets, request.mutable_secrets());
   return request;
 }

@@ -1,4 +1,5 @@
-// The end of a content, and of its snapshot in the driver (snapshotter.h).
+// Deletes the snapshot of a deleted content in the driver, and releases the content
+// (snapshotter.h).
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
@@ -27,7 +28,7 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   }
   csi::v1::DeleteSnapshotRequest request;
   request.set_snapshot_id(handle);
-  const StatusOr<std::map<std::string, std::string>> secrets = Secrets(content);
+  const StatusOr<std::map<std::string, std::string>> secrets = ReadSecrets(content);
   if (!secrets.ok()) {
     if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
     return DeleteFailed(

@@ -1,4 +1,4 @@
-// Which contents stand for a snapshot of the driver (snapshotter.h).
+// Remembers to which content each snapshot of the driver belongs (snapshotter.h).
 #include "controllers/snapshotter/snapshotter.h"
 
 namespace berth::controllers::snapshotter {

@@ -122,7 +122,7 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
   return content->dynamic() ? Create(*content, *driver) : Adopt(*content, *driver);
 }
 
-StatusOr<std::map<std::string, std::string>> Snapshotter::Secrets(const Content& content) {
+StatusOr<std::map<std::string, std::string>> Snapshotter::ReadSecrets(const Content& content) {
   const api::SecretReference reference{.name = content.annotation(kSnapshotSecretName),
                                        .ns = content.annotation(kSnapshotSecretNamespace)};
   if (reference.name.empty() != reference.ns.empty()) {

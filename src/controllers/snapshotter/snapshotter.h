@@ -19,8 +19,8 @@
 // exist in the driver that no object names, so the content is not deleted. The driver is asked
 // until the snapshot is known, and then the snapshot is deleted by its handle. A second annotation
 // records the request: the failure of another request (the class was made anew, or another program
-// made the first call) says nothing about the recorded one, and then only the snapshot itself ends
-// the asking. ALREADY_EXISTS never proves that there is no snapshot.
+// made the first call) says nothing about the recorded one. Then the driver is asked until it
+// returns the snapshot. ALREADY_EXISTS never proves that there is no snapshot.
 //
 // The snapshot of a VolumeSnapshot's content is deleted in the driver only after the controller has
 // written "being-deleted", so that no data is lost if a person deletes the object by mistake. It is
@@ -121,6 +121,8 @@ class Snapshotter : public Controller {
   base::StatusOr<Content> WriteStatus(const Content& content, const std::string& handle,
                                       base::Json status);
   Outcome WriteSnapshot(const Content& content, const csi::v1::Snapshot& snapshot);
+  // The time when the snapshot was taken, in nanoseconds since 1970. If the driver does not say it,
+  // records an event and returns the present time.
   int64_t CreationTime(const Content& content, const csi::v1::Snapshot& snapshot);
   // Asks again later, at growing intervals, because the snapshot is being uploaded.
   Outcome Poll(const Content& content);
@@ -145,7 +147,7 @@ class Snapshotter : public Controller {
   // Queues the deletions that waited for `content`.
   void WakeOthers(const Content& content);
 
-  base::StatusOr<std::map<std::string, std::string>> Secrets(const Content& content);
+  base::StatusOr<std::map<std::string, std::string>> ReadSecrets(const Content& content);
   // Records `reason` and writes status.error, if it says something new.
   void ReportError(const Content& content, std::string_view reason, const std::string& message);
 
