@@ -48,7 +48,7 @@ class HandlerTest : public testing::Test {
     auto handler = Handler::Start({.paths = paths_,
                                    .kubelet_folder = folder_ / "kubelet",
                                    .offer = {.shares = {"nfs4"}},
-                                   .look_every = std::chrono::milliseconds(1),
+                                   .check_interval = std::chrono::milliseconds(1),
                                    .patience = patience_,
                                    .container_patience = std::chrono::seconds(60)},
                                   kind_);

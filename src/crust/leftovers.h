@@ -1,5 +1,6 @@
-// Removes what a runtime leaves on the host for a volume that is not mounted there: containerd
-// makes a missing source of a mount, so a container's subPath leaves empty folders.
+// Removes the empty folders that containerd leaves at the target path of a deferred volume. The
+// volume is not mounted there on the host, but containerd makes the source of each mount if it is
+// missing, such as a container's subPath.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The handler's files; the only place that spells them.
+// The paths of the handler's files. No other file spells them.
 //
 //   <data>/                 /var/lib/berth/crust
 //     lock                  one handler at a time
@@ -23,6 +23,7 @@ class Paths {
   std::string Records() const { return data_ + "/sandboxes"; }
   std::string Holders() const { return data_ + "/holders"; }
   std::string Utilities() const { return data_ + "/utilities"; }
+  // Folders of the pods' plans and of the sandboxes' marks (base/ipc/crust_call.h).
   std::string Plans() const { return run_ + "/plans"; }
   std::string Marks() const { return run_ + "/sandboxes"; }
 
