@@ -55,7 +55,7 @@ StatusOr<kube::Config> ApiConfig(const ProcessOptions& options) {
   if (!options.kubeconfig.empty()) {
     ASSIGN_OR_RETURN(config, kube::LoadKubeconfig(options.kubeconfig));
   } else if (options.master.empty()) {
-    ASSIGN_OR_RETURN(config, kube::InClusterConfig());
+    ASSIGN_OR_RETURN(config, kube::LoadInClusterConfig());
   }
   if (!options.master.empty()) {
     config.server = options.master;
@@ -207,7 +207,7 @@ class ControllerProcessImpl : public ControllerProcess {
           MutexLock lock(mutex_);
           elections_.insert(&election);
         }
-        kube::Campaign(election, stop, [&](const std::stop_token& lost) {
+        kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
           Term({role}, socket, driver, &election, lost);
         });
         MutexLock lock(mutex_);

@@ -58,13 +58,13 @@ StatusOr<int> Exec(const kube::Config& config, const ApiOptions& api, const Exec
   };
   std::optional<RawTerminal> raw;
   if (tty && options.interactive) raw.emplace();
-  return kube::Exec(config,
-                    {.ns = api.ns,
-                     .pod = options.pod,
-                     .container = options.container,
-                     .command = options.command,
-                     .tty = tty},
-                    streams, stop);
+  return kube::ExecInPod(config,
+                         {.ns = api.ns,
+                          .pod = options.pod,
+                          .container = options.container,
+                          .command = options.command,
+                          .tty = tty},
+                         streams, stop);
 }
 
 }  // namespace berth::cli

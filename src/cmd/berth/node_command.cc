@@ -21,8 +21,7 @@ constexpr std::chrono::milliseconds kSyncPause{500};
 // Runs the node until a signal comes. While the API is away, only what needs it has to wait.
 Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
   ASSIGN_OR_RETURN(const LocalNodeOptions options, Completed(given));
-  ASSIGN_OR_RETURN(kube::Config config,
-                   kube::LoadKubeconfig(kube::DefaultKubeconfigPath(kubeconfig)));
+  ASSIGN_OR_RETURN(kube::Config config, kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
   ASSIGN_OR_RETURN(const base::UniqueFd lock, TakeDataFolder(options.data_folder));
   ASSIGN_OR_RETURN(const auto flight,
                    base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),
