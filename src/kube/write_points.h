@@ -9,8 +9,9 @@
 
 namespace berth::kube {
 
-// Returns the points of a write. `verb` is create, update, patch or delete. Kinds that Berth does
-// not write itself, and subresources other than status, share the points of the resource "other".
+// Returns the points of a write. `verb` is create, update, patch or delete. Kinds that are neither
+// built in nor kinds of snapshots, and subresources other than status, share the points of the
+// resource "other".
 base::CallPoints FindWritePoints(std::string_view verb, const api::KindInfo& kind,
                                  std::string_view subresource = "");
 
