@@ -116,7 +116,7 @@ def measure_durable_file_ms(folder, runs=40):
 
 
 def measure_one(berth, folder, runs=40):
-    """Returns sorted milliseconds of mounts through the agent and by hand, and those of one durable record."""
+    """Returns sorted milliseconds of mounts through the agent and by hand, and the median of one durable record."""
     site = Site(berth, pathlib.Path(folder), 1)
     try:
         name, = site.names

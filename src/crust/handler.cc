@@ -387,7 +387,7 @@ StatusOr<Graft> Handler::MakeGraft(Entry& entry, VolumeRecord& volume,
   RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
   StatusOr<Graft> graft = entry.sandbox->MakeGraft(volume.plan, sub_path);
   if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
-  // The sandbox lost the mount, because somebody removed its namespace. So the volume is mounted
+  // The sandbox lost the mount, because its namespace was removed. So the volume is mounted
   // again from its plan.
   LOG_WARNING("mount {} again in sandbox {}: {}", Quote(volume.host_volume_id),
               Quote(entry.record.sandbox_id), base::Message(graft.status()));

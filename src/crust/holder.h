@@ -1,5 +1,5 @@
-// A mount namespace that contains only volumes. It keeps a sandbox's mounts while nobody, not even
-// the handler, has them open.
+// A mount namespace that contains only volumes. It keeps a sandbox's mounts even while no process,
+// not even the handler, has them open.
 //
 //   /            a small tmpfs
 //   /<name>      a volume each

@@ -10,7 +10,7 @@
 namespace berth::crust {
 
 // Removes the folders below `target` that contain nothing but empty folders. Never removes a mount,
-// a file, or `target` itself. Does not follow symlinks. OK if nothing is there.
+// a file, or `target` itself. Does not follow symlinks. OK if `target` does not exist.
 base::Status RemoveEmptyFolders(const std::string& target);
 
 }  // namespace berth::crust

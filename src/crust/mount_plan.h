@@ -20,7 +20,7 @@
 
 namespace berth::crust {
 
-// What is mounted: a block device of the host, or a share.
+// The source of a volume: a block device of the host, or a share.
 struct Device {
   std::string source;  // the host's path of the device, or "srv:/export"
   bool block = false;

@@ -61,7 +61,7 @@ StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform
   for (const std::string& name : names) {
     const std::string pin = mounts.folder_ + "/" + name;
     if (pin == mounts.Target()) continue;
-    LOG_INFO("a mount utility was interrupted: unmount what it mounted in the namespace {}",
+    LOG_INFO("a mount utility was interrupted: its mount in the namespace {} is unmounted",
              Quote(pin));
     RETURN_IF_ERROR(mounts.ReleasePin(pin));
   }

@@ -55,8 +55,8 @@ std::optional<Connection::Time> Connection::idle_since() const {
   return idle_since_;
 }
 
-// Reserves `bytes` in place of what is reserved for the current request's body. Returns false if
-// the server has less than that left.
+// Changes the bytes that are reserved for the current request's body to `bytes`. Returns false if
+// the server has fewer left.
 bool Connection::ReserveBody(size_t bytes) {
   const bool granted = server_.ReserveBody(held_, bytes);
   if (granted) held_ = bytes;

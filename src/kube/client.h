@@ -109,8 +109,8 @@ class Client {
                        std::stop_token stop,
                        const std::function<bool(WatchEvent event)>& on_event) = 0;
 
-  // GETs what is not an object: logs, or tables that the server renders. `target` is the path with
-  // its query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), and
+  // GETs text that is not an object: logs, or tables that the server renders. `target` is the path
+  // with its query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), and
   // `accept` is the Accept header. Calls `on_chunk` on the calling thread with each part. Returns
   // OK when the server ends the stream or `on_chunk` returns false, CANCELLED soon after `stop` is
   // requested, and an error if the stream breaks.

@@ -40,7 +40,8 @@ bool HasFinalizers(const KindInfo& kind, const Json& object) {
           !base::json::Array(object, {"spec", "finalizers"}).empty());
 }
 
-// Sets the finalizers that a delete adds for the care of dependents.
+// Sets the finalizers that a delete adds, so that the garbage collector handles the dependents
+// first.
 void SetPropagation(Json& object, const DeleteOptions& options) {
   if (options.propagation.empty()) return;
   Json finalizers = Json::array();
@@ -65,20 +66,20 @@ void CopyField(const Json& from, Json& to, base::json::Path path) {
   }
 }
 
-// Whether the kind counts its spec's changes in metadata.generation.
+// Whether metadata.generation counts the changes of the kind's spec.
 bool HasGeneration(const KindInfo& kind) {
   return &kind == &api::kinds::kPod || &kind == &api::kinds::kDaemonSet ||
          !api::SupportsStrategicMerge(kind);
 }
 
-// Whether a PUT must say which version it replaces; the other kinds let it overwrite.
+// Whether a PUT must have a resourceVersion. The other kinds may be overwritten without one.
 bool NeedsVersion(const KindInfo& kind) {
   using namespace api::kinds;
   return &kind == &kVolumeAttachment || &kind == &kCsiNode || &kind == &kCsiDriver ||
          &kind == &kCsiStorageCapacity || &kind == &kLease || !api::SupportsStrategicMerge(kind);
 }
 
-// The seconds that a pod gets to end; zero for a pod that runs nowhere.
+// Returns the seconds that a pod gets to end; 0 for a pod that does not run.
 int64_t GraceSeconds(const Json& pod, const DeleteOptions& options) {
   const std::string phase = base::json::String(pod, {"status", "phase"});
   if (base::json::String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" ||
@@ -213,7 +214,8 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
   if (subresource == "status") {
     next = present;
     CopyField(object, next, {"status"});
-    // Kubernetes' own kinds take these from a status write too; the node agent relies on it.
+    // For the built-in kinds, Kubernetes takes these fields from a status write, too. The node
+    // agent relies on that.
     if (api::SupportsStrategicMerge(kind)) {
       for (const std::string_view field : {"labels", "annotations", "finalizers"}) {
         CopyField(object, next, {"metadata", field});

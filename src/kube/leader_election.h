@@ -12,7 +12,7 @@
 // CLOCK_BOOTTIME, which counts the time in which the machine slept, so that a leader whose machine
 // slept too long has lost its lease.
 //
-// Only create, get and update are used: that is what the sidecars' roles grant on Leases.
+// Only create, get and update are used, because the sidecars' roles grant no other verb on Leases.
 #pragma once
 
 #include <chrono>
