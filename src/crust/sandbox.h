@@ -27,7 +27,7 @@ struct VolumeStats {
   std::string condition;  // a text for people: why it is abnormal, or that the file system answers
 };
 
-// What a container gets for a volume: a mount that is in no mount namespace yet.
+// A container's mount of a volume or of a path in it. It is in no mount namespace yet.
 struct Graft {
   base::UniqueFd mount;
   bool folder = true;  // false: the mount is of a file, or a socket or FIFO
@@ -73,11 +73,10 @@ class Sandbox {
   // timed out still runs.
   virtual base::StatusOr<int64_t> ExpandVolume(const MountPlan& plan) = 0;
 
-  // Returns a container's mount of the volume, or of `sub_path` in it, which is relative and
-  // without
-  // "..". Makes the folders of `sub_path` that are missing. FAILED_PRECONDITION: the volume is not
-  // mounted in the sandbox any more. PERMISSION_DENIED: a symlink leads out of the volume, or
-  // `sub_path` is a device or a symlink.
+  // Returns a container's mount of the volume, or of `sub_path` in it, which is a relative path
+  // without "..". Makes the folders of `sub_path` that are missing. FAILED_PRECONDITION: the volume
+  // is not mounted in the sandbox any more. PERMISSION_DENIED: a symlink leads out of the volume,
+  // or `sub_path` is a device or a symlink.
   virtual base::StatusOr<Graft> MakeGraft(const MountPlan& plan, const std::string& sub_path) = 0;
 
   // Removes the sandbox with its mounts. OK if it is removed already.

@@ -79,13 +79,12 @@ class FakeClient : public Client {
   // Drops the history of changes. Watches from an earlier resourceVersion then get OUT_OF_RANGE.
   void Compact();
 
-  // Removes and returns the writes since the last call, in order, with the failed ones: "create
-  // pods/default/web
-  // {...}", "patch pods/default/web/status {...}", "delete pods/default/web". Bodies are compact
-  // JSON with sorted members; for a patch that is not a merge patch, its type stands before the
-  // body ("json", "strategic").
+  // Removes and returns the writes since the last call, in order, with the failed ones:
+  // "create pods/default/web {...}", "patch pods/default/web/status {...}",
+  // "delete pods/default/web". Bodies are compact JSON with sorted members. If a patch is not a
+  // merge patch, its type stands before the body ("json", "strategic").
   std::vector<std::string> TakeActions();
-  // As TakeActions, without bodies, and without clearing.
+  // Returns the same without bodies, and does not remove them.
   std::vector<std::string> ActionNames() const;
 
   // Waits until `condition` is true, which is evaluated now and after each change. Returns false at

@@ -7,10 +7,10 @@
 //                                                                        renew deadline, or taken
 //
 // The clock decides who leads, not the API's last answer: leading() becomes false at the renew
-// deadline, which is before another may take the lease, even while a renewal hangs. Code that acts
-// as leader asks it before each act (GuardedClient; controllers/driver_connection). The clock is
-// CLOCK_BOOTTIME, which counts the time in which the machine slept, so that a leader whose machine
-// slept too long has lost its lease.
+// deadline, which is before another candidate may take the lease, even while a renewal hangs. Code
+// that acts as leader calls it before each act (GuardedClient; controllers/driver_connection). The
+// clock is CLOCK_BOOTTIME, which counts the time in which the machine slept, so that a leader whose
+// machine slept too long has lost its lease.
 //
 // Only create, get and update are used, because the sidecars' roles grant no other verb on Leases.
 #pragma once
@@ -76,9 +76,11 @@ class LeaderElection {
   const LeaderElectionOptions& options() const { return options_; }
 
  private:
+  // `began` is the time from which the renew deadline counts.
   Status AcquireOrRenewAt(BootTime began);
   Status CreateLease(BootTime began);
   Status WriteLease(Json lease, BootTime began);
+  // Notes when the lease of another candidate expires.
   void ObserveLease(const Json& lease, BootTime now);
   void SetLeadingUntil(BootTime until) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -89,7 +91,7 @@ class LeaderElection {
   Json observed_;  // the last spec that was seen; observed_at_ is the time
   mutable base::Mutex mutex_;
   BootTime observed_at_ ABSL_GUARDED_BY(mutex_){0};
-  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // when another's lease expires, by our clock
+  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // when another's lease expires, by options_.now
   BootTime leading_until_ ABSL_GUARDED_BY(mutex_){0};
   BootTime tried_at_ ABSL_GUARDED_BY(mutex_){0};
 };
