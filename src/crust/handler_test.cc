@@ -121,7 +121,7 @@ TEST_F(HandlerTest, ASandboxThatEndsMeanwhileIsNotWaitedFor) {
 
 TEST_F(HandlerTest, AHandlerThatEndsDoesNotFinishItsWalks) {
   auto publish = BeginPublish();
-  handler_->Cancel();
+  handler_->CancelWalks();
   EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
 }
 
