@@ -17,10 +17,10 @@ using std::chrono::milliseconds;
 
 // If a check does not find the sandbox, the handler checks once more after this time before it
 // treats the sandbox as ended.
-constexpr milliseconds kSecondCheck(2000);
-// The first check comes early, because nothing else shows that a sandbox ended while no handler
-// ran.
-constexpr milliseconds kFirstCheck(500);
+constexpr milliseconds kSecondCheckWait(2000);
+// After a restart of the handler the checks begin with this time, because nothing else shows that a
+// sandbox ended while no handler ran.
+constexpr milliseconds kShortestWait(500);
 
 // Whether the sandbox has no volume and its pod has left the node, so that the pod's plan is gone.
 // This is needed because a runtime that is killed while it makes a sandbox may never remove the
@@ -43,10 +43,10 @@ std::optional<milliseconds> CheckSandboxExists(SandboxTable::Entry& entry,
   const SandboxRecord& record = entry.record;
   if (IsFolder(record.bundle) && !IsAbandoned(record, run_folder)) {
     entry.missed = false;
-    entry.wait = std::min(std::max(entry.wait * 2, kFirstCheck), check_interval);
+    entry.wait = std::min(std::max(entry.wait * 2, kShortestWait), check_interval);
     return entry.wait;
   }
-  if (!std::exchange(entry.missed, true)) return std::min(kSecondCheck, check_interval);
+  if (!std::exchange(entry.missed, true)) return std::min(kSecondCheckWait, check_interval);
   LOG_INFO("sandbox {} has ended: its bundle {} or its pod is gone", base::Quote(record.sandbox_id),
            base::Quote(record.bundle));
   return std::nullopt;

@@ -16,9 +16,9 @@ bool IsFolder(const std::string& path);
 
 // Checks whether the sandbox still exists. Returns the time until the next check; none: the sandbox
 // has ended, because this check and the one before did not find it. The caller holds the entry, in
-// which the result of the last check is kept. The first check comes soon after the handler began to
-// watch the sandbox, and the time between two checks then doubles, up to `check_interval`.
-// `run_folder` holds the pods' plans (base/ipc/crust_call.h).
+// which the result of the last check is kept. The time between two checks is twice the time before,
+// at least half a second and at most `check_interval`; it begins with Entry::wait. `run_folder`
+// holds the pods' plans (base/ipc/crust_call.h).
 std::optional<std::chrono::milliseconds> CheckSandboxExists(
     SandboxTable::Entry& entry, const std::string& run_folder,
     std::chrono::milliseconds check_interval);

@@ -39,11 +39,12 @@ using base::StatusOr;
 enum class PatchType { kJson, kMerge, kStrategicMerge };
 
 struct ListOptions {
-  std::string label_selector;    // empty: all objects
-  std::string field_selector;    // empty: all objects
-  std::string resource_version;  // of a watch: the version after which it begins
-  int64_t limit = 0;             // the objects of a page; 0: the server's limit, or none
-  std::string continue_token;    // of the page before; empty: the first page
+  std::string label_selector;  // empty: all objects
+  std::string field_selector;  // empty: all objects
+  // Of a watch: the version after which it begins. Of a list: as the API's parameter of this name.
+  std::string resource_version;
+  int64_t limit = 0;           // the objects of a page; 0: the server's limit, or none
+  std::string continue_token;  // of the page before; empty: the first page
   // Watch only: the server ends the watch after this time; 0: the server chooses the time.
   std::chrono::seconds timeout{0};
   // Objects come with apiVersion, kind and metadata alone.

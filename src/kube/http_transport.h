@@ -49,8 +49,8 @@ class HttpTransport {
 
   // Makes one request and returns the answer, whatever its code. UNAVAILABLE: there was no answer.
   // DEADLINE_EXCEEDED: there was none before `deadline`, or it was too late to send the request.
-  // RESOURCE_EXHAUSTED: the body exceeds HttpClientOptions::max_body_bytes. Any other error is that
-  // of this thread's SendGuard, and nothing was sent.
+  // RESOURCE_EXHAUSTED: the body exceeds HttpClientOptions::max_body_bytes. If this thread's
+  // SendGuard refuses, its error is returned, and nothing is sent.
   base::StatusOr<HttpAnswer> PerformRequest(const HttpRequest& request, Time deadline);
 
   // Reads a stream. `consume` is called with the received bytes, removes those that it can use from
