@@ -96,7 +96,7 @@ StatusOr<double> MeasureSqliteInserts(const Options& options) {
   return rate;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const double api, MeasureApiCreates(options));
   ASSIGN_OR_RETURN(const double sqlite, MeasureSqliteInserts(options));
   return Json{{"api_creates_per_second", api}, {"sqlite_inserts_per_second", sqlite}};
@@ -114,5 +114,5 @@ int main(int argc, char** argv) {
   app.add_option("--clients", options.clients);
   app.add_option("--seconds", options.seconds);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

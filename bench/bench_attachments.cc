@@ -155,7 +155,7 @@ Status MakeAttachment(kube::Client& client, int i) {
       .status();
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   rpc::FakeCsiDriver::Options driver_options;
@@ -203,5 +203,5 @@ int main(int argc, char** argv) {
   app.add_option("--count", options.count);
   app.add_option("--delay-ms", options.delay_ms);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -138,7 +138,7 @@ StatusOr<Clock::duration> MeasureDriverCreate(rpc::CsiClient& driver, const Opti
   return took;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   ASSIGN_OR_RETURN(const auto driver, rpc::CsiClient::New(options.driver_socket));
@@ -173,5 +173,5 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -63,7 +63,7 @@ StatusOr<size_t> ReadAllPages(const Options& options) {
   return bytes;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   if (options.create > 0) {
     RETURN_IF_ERROR(CreateObjects(options));
     return Json{{"created", options.create}};
@@ -93,5 +93,5 @@ int main(int argc, char** argv) {
   app.add_option("--readers", options.readers);
   app.add_option("--page", options.page);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -197,7 +197,7 @@ Status DeletePodAndWait(kube::Client& client, const std::string& name) {
                      name);
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   ASSIGN_OR_RETURN(const auto runtime, rpc::CriClient::New(options.runtime));
@@ -234,5 +234,5 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -99,7 +99,7 @@ Json MakeClaim(int i) {
             {"resources", {{"requests", {{"storage", "16Mi"}}}}}}}};
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   const base::SystemClock clock;
   ASSIGN_OR_RETURN(const auto store, store::Store::Open({.path = options.folder + "/objects.db"}));
   kube::Config config;
@@ -181,5 +181,5 @@ int main(int argc, char** argv) {
   app.add_option("--clients", options.clients);
   app.add_option("--answer-ms", options.answer_ms);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -55,7 +55,7 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
+base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds) {
   const std::string images = folder + "/images";
   const std::string run = folder + "/run";
   RETURN_IF_ERROR(platform::MakeFolders(images));
@@ -115,5 +115,5 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 100));
   app.add_option("--seconds", seconds)->check(CLI::Range(1, 60));
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(folder, rounds, seconds));
+  return berth::bench::PrintResult(berth::bench::RunBench(folder, rounds, seconds));
 }

@@ -59,7 +59,7 @@ StatusOr<Clock::duration> MeasureExecSync(rpc::CriClient& runtime, const Options
   return base::Error(StatusCode::kInternal, "'true' exited with {}", answer.exit_code());
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   const volume::Paths paths(options.kubelet);
   const auto mounter = platform::NewMounter();
   NoEvents events;
@@ -111,5 +111,5 @@ int main(int argc, char** argv) {
   app.add_option("--container", options.container)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

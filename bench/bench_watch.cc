@@ -116,7 +116,7 @@ StatusOr<Samples> MeasureEvents(kube::Client& client, const Options& options, in
   return samples;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   RETURN_IF_ERROR(platform::RaiseDescriptorLimit());
   kube::Config config;
   config.socket = options.socket;
@@ -137,5 +137,5 @@ int main(int argc, char** argv) {
   app.add_option("--watchers", options.watchers);
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -77,7 +77,7 @@ Handler::~Handler() {
 }
 
 Status Handler::LoadRecords() {
-  ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.Load());
+  ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.LoadRecords());
   for (SandboxRecord& record : known.records) {
     const std::string id = record.sandbox_id;
     ASSIGN_OR_RETURN(const Hold entry, sandboxes_.AddSandbox(std::move(record)));
@@ -156,7 +156,7 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
       sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
   entry->wait = options_.check_interval;
   const Status begun = [&]() -> Status {
-    RETURN_IF_ERROR(records_.Write(entry->record));
+    RETURN_IF_ERROR(records_.WriteRecord(entry->record));
     ASSIGN_OR_RETURN(entry->sandbox, kind_.OpenSandbox(sandbox_id));
     return platform::WriteDurably<"crust.mark">(
         ipc::crust::MarkPath(options_.paths.run(), sandbox_id), "");
@@ -288,7 +288,7 @@ Status Handler::ClearSandbox(Entry& entry) {
   SandboxRecord& record = entry.record;
   if (!record.ending) {
     record.ending = true;
-    RETURN_IF_ERROR(records_.Write(record));
+    RETURN_IF_ERROR(records_.WriteRecord(record));
   }
   // A volume that cannot be unpublished does not block the others.
   Status first = OkStatus();
@@ -305,7 +305,7 @@ Status Handler::ClearSandbox(Entry& entry) {
   }
   RETURN_IF_ERROR(entry.sandbox->RemoveSandbox());
   entry.sandbox.reset();
-  RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
+  RETURN_IF_ERROR(records_.RemoveRecord(record.sandbox_id));
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
       ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
   sandboxes_.ForgetSandbox(record.sandbox_id);

@@ -196,7 +196,7 @@ class NamespaceSandbox final : public Sandbox {
     const auto* mount = plan.Find<MountFileSystem>();
     if (mount == nullptr || mount->utility.empty()) return MountVolume(plan, context.shared);
     // `exclusive` stays false, because others may use the share's files at the same time.
-    ASSIGN_OR_RETURN(UniqueFd root, utilities_.Mount(plan, *mount));
+    ASSIGN_OR_RETURN(UniqueFd root, utilities_.MountShare(plan, *mount));
     return VolumeMount{.root = std::move(root)};
   }
 

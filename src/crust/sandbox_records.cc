@@ -98,7 +98,7 @@ StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
   return SandboxRecords(std::move(folder), std::move(boot_id));
 }
 
-StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
+StatusOr<SandboxRecords::Loaded> SandboxRecords::LoadRecords() const {
   ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
                    platform::ReadRecordFiles(folder_, kMaxRecordBytes));
   Loaded loaded;
@@ -122,14 +122,14 @@ StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
   return loaded;
 }
 
-base::Status SandboxRecords::Write(SandboxRecord& record) const {
+base::Status SandboxRecords::WriteRecord(SandboxRecord& record) const {
   record.boot_id = boot_id_;
   return base::Annotate(
       platform::WriteDurably<"crust.sandbox_record">(Path(record.sandbox_id), Encode(record)),
       "write the sandbox's record");
 }
 
-base::Status SandboxRecords::Remove(const std::string& sandbox_id) const {
+base::Status SandboxRecords::RemoveRecord(const std::string& sandbox_id) const {
   return base::Annotate(platform::RemoveDurably<"crust.sandbox_record">(Path(sandbox_id)),
                         "remove the sandbox's record");
 }

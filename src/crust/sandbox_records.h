@@ -57,11 +57,11 @@ class SandboxRecords {
     std::vector<std::string> unreadable;  // ids of sandboxes of any boot; logged
   };
   // Reads all records, and removes those of other boots.
-  base::StatusOr<Loaded> Load() const;
+  base::StatusOr<Loaded> LoadRecords() const;
   // Sets the record's boot id and writes the record durably.
-  base::Status Write(SandboxRecord& record) const;
+  base::Status WriteRecord(SandboxRecord& record) const;
   // OK if there is no record.
-  base::Status Remove(const std::string& sandbox_id) const;
+  base::Status RemoveRecord(const std::string& sandbox_id) const;
 
  private:
   SandboxRecords(std::string folder, std::string boot_id)

@@ -25,7 +25,7 @@ Status UnknownSandbox(std::string_view id) {
 }  // namespace
 
 SandboxTable::Hold::~Hold() {
-  if (entry_ != nullptr) table_->Release(*entry_);
+  if (entry_ != nullptr) table_->ReleaseEntry(*entry_);
 }
 
 StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
@@ -62,7 +62,7 @@ StatusOr<SandboxTable::Hold> SandboxTable::HoldSandbox(const std::string& sandbo
   return Hold(*this, std::move(entry));
 }
 
-void SandboxTable::Release(Entry& entry) {
+void SandboxTable::ReleaseEntry(Entry& entry) {
   base::MutexLock lock(mutex_);
   entry.busy = false;
   entry.unwanted = false;

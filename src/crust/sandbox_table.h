@@ -112,7 +112,7 @@ class SandboxTable {
   // target.
   template <typename Predicate>
   bool HasOtherUse(const std::string& sandbox_id, const VolumeRecord& volume, Predicate matches);
-  void Release(Entry& entry);
+  void ReleaseEntry(Entry& entry);
 
   const std::chrono::milliseconds patience_;
   base::Mutex mutex_;

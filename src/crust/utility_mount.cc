@@ -68,7 +68,8 @@ StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform
   return mounts;
 }
 
-StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSystem& mount) const {
+StatusOr<UniqueFd> UtilityMounts::MountShare(const MountPlan& plan,
+                                             const MountFileSystem& mount) const {
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
   RETURN_IF_ERROR(CheckHost(plan, table));
   const std::string pin = folder_ + "/" + base::NewUuid();

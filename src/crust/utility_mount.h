@@ -33,7 +33,8 @@ class UtilityMounts {
   // it. FAILED_PRECONDITION: something is mounted on the host at the target path. INTERNAL: the
   // utility failed; the message has its output. NOT_FOUND: the utility succeeded, but mounted
   // nothing. DEADLINE_EXCEEDED: the utility took more than two minutes and was ended.
-  base::StatusOr<base::UniqueFd> Mount(const MountPlan& plan, const MountFileSystem& mount) const;
+  base::StatusOr<base::UniqueFd> MountShare(const MountPlan& plan,
+                                            const MountFileSystem& mount) const;
 
  private:
   UtilityMounts(platform::Mounter& mounter, platform::Exec& exec, std::string folder,

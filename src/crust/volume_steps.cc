@@ -26,7 +26,7 @@ bool IsCertainlyNotMounted(const Status& failure) {
 Status VolumeSteps::ChangeRecord(SandboxRecord& record, const std::function<void()>& change) {
   const std::vector<VolumeRecord> before = record.volumes;
   change();
-  const Status written = records_.Write(record);
+  const Status written = records_.WriteRecord(record);
   if (!written.ok()) record.volumes = before;
   return written;
 }

@@ -71,7 +71,7 @@ void Connection::Handshake() {
     case State::kDone:
       user_ = server_.service().FindCertificateUser(channel_.ssl());
       AwaitRequest();
-      return Read();
+      return ReadSocket();
     case State::kWantRead:
       return WaitRead();
     case State::kWantWrite:
@@ -90,7 +90,7 @@ void Connection::WaitRead() {
                        if (self->closed()) return;
                        if (error) return self->Close();
                        if (self->phase_ == Phase::kHandshake) return self->Handshake();
-                       self->Read();
+                       self->ReadSocket();
                      });
 }
 
@@ -116,7 +116,7 @@ void Connection::WaitHangup() {
 
 // Reads until the socket has no more bytes. While a request is being answered, at most
 // kMaxPipelined bytes of the next one are read.
-void Connection::Read() {
+void Connection::ReadSocket() {
   const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
   while (!closed() && !eof_) {
@@ -223,7 +223,7 @@ void Connection::RefuseRequest(const Refusal& refusal) {
   WriteQueued();
 }
 
-void Connection::Serve() {
+void Connection::SendPending() {
   if (closed() || !exchange_) return;
   Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
@@ -257,9 +257,9 @@ void Connection::WriteQueued() {
   if (end_after_out_) return FinishAnswer();
   if (on_drained_) std::exchange(on_drained_, nullptr)();
   // While the handler works, a read only detects that the client went away, or reads its next
-  // request early. Read is called at once because the TLS layer may already hold bytes, for which
-  // the socket does not become readable.
-  if (phase_ == Phase::kBusy && !waiting_read_) Read();
+  // request early. ReadSocket is called at once because the TLS layer may already hold bytes, for
+  // which the socket does not become readable.
+  if (phase_ == Phase::kBusy && !waiting_read_) ReadSocket();
 }
 
 // Writes the next bytes. Returns false if the socket takes no more now or the connection is closed.
@@ -324,7 +324,7 @@ void Connection::FinishAnswer() {
   if (close_after_out_ || retired_ || eof_) return Linger();
   AwaitRequest();
   ParseRequest();
-  if (phase_ == Phase::kReading && !waiting_read_) Read();
+  if (phase_ == Phase::kReading && !waiting_read_) ReadSocket();
 }
 
 // Shuts down writing first and closes later, because the kernel resets a connection that is closed
@@ -335,9 +335,9 @@ void Connection::Linger() {
   if (eof_) return Close();
   phase_ = Phase::kLingering;
   deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
-  if (!waiting_read_ || retired_) Read();
+  if (!waiting_read_ || retired_) ReadSocket();
   if (retired_)
-    Close();  // Read has discarded all bytes, so the close does not reset the connection
+    Close();  // ReadSocket has discarded all bytes, so the close does not reset the connection
 }
 
 void Connection::EndExchange() {
@@ -380,7 +380,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
           .on_bytes = [this](std::string bytes) { return SendToClient(std::move(bytes)); },
           .on_writable =
               [this] {
-                if (!closed() && !waiting_read_) Read();
+                if (!closed() && !waiting_read_) ReadSocket();
               },
           .on_end =
               [this] {
@@ -399,7 +399,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
   if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
   if (eof_ && server_.limits().half_close) upstream_->EndSending();
   upstream_->Read();
-  if (phase_ == Phase::kProxying && !waiting_read_) Read();
+  if (phase_ == Phase::kProxying && !waiting_read_) ReadSocket();
 }
 
 // Queues bytes of the far side. Returns whether all of them were written.

@@ -45,7 +45,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Wake() override;
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
   // Sends what the exchange has queued. The server calls it on the event loop after Wake.
-  void Serve();
+  void SendPending();
   // Closes the connection if its deadline has passed.
   void CloseIfLate(Time now);
   // Reads no new request. The current answer is still sent, and then the connection is closed
@@ -64,7 +64,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void WaitRead();
   void WaitWrite();
   void WaitHangup();
-  void Read();
+  void ReadSocket();
   void OnBytes(std::string_view bytes);
   void OnEof();
   void ParseRequest();

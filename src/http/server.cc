@@ -295,7 +295,7 @@ void Server::WakeLater(std::shared_ptr<Connection> connection) {
       base::MutexLock lock(mutex_);
       awake.swap(awake_);
     }
-    for (const auto& one : awake) one->Serve();
+    for (const auto& one : awake) one->SendPending();
   });
 }
 

@@ -127,7 +127,7 @@ class Server {
   const std::string& name() const { return options_.name; }
   std::span<char> scratch() { return {scratch_.get(), kScratch}; }
   Service& service() { return service_; }
-  // Calls the connection's Serve on the event loop.
+  // Calls the connection's SendPending on the event loop.
   void WakeLater(std::shared_ptr<Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
   void RemoveConnection(const std::shared_ptr<Connection>& connection);
 

@@ -41,16 +41,16 @@ bool Upstream::AdoptStream(base::UniqueFd stream) {
 void Upstream::Send(std::string_view bytes) {
   if (closed_ || ended_) return;
   out_.append(bytes);
-  if (!waiting_write_) Flush();
+  if (!waiting_write_) WriteQueued();
 }
 
 void Upstream::EndSending() {
   if (closed_ || ended_) return;
   sending_ended_ = true;
-  if (!waiting_write_) Flush();
+  if (!waiting_write_) WriteQueued();
 }
 
-void Upstream::Flush() {
+void Upstream::WriteQueued() {
   const bool was_full = full();
   while (!out_.empty()) {
     const ssize_t sent = send(socket_.native_handle(), out_.data(), out_.size(), MSG_NOSIGNAL);
@@ -62,7 +62,7 @@ void Upstream::Flush() {
         const auto alive = owner.lock();
         if (!alive) return;
         waiting_write_ = false;
-        if (!closed_ && !error) Flush();
+        if (!closed_ && !error) WriteQueued();
       });
       break;
     } else if (errno != EINTR) {

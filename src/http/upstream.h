@@ -42,7 +42,7 @@ class Upstream {
  private:
   static constexpr size_t kMaxQueued = 256 * 1024;
 
-  void Flush();
+  void WriteQueued();
 
   boost::asio::generic::stream_protocol::socket socket_;
   const std::weak_ptr<void> owner_;

@@ -60,8 +60,8 @@ class FakeHttpServer {
   int connections() const;
 
  private:
-  void Accept();
-  void Serve(int fd, int connection);
+  void AcceptConnections();
+  void ServeConnection(int fd, int connection);
   bool ReadRequest(int fd, std::string& buffer, Request& request);
 
   const Handler handler_;

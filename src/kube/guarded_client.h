@@ -30,7 +30,7 @@ class GuardedClient : public Client {
 
   // Makes a leader's gate: it refuses with UNAVAILABLE, as if there were no API, while `leading`
   // returns false.
-  static Gate While(std::function<bool()> leading) {
+  static Gate MakeLeaderGate(std::function<bool()> leading) {
     return [leading = std::move(leading)]() -> Status {
       if (leading()) return base::OkStatus();
       return base::Error(base::StatusCode::kUnavailable, "not the leader any more");

@@ -28,7 +28,7 @@ std::string HolderOf(const Json& lease) {
 }
 
 // Adds a random part to `period`, so that candidates do not all come at once.
-milliseconds Jittered(milliseconds period) {
+milliseconds AddJitter(milliseconds period) {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return period +
          milliseconds(std::uniform_int_distribution<int64_t>(0, period.count() / 5)(random));
@@ -106,8 +106,8 @@ milliseconds LeaderElection::ChooseDelay(bool failed) const {
   }
   // The next attempt should come soon after the other's lease expires, but not from all candidates
   // at the same moment.
-  const milliseconds period = Jittered(options_.retry_period);
-  return now < expires_ ? std::min(period, until(expires_) + Jittered(milliseconds(10))) : period;
+  const milliseconds period = AddJitter(options_.retry_period);
+  return now < expires_ ? std::min(period, until(expires_) + AddJitter(milliseconds(10))) : period;
 }
 
 void LeaderElection::SetLeadingUntil(BootTime until) {

@@ -205,8 +205,9 @@ class CampaignTest : public testing::Test {
  protected:
   struct Candidate {
     Candidate(CampaignTest& test, const std::string& name)
-        : guarded(test.client_, GuardedClient::While([this] { return election.leading(); })),
-          wire(test.client_, GuardedClient::While([this] { return !cut; })),
+        : guarded(test.client_,
+                  GuardedClient::MakeLeaderGate([this] { return election.leading(); })),
+          wire(test.client_, GuardedClient::MakeLeaderGate([this] { return !cut; })),
           election(wire, test.clock_,
                    {.ns = "default",
                     .lease = "l",

@@ -225,7 +225,7 @@ class ControllerProcessImpl : public ControllerProcess {
     // up, before another process leads.
     const ElectionFlags& flags = options_.election;
     const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
-    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),
+    kube::GuardedClient client(*client_, kube::GuardedClient::MakeLeaderGate(leading),
                                election == nullptr ? send_time * 0 : send_time);
     RunTerm({.roles = roles,
              .socket = socket,
