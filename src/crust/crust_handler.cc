@@ -98,7 +98,7 @@ class CrustHandlerImpl final : public CrustHandler {
     }
     const Paths paths(options.data_folder, options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
-    ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
+    ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.LockFile()));
     RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
     // The graft folder is a private mount on the host, too, because other mount namespaces must not
     // see what berth-oci mounts there.
@@ -106,8 +106,8 @@ class CrustHandlerImpl final : public CrustHandler {
     RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
     RETURN_IF_ERROR(PreparePins(*mounter_, grafts));
     ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
-                                                  {.pins = paths.Holders(),
-                                                   .utilities = paths.Utilities(),
+                                                  {.pins = paths.HolderFolder(),
+                                                   .utilities = paths.UtilityFolder(),
                                                    .kubelet = options.kubelet_folder}));
     ASSIGN_OR_RETURN(handler_, Handler::Start({.paths = paths,
                                                .kubelet_folder = options.kubelet_folder,

@@ -48,8 +48,8 @@ std::string ResolveFolder(const std::string& folder) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
-  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.Records()));
-  for (const std::string& folder : {options.paths.Plans(), options.paths.Marks()}) {
+  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.RecordFolder()));
+  for (const std::string& folder : {options.paths.PlanFolder(), options.paths.MarkFolder()}) {
     RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
   }
   std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
@@ -98,14 +98,14 @@ Status Handler::LoadRecords() {
     watch_.Add(id);
   }
   const std::set<std::string> unreadable(known.unreadable.begin(), known.unreadable.end());
-  ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.Marks()));
+  ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.MarkFolder()));
   for (const std::string& mark : marks) {
     if (sandboxes_.Contains(mark)) continue;
     if (unreadable.contains(mark)) {
       unreadable_.insert(mark);  // marks exist only for sandboxes of this boot
     } else {
       // The sandbox has ended, so berth-oci no longer needs the mark.
-      unlink((options_.paths.Marks() + "/" + mark).c_str());
+      unlink((options_.paths.MarkFolder() + "/" + mark).c_str());
     }
   }
   return OkStatus();
@@ -121,7 +121,7 @@ StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
                  "the record of sandbox {} in {} cannot be read: its volumes stay mounted until "
                  "this machine "
                  "is rebooted",
-                 Quote(sandbox_id), Quote(options_.paths.Records()));
+                 Quote(sandbox_id), Quote(options_.paths.RecordFolder()));
   }
   ASSIGN_OR_RETURN(Hold hold, sandboxes_.HoldSandbox(sandbox_id, options));
   if (hold->sandbox == nullptr) {
