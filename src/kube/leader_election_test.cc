@@ -27,7 +27,7 @@ class LeaderElectionTest : public testing::Test {
   class Wire : public GuardedClient {
    public:
     explicit Wire(FakeClient& client)
-        : GuardedClient(client, While([this] { return !cut; })), client_(client) {}
+        : GuardedClient(client, MakeLeaderGate([this] { return !cut; })), client_(client) {}
     StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                        std::string_view name) override {
       if (cut) return Error(StatusCode::kUnavailable, "the wire is cut");
