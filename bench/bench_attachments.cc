@@ -1,6 +1,6 @@
 // Measures attachments through the attacher of a running Berth: the time from the first
 // VolumeAttachment's creation until the last one is attached, and from the first deletion until the
-// last one is gone. The driver is a double at the socket that Berth was given; it answers after a
+// last one is gone. The driver is a fake at the socket that Berth was given, and answers after a
 // delay.
 
 #include <CLI/CLI.hpp>
@@ -34,7 +34,7 @@ struct Options {
 constexpr auto kTimeout = std::chrono::seconds(120);
 constexpr char kDriver[] = "bench.csi.example.com";
 constexpr char kNode[] = "bench-node";
-// There are many clients, because the creation of the attachments must not be what is measured.
+// There are many clients, so that the creation of the attachments does not limit the figure.
 constexpr int kClients = 16;
 
 std::string AttachmentName(int i) { return fmt::format("bench-attachment-{}", i); }
@@ -51,13 +51,14 @@ class AttachmentWatch {
       if (!list.ok()) return;
       (void)client.Watch(kind, "", {.resource_version = list->resource_version}, stop,
                          [this](kube::WatchEvent event) {
-                           NoteAttachment(event);
+                           CountAttachment(event);
                            return true;
                          });
     });
     watching_.wait();
   }
 
+  // Waits until so many attachments are attached and gone. DEADLINE_EXCEEDED after two minutes.
   Status WaitFor(size_t attached, size_t gone) {
     const auto deadline = Clock::now() + kTimeout;
     base::MutexLock lock(mutex_);
@@ -71,7 +72,7 @@ class AttachmentWatch {
   }
 
  private:
-  void NoteAttachment(const kube::WatchEvent& event) {
+  void CountAttachment(const kube::WatchEvent& event) {
     const api::VolumeAttachment attachment(event.object);
     base::MutexLock lock(mutex_);
     if (event.type == kube::WatchEvent::Type::kDeleted) ++gone_;
@@ -88,8 +89,8 @@ class AttachmentWatch {
 };
 
 // Runs `act` for each number below `count`, from many clients at once. Returns the first failure.
-Status InParallel(const kube::Config& config, int count,
-                  const std::function<Status(kube::Client&, int)>& act) {
+Status RunInParallel(const kube::Config& config, int count,
+                     const std::function<Status(kube::Client&, int)>& act) {
   std::atomic<int> next = 0;
   base::Mutex mutex;
   Status failure;
@@ -141,7 +142,7 @@ Status MakeVolume(kube::Client& client, rpc::FakeCsiDriver& driver, int i) {
       .status();
 }
 
-Status Attach(kube::Client& client, int i) {
+Status MakeAttachment(kube::Client& client, int i) {
   return client
       .Create(api::kinds::kVolumeAttachment, "",
               {{"apiVersion", "storage.k8s.io/v1"},
@@ -154,7 +155,7 @@ Status Attach(kube::Client& client, int i) {
       .status();
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   rpc::FakeCsiDriver::Options driver_options;
@@ -168,19 +169,19 @@ StatusOr<Json> Run(const Options& options) {
   AttachmentWatch watch(*client);
   // The last volume is for the warm-up: once it is attached, the attacher has found the driver.
   const size_t count = static_cast<size_t>(options.count);
-  RETURN_IF_ERROR(InParallel(config, options.count + 1, [&](kube::Client& one, int i) {
+  RETURN_IF_ERROR(RunInParallel(config, options.count + 1, [&](kube::Client& one, int i) {
     return MakeVolume(one, *driver, i);
   }));
-  RETURN_IF_ERROR(Attach(*client, options.count));
+  RETURN_IF_ERROR(MakeAttachment(*client, options.count));
   RETURN_IF_ERROR(watch.WaitFor(1, 0));
 
   const auto begin = Clock::now();
-  RETURN_IF_ERROR(InParallel(config, options.count, Attach));
+  RETURN_IF_ERROR(RunInParallel(config, options.count, MakeAttachment));
   RETURN_IF_ERROR(watch.WaitFor(count + 1, 0));
   const std::chrono::duration<double> attaching = Clock::now() - begin;
 
   const auto end = Clock::now();
-  RETURN_IF_ERROR(InParallel(config, options.count, [](kube::Client& one, int i) {
+  RETURN_IF_ERROR(RunInParallel(config, options.count, [](kube::Client& one, int i) {
     return one.Delete(api::kinds::kVolumeAttachment, "", AttachmentName(i), {});
   }));
   RETURN_IF_ERROR(watch.WaitFor(0, count));
@@ -202,5 +203,5 @@ int main(int argc, char** argv) {
   app.add_option("--count", options.count);
   app.add_option("--delay-ms", options.delay_ms);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

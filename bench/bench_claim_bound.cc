@@ -1,5 +1,5 @@
-// Measures the time from a claim's creation to its phase Bound, and the driver's own CreateVolume,
-// in turns.
+// Measures the time from a claim's creation to its phase Bound, and the time of the driver's own
+// CreateVolume, in turns.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -55,13 +55,14 @@ class BoundWatch {
       (void)client.Watch(kind, "default", {.resource_version = list->resource_version}, stop,
                          [this](kube::WatchEvent event) {
                            const api::PersistentVolumeClaim claim(std::move(event.object));
-                           if (claim.phase() == "Bound") NoteClaim(claim.name());
+                           if (claim.phase() == "Bound") RecordBound(claim.name());
                            return true;
                          });
     });
     watching_.wait();
   }
 
+  // Waits until the claim is bound, and returns when the watch showed that.
   StatusOr<Clock::time_point> WaitFor(const std::string& name) {
     const auto deadline = Clock::now() + kTimeout;
     base::MutexLock lock(mutex_);
@@ -74,7 +75,7 @@ class BoundWatch {
   }
 
  private:
-  void NoteClaim(const std::string& name) {
+  void RecordBound(const std::string& name) {
     const auto now = Clock::now();
     base::MutexLock lock(mutex_);
     bound_.try_emplace(name, now);
@@ -89,8 +90,8 @@ class BoundWatch {
 };
 
 // Creates a claim and returns the time until the watch shows it bound.
-StatusOr<Clock::duration> ClaimToBound(kube::Client& client, BoundWatch& watch,
-                                       const Options& options, const std::string& name) {
+StatusOr<Clock::duration> MeasureClaimToBound(kube::Client& client, BoundWatch& watch,
+                                              const Options& options, const std::string& name) {
   const auto& kind = api::kinds::kPersistentVolumeClaim;
   const Json claim = {{"apiVersion", "v1"},
                       {"kind", "PersistentVolumeClaim"},
@@ -118,8 +119,9 @@ Status DeleteClaim(kube::Client& client, const std::string& name) {
   return base::Error(StatusCode::kDeadlineExceeded, "the volume of claim '{}' is not gone", name);
 }
 
-StatusOr<Clock::duration> DriverCreate(rpc::CsiClient& driver, const Options& options,
-                                       const std::string& name) {
+// Returns the time of the driver's CreateVolume, and deletes the volume.
+StatusOr<Clock::duration> MeasureDriverCreate(rpc::CsiClient& driver, const Options& options,
+                                              const std::string& name) {
   csi::v1::CreateVolumeRequest request;
   request.set_name(name);
   request.mutable_capacity_range()->set_required_bytes(16 << 20);
@@ -136,7 +138,7 @@ StatusOr<Clock::duration> DriverCreate(rpc::CsiClient& driver, const Options& op
   return took;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   ASSIGN_OR_RETURN(const auto driver, rpc::CsiClient::New(options.driver_socket));
@@ -146,14 +148,14 @@ StatusOr<Json> Run(const Options& options) {
   Samples claims, direct;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     const std::string name = fmt::format("bench-claim-{}", i);
-    ASSIGN_OR_RETURN(const auto through_berth, ClaimToBound(*client, watch, options, name));
+    ASSIGN_OR_RETURN(const auto through_berth, MeasureClaimToBound(*client, watch, options, name));
     RETURN_IF_ERROR(DeleteClaim(*client, name));
-    ASSIGN_OR_RETURN(const auto by_hand, DriverCreate(*driver, options, name + "-by-hand"));
+    ASSIGN_OR_RETURN(const auto by_hand, MeasureDriverCreate(*driver, options, name + "-by-hand"));
     if (i < options.warm_up) continue;
     claims.Add(through_berth);
     direct.Add(by_hand);
   }
-  ASSIGN_OR_RETURN(const double durable, DurableLogRecordMs(options.folder));
+  ASSIGN_OR_RETURN(const double durable, MeasureDurableLogRecordMs(options.folder));
   return Json{{"claim_to_bound", claims.ToJson()},
               {"driver_create_volume", direct.ToJson()},
               {"durable_record_ms", durable}};
@@ -171,5 +173,5 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

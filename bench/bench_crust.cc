@@ -1,4 +1,4 @@
-// Measures a volume in a sandbox and the same done by hand, in turns:
+// Measures the steps of a volume in a sandbox and the same steps by hand, in turns:
 //   publish  RuntimePublishVolume, against mount(2) of the same device
 //   create   `berth-oci create` of a container with a deferred volume, against `runc create` of the
 //            same container with that folder mounted by hand
@@ -32,7 +32,7 @@ using base::Status;
 using base::StatusOr;
 
 constexpr std::chrono::seconds kTimeout{60};
-constexpr uint64_t kImage = 320ULL << 20;
+constexpr uint64_t kImageBytes = 320ULL << 20;
 
 struct Options {
   std::string folder;
@@ -43,7 +43,7 @@ class Bench {
  public:
   explicit Bench(Options options) : options_(std::move(options)) {}
   ~Bench() {
-    if (!sandbox_.empty()) (void)Oci({"delete", "--force", sandbox_});
+    if (!sandbox_.empty()) (void)StartOci({"delete", "--force", sandbox_});
     handler_.reset();
     umount2((folder_ + "/data/holders").c_str(), MNT_DETACH);
     umount2((folder_ + "/data/utilities").c_str(), MNT_DETACH);
@@ -54,7 +54,7 @@ class Bench {
   StatusOr<Json> Run() {
     RETURN_IF_ERROR(Prepare());
     Json result = {{"durable_ms", 0.0}};
-    ASSIGN_OR_RETURN(const double durable, DurableFileMs(folder_));
+    ASSIGN_OR_RETURN(const double durable, MeasureDurableFileMs(folder_));
     result["durable_ms"] = durable;
     ASSIGN_OR_RETURN(result["publish"], BenchPublish());
     ASSIGN_OR_RETURN(result["create"], BenchCreate());
@@ -75,7 +75,7 @@ class Bench {
     std::filesystem::create_directories(by_hand_);
     const std::string image = folder_ + "/image";
     std::ofstream(image).close();
-    std::filesystem::resize_file(image, kImage);
+    std::filesystem::resize_file(image, kImageBytes);
     ASSIGN_OR_RETURN(loop_, platform::AttachLoop(image, {}));
     RETURN_IF_ERROR(platform::FindFileSystem("xfs")->Format(*exec_, loop_.path, {}));
     crust::CrustHandlerOptions handler{.socket = folder_ + "/crust.sock",
@@ -91,7 +91,7 @@ class Bench {
         << ipc::crust::WritePlan({target_});
     sandbox_ = "bench-" + uid_.substr(0, 8);
     RETURN_IF_ERROR(MakeBundle(sandbox_, "sandbox", ""));
-    return RunOci({"create", "--bundle", Bundle(sandbox_), sandbox_});
+    return RunOci({"create", "--bundle", BundlePath(sandbox_), sandbox_});
   }
 
   StatusOr<Json> BenchPublish() {
@@ -106,15 +106,15 @@ class Bench {
         return base::Error(base::StatusCode::kInternal, "umount by hand: {}", strerror(errno));
       }
       begin = Clock::now();
-      RETURN_IF_ERROR(Publish());
+      RETURN_IF_ERROR(PublishVolume());
       if (i >= 0) berth.Add(Clock::now() - begin);
-      RETURN_IF_ERROR(Unpublish());
+      RETURN_IF_ERROR(UnpublishVolume());
     }
     return Json{{"berth", berth.ToJson()}, {"by_hand", by_hand.ToJson()}};
   }
 
   StatusOr<Json> BenchCreate() {
-    RETURN_IF_ERROR(Publish());
+    RETURN_IF_ERROR(PublishVolume());
     std::filesystem::create_directories(folder_ + "/plain");
     Samples berth, by_hand;
     for (int i = -3; i < options_.runs; ++i) {
@@ -123,7 +123,7 @@ class Bench {
         RETURN_IF_ERROR(MakeBundle(id, "container", plain ? folder_ + "/plain" : target_));
         const std::string program = plain ? "runc" : folder_ + "/berth-oci";
         const auto begin = Clock::now();
-        RETURN_IF_ERROR(RunOci({"create", "--bundle", Bundle(id), id}, program));
+        RETURN_IF_ERROR(RunOci({"create", "--bundle", BundlePath(id), id}, program));
         const auto took = Clock::now() - begin;
         if (i >= 0) (plain ? by_hand : berth).Add(took);
         RETURN_IF_ERROR(RunOci({"delete", "--force", id}, "runc"));
@@ -132,7 +132,7 @@ class Bench {
     return Json{{"berth", berth.ToJson()}, {"by_hand", by_hand.ToJson()}};
   }
 
-  Status Publish() {
+  Status PublishVolume() {
     crust::wire::RuntimePublishVolumeRequest request;
     request.set_sandbox_id(sandbox_);
     request.set_host_volume_id(loop_.path);
@@ -140,7 +140,7 @@ class Bench {
     request.set_file_system("xfs");
     return client_->RuntimePublishVolume(request, kTimeout).status();
   }
-  Status Unpublish() {
+  Status UnpublishVolume() {
     crust::wire::RuntimeUnpublishVolumeRequest request;
     request.set_sandbox_id(sandbox_);
     request.set_host_volume_id(loop_.path);
@@ -148,13 +148,13 @@ class Bench {
     return client_->RuntimeUnpublishVolume(request, kTimeout).status();
   }
 
-  std::string Bundle(const std::string& id) const { return folder_ + "/bundles/" + id; }
+  std::string BundlePath(const std::string& id) const { return folder_ + "/bundles/" + id; }
 
   Status MakeBundle(const std::string& id, const char* kind, const std::string& source) {
-    std::filesystem::create_directories(Bundle(id));
+    std::filesystem::create_directories(BundlePath(id));
     if (spec_.is_null()) {
-      RETURN_IF_ERROR(platform::RunOk(*exec_, {.argv = {"runc", "spec", "-b", Bundle(id)}}));
-      ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(Bundle(id) + "/config.json"));
+      RETURN_IF_ERROR(platform::RunOk(*exec_, {.argv = {"runc", "spec", "-b", BundlePath(id)}}));
+      ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(BundlePath(id) + "/config.json"));
       ASSIGN_OR_RETURN(spec_, base::json::Parse(text));
     }
     Json config = spec_;
@@ -172,19 +172,19 @@ class Bench {
                                   {"source", source},
                                   {"options", {"rbind", "rprivate", "rw"}}});
     }
-    std::ofstream(Bundle(id) + "/config.json") << config;
+    std::ofstream(BundlePath(id) + "/config.json") << config;
     return base::OkStatus();
   }
 
-  StatusOr<platform::CommandResult> Oci(std::vector<std::string> arguments,
-                                        const std::string& program = "") {
+  StatusOr<platform::CommandResult> StartOci(std::vector<std::string> arguments,
+                                             const std::string& program = "") {
     std::vector<std::string> argv = {program.empty() ? folder_ + "/berth-oci" : program, "--root",
                                      folder_ + "/runc"};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return exec_->Run({.argv = argv, .leaves_daemon = true});
   }
   Status RunOci(std::vector<std::string> arguments, const std::string& program = "") {
-    ASSIGN_OR_RETURN(const platform::CommandResult result, Oci(arguments, program));
+    ASSIGN_OR_RETURN(const platform::CommandResult result, StartOci(arguments, program));
     if (result.exit_code == 0) return base::OkStatus();
     return base::Error(base::StatusCode::kInternal, "{}: {}", arguments.front(), result.err);
   }
@@ -213,5 +213,5 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder, "An empty folder")->required();
   app.add_option("--runs", options.runs)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Bench(std::move(options)).Run());
+  return berth::bench::PrintResult(berth::bench::Bench(std::move(options)).Run());
 }

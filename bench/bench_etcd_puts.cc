@@ -23,7 +23,7 @@ struct Options {
   int value_bytes = 700;
 };
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   std::atomic<int64_t> put{0};
   std::atomic<int> failed{0};
   std::atomic<bool> measuring{false}, stop{false};
@@ -31,7 +31,7 @@ StatusOr<Json> Run(const Options& options) {
   for (int c = 0; c < options.clients; ++c) {
     threads.emplace_back([&, c] {
       grpc::ChannelArguments arguments;
-      arguments.SetInt("bench.client", c);  // else gRPC shares one connection
+      arguments.SetInt("bench.client", c);  // otherwise all clients would share one connection
       const auto stub = etcdserverpb::KV::NewStub(grpc::CreateCustomChannel(
           options.endpoint, grpc::InsecureChannelCredentials(), arguments));
       etcdserverpb::PutRequest request;
@@ -70,5 +70,5 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds);
   app.add_option("--value-bytes", options.value_bytes);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -1,4 +1,4 @@
-// Measures what it costs to find Flexvolume drivers. It runs one of:
+// Measures the time and CPU time that it takes to find Flexvolume drivers. It runs one of:
 //   probe      Probe() while nothing is new
 //   scan       the first scan of --drivers drivers, with the copies that are run, without init
 //   storm      --events file events within --seconds: the scans, and the CPU time beside them
@@ -47,7 +47,7 @@ constexpr std::string_view kScript =
     "#!/bin/sh\necho '{\"status\": \"Success\", \"capabilities\": {\"attach\": false}}'\n";
 
 // Installs a driver as an installer does. Returns the time of the rename.
-Clock::time_point Install(const std::string& drivers, int number) {
+Clock::time_point InstallDriver(const std::string& drivers, int number) {
   const std::string name = fmt::format("driver-{}", number);
   const std::string in = fmt::format("{}/example.com~{}", drivers, name);
   std::filesystem::create_directories(in);
@@ -69,15 +69,16 @@ class RunPlugin : public volume::FakeFlexPlugin {
   }
 };
 
-volume::FlexProber::Options ProberIn(const Options& options, std::string_view store) {
+volume::FlexProber::Options MakeProberOptions(const Options& options, std::string_view store) {
   return {.drivers = options.folder + "/drivers",
           .store = {.folder = fmt::format("{}/{}", options.folder, store), .users = {}},
           .make = volume::FakeFlexPlugin::Make};
 }
 
+// The four cases that the top of this file lists.
 StatusOr<Json> BenchProbe(const Options& options) {
-  Install(options.folder + "/drivers", 0);
-  volume::FlexProber prober(ProberIn(options, "store"));
+  InstallDriver(options.folder + "/drivers", 0);
+  volume::FlexProber prober(MakeProberOptions(options, "store"));
   RETURN_IF_ERROR(prober.Init());
   constexpr int kCalls = 1'000'000;
   std::vector<double> ns;
@@ -96,10 +97,10 @@ StatusOr<Json> BenchProbe(const Options& options) {
 }
 
 StatusOr<Json> BenchScan(const Options& options) {
-  for (int i = 0; i < options.drivers; ++i) Install(options.folder + "/drivers", i);
+  for (int i = 0; i < options.drivers; ++i) InstallDriver(options.folder + "/drivers", i);
   Samples samples;
   for (int i = 0; i < options.runs; ++i) {
-    volume::FlexProber prober(ProberIn(options, fmt::format("store-{}", i)));
+    volume::FlexProber prober(MakeProberOptions(options, fmt::format("store-{}", i)));
     const auto start = Clock::now();
     RETURN_IF_ERROR(prober.Init());
     ASSIGN_OR_RETURN(const auto list, prober.Probe());
@@ -111,15 +112,15 @@ StatusOr<Json> BenchScan(const Options& options) {
   return Json{{"scan", samples.ToJson()}, {"drivers", options.drivers}};
 }
 
-double CpuSeconds(clockid_t clock) {
+double ReadCpuSeconds(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Makes the events at an even rate: changes of mode, and now and then a folder that is made or
-// removed.
-void Storm(const Options& options, const std::vector<std::string>& files) {
+// Makes the events at an even rate. Most are changes of a file's mode, and every 500th makes or
+// removes a folder.
+void MakeEvents(const Options& options, const std::vector<std::string>& files) {
   constexpr int kBatch = 100;
   const auto start = Clock::now();
   for (int i = 0; i < options.events; i += kBatch) {
@@ -140,11 +141,11 @@ void Storm(const Options& options, const std::vector<std::string>& files) {
 StatusOr<Json> BenchStorm(const Options& options) {
   std::vector<std::string> files;
   for (int i = 0; i < 100; ++i) {
-    Install(options.folder + "/drivers", i);
+    InstallDriver(options.folder + "/drivers", i);
     files.push_back(
         fmt::format("{0}/drivers/example.com~driver-{1}/driver-{1}", options.folder, i));
   }
-  volume::FlexProber prober(ProberIn(options, "store"));
+  volume::FlexProber prober(MakeProberOptions(options, "store"));
   std::mutex mutex;
   std::condition_variable changed;
   bool news = false;
@@ -158,10 +159,10 @@ StatusOr<Json> BenchStorm(const Options& options) {
   // The events come from another process, so that the CPU time of this one is the prober's.
   const pid_t pid = fork();
   if (pid == 0) {
-    Storm(options, files);
+    MakeEvents(options, files);
     _exit(0);
   }
-  const double cpu = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double cpu = ReadCpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
   const auto end = Clock::now() + seconds(options.for_seconds) + milliseconds(1500);
   int scans = 0;
   double in_scans = 0;
@@ -171,12 +172,12 @@ StatusOr<Json> BenchStorm(const Options& options) {
       if (!changed.wait_until(lock, end, [&] { return news; })) break;
       news = false;
     }
-    const double before = CpuSeconds(CLOCK_THREAD_CPUTIME_ID);
+    const double before = ReadCpuSeconds(CLOCK_THREAD_CPUTIME_ID);
     ASSIGN_OR_RETURN(const auto list, prober.Probe());
     if (list.has_value()) ++scans;
-    in_scans += CpuSeconds(CLOCK_THREAD_CPUTIME_ID) - before;
+    in_scans += ReadCpuSeconds(CLOCK_THREAD_CPUTIME_ID) - before;
   }
-  const double beside = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu - in_scans;
+  const double beside = ReadCpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu - in_scans;
   waitpid(pid, nullptr, 0);
   return Json{{"scans", scans},
               {"events", options.events},
@@ -188,7 +189,7 @@ StatusOr<Json> BenchDiscovery(const Options& options) {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, Clock::time_point> ready;
-  auto made = ProberIn(options, "store");
+  auto made = MakeProberOptions(options, "store");
   made.make = [](auto driver, auto versions) {
     return std::make_shared<RunPlugin>(std::move(driver), std::move(versions));
   };
@@ -205,7 +206,7 @@ StatusOr<Json> BenchDiscovery(const Options& options) {
   Samples samples;
   for (int i = 0; i < options.runs; ++i) {
     const std::string name = fmt::format("example.com/driver-{}", i);
-    const auto renamed = Install(options.folder + "/drivers", i);
+    const auto renamed = InstallDriver(options.folder + "/drivers", i);
     std::unique_lock lock(mutex);
     if (!changed.wait_for(lock, seconds(30), [&] { return ready.contains(name); })) {
       return base::Error(StatusCode::kDeadlineExceeded, "'{}' is not found", name);
@@ -221,9 +222,9 @@ StatusOr<Json> BenchDiscovery(const Options& options) {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
-  using berth::bench::Finish;
+  using berth::bench::PrintResult;
   berth::bench::Options options;
-  CLI::App app("What finding Flexvolume drivers costs");
+  CLI::App app("Measures the search for Flexvolume drivers");
   app.add_option("--folder", options.folder, "an empty folder for drivers and copies")->required();
   app.add_option("--drivers", options.drivers);
   app.add_option("--runs", options.runs);
@@ -236,8 +237,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   CLI11_PARSE(app, argc, argv);
   std::filesystem::create_directories(options.folder + "/drivers");
-  if (probe->parsed()) return Finish(berth::bench::BenchProbe(options));
-  if (scan->parsed()) return Finish(berth::bench::BenchScan(options));
-  if (storm->parsed()) return Finish(berth::bench::BenchStorm(options));
-  return Finish(berth::bench::BenchDiscovery(options));
+  if (probe->parsed()) return PrintResult(berth::bench::BenchProbe(options));
+  if (scan->parsed()) return PrintResult(berth::bench::BenchScan(options));
+  if (storm->parsed()) return PrintResult(berth::bench::BenchStorm(options));
+  return PrintResult(berth::bench::BenchDiscovery(options));
 }

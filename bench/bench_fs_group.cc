@@ -1,9 +1,9 @@
 // Measures how long it takes to give a volume of many files to a group, and how long chown -R and
 // chmod -R take for the same. Each run first brings the files into the state of its case:
-//   both     group and mode are to change
-//   group    the group alone
-//   nothing  all is right already
-//   names    as nothing, but for a folder inside the volume, where each name is looked at
+//   both     group and mode must change
+//   group    only the group must change
+//   nothing  nothing must change
+//   names    as nothing, but for a folder inside the volume, where each name is examined
 //   root     as nothing, with the policy OnRootMismatch, which has no equivalent by hand
 
 #include <fcntl.h>
@@ -54,19 +54,20 @@ Status MakeTree(const Options& options) {
   return base::OkStatus();
 }
 
-Status Run(std::vector<std::string> argv) {
+Status RunCommand(std::vector<std::string> argv) {
   const auto exec = platform::NewHostExec();
   return platform::RunOk(*exec, {.argv = std::move(argv), .timeout = kTimeout}).status();
 }
 
-// What a person would type for the same.
-Status ByHand(const std::string& folder, gid_t group) {
-  RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", group), folder}));
-  return Run({"chmod", "-R", "ug+rwX", folder});
+// Runs the commands that a person would type for the same.
+Status ApplyByHand(const std::string& folder, gid_t group) {
+  RETURN_IF_ERROR(RunCommand({"chown", "-R", fmt::format(":{}", group), folder}));
+  return RunCommand({"chmod", "-R", "ug+rwX", folder});
 }
 
-// Uses a mount that is in no mount namespace, like that of a deferred volume.
-Status WithBerth(const std::string& folder, gid_t group, bool root_only = false) {
+// Applies the group with Berth's code, on a mount that is in no mount namespace, like that of a
+// deferred volume.
+Status ApplyWithBerth(const std::string& folder, gid_t group, bool root_only = false) {
   const base::UniqueFd root(
       open_tree(AT_FDCWD, folder.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
   if (!root.valid()) return platform::ErrnoError(errno, "clone the mount of " + folder);
@@ -74,29 +75,30 @@ Status WithBerth(const std::string& folder, gid_t group, bool root_only = false)
       root.get(), folder, {.group = group, .only_on_root_mismatch = root_only, .exclusive = true});
 }
 
-// Brings the tree into its state before a run. All of it is written to the disk, so that no run
-// pays for an earlier one.
-Status Reset(const std::string& folder, bool group, bool mode) {
-  if (group) RETURN_IF_ERROR(Run({"chown", "-R", fmt::format(":{}", kBefore), folder}));
-  if (mode) RETURN_IF_ERROR(Run({"chmod", "-R", "g-w", folder}));
+// Brings the tree into its state before a run, and writes all of it to the disk, so that no run has
+// to write the changes of an earlier one.
+Status ResetTree(const std::string& folder, bool group, bool mode) {
+  if (group) RETURN_IF_ERROR(RunCommand({"chown", "-R", fmt::format(":{}", kBefore), folder}));
+  if (mode) RETURN_IF_ERROR(RunCommand({"chmod", "-R", "g-w", folder}));
   sync();
   return base::OkStatus();
 }
 
 template <typename Do>
-StatusOr<Clock::duration> Timed(Do work) {
+StatusOr<Clock::duration> MeasureTime(Do work) {
   const auto start = Clock::now();
   RETURN_IF_ERROR(work());
   return Clock::now() - start;
 }
 
-StatusOr<Json> Compare(const Options& options, const std::string& folder, bool group, bool mode) {
+StatusOr<Json> CompareCase(const Options& options, const std::string& folder, bool group,
+                           bool mode) {
   Samples berth, by_hand;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     for (const bool ours : {i % 2 == 0, i % 2 != 0}) {
-      RETURN_IF_ERROR(Reset(folder, group, mode));
-      ASSIGN_OR_RETURN(const auto took, Timed([&] {
-                         return ours ? WithBerth(folder, kAfter) : ByHand(folder, kAfter);
+      RETURN_IF_ERROR(ResetTree(folder, group, mode));
+      ASSIGN_OR_RETURN(const auto took, MeasureTime([&] {
+                         return ours ? ApplyWithBerth(folder, kAfter) : ApplyByHand(folder, kAfter);
                        }));
       if (i >= options.warm_up) (ours ? berth : by_hand).Add(took);
     }
@@ -107,14 +109,14 @@ StatusOr<Json> Compare(const Options& options, const std::string& folder, bool g
 StatusOr<Json> RunAll(const Options& options) {
   RETURN_IF_ERROR(MakeTree(options));
   Json result;
-  ASSIGN_OR_RETURN(result["both"], Compare(options, options.volume, true, true));
-  ASSIGN_OR_RETURN(result["group"], Compare(options, options.volume, true, false));
-  ASSIGN_OR_RETURN(result["nothing"], Compare(options, options.volume, false, false));
-  ASSIGN_OR_RETURN(result["names"], Compare(options, options.Tree(), false, false));
+  ASSIGN_OR_RETURN(result["both"], CompareCase(options, options.volume, true, true));
+  ASSIGN_OR_RETURN(result["group"], CompareCase(options, options.volume, true, false));
+  ASSIGN_OR_RETURN(result["nothing"], CompareCase(options, options.volume, false, false));
+  ASSIGN_OR_RETURN(result["names"], CompareCase(options, options.Tree(), false, false));
   Samples root;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     ASSIGN_OR_RETURN(const auto took,
-                     Timed([&] { return WithBerth(options.volume, kAfter, true); }));
+                     MeasureTime([&] { return ApplyWithBerth(options.volume, kAfter, true); }));
     if (i >= options.warm_up) root.Add(took);
   }
   result["root"] = root.ToJson();
@@ -132,5 +134,5 @@ int main(int argc, char** argv) {
   app.add_option("--folders", options.folders);
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::RunAll(options));
+  return berth::bench::PrintResult(berth::bench::RunAll(options));
 }

@@ -1,4 +1,4 @@
-// Creates very many objects, or reads them all as informers do. Meanwhile bench/run measures the
+// Creates very many objects, or reads all of them as informers do. Meanwhile bench/run measures the
 // server's memory.
 
 #include <CLI/CLI.hpp>
@@ -19,19 +19,19 @@ struct Options {
   std::string socket;
   int create = 0;   // objects to make
   int readers = 1;  // informers at once
-  int page = 500;   // objects in a page, as client-go's reflector asks; 0: the whole list at once
+  int page = 500;   // objects in a page, as in client-go's reflector; 0: the whole list at once
 };
 
 constexpr int kWriters = 64;
 
-Status Create(const Options& options) {
+Status CreateObjects(const Options& options) {
   std::atomic<int> next{0};
   std::vector<Status> results(kWriters);
   {
     std::vector<std::jthread> threads;
     for (Status& result : results) {
       threads.emplace_back([&] {
-        auto http = Http::OverUnix(options.socket);
+        auto http = Http::ConnectUnix(options.socket);
         result = http.status();
         for (int n; result.ok() && (n = next++) < options.create;) {
           const Json object = {{"apiVersion", "v1"},
@@ -49,8 +49,8 @@ Status Create(const Options& options) {
 }
 
 // Reads all pages of a list, as one reflector does. Returns the number of bytes.
-StatusOr<size_t> ReadAll(const Options& options) {
-  ASSIGN_OR_RETURN(Http http, Http::OverUnix(options.socket));
+StatusOr<size_t> ReadAllPages(const Options& options) {
+  ASSIGN_OR_RETURN(Http http, Http::ConnectUnix(options.socket));
   size_t bytes = 0;
   std::string token;
   do {
@@ -58,14 +58,14 @@ StatusOr<size_t> ReadAll(const Options& options) {
                      http.Get(fmt::format("/api/v1/configmaps?limit={}{}{}", options.page,
                                           token.empty() ? "" : "&continue=", token)));
     bytes += body.size();
-    token = LastMember(body, "continue");
+    token = FindLastMember(body, "continue");
   } while (!token.empty());
   return bytes;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   if (options.create > 0) {
-    RETURN_IF_ERROR(Create(options));
+    RETURN_IF_ERROR(CreateObjects(options));
     return Json{{"created", options.create}};
   }
   std::vector<StatusOr<size_t>> results(static_cast<size_t>(options.readers), size_t{0});
@@ -73,7 +73,7 @@ StatusOr<Json> Run(const Options& options) {
   {
     std::vector<std::jthread> threads;
     for (auto& result : results) {
-      threads.emplace_back([&result, &options] { result = ReadAll(options); });
+      threads.emplace_back([&result, &options] { result = ReadAllPages(options); });
     }
   }
   for (const auto& result : results) RETURN_IF_ERROR(result);
@@ -93,5 +93,5 @@ int main(int argc, char** argv) {
   app.add_option("--readers", options.readers);
   app.add_option("--page", options.page);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -1,6 +1,6 @@
 // Measures the time from the creation of a pod whose volume is provisioned to the start of its
-// container, and the same steps by hand: losetup, mount, RunPodSandbox, CreateContainer,
-// StartContainer.
+// container, and the time of the same steps by hand: losetup, mount, RunPodSandbox,
+// CreateContainer, StartContainer.
 
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -50,13 +50,13 @@ class ByHand {
         image_file_(options.folder + "/by-hand.img"),
         mount_point_(options.folder + "/by-hand") {}
 
-  Status Prepare() {
+  Status PrepareImage() {
     std::filesystem::create_directories(mount_point_);
     RETURN_IF_ERROR(RunCommand({"truncate", "-s", "64M", image_file_}));
     return RunCommand({"mkfs.ext4", "-q", image_file_});
   }
 
-  StatusOr<Clock::duration> Start() {
+  StatusOr<Clock::duration> StartContainer() {
     const auto start = Clock::now();
     ASSIGN_OR_RETURN(
         std::string device,
@@ -98,7 +98,7 @@ class ByHand {
     return Clock::now() - start;
   }
 
-  Status Stop() {
+  Status StopContainer() {
     rpc::cri::StopPodSandboxRequest stop;
     stop.set_pod_sandbox_id(sandbox_);
     RETURN_IF_ERROR(runtime_.StopPodSandbox(stop, kTimeout));
@@ -125,7 +125,7 @@ class ByHand {
 
 // -- through Berth
 
-Json PodNamed(const Options& options, const std::string& name) {
+Json MakePod(const Options& options, const std::string& name) {
   return {
       {"apiVersion", "v1"},
       {"kind", "Pod"},
@@ -153,9 +153,9 @@ Status MakeClaim(kube::Client& client) {
       .status();
 }
 
-// When the pod's container was started, according to the runtime, because the API's own times are
-// whole seconds.
-StatusOr<int64_t> StartedAt(rpc::CriClient& runtime, const std::string& pod) {
+// Waits until the pod's container has started, and returns the time of the start in nanoseconds
+// since 1970. The time comes from the runtime, because the API's own times are whole seconds.
+StatusOr<int64_t> WaitForStart(rpc::CriClient& runtime, const std::string& pod) {
   rpc::cri::ListContainersRequest list;
   (*list.mutable_filter()->mutable_label_selector())["io.kubernetes.pod.name"] = pod;
   const auto deadline = Clock::now() + kTimeout;
@@ -173,17 +173,17 @@ StatusOr<int64_t> StartedAt(rpc::CriClient& runtime, const std::string& pod) {
   return base::Error(StatusCode::kDeadlineExceeded, "the container of pod '{}' did not start", pod);
 }
 
-StatusOr<Clock::duration> ThroughBerth(kube::Client& client, rpc::CriClient& runtime,
-                                       const Options& options, const std::string& name) {
-  const Json pod = PodNamed(options, name);
+StatusOr<Clock::duration> MeasureThroughBerth(kube::Client& client, rpc::CriClient& runtime,
+                                              const Options& options, const std::string& name) {
+  const Json pod = MakePod(options, name);
   const auto start = std::chrono::system_clock::now();
   RETURN_IF_ERROR(client.Create(api::kinds::kPod, "default", pod));
-  ASSIGN_OR_RETURN(const int64_t started_ns, StartedAt(runtime, name));
+  ASSIGN_OR_RETURN(const int64_t started_ns, WaitForStart(runtime, name));
   const auto started = std::chrono::system_clock::time_point(std::chrono::nanoseconds(started_ns));
   return std::chrono::duration_cast<Clock::duration>(started - start);
 }
 
-Status DeleteAndWait(kube::Client& client, const std::string& name) {
+Status DeletePodAndWait(kube::Client& client, const std::string& name) {
   RETURN_IF_ERROR(client.Delete(api::kinds::kPod, "default", name, {.grace_period_seconds = 0}));
   const auto deadline = Clock::now() + kTimeout;
   while (Clock::now() < deadline) {
@@ -197,27 +197,27 @@ Status DeleteAndWait(kube::Client& client, const std::string& name) {
                      name);
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   ASSIGN_OR_RETURN(const kube::Config config, kube::LoadKubeconfig(options.kubeconfig));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   ASSIGN_OR_RETURN(const auto runtime, rpc::CriClient::New(options.runtime));
   const auto exec = platform::NewHostExec();
   ByHand by_hand(*runtime, *exec, options);
-  RETURN_IF_ERROR(by_hand.Prepare());
+  RETURN_IF_ERROR(by_hand.PrepareImage());
   RETURN_IF_ERROR(MakeClaim(*client));
   Samples berth, hand;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     const std::string name = fmt::format("bench-pod-{}", i);
-    ASSIGN_OR_RETURN(const auto took, ThroughBerth(*client, *runtime, options, name));
-    RETURN_IF_ERROR(DeleteAndWait(*client, name));
-    ASSIGN_OR_RETURN(const auto took_by_hand, by_hand.Start());
-    RETURN_IF_ERROR(by_hand.Stop());
+    ASSIGN_OR_RETURN(const auto took, MeasureThroughBerth(*client, *runtime, options, name));
+    RETURN_IF_ERROR(DeletePodAndWait(*client, name));
+    ASSIGN_OR_RETURN(const auto took_by_hand, by_hand.StartContainer());
+    RETURN_IF_ERROR(by_hand.StopContainer());
     if (i < options.warm_up) continue;
     berth.Add(took);
     hand.Add(took_by_hand);
   }
   RETURN_IF_ERROR(client->Delete(api::kinds::kPersistentVolumeClaim, "default", kClaim, {}));
-  ASSIGN_OR_RETURN(const double durable, DurableFileMs(options.folder));
+  ASSIGN_OR_RETURN(const double durable, MeasureDurableFileMs(options.folder));
   return Json{
       {"through_berth", berth.ToJson()}, {"by_hand", hand.ToJson()}, {"durable_file_ms", durable}};
 }
@@ -234,5 +234,5 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -1,5 +1,5 @@
 // Measures many claims at once, from their creation to Bound, and their deletion until no volume is
-// left. It runs the embedded API, the controllers with their defaults, and a driver double that
+// left. It runs the embedded API, the controllers with their defaults, and a fake driver that
 // answers after some milliseconds.
 
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ struct Options {
 
 constexpr auto kTimeout = std::chrono::minutes(2);
 
-// Counts the objects of a kind that are as `wanted` says.
+// Counts the objects of a kind for which `wanted` is true.
 template <typename T>
 class Counter {
  public:
@@ -70,7 +70,7 @@ class Counter {
 };
 
 // Runs `work(i)` for all numbers below `count`, on `threads` threads. Returns the first failure.
-Status InParallel(int count, int threads, const std::function<Status(int)>& work) {
+Status RunInParallel(int count, int threads, const std::function<Status(int)>& work) {
   std::atomic<int> next = 0;
   base::Mutex mutex;
   Status first = base::OkStatus();
@@ -89,7 +89,7 @@ Status InParallel(int count, int threads, const std::function<Status(int)>& work
   return first;
 }
 
-Json ClaimObject(int i) {
+Json MakeClaim(int i) {
   return {{"apiVersion", "v1"},
           {"kind", "PersistentVolumeClaim"},
           {"metadata", {{"name", fmt::format("data-{}", i)}}},
@@ -99,7 +99,7 @@ Json ClaimObject(int i) {
             {"resources", {{"requests", {{"storage", "16Mi"}}}}}}}};
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   const base::SystemClock clock;
   ASSIGN_OR_RETURN(const auto store, store::Store::Open({.path = options.folder + "/objects.db"}));
   kube::Config config;
@@ -143,12 +143,12 @@ StatusOr<Json> Run(const Options& options) {
 
   const auto measure = [&]() -> StatusOr<Json> {
     const auto start = Clock::now();
-    RETURN_IF_ERROR(InParallel(options.claims, options.clients, [&](int i) {
-      return client->Create(Claim::kInfo, "default", ClaimObject(i)).status();
+    RETURN_IF_ERROR(RunInParallel(options.claims, options.clients, [&](int i) {
+      return client->Create(Claim::kInfo, "default", MakeClaim(i)).status();
     }));
     RETURN_IF_ERROR_WITH(bound.WaitFor(options.claims), "wait for the claims to be bound");
     const auto all_bound = Clock::now();
-    RETURN_IF_ERROR(InParallel(options.claims, options.clients, [&](int i) {
+    RETURN_IF_ERROR(RunInParallel(options.claims, options.clients, [&](int i) {
       return client->Delete(Claim::kInfo, "default", fmt::format("data-{}", i), {});
     }));
     RETURN_IF_ERROR_WITH(volumes.WaitFor(0), "wait for the volumes to be gone");
@@ -181,5 +181,5 @@ int main(int argc, char** argv) {
   app.add_option("--clients", options.clients);
   app.add_option("--answer-ms", options.answer_ms);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

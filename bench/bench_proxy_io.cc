@@ -1,5 +1,5 @@
-// Measures with fio the reads and writes of a volume through an I/O proxy, and those of a plain
-// loop device of the same image, in turns.
+// Measures with fio the reads and writes of a volume through an I/O proxy, and the reads and writes
+// of a plain loop device of the same image, in turns.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
@@ -30,11 +30,11 @@ constexpr Job kJobs[] = {{"write", "write", "1M", 1},
                          {"random_write", "randwrite", "4k", 16},
                          {"random_read", "randread", "4k", 16}};
 
-// Returns the bytes per second.
-base::StatusOr<double> Fio(platform::Exec& exec, const Job& job, const std::string& device,
-                           int seconds) {
+// Runs fio, and returns the bytes per second.
+base::StatusOr<double> RunFio(platform::Exec& exec, const Job& job, const std::string& device,
+                              int seconds) {
   ASSIGN_OR_RETURN(
-      const std::string said,
+      const std::string output,
       platform::RunOk(
           exec,
           {.argv = {"fio", "--name=proxy", "--filename=" + device, fmt::format("--rw={}", job.rw),
@@ -43,19 +43,19 @@ base::StatusOr<double> Fio(platform::Exec& exec, const Job& job, const std::stri
                     "--time_based", "--output-format=json"},
            .timeout = std::chrono::seconds(60 + seconds),
            .max_output = size_t{1} << 20}));
-  ASSIGN_OR_RETURN(const Json report, base::json::Parse(said));
+  ASSIGN_OR_RETURN(const Json report, base::json::Parse(output));
   const Json& jobs = base::json::Array(report, {"jobs"});
   if (jobs.empty()) return base::Error(base::StatusCode::kInternal, "fio reports no job");
   return static_cast<double>(base::json::Int(jobs.front(), {"read", "bw_bytes"}) +
                              base::json::Int(jobs.front(), {"write", "bw_bytes"}));
 }
 
-double Median(std::vector<double> values) {
+double MedianOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
+base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds) {
   const std::string images = folder + "/images";
   const std::string run = folder + "/run";
   RETURN_IF_ERROR(platform::MakeFolders(images));
@@ -74,28 +74,28 @@ base::StatusOr<Json> Run(const std::string& folder, int rounds, int seconds) {
             {.exec = *exec, .mounter = *mounter, .proxy_socket = run + "/sock", .node = "bench"}));
   }
   RETURN_IF_ERROR(backends["Loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
-  std::map<std::string, std::map<std::string, std::vector<double>>> seen;
-  // The first round writes every block of the file, and is not counted.
+  std::map<std::string, std::map<std::string, std::vector<double>>> rates_by_job;
+  // The first round is not counted, because it allocates the blocks of the file.
   for (int round = 0; round <= rounds; ++round) {
     for (const auto& [access, backend] : backends) {
       ASSIGN_OR_RETURN(const block::Mapping mapping, backend->Map("bench", {}));
       base::Status failed;
       for (const Job& job : kJobs) {
-        const auto rate = Fio(*exec, job, mapping.device, seconds);
+        const auto rate = RunFio(*exec, job, mapping.device, seconds);
         if (!rate.ok()) {
           failed = rate.status();
           break;
         }
-        if (round > 0) seen[std::string(job.name)][access].push_back(*rate);
+        if (round > 0) rates_by_job[std::string(job.name)][access].push_back(*rate);
       }
       RETURN_IF_ERROR(backend->Unmap(mapping));
       RETURN_IF_ERROR(failed);
     }
   }
   Json result = {{"rounds", rounds}};
-  for (const auto& [job, rates] : seen) {
-    const double loop = Median(rates.at("Loop"));
-    const double proxy = Median(rates.at("Proxy"));
+  for (const auto& [job, rates] : rates_by_job) {
+    const double loop = MedianOf(rates.at("Loop"));
+    const double proxy = MedianOf(rates.at("Proxy"));
     result[job] = {{"loop_mib", loop / block::kMiB},
                    {"proxy_mib", proxy / block::kMiB},
                    {"ratio", proxy / loop}};
@@ -115,5 +115,5 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 100));
   app.add_option("--seconds", seconds)->check(CLI::Range(1, 60));
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(folder, rounds, seconds));
+  return berth::bench::PrintResult(berth::bench::RunBench(folder, rounds, seconds));
 }

@@ -1,5 +1,6 @@
-// Measures what the router of plugins' utilities adds: in the registered pod, to a bare ExecSync in
-// its container, and on the host, to a bare fork and exec; in turns.
+// Measures the time that the router of plugins' utilities adds: in the registered pod, compared
+// with a bare ExecSync in its container; and on the host, compared with a bare fork and exec. Both
+// run in turns.
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -29,7 +30,7 @@ struct Options {
 };
 
 constexpr std::chrono::seconds kTimeout(60);
-constexpr std::chrono::milliseconds kSettle(20);
+constexpr std::chrono::milliseconds kPause(20);
 const platform::Command kCommand{.argv = {"true"}, .timeout = kTimeout};
 
 class NoEvents : public base::EventSink {
@@ -38,13 +39,15 @@ class NoEvents : public base::EventSink {
               std::string_view) override {}
 };
 
-StatusOr<Clock::duration> Through(platform::Exec& exec) {
+// Returns the time of kCommand through `exec`.
+StatusOr<Clock::duration> MeasureCommand(platform::Exec& exec) {
   const auto start = Clock::now();
   RETURN_IF_ERROR(RunOk(exec, kCommand));
   return Clock::now() - start;
 }
 
-StatusOr<Clock::duration> Bare(rpc::CriClient& runtime, const Options& options) {
+// Returns the time of a bare ExecSync in the registered pod's container.
+StatusOr<Clock::duration> MeasureExecSync(rpc::CriClient& runtime, const Options& options) {
   rpc::cri::ExecSyncRequest request;
   request.set_container_id(options.container);
   request.add_cmd("true");
@@ -56,7 +59,7 @@ StatusOr<Clock::duration> Bare(rpc::CriClient& runtime, const Options& options) 
   return base::Error(StatusCode::kInternal, "'true' exited with {}", answer.exit_code());
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   const volume::Paths paths(options.kubelet);
   const auto mounter = platform::NewMounter();
   NoEvents events;
@@ -69,18 +72,19 @@ StatusOr<Json> Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto runtime, rpc::CriClient::New(options.runtime));
   const auto host = platform::NewHostExec();
   Samples pod, bare_pod, on_host, bare_host;
-  // The two take turns in being the first. Each begins after a pause, in which the runtime finishes
-  // the clean-up after the one before.
+  // The router and the bare call take turns in being the first. Each begins after a pause, in which
+  // the runtime finishes the clean-up of the call before.
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
     Clock::duration routed{}, by_hand{};
     for (const bool through : {i % 2 == 0, i % 2 != 0}) {
-      std::this_thread::sleep_for(kSettle);
-      ASSIGN_OR_RETURN(
-          (through ? routed : by_hand),
-          through ? Through(utilities->GetPodExec(options.plugin)) : Bare(*runtime, options));
+      std::this_thread::sleep_for(kPause);
+      ASSIGN_OR_RETURN((through ? routed : by_hand),
+                       through ? MeasureCommand(utilities->GetPodExec(options.plugin))
+                               : MeasureExecSync(*runtime, options));
     }
-    ASSIGN_OR_RETURN(const auto routed_host, Through(utilities->GetExec("bench.berth.dev/none")));
-    ASSIGN_OR_RETURN(const auto by_hand_host, Through(*host));
+    ASSIGN_OR_RETURN(const auto routed_host,
+                     MeasureCommand(utilities->GetExec("bench.berth.dev/none")));
+    ASSIGN_OR_RETURN(const auto by_hand_host, MeasureCommand(*host));
     if (i < options.warm_up) continue;
     pod.Add(routed);
     bare_pod.Add(by_hand);
@@ -107,5 +111,5 @@ int main(int argc, char** argv) {
   app.add_option("--container", options.container)->required();
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -38,12 +38,12 @@ class Watchers {
     watchers.epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
     // The watches begin at the present revision, so that they do not report objects that exist
     // already.
-    ASSIGN_OR_RETURN(Http lister, Http::OverUnix(socket));
+    ASSIGN_OR_RETURN(Http lister, Http::ConnectUnix(socket));
     ASSIGN_OR_RETURN(const std::string_view list, lister.Get("/api/v1/configmaps?limit=1"));
     const std::string target = fmt::format("/api/v1/configmaps?watch=1&resourceVersion={}",
-                                           LastMember(list, "resourceVersion"));
+                                           FindLastMember(list, "resourceVersion"));
     for (int i = 0; i < count; ++i) {
-      ASSIGN_OR_RETURN(Http connection, Http::OverUnix(socket));
+      ASSIGN_OR_RETURN(Http connection, Http::ConnectUnix(socket));
       RETURN_IF_ERROR(connection.Watch(target));
       epoll_event event = {.events = EPOLLIN, .data = {.fd = connection.fd()}};
       if (epoll_ctl(watchers.epoll_.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
@@ -54,8 +54,9 @@ class Watchers {
     return watchers;
   }
 
-  // Reads until every watcher has seen `name`; each one's time since `start` goes to `samples`.
-  Status Await(const std::string& name, Clock::time_point start, Samples* samples) {
+  // Reads until every watcher has got the event of the object `name`, and adds the time of each
+  // since `start` to `samples`, which may be null.
+  Status AwaitEvents(const std::string& name, Clock::time_point start, Samples* samples) {
     const std::string quoted = fmt::format("\"{}\"", name);
     std::set<int> missing;
     for (const Http& connection : connections_) missing.insert(connection.fd());
@@ -69,7 +70,7 @@ class Watchers {
       }
       for (int i = 0; i < ready; ++i) {
         const int fd = events[static_cast<size_t>(i)].data.fd;
-        ASSIGN_OR_RETURN(const std::string_view text, Read(fd));
+        ASSIGN_OR_RETURN(const std::string_view text, ReadEvents(fd));
         if (text.find(quoted) == std::string_view::npos || missing.erase(fd) == 0) continue;
         if (samples != nullptr) samples->Add(Clock::now() - start);
       }
@@ -78,8 +79,8 @@ class Watchers {
   }
 
  private:
-  // Events are far smaller than a read.
-  StatusOr<std::string_view> Read(int fd) {
+  // Reads what a watcher has received. One read holds a whole event, because events are small.
+  StatusOr<std::string_view> ReadEvents(int fd) {
     const ssize_t n = read(fd, buffer_.data(), buffer_.size());
     if (n <= 0) return base::Error(StatusCode::kUnavailable, "the server ended a watch");
     return std::string_view(buffer_.data(), static_cast<size_t>(n));
@@ -90,7 +91,7 @@ class Watchers {
   std::vector<char> buffer_ = std::vector<char>(64 * 1024);
 };
 
-StatusOr<Samples> Measure(kube::Client& client, const Options& options, int count) {
+StatusOr<Samples> MeasureEvents(kube::Client& client, const Options& options, int count) {
   ASSIGN_OR_RETURN(Watchers watchers, Watchers::Start(options.socket, count));
   Samples samples;
   for (int i = 0; i < options.warm_up + options.runs; ++i) {
@@ -107,7 +108,7 @@ StatusOr<Samples> Measure(kube::Client& client, const Options& options, int coun
                              {"data", {{"key", std::string(200, 'v')}}}})
                     .status();
     });
-    RETURN_IF_ERROR(watchers.Await(name, start, i < options.warm_up ? nullptr : &samples));
+    RETURN_IF_ERROR(watchers.AwaitEvents(name, start, i < options.warm_up ? nullptr : &samples));
     writer.join();
     RETURN_IF_ERROR(created);
     RETURN_IF_ERROR(client.Delete(api::kinds::kConfigMap, kNamespace, name, {}));
@@ -115,13 +116,13 @@ StatusOr<Samples> Measure(kube::Client& client, const Options& options, int coun
   return samples;
 }
 
-StatusOr<Json> Run(const Options& options) {
+StatusOr<Json> RunBench(const Options& options) {
   RETURN_IF_ERROR(platform::RaiseDescriptorLimit());
   kube::Config config;
   config.socket = options.socket;
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
-  ASSIGN_OR_RETURN(const Samples one, Measure(*client, options, 1));
-  ASSIGN_OR_RETURN(const Samples many, Measure(*client, options, options.watchers));
+  ASSIGN_OR_RETURN(const Samples one, MeasureEvents(*client, options, 1));
+  ASSIGN_OR_RETURN(const Samples many, MeasureEvents(*client, options, options.watchers));
   return Json{{"one", one.ToJson()}, {"many", many.ToJson()}, {"watchers", options.watchers}};
 }
 
@@ -136,5 +137,5 @@ int main(int argc, char** argv) {
   app.add_option("--watchers", options.watchers);
   app.add_option("--runs", options.runs);
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::Finish(berth::bench::Run(options));
+  return berth::bench::PrintResult(berth::bench::RunBench(options));
 }

@@ -1,4 +1,4 @@
-"""Mounts through the Flexvolume driver and the block agent, beside losetup and mount by hand on the same images."""
+"""Measures mounts by the Flexvolume driver and the block agent, and losetup and mount by hand on the same images."""
 import concurrent.futures
 import json
 import os
@@ -18,7 +18,7 @@ RECORDS, OBJECTS = 3, 2
 
 
 class Site:
-    """An agent, and volumes that were formatted before."""
+    """A block agent with volumes that are formatted already."""
 
     def __init__(self, berth, folder, count):
         self.folder = folder
@@ -28,7 +28,7 @@ class Site:
         self.names = [f"block-{number:03}" for number in range(count)]
         block_agent.define_kinds(berth)
         berth.apply(block_agent.storage_cluster("bench", self.images))
-        # The agent has a node of its own, so that nobody else runs its pods or takes its fences for a dead node's.
+        # The agent has its own node, so that no other agent runs its pods or removes its fences.
         berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench-node"}})
         self.agent = block_agent.BlockAgent(berth, "bench-node", folder / "d", folder)
         (folder / "d" / "volume-plugins").mkdir(parents=True)
@@ -70,14 +70,14 @@ class Site:
     def unmount(self, name):
         self.call("unmount", self.calls[name][0])
 
-    def by_hand(self, name):
-        """Mounts the volume without Berth; returns the loop device."""
+    def mount_by_hand(self, name):
+        """Mounts the volume without Berth, and returns the loop device."""
         device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", self.images / name],
                                 capture_output=True, text=True, check=True).stdout.strip()
         subprocess.run(["mount", "-t", "ext4", device, self.calls[name][0]], check=True)
         return device
 
-    def undo_by_hand(self, name, device):
+    def unmount_by_hand(self, name, device):
         subprocess.run(["umount", self.calls[name][0]], check=True)
         subprocess.run(["losetup", "--detach", device], check=True)
 
@@ -93,15 +93,16 @@ class Site:
         shutil.rmtree(self.folder)
 
 
-def _took(action, *arguments):
+def _time(action, *arguments):
+    """Returns the milliseconds that the action took, and its result."""
     began = time.monotonic()
     value = action(*arguments)
     return (time.monotonic() - began) * 1000, value
 
 
-def durable_file_ms(folder, runs=40):
-    """The median of one durable record here: write, fsync, rename, fsync of the folder."""
-    def once(number):
+def measure_durable_file_ms(folder, runs=40):
+    """Returns the median time in milliseconds of one durable record: write, fsync, rename, fsync of the folder."""
+    def write_record(number):
         with open(folder / ".probe", "wb") as file:
             file.write(b"x" * 1024)
             file.flush()
@@ -111,30 +112,30 @@ def durable_file_ms(folder, runs=40):
         os.fsync(handle)
         os.close(handle)
         (folder / "probe").unlink()
-    return statistics.median(_took(once, number)[0] for number in range(runs))
+    return statistics.median(_time(write_record, number)[0] for number in range(runs))
 
 
-def one(berth, folder, runs=40):
-    """Medians and p99 in milliseconds: through the agent, by hand, and one durable record."""
+def measure_one(berth, folder, runs=40):
+    """Returns sorted milliseconds of mounts through the agent and by hand, and the median of one durable record."""
     site = Site(berth, pathlib.Path(folder), 1)
     try:
         name, = site.names
         through, hand = [], []
         for number in range(runs + 3):
-            took, _ = _took(site.mount, name)
+            took, _ = _time(site.mount, name)
             site.unmount(name)
-            by_hand, device = _took(site.by_hand, name)
-            site.undo_by_hand(name, device)
+            by_hand, device = _time(site.mount_by_hand, name)
+            site.unmount_by_hand(name, device)
             if number >= 3:  # the first rounds are the warm-up
                 through.append(took)
                 hand.append(by_hand)
-        return sorted(through), sorted(hand), durable_file_ms(site.folder)
+        return sorted(through), sorted(hand), measure_durable_file_ms(site.folder)
     finally:
         site.close()
 
 
-def driver_start(berth, folder, runs=300):
-    """Milliseconds from a start of the driver to its request, sorted. This process plays the agent."""
+def measure_driver_start(berth, folder, runs=300):
+    """Returns sorted milliseconds from a start of the driver to its request. This process acts as the agent."""
     site = Site(berth, pathlib.Path(folder), 1)
     try:
         site.agent.stop()
@@ -144,7 +145,7 @@ def driver_start(berth, folder, runs=300):
             listener.bind(str(site.agent.socket))
             listener.listen()
 
-            def once():
+            def start_driver():
                 began = time.monotonic()
                 pid = os.posix_spawn(site.driver, list(map(str, arguments)), os.environ,
                                      file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
@@ -153,27 +154,27 @@ def driver_start(berth, folder, runs=300):
                     if not connection.recv(1):
                         raise RuntimeError("the driver sent nothing")
                     took = (time.monotonic() - began) * 1000
-                os.kill(pid, signal.SIGKILL)  # otherwise it would ask again
+                os.kill(pid, signal.SIGKILL)  # otherwise it would repeat the request
                 os.waitpid(pid, 0)
                 return took
-            return sorted([once() for _ in range(runs + 20)][20:])  # the first runs are the warm-up
+            return sorted([start_driver() for _ in range(runs + 20)][20:])  # the first runs are the warm-up
     finally:
         site.close()
 
 
-def at_once(berth, folder, count=200, rounds=5):
-    """Median seconds of rounds in turns: of all mounts at once, and of the same by hand, two at a time."""
+def measure_at_once(berth, folder, count=200, rounds=5):
+    """Returns median seconds of all mounts at once, and of the same by hand, two at a time, in turns."""
     site = Site(berth, pathlib.Path(folder), count)
     through, hand = [], []
     try:
         for _ in range(rounds):
             with concurrent.futures.ThreadPoolExecutor(count) as pool:
                 list(pool.map(lambda _: time.sleep(0.05), range(count)))  # starts the threads
-                took, _ = _took(lambda: list(pool.map(site.mount, site.names)))
+                took, _ = _time(lambda: list(pool.map(site.mount, site.names)))
                 list(pool.map(site.unmount, site.names))
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                by_hand, devices = _took(lambda: list(pool.map(site.by_hand, site.names)))
-                list(pool.map(site.undo_by_hand, site.names, devices))
+                by_hand, devices = _time(lambda: list(pool.map(site.mount_by_hand, site.names)))
+                list(pool.map(site.unmount_by_hand, site.names, devices))
             through.append(took / 1000)
             hand.append(by_hand / 1000)
         return statistics.median(through), statistics.median(hand)

@@ -18,7 +18,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-std::string LastMember(std::string_view json, std::string_view name) {
+std::string FindLastMember(std::string_view json, std::string_view name) {
   const std::string key = fmt::format("\"{}\":\"", name);
   const size_t at = json.rfind(key);
   if (at == std::string_view::npos) return "";
@@ -26,7 +26,7 @@ std::string LastMember(std::string_view json, std::string_view name) {
   return std::string(json.substr(from, json.find('"', from) - from));
 }
 
-StatusOr<Http> Http::OverUnix(const std::string& socket) {
+StatusOr<Http> Http::ConnectUnix(const std::string& socket) {
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   if (socket.size() >= sizeof address.sun_path) {
@@ -43,7 +43,7 @@ namespace {
 
 using ContextPtr = std::unique_ptr<SSL_CTX, apiserver::OpenSslDeleter<SSL_CTX_free>>;
 
-StatusOr<ContextPtr> ContextOf(const kube::Config& config) {
+StatusOr<ContextPtr> MakeTlsContext(const kube::Config& config) {
   ContextPtr context(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   ASSIGN_OR_RETURN(const auto ca, apiserver::ParseCertificate(config.certificate_authority));
@@ -81,8 +81,8 @@ StatusOr<base::UniqueFd> ConnectTo(std::string_view server) {
 
 }  // namespace
 
-StatusOr<Http> Http::OverTls(const kube::Config& config) {
-  ASSIGN_OR_RETURN(const ContextPtr context, ContextOf(config));
+StatusOr<Http> Http::ConnectTls(const kube::Config& config) {
+  ASSIGN_OR_RETURN(const ContextPtr context, MakeTlsContext(config));
   ASSIGN_OR_RETURN(base::UniqueFd fd, ConnectTo(config.server));
   Http http(std::move(fd));
   http.tls_.reset(SSL_new(context.get()));
@@ -93,7 +93,7 @@ StatusOr<Http> Http::OverTls(const kube::Config& config) {
   return http;
 }
 
-Status Http::Send(std::string_view method, std::string_view target, std::string_view body) {
+Status Http::SendRequest(std::string_view method, std::string_view target, std::string_view body) {
   request_.clear();
   fmt::format_to(std::back_inserter(request_),
                  "{} {} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\n"
@@ -111,7 +111,7 @@ Status Http::Send(std::string_view method, std::string_view target, std::string_
   return base::OkStatus();
 }
 
-Status Http::Need(size_t size) {
+Status Http::FillBuffer(size_t size) {
   if (position_ > 0 && position_ == buffer_.size()) {
     buffer_.clear();
     position_ = 0;
@@ -126,10 +126,10 @@ Status Http::Need(size_t size) {
   return base::OkStatus();
 }
 
-StatusOr<std::string_view> Http::Line() {
+StatusOr<std::string_view> Http::ReadLine() {
   size_t end;
   while ((end = buffer_.find("\r\n", position_)) == std::string::npos) {
-    RETURN_IF_ERROR(Need(buffer_.size() - position_ + 1));
+    RETURN_IF_ERROR(FillBuffer(buffer_.size() - position_ + 1));
   }
   const std::string_view line = std::string_view(buffer_).substr(position_, end - position_);
   position_ = end + 2;
@@ -137,13 +137,13 @@ StatusOr<std::string_view> Http::Line() {
 }
 
 Status Http::ReadHead() {
-  ASSIGN_OR_RETURN(const std::string_view status, Line());
+  ASSIGN_OR_RETURN(const std::string_view status, ReadLine());
   const bool ok = status.starts_with("HTTP/1.1 200") || status.starts_with("HTTP/1.1 201");
   const std::string first(status);
   content_length_ = 0;
   chunked_ = false;
   while (true) {
-    ASSIGN_OR_RETURN(const std::string_view line, Line());
+    ASSIGN_OR_RETURN(const std::string_view line, ReadLine());
     if (line.empty()) break;
     constexpr std::string_view kLength = "content-length: ", kEncoding = "transfer-encoding: ";
     if (strncasecmp(line.data(), kLength.data(), kLength.size()) == 0) {
@@ -160,32 +160,32 @@ StatusOr<std::string_view> Http::ReadBody() {
   while (true) {
     size_t size = content_length_;
     if (chunked_) {
-      ASSIGN_OR_RETURN(const std::string_view line, Line());
+      ASSIGN_OR_RETURN(const std::string_view line, ReadLine());
       size = 0;
       std::from_chars(line.data(), line.data() + line.size(), size, 16);
     }
-    RETURN_IF_ERROR(Need(size));
+    RETURN_IF_ERROR(FillBuffer(size));
     body_.append(buffer_, position_, size);
     position_ += size;
-    if (chunked_) RETURN_IF_ERROR(Line().status());
+    if (chunked_) RETURN_IF_ERROR(ReadLine().status());
     if (!chunked_ || size == 0) return std::string_view(body_);
   }
 }
 
 StatusOr<std::string_view> Http::Get(std::string_view target) {
-  RETURN_IF_ERROR(Send("GET", target, ""));
+  RETURN_IF_ERROR(SendRequest("GET", target, ""));
   RETURN_IF_ERROR(ReadHead());
   return ReadBody();
 }
 
 StatusOr<std::string_view> Http::Post(std::string_view target, std::string_view json) {
-  RETURN_IF_ERROR(Send("POST", target, json));
+  RETURN_IF_ERROR(SendRequest("POST", target, json));
   RETURN_IF_ERROR(ReadHead());
   return ReadBody();
 }
 
 Status Http::Watch(std::string_view target) {
-  RETURN_IF_ERROR(Send("GET", target, ""));
+  RETURN_IF_ERROR(SendRequest("GET", target, ""));
   return ReadHead();
 }
 

@@ -1,5 +1,5 @@
-"""Measures how long a developer waits, in a clean clone with an empty compiler cache: from the clone to the end of the
-demonstration, to all tests built, and from one changed file to a new `berth`."""
+"""Measures how long a developer waits in a clean clone with an empty compiler cache: from the clone to the end of the
+demonstration, until all tests are built, and from one changed file to a new `berth`."""
 import os
 import statistics
 import subprocess
@@ -11,7 +11,8 @@ EDITS = 5
 EDITED = "src/node/volumes/volume_steps.cc"
 
 
-def _timed(command, **options):
+def _time(command, **options):
+    """Runs the command, and returns the seconds that it took."""
     began = time.monotonic()
     result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
     if result.returncode != 0:
@@ -30,17 +31,17 @@ def measure(root, folder):
     clone = folder / "clone"
     environment = os.environ | {"CCACHE_DIR": str(folder / "ccache")}
     began = time.monotonic()
-    _timed(["git", "clone", "--quiet", root, clone])
-    _timed(["./dev", "run"], cwd=clone, env=environment)
+    _time(["git", "clone", "--quiet", root, clone])
+    _time(["./dev", "run"], cwd=clone, env=environment)
     run = time.monotonic() - began
-    everything = run + _timed(["./dev", "build"], cwd=clone, env=environment)
+    everything = run + _time(["./dev", "build"], cwd=clone, env=environment)
     edits = []
     for number in range(EDITS):
         _edit(clone, number)
-        edits.append(_timed(["tools/build", "dev", "berth"], cwd=clone, env=environment))
+        edits.append(_time(["tools/build", "dev", "berth"], cwd=clone, env=environment))
     edit = statistics.median(edits)
     stripped = folder / "berth"
-    _timed(["strip", "-o", stripped, root / "build" / "release" / "bin" / "berth"])
+    _time(["strip", "-o", stripped, root / "build" / "release" / "bin" / "berth"])
     megabytes = stripped.stat().st_size / 1e6
     figure = (f"run {run / 60:.1f} min (to the end of the demonstration); everything {everything / 60:.1f} min; "
               f"edit {edit:.1f} s (the slowest of {EDITS} {max(edits):.1f}); stripped {megabytes:.1f} MB")

@@ -23,7 +23,7 @@ base::Json Samples::ToJson() const {
   return {{"median_ms", Median()}, {"p99_ms", P99()}, {"runs", milliseconds_.size()}};
 }
 
-base::StatusOr<double> DurableFileMs(const std::string& folder) {
+base::StatusOr<double> MeasureDurableFileMs(const std::string& folder) {
   const base::UniqueFd dir(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   Samples samples;
   for (int i = 0; i < 50; ++i) {
@@ -43,7 +43,7 @@ base::StatusOr<double> DurableFileMs(const std::string& folder) {
   return samples.Median();
 }
 
-base::StatusOr<double> DurableLogRecordMs(const std::string& folder) {
+base::StatusOr<double> MeasureDurableLogRecordMs(const std::string& folder) {
   constexpr int kRecords = 50;
   const std::string page(4096, 'r');
   const std::string path = folder + "/.bench.log";
@@ -68,7 +68,7 @@ base::StatusOr<double> DurableLogRecordMs(const std::string& folder) {
   return samples.Median();
 }
 
-int Finish(const base::StatusOr<base::Json>& result) {
+int PrintResult(const base::StatusOr<base::Json>& result) {
   if (!result.ok()) {
     std::fprintf(stderr, "%s\n", base::ToString(result.status()).c_str());
     return 1;

@@ -18,7 +18,7 @@ StatusOr<kube::Config> LoadApiConfig(const ApiOptions& options, bool data_folder
   if (!options.kubeconfig.empty()) return kube::LoadKubeconfig(options.kubeconfig);
   const char* from_environment = std::getenv("KUBECONFIG");
   if (!data_folder_given && from_environment != nullptr && *from_environment != '\0') {
-    return kube::LoadKubeconfig(kube::DefaultKubeconfigPath());
+    return kube::LoadKubeconfig(kube::FindKubeconfigPath());
   }
   const std::string socket = ApiSocket(options.data_folder);
   if (access(socket.c_str(), F_OK) != 0) {

@@ -36,9 +36,9 @@ StatusOr<Json> ReadConfig(std::string_view text) {
   return config;
 }
 
-StatusOr<std::vector<DeferredMount>> FindDeferred(const Json& config,
-                                                  const std::vector<KnownTarget>& targets,
-                                                  std::string_view graft_folder) {
+StatusOr<std::vector<DeferredMount>> FindDeferredMounts(const Json& config,
+                                                        const std::vector<KnownTarget>& targets,
+                                                        std::string_view graft_folder) {
   std::vector<DeferredMount> found;
   const Json& mounts = json::Array(config, {"mounts"});
   for (size_t i = 0; i < mounts.size(); ++i) {

@@ -1,7 +1,7 @@
 // The config.json of a container that is about to be created (OCI runtime specification): finds its
 // mounts of deferred volumes, and replaces the sources of these mounts.
 //
-// Pure.
+// The functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace berth::crust {
 
-// A mount of a container whose source is a volume, or a path inside one.
+// A mount of a container whose source is a deferred volume, or a path inside one.
 struct DeferredMount {
   size_t mount = 0;      // its index in the config's "mounts"
   size_t target = 0;     // the volume's index in the list of targets
@@ -28,16 +28,18 @@ struct KnownTarget {
   std::string resolved;  // the same without symlinks
 };
 
-// Finds the bind mounts at or below the targets. INVALID_ARGUMENT: the text is no config.
-// FAILED_PRECONDITION: the config was rewritten before, because its sources are in `graft_folder`.
-// RESOURCE_EXHAUSTED: there are too many.
-base::StatusOr<std::vector<DeferredMount>> FindDeferred(const base::Json& config,
-                                                        const std::vector<KnownTarget>& targets,
-                                                        std::string_view graft_folder);
+// Finds the bind mounts whose source is at or below a target. FAILED_PRECONDITION: a source is in
+// `graft_folder`, so an earlier create changed the config. RESOURCE_EXHAUSTED: there are more than
+// kMostMounts (base/ipc/crust_call.h).
+base::StatusOr<std::vector<DeferredMount>> FindDeferredMounts(
+    const base::Json& config, const std::vector<KnownTarget>& targets,
+    std::string_view graft_folder);
 
+// Parses the text of a config.json. Any error: the text is no JSON object, is too long, or its
+// "mounts" are no list.
 base::StatusOr<base::Json> ReadConfig(std::string_view text);
 
-// Sets the source of mount number `mount`.
+// Sets the source of the mount with index `mount`, which must exist.
 void SetSource(base::Json& config, size_t mount, std::string source);
 
 }  // namespace berth::crust

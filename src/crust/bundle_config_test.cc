@@ -22,7 +22,7 @@ Json ConfigWith(const std::vector<std::string>& sources) {
   return config;
 }
 
-auto Find(const Json& config) { return FindDeferred(config, kTargets, "/run/graft"); }
+auto Find(const Json& config) { return FindDeferredMounts(config, kTargets, "/run/graft"); }
 
 TEST(BundleConfigTest, FindsMountsBelowTargets) {
   const auto found = Find(ConfigWith({"/etc", kTargets[1].path + "/a/b", kTargets[0].path,

@@ -33,13 +33,15 @@ Status CheckPaths(const CrustHandlerOptions& options) {
                                   options.run_folder, options.kubelet_folder}) {
     if (!path.starts_with('/') || path == "/" || PlainPath(path) != path) {
       return Error(StatusCode::kInvalidArgument,
-                   "path {} is not an absolute path in its plainest spelling", Quote(path));
+                   "path {} is not an absolute, normalized path, or is the root folder",
+                   Quote(path));
     }
   }
   return base::OkStatus();
 }
 
-StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::string>& names) {
+// `names` is empty: all that this handler can offer. INVALID_ARGUMENT: there is no such capability.
+StatusOr<std::vector<Capability::Type>> ParseCapabilities(const std::vector<std::string>& names) {
   std::vector<Capability::Type> types;
   const google::protobuf::EnumDescriptor* all = Capability::Type_descriptor();
   for (int i = 0; names.empty() && i < all->value_count(); ++i) {
@@ -59,14 +61,15 @@ StatusOr<std::vector<Capability::Type>> Capabilities(const std::vector<std::stri
   return types;
 }
 
-StatusOr<std::vector<std::string>> KnownToKernel(const std::vector<std::string>& wanted) {
+// Returns those of the `wanted` file systems that the kernel supports.
+StatusOr<std::vector<std::string>> FindKernelFileSystems(const std::vector<std::string>& wanted) {
   std::vector<std::string> known;
   for (const std::string& type : wanted) {
     ASSIGN_OR_RETURN(const bool has, platform::KernelHasFileSystem(type));
     if (has) {
       known.push_back(type);
     } else {
-      LOG_INFO("{} volumes are not mounted here: the kernel does not have it", Quote(type));
+      LOG_INFO("volumes with {} are not mounted: the kernel does not support it", Quote(type));
     }
   }
   return known;
@@ -76,7 +79,7 @@ class CrustHandlerImpl final : public CrustHandler {
  public:
   ~CrustHandlerImpl() override {
     // Stops long walks first, because the servers' destructors wait for running calls.
-    if (handler_ != nullptr) handler_->Cancel();
+    if (handler_ != nullptr) handler_->CancelWalks();
     oci_server_.reset();
     server_.reset();
   }
@@ -84,8 +87,8 @@ class CrustHandlerImpl final : public CrustHandler {
   Status Run(const CrustHandlerOptions& options) {
     RETURN_IF_ERROR(CheckPaths(options));
     Offer offer{.shares = options.shares};
-    ASSIGN_OR_RETURN(offer.file_systems, KnownToKernel(options.file_systems));
-    ASSIGN_OR_RETURN(offer.capabilities, Capabilities(options.capabilities));
+    ASSIGN_OR_RETURN(offer.file_systems, FindKernelFileSystems(options.file_systems));
+    ASSIGN_OR_RETURN(offer.capabilities, ParseCapabilities(options.capabilities));
     for (const std::string& share : options.utility_shares) {
       const size_t equals = share.find('=');
       const std::string type = share.substr(0, equals);
@@ -95,7 +98,7 @@ class CrustHandlerImpl final : public CrustHandler {
     }
     const Paths paths(options.data_folder, options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
-    ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.Lock()));
+    ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.LockFile()));
     RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
     // The graft folder is a private mount on the host, too, because other mount namespaces must not
     // see what berth-oci mounts there.
@@ -103,13 +106,13 @@ class CrustHandlerImpl final : public CrustHandler {
     RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
     RETURN_IF_ERROR(PreparePins(*mounter_, grafts));
     ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
-                                                  {.pins = paths.Holders(),
-                                                   .utilities = paths.Utilities(),
+                                                  {.pins = paths.HolderFolder(),
+                                                   .utilities = paths.UtilityFolder(),
                                                    .kubelet = options.kubelet_folder}));
     ASSIGN_OR_RETURN(handler_, Handler::Start({.paths = paths,
                                                .kubelet_folder = options.kubelet_folder,
                                                .offer = std::move(offer),
-                                               .look_every = options.look_every,
+                                               .check_interval = options.check_interval,
                                                .free_within = options.free_within},
                                               *kind_));
     workers_.emplace(base::WorkerPool::Options{
@@ -126,7 +129,7 @@ class CrustHandlerImpl final : public CrustHandler {
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.oci_socket));
     oci_server_.emplace(ipc::Server::Options{.name = "crust-oci",
                                              .listener = std::move(listener),
-                                             .methods = OciMethods(*handler_),
+                                             .methods = MakeOciMethods(*handler_),
                                              .max_calls = options.workers});
     ASSIGN_OR_RETURN(server_, rpc::UnixServer::Start(options.socket, {service_.get()}));
     return base::OkStatus();

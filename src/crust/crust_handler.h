@@ -18,17 +18,20 @@ struct CrustHandlerOptions {
   std::string socket;      // CRUST, as RuntimeClass.fsMgmtSocket names it
   std::string oci_socket;  // for berth-oci
   std::string data_folder = "/var/lib/berth/crust";
-  std::string run_folder;
+  std::string run_folder;  // plans and marks (base/ipc/crust_call.h); /run/berth/crust
   std::string kubelet_folder = "/var/lib/kubelet";
-  // By their names in proto/crust.proto; empty: all.
+  // By their names in proto/crust.proto; empty: all, but SELINUX_RELABEL only on a kernel without
+  // SELinux.
   std::vector<std::string> capabilities;
-  // The handler offers those of them that the kernel supports.
+  // Of block devices. The handler offers those of them that the kernel supports.
   std::vector<std::string> file_systems = {"ext4", "xfs", "btrfs"};
+  // File systems whose source is not a block device, such as "nfs"; the kernel mounts them.
   std::vector<std::string> shares;
   // Shares that a mount utility mounts as FUSE file systems: "TYPE" uses mount.TYPE; "TYPE=PROGRAM"
   // names the program.
   std::vector<std::string> utility_shares;
-  std::chrono::milliseconds look_every{std::chrono::seconds(30)};
+  // As in HandlerOptions (handler.h).
+  std::chrono::milliseconds check_interval{std::chrono::seconds(30)};
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
   size_t workers = 16;
   size_t max_queued = 1024;  // more calls get UNAVAILABLE
@@ -36,10 +39,10 @@ struct CrustHandlerOptions {
 
 class CrustHandler {
  public:
-  // FAILED_PRECONDITION: another handler has the folder or a socket. INVALID_ARGUMENT: an option is
-  // wrong.
+  // FAILED_PRECONDITION: another handler uses the folder or a socket. INVALID_ARGUMENT: an option
+  // is wrong. Other errors: a folder, record, mount or socket cannot be read or made.
   static base::StatusOr<std::unique_ptr<CrustHandler>> Start(const CrustHandlerOptions& options);
-  // Accepts no more calls and waits for those that run. Leaves every volume as it is.
+  // Accepts no more calls and waits for those that run. The volumes stay mounted.
   virtual ~CrustHandler() = default;
 };
 

@@ -22,11 +22,12 @@ using base::Quote;
 using base::StatusCode;
 
 constexpr std::chrono::seconds kTimeout(10);
-constexpr std::chrono::milliseconds kPause(20);  // to poll: the kernel sends no event
+// The kernel reports no event when a device becomes free, so it is polled.
+constexpr std::chrono::milliseconds kPollInterval(20);
 
-// Runs in a child process. Gives a descriptor of the device, or a negative errno; -ESTALE: the path
-// leads to another device.
-int Open(const Device& device, int flags) {
+// Runs in a child process. Returns a descriptor of the device, or a negative errno; -ESTALE: the
+// path leads to another device.
+int OpenDevice(const Device& device, int flags) {
   const int fd = open(device.source.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
   if (fd < 0) return -errno;
   struct stat st;
@@ -36,17 +37,17 @@ int Open(const Device& device, int flags) {
 
 }  // namespace
 
-base::StatusOr<int64_t> DeviceSize(const Device& device) {
-  const std::string what = fmt::format("size of device {}", Quote(device.source));
+base::StatusOr<int64_t> ReadDeviceSize(const Device& device) {
+  const std::string what = fmt::format("read the size of device {}", Quote(device.source));
   struct Found {
     int error;
     uint64_t bytes;
   };
   ASSIGN_OR_RETURN(const Found found,
                    platform::AskChild<Found>(what, kTimeout, [device](Found& found) {
-                     const int fd = Open(device, 0);
-                     const bool told = fd >= 0 && ioctl(fd, BLKGETSIZE64, &found.bytes) == 0;
-                     found.error = told ? 0 : fd < 0 ? -fd : errno;
+                     const int fd = OpenDevice(device, 0);
+                     const bool known = fd >= 0 && ioctl(fd, BLKGETSIZE64, &found.bytes) == 0;
+                     found.error = known ? 0 : fd < 0 ? -fd : errno;
                      return 0;
                    }));
   if (found.error == ESTALE) {
@@ -58,12 +59,12 @@ base::StatusOr<int64_t> DeviceSize(const Device& device) {
 }
 
 base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::milliseconds patience) {
-  const std::string what = fmt::format("look whether device {} is free", Quote(device.source));
+  const std::string what = fmt::format("check whether device {} is free", Quote(device.source));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
     ASSIGN_OR_RETURN(const int error, platform::AskChild<int>(what, kTimeout, [device](int& error) {
                        // A mount claims its device, so an open with O_EXCL fails meanwhile.
-                       const int fd = Open(device, O_EXCL);
+                       const int fd = OpenDevice(device, O_EXCL);
                        error = fd < 0 ? -fd : 0;
                        return 0;
                      }));
@@ -76,7 +77,7 @@ base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::millisecon
       return Error(StatusCode::kFailedPrecondition, "device {} is still in use{}",
                    Quote(device.source), platform::DescribeMountHolders(device.number));
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -1,5 +1,6 @@
-// Questions about a block device that its number identifies. If the path leads to another device by
-// now, that device is not used. Each question is asked in a child process with a deadline.
+// Reads the size of a block device, and waits until it is free. The device's number identifies it:
+// if its path leads to another device by now, that device is not used. A child process with a
+// deadline opens the device, because the open may block in the kernel.
 #pragma once
 
 #include <chrono>
@@ -10,13 +11,14 @@
 
 namespace berth::crust {
 
-// Gives the device's size in bytes. FAILED_PRECONDITION: the path leads to another device.
-// NOT_FOUND: the path leads to none.
-base::StatusOr<int64_t> DeviceSize(const Device& device);
+// Returns the device's size in bytes. FAILED_PRECONDITION: the path leads to another device.
+// NOT_FOUND: the path does not exist. DEADLINE_EXCEEDED: the device did not answer in ten seconds.
+base::StatusOr<int64_t> ReadDeviceSize(const Device& device);
 
-// Waits until nobody has the device mounted or open exclusively, because the kernel frees a mount
-// some time after its last process has ended. A device that is gone counts as free.
-// FAILED_PRECONDITION: somebody still has it; the message names who.
+// Waits for up to `patience` until the device is neither mounted nor open exclusively. This is
+// needed because the kernel frees a mount some time after its last process has ended. A device that
+// is gone counts as free. FAILED_PRECONDITION: the device is still in use; the message names the
+// processes if they are known.
 base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::milliseconds patience);
 
 }  // namespace berth::crust

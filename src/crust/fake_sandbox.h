@@ -1,4 +1,4 @@
-// A kind of sandbox that mounts nothing and gives the answers that the test sets.
+// A kind of sandbox that mounts nothing and returns the results that the test sets.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,14 @@ struct FakeAnswers {
 class FakeSandbox final : public Sandbox {
  public:
   explicit FakeSandbox(const FakeAnswers& answers) : answers_(answers) {}
-  base::Status Publish(const MountPlan&, const PublishContext& context) override {
+  base::Status PublishVolume(const MountPlan&, const PublishContext& context) override {
     return answers_.publish(context);
   }
-  base::Status Unpublish(const MountPlan&) override { return answers_.unpublish(); }
-  base::StatusOr<VolumeStats> Stats(const MountPlan&) override { return VolumeStats(); }
-  base::StatusOr<int64_t> Expand(const MountPlan&) override { return 0; }
-  base::StatusOr<Graft> ForContainer(const MountPlan&, const std::string&) override {
-    return Graft();
-  }
-  base::Status End() override { return base::OkStatus(); }
+  base::Status UnpublishVolume(const MountPlan&) override { return answers_.unpublish(); }
+  base::StatusOr<VolumeStats> ReadStats(const MountPlan&) override { return VolumeStats(); }
+  base::StatusOr<int64_t> ExpandVolume(const MountPlan&) override { return 0; }
+  base::StatusOr<Graft> MakeGraft(const MountPlan&, const std::string&) override { return Graft(); }
+  base::Status RemoveSandbox() override { return base::OkStatus(); }
 
  private:
   const FakeAnswers& answers_;
@@ -34,7 +32,7 @@ class FakeSandbox final : public Sandbox {
 
 class FakeSandboxes final : public SandboxKind {
  public:
-  base::StatusOr<std::unique_ptr<Sandbox>> Open(const std::string&) override {
+  base::StatusOr<std::unique_ptr<Sandbox>> OpenSandbox(const std::string&) override {
     return std::make_unique<FakeSandbox>(answers);
   }
   FakeAnswers answers;  // used by all sandboxes of this kind

@@ -9,8 +9,8 @@
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "crust/bundle_check.h"
 #include "crust/bundle_config.h"
-#include "crust/bundle_look.h"
 #include "crust/device.h"
 #include "platform/files/durable_file.h"
 
@@ -25,10 +25,10 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr size_t kMostVolumes = 256;
+constexpr size_t kMaxVolumes = 256;
 
-// The lowest name that no volume of the sandbox has.
-std::string FreeName(const SandboxRecord& record) {
+// Returns the lowest name of the form v0, v1, ... that no volume of the sandbox has.
+std::string FindFreeName(const SandboxRecord& record) {
   for (size_t i = 0;; ++i) {
     std::string name = fmt::format("v{}", i);
     if (std::ranges::none_of(record.volumes, [&](const VolumeRecord& volume) {
@@ -39,7 +39,7 @@ std::string FreeName(const SandboxRecord& record) {
   }
 }
 
-std::string Resolved(const std::string& folder) {
+std::string ResolveFolder(const std::string& folder) {
   std::error_code error;
   const auto path = std::filesystem::weakly_canonical(folder, error);
   return error ? folder : path.string();
@@ -48,8 +48,8 @@ std::string Resolved(const std::string& folder) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
-  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.Records()));
-  for (const std::string& folder : {options.paths.Plans(), options.paths.Marks()}) {
+  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.RecordFolder()));
+  for (const std::string& folder : {options.paths.PlanFolder(), options.paths.MarkFolder()}) {
     RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
   }
   std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
@@ -60,7 +60,7 @@ StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, Sandbo
 
 Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records)
     : options_(std::move(options)),
-      resolved_kubelet_folder_(Resolved(options_.kubelet_folder)),
+      resolved_kubelet_folder_(ResolveFolder(options_.kubelet_folder)),
       kind_(kind),
       sandboxes_(options_.patience),
       records_(std::move(records)),
@@ -69,7 +69,7 @@ Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords recor
               .workers = 2,
               .retry_start = std::chrono::seconds(1),
               .retry_max = std::chrono::seconds(60)},
-             [this](const std::string& id) { return CheckBundle(id); }) {}
+             [this](const std::string& id) { return ClearSandboxIfEnded(id); }) {}
 
 Handler::~Handler() {
   stopping_ = true;
@@ -77,13 +77,13 @@ Handler::~Handler() {
 }
 
 Status Handler::LoadRecords() {
-  ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.Load());
+  ASSIGN_OR_RETURN(SandboxRecords::Loaded known, records_.LoadRecords());
   for (SandboxRecord& record : known.records) {
     const std::string id = record.sandbox_id;
     ASSIGN_OR_RETURN(const Hold entry, sandboxes_.AddSandbox(std::move(record)));
     // A sandbox that cannot be opened now is opened when a call needs it, so it does not block the
     // others.
-    if (auto sandbox = kind_.Open(id); sandbox.ok()) {
+    if (auto sandbox = kind_.OpenSandbox(id); sandbox.ok()) {
       entry->sandbox = *std::move(sandbox);
     } else {
       LOG_ERROR("open sandbox {}: {}", Quote(id), base::ToString(sandbox.status()));
@@ -91,41 +91,41 @@ Status Handler::LoadRecords() {
     RETURN_IF_ERROR(
         platform::WriteDurably<"crust.mark">(ipc::crust::MarkPath(options_.paths.run(), id), ""));
     for (const VolumeRecord& volume : entry->record.volumes) {
-      if (volume.state != VolumeState::kFailed) sandboxes_.NoteUse(id, volume);
+      if (volume.state != VolumeState::kFailed) sandboxes_.RecordUse(id, volume);
     }
     LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), Quote(entry->record.pod_uid),
              entry->record.volumes.size());
     watch_.Add(id);
   }
   const std::set<std::string> unreadable(known.unreadable.begin(), known.unreadable.end());
-  ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.Marks()));
+  ASSIGN_OR_RETURN(const auto marks, platform::ListFolder(options_.paths.MarkFolder()));
   for (const std::string& mark : marks) {
     if (sandboxes_.Contains(mark)) continue;
     if (unreadable.contains(mark)) {
       unreadable_.insert(mark);  // marks exist only for sandboxes of this boot
     } else {
       // The sandbox has ended, so berth-oci no longer needs the mark.
-      unlink((options_.paths.Marks() + "/" + mark).c_str());
+      unlink((options_.paths.MarkFolder() + "/" + mark).c_str());
     }
   }
   return OkStatus();
 }
 
 StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
-                                             const SandboxTable::Wish& wish) {
+                                             const SandboxTable::HoldOptions& options) {
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
   // The sandbox's volumes may be in use, so the answer is not NOT_FOUND, which would mean that the
   // sandbox has ended.
   if (unreadable_.contains(sandbox_id)) {
-    return Error(
-        StatusCode::kInternal,
-        "the record of sandbox {} in {} cannot be read: what is in the sandbox stays there "
-        "until this machine is started anew",
-        Quote(sandbox_id), Quote(options_.paths.Records()));
+    return Error(StatusCode::kInternal,
+                 "the record of sandbox {} in {} cannot be read: its volumes stay mounted until "
+                 "this machine "
+                 "is rebooted",
+                 Quote(sandbox_id), Quote(options_.paths.RecordFolder()));
   }
-  ASSIGN_OR_RETURN(Hold hold, sandboxes_.HoldSandbox(sandbox_id, wish));
+  ASSIGN_OR_RETURN(Hold hold, sandboxes_.HoldSandbox(sandbox_id, options));
   if (hold->sandbox == nullptr) {
-    StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.Open(sandbox_id);
+    StatusOr<std::unique_ptr<Sandbox>> sandbox = kind_.OpenSandbox(sandbox_id);
     // The error is not NOT_FOUND, because the caller would then treat the sandbox as ended.
     if (!sandbox.ok()) {
       return Error(StatusCode::kInternal, "open sandbox {}: {}", Quote(sandbox_id),
@@ -148,33 +148,33 @@ Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& p
     RETURN_IF_ERROR(known);
     const SandboxRecord& record = (*known)->record;
     if (record.pod_uid == pod_uid && record.bundle == bundle && !record.ending) return OkStatus();
-    return Error(StatusCode::kFailedPrecondition, "there is a sandbox {} already",
+    return Error(StatusCode::kFailedPrecondition, "another sandbox has the id {}",
                  Quote(sandbox_id));
   }
   ASSIGN_OR_RETURN(
       const Hold entry,
       sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
-  entry->wait = options_.look_every;
+  entry->wait = options_.check_interval;
   const Status begun = [&]() -> Status {
-    RETURN_IF_ERROR(records_.Write(entry->record));
-    ASSIGN_OR_RETURN(entry->sandbox, kind_.Open(sandbox_id));
+    RETURN_IF_ERROR(records_.WriteRecord(entry->record));
+    ASSIGN_OR_RETURN(entry->sandbox, kind_.OpenSandbox(sandbox_id));
     return platform::WriteDurably<"crust.mark">(
         ipc::crust::MarkPath(options_.paths.run(), sandbox_id), "");
   }();
   if (begun.ok()) {
-    watch_.AddAfter(sandbox_id, options_.look_every);
-    LOG_INFO("sandbox {} of pod {} begins", Quote(sandbox_id), Quote(pod_uid));
+    watch_.AddAfter(sandbox_id, options_.check_interval);
+    LOG_INFO("sandbox {} of pod {} is recorded", Quote(sandbox_id), Quote(pod_uid));
     return OkStatus();
   }
   // The new sandbox has no volume yet, so it can be cleared.
   if (const Status undone = ClearSandbox(*entry); !undone.ok()) {
-    LOG_WARNING("{}", base::ToString(undone));
+    LOG_WARNING("clear sandbox {}: {}", Quote(sandbox_id), base::ToString(undone));
     watch_.Add(sandbox_id);
   }
   return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
 }
 
-StatusOr<std::vector<std::string>> Handler::PlannedTargets(const std::string& pod_uid) const {
+StatusOr<std::vector<std::string>> Handler::ReadPlannedTargets(const std::string& pod_uid) const {
   const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod_uid);
   ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, ipc::crust::kLargestPlan));
   const auto plan = ipc::ReadJson(base::Trim(text));
@@ -189,15 +189,16 @@ StatusOr<std::vector<std::string>> Handler::PlannedTargets(const std::string& po
 Status Handler::CheckPublish(const SandboxRecord& record,
                              const wire::RuntimePublishVolumeRequest& request) const {
   if (record.ending) {
-    return Error(StatusCode::kFailedPrecondition, "sandbox {} is over", Quote(record.sandbox_id));
+    return Error(StatusCode::kFailedPrecondition, "sandbox {} has ended", Quote(record.sandbox_id));
   }
   const std::string& target = request.host_target_path();
   RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, record.pod_uid));
-  ASSIGN_OR_RETURN(const std::vector<std::string> planned, PlannedTargets(record.pod_uid));
+  ASSIGN_OR_RETURN(const std::vector<std::string> planned, ReadPlannedTargets(record.pod_uid));
   if (std::ranges::find(planned, target) != planned.end()) return OkStatus();
-  return Error(StatusCode::kFailedPrecondition,
-               "target path {} is not in the plan of pod {}: containers would not be given it",
-               Quote(target), Quote(record.pod_uid));
+  return Error(
+      StatusCode::kFailedPrecondition,
+      "target path {} is not in the plan of pod {}, so containers would not get the volume",
+      Quote(target), Quote(record.pod_uid));
 }
 
 StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
@@ -211,7 +212,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
   const Status published = [&]() -> Status {
     RETURN_IF_ERROR(CheckPublish(record, request));
     VolumeRecord* known = record.FindTarget(target);
-    std::string name = known != nullptr ? std::string(known->plan.name()) : FreeName(record);
+    std::string name = known != nullptr ? std::string(known->plan.name()) : FindFreeName(record);
     ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer, std::move(name)));
     if (known != nullptr) {
       if (known->state == VolumeState::kUnpublishing) {
@@ -228,11 +229,11 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
                      "another volume is published at {}, or the same one in another way",
                      Quote(target));
       }
-      // An earlier publish failed and this one has other arguments. The volume may be half mounted,
-      // so it is taken off first.
-      RETURN_IF_ERROR(steps_.Unpublish(*hold, target));
+      // An earlier publish failed and this one has other arguments. The earlier one may have
+      // mounted the volume, so it is unpublished first.
+      RETURN_IF_ERROR(steps_.UnpublishVolume(*hold, target));
     }
-    if (record.volumes.size() >= kMostVolumes) {
+    if (record.volumes.size() >= kMaxVolumes) {
       return Error(StatusCode::kResourceExhausted, "the sandbox has {} volumes already",
                    record.volumes.size());
     }
@@ -248,16 +249,16 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     const wire::RuntimeUnpublishVolumeRequest& request) {
   if (request.sandbox_id().empty()) {
     wire::RuntimeUnpublishVolumeRequest one = request;
-    const auto is_meant = [&](std::string_view pod_uid) {
+    const auto has_target = [&](std::string_view pod_uid) {
       return CheckTarget(request.host_target_path(), options_.kubelet_folder, pod_uid).ok();
     };
-    for (const std::string& id : sandboxes_.IdsWhere(is_meant)) {
+    for (const std::string& id : sandboxes_.FindSandboxes(has_target)) {
       one.set_sandbox_id(id);
       RETURN_IF_ERROR(RuntimeUnpublishVolume(one));
     }
     return wire::RuntimeUnpublishVolumeResponse();
   }
-  StatusOr<Hold> hold = HoldSandbox(request.sandbox_id(), {.ends = true});
+  StatusOr<Hold> hold = HoldSandbox(request.sandbox_id(), {.interrupt = true});
   if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
   RETURN_IF_ERROR(hold);
   const VolumeRecord* volume = (*hold)->record.FindTarget(request.host_target_path());
@@ -267,18 +268,18 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
                  Quote(request.host_target_path()), Quote(volume->host_volume_id),
                  Quote(request.host_volume_id().substr(0, 512)));
   }
-  RETURN_IF_ERROR_WITH(steps_.Unpublish(**hold, request.host_target_path()),
+  RETURN_IF_ERROR_WITH(steps_.UnpublishVolume(**hold, request.host_target_path()),
                        fmt::format("unpublish {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   return wire::RuntimeUnpublishVolumeResponse();
 }
 
 Status Handler::EndSandbox(const std::string& sandbox_id) {
-  StatusOr<Hold> hold = HoldSandbox(sandbox_id, {.ends = true});
+  StatusOr<Hold> hold = HoldSandbox(sandbox_id, {.interrupt = true});
   if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(hold);
   const Status ended = ClearSandbox(**hold);
-  // The watch takes off what is left.
+  // watch_ unpublishes the volumes that are left.
   if (!ended.ok()) watch_.Add(sandbox_id);
   return base::Annotate(ended, fmt::format("end sandbox {}", Quote(sandbox_id)));
 }
@@ -287,40 +288,40 @@ Status Handler::ClearSandbox(Entry& entry) {
   SandboxRecord& record = entry.record;
   if (!record.ending) {
     record.ending = true;
-    RETURN_IF_ERROR(records_.Write(record));
+    RETURN_IF_ERROR(records_.WriteRecord(record));
   }
-  // A volume that cannot be taken off does not block the others.
+  // A volume that cannot be unpublished does not block the others.
   Status first = OkStatus();
   std::vector<std::string> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
   for (const std::string& target : targets) {
-    const Status gone = steps_.Unpublish(entry, target);
+    const Status gone = steps_.UnpublishVolume(entry, target);
     if (first.ok()) first = gone;
   }
   RETURN_IF_ERROR(first);
   // The sandbox may exist although an earlier try to open it failed.
   if (entry.sandbox == nullptr) {
-    ASSIGN_OR_RETURN(entry.sandbox, kind_.Open(record.sandbox_id));
+    ASSIGN_OR_RETURN(entry.sandbox, kind_.OpenSandbox(record.sandbox_id));
   }
-  RETURN_IF_ERROR(entry.sandbox->End());
+  RETURN_IF_ERROR(entry.sandbox->RemoveSandbox());
   entry.sandbox.reset();
-  RETURN_IF_ERROR(records_.Remove(record.sandbox_id));
+  RETURN_IF_ERROR(records_.RemoveRecord(record.sandbox_id));
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
       ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
   sandboxes_.ForgetSandbox(record.sandbox_id);
-  LOG_INFO("sandbox {} of pod {} is over", Quote(record.sandbox_id), Quote(record.pod_uid));
+  LOG_INFO("sandbox {} of pod {} has ended", Quote(record.sandbox_id), Quote(record.pod_uid));
   return OkStatus();
 }
 
-base::KeyedWorkers::Outcome Handler::CheckBundle(const std::string& sandbox_id) {
+base::KeyedWorkers::Outcome Handler::ClearSandboxIfEnded(const std::string& sandbox_id) {
   using Outcome = base::KeyedWorkers::Outcome;
   StatusOr<Hold> hold = HoldSandbox(sandbox_id);
   if (hold.status().code() == StatusCode::kNotFound) return Outcome::Done();
-  if (hold.status().code() == StatusCode::kAborted) return Outcome::After(options_.look_every);
+  if (hold.status().code() == StatusCode::kAborted) return Outcome::After(options_.check_interval);
   if (!hold.ok()) return Outcome::From(hold.status());
   Entry& entry = **hold;
   if (!entry.record.ending) {
-    const auto next = TimeToNextLook(entry, options_.paths.run(), options_.look_every);
+    const auto next = CheckSandboxExists(entry, options_.paths.run(), options_.check_interval);
     if (next.has_value()) return Outcome::After(*next);
   }
   return Outcome::From(ClearSandbox(entry));
@@ -333,12 +334,12 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
                    HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
   SandboxRecord& record = hold->record;
   if (record.pod_uid != request.pod_uid || record.ending) {
-    return Error(StatusCode::kFailedPrecondition, "sandbox {} is {}", Quote(record.sandbox_id),
-                 record.ending ? "over" : "another pod's");
+    return Error(StatusCode::kFailedPrecondition, "sandbox {} {}", Quote(record.sandbox_id),
+                 record.ending ? "has ended" : "belongs to another pod");
   }
   // The targets come from the plan first, because it also names volumes that are not published yet.
   // A container must not get the host's plain folder in their place.
-  ASSIGN_OR_RETURN(std::vector<std::string> targets, PlannedTargets(record.pod_uid));
+  ASSIGN_OR_RETURN(std::vector<std::string> targets, ReadPlannedTargets(record.pod_uid));
   for (const VolumeRecord& volume : record.volumes) {
     if (std::ranges::find(targets, volume.target) == targets.end()) {
       targets.push_back(volume.target);
@@ -353,8 +354,9 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
          .resolved = below ? resolved_kubelet_folder_ + "/" + std::string(rest) : target});
   }
   ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
-  ASSIGN_OR_RETURN(const std::vector<DeferredMount> mounts,
-                   FindDeferred(config, known, ipc::crust::GraftFolder(options_.paths.run())));
+  ASSIGN_OR_RETURN(
+      const std::vector<DeferredMount> mounts,
+      FindDeferredMounts(config, known, ipc::crust::GraftFolder(options_.paths.run())));
   CreateReply reply{.count = mounts.size()};
   for (size_t i = 0; i < mounts.size(); ++i) {
     const std::string& target = targets[mounts[i].target];
@@ -366,7 +368,7 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
     }
     SetSource(config, mounts[i].mount, ipc::crust::GraftPoint(options_.paths.run(), i));
     if (i < request.from || i - request.from >= request.most) continue;
-    StatusOr<Graft> graft = ForContainer(*hold, *volume, mounts[i].sub_path);
+    StatusOr<Graft> graft = MakeGraft(*hold, *volume, mounts[i].sub_path);
     RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", Quote(target)));
     reply.grafts.push_back(*std::move(graft));
   }
@@ -374,22 +376,23 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
   return reply;
 }
 
-StatusOr<Graft> Handler::ForContainer(Entry& entry, VolumeRecord& volume,
-                                      const std::string& sub_path) {
+StatusOr<Graft> Handler::MakeGraft(Entry& entry, VolumeRecord& volume,
+                                   const std::string& sub_path) {
   if (sub_path.size() > 4095) {
     return Error(StatusCode::kInvalidArgument, "the subPath has {} bytes", sub_path.size());
   }
   if (!sub_path.empty() && !options_.offer.Has(wire::RuntimeCapability::RPC::SUBPATH)) {
-    return Error(StatusCode::kFailedPrecondition, "this handler gives no subPaths");
+    return Error(StatusCode::kFailedPrecondition, "this handler does not offer subPath");
   }
   RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
-  StatusOr<Graft> graft = entry.sandbox->ForContainer(volume.plan, sub_path);
+  StatusOr<Graft> graft = entry.sandbox->MakeGraft(volume.plan, sub_path);
   if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
-  // The sandbox lost the mount (somebody removed its namespace), so it is mounted again from the
-  // plan.
-  LOG_WARNING("{}: mounting it again", base::Message(graft.status()));
+  // The sandbox lost the mount, because its namespace was removed. So the volume is mounted
+  // again from its plan.
+  LOG_WARNING("mount {} again in sandbox {}: {}", Quote(volume.host_volume_id),
+              Quote(entry.record.sandbox_id), base::Message(graft.status()));
   RETURN_IF_ERROR(steps_.PublishAgain(entry, volume));
-  return entry.sandbox->ForContainer(volume.plan, sub_path);
+  return entry.sandbox->MakeGraft(volume.plan, sub_path);
 }
 
 StatusOr<wire::RuntimeGetCapabilitiesResponse> Handler::RuntimeGetCapabilities(
@@ -413,7 +416,7 @@ StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> Handler::RuntimeGetSuppor
 StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
     const wire::RuntimeGetVolumeStatsRequest& request) {
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_STATS)) {
-    return Error(StatusCode::kUnimplemented, "this handler gives no stats");
+    return Error(StatusCode::kUnimplemented, "this handler does not offer volume statistics");
   }
   ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
@@ -421,7 +424,7 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
     return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
                  Quote(request.host_volume_id().substr(0, 512)));
   }
-  ASSIGN_OR_RETURN(const VolumeStats stats, hold->sandbox->Stats(volume->plan));
+  ASSIGN_OR_RETURN(const VolumeStats stats, hold->sandbox->ReadStats(volume->plan));
   wire::RuntimeGetVolumeStatsResponse response;
   const auto add = [&](wire::VolumeUsage::Unit unit, int64_t total, int64_t used,
                        int64_t available) {
@@ -444,7 +447,8 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
 StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
     const wire::RuntimeExpandVolumeRequest& request) {
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_RESIZE)) {
-    return Error(StatusCode::kFailedPrecondition, "this handler grows no volumes");
+    return Error(StatusCode::kFailedPrecondition,
+                 "this handler does not offer the expansion of volumes");
   }
   ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
@@ -455,16 +459,16 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   const Device& device = volume->plan.device;
   int64_t size = 0;
   if (device.block) {
-    ASSIGN_OR_RETURN(size, DeviceSize(device));
+    ASSIGN_OR_RETURN(size, ReadDeviceSize(device));
     if (size < request.required_bytes()) {
       // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
       // final.
       return Error(StatusCode::kUnavailable,
-                   "device {} has {} bytes, and {} are asked for: it has to grow first",
+                   "device {} has {} bytes, but {} are requested: the device has to grow first",
                    Quote(device.source), size, request.required_bytes());
     }
   }
-  StatusOr<int64_t> capacity = hold->sandbox->Expand(volume->plan);
+  StatusOr<int64_t> capacity = hold->sandbox->ExpandVolume(volume->plan);
   RETURN_IF_ERROR_WITH(capacity,
                        fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));

@@ -1,6 +1,6 @@
-// The handler: knows the sandboxes and their volumes, maps the host's paths to the volumes in the
-// sandboxes, and refuses requests that do not fit. It does not know which kind of sandbox it
-// serves.
+// The handler knows the sandboxes of the node and their volumes. It publishes volumes in sandboxes,
+// and gives containers the mounts of these volumes. It refuses a request that does not match what
+// is recorded, and it does not depend on the kind of sandbox (sandbox.h).
 //
 //   berth-oci: create of the sandbox's container    ──▶  known, with its pod and its bundle
 //   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
@@ -10,9 +10,10 @@
 //   gone                                            ──▶  volumes off, devices free, forgotten
 //
 // A record is durable before each step. A new handler goes on where the last one stopped, and
-// containers do not notice. Only one call at a time works on a sandbox: a second one waits for ten
-// seconds, or longer if it creates a container, and then gets ABORTED. A waiting call that undoes
-// the running call also stops its walk over files. Thread-safe.
+// containers do not notice. Only one call at a time works on a sandbox: a second call waits for ten
+// seconds, or longer if it creates a container, and then gets ABORTED. If the waiting call
+// unpublishes a volume or ends the sandbox, it also stops a walk over files (fsGroup) of the
+// running call. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -36,8 +37,8 @@ struct HandlerOptions {
   Paths paths;
   std::string kubelet_folder;
   Offer offer;
-  // The longest interval between two checks that a sandbox's bundle still exists.
-  std::chrono::milliseconds look_every{std::chrono::seconds(30)};
+  // The longest time between two checks whether a sandbox still exists (bundle_check.h).
+  std::chrono::milliseconds check_interval{std::chrono::seconds(30)};
   // How long a device may stay busy after its last mount is gone.
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
   // How long a call waits for another call of its sandbox. The creation of a container waits
@@ -51,25 +52,29 @@ struct CreateRequest {
   std::string sandbox_id;
   std::string pod_uid;
   std::string config;  // the text of config.json in its bundle
-  size_t from = 0;     // index of the first mount that the reply must have
-  size_t most = 0;     // how many mounts the reply may have
+  size_t from = 0;     // index of the first deferred mount for which the reply has a graft
+  size_t most = 0;     // the largest number of grafts in the reply
 };
 struct CreateReply {
-  size_t count = 0;  // number of its mounts of deferred volumes
-  std::vector<Graft> grafts;
-  std::string config;  // the config with sources in the graft folder
+  size_t count = 0;           // how many mounts of deferred volumes the container has
+  std::vector<Graft> grafts;  // of the mounts from number `from` on, `most` of them at most
+  // The config with sources in the graft folder; "" if `from` is not 0 or `count` is 0.
+  std::string config;
 };
 
 class Handler {
  public:
-  // Borrows `kind`, which must outlive it.
+  // Loads the records of this boot and opens their sandboxes. Borrows `kind`, which must outlive
+  // the handler. Errors: a folder or record cannot be read or written. A sandbox that cannot be
+  // opened is no error; the next call for it tries again.
   static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind);
   // Leaves every volume as it is.
   ~Handler();
-  // Stops walks that give files to groups, now and later. Call it before the process ends.
-  void Cancel() { stopping_ = true; }
+  // Stops the walks that change the group of files (fsGroup), those that run and those that begin
+  // later. Call it before the process ends.
+  void CancelWalks() { stopping_ = true; }
 
-  // The calls of the node agent (proto/crust.proto).
+  // The calls of the node agent; proto/crust.proto says what they do and which errors they have.
   base::StatusOr<wire::RuntimeGetCapabilitiesResponse> RuntimeGetCapabilities(
       const wire::RuntimeGetCapabilitiesRequest& request);
   base::StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> RuntimeGetSupportedFileSystems(
@@ -83,12 +88,19 @@ class Handler {
   base::StatusOr<wire::RuntimeExpandVolumeResponse> RuntimeExpandVolume(
       const wire::RuntimeExpandVolumeRequest& request);
 
-  // The calls of berth-oci. BeginSandbox: a sandbox's container is about to be created, in
-  // `bundle`.
+  // The calls of berth-oci follow.
+  //
+  // Records the sandbox before its container is created from the folder `bundle`. OK if it is
+  // recorded with the same arguments. INVALID_ARGUMENT: an id or the bundle is wrong.
+  // FAILED_PRECONDITION: another sandbox has the id. RESOURCE_EXHAUSTED: there are too many.
   base::Status BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
                             const std::string& bundle);
+  // Finds the container's mounts of deferred volumes and makes a graft of each. NOT_FOUND,
+  // ABORTED: see SandboxTable::HoldSandbox. FAILED_PRECONDITION: the sandbox has ended or is
+  // another pod's, or a volume is not published yet.
   base::StatusOr<CreateReply> CreateContainer(const CreateRequest& request);
-  // The sandbox's container is deleted. OK if the handler does not know the sandbox.
+  // Unpublishes the sandbox's volumes and forgets the sandbox, because its container is deleted. OK
+  // if the handler does not know the sandbox. If a step fails, the handler repeats it later.
   base::Status EndSandbox(const std::string& sandbox_id);
 
  private:
@@ -98,20 +110,24 @@ class Handler {
   Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
   base::Status LoadRecords();
 
-  // Holds and opens the sandbox. NOT_FOUND; ABORTED; any other failure says why the sandbox cannot
-  // be opened.
-  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id,
-                                   const SandboxTable::Wish& wish = SandboxTable::Wish());
+  // Holds and opens the sandbox. NOT_FOUND, ABORTED: see SandboxTable::HoldSandbox.
+  // INVALID_ARGUMENT: it is no sandbox id. INTERNAL: its record cannot be read, or it cannot be
+  // opened.
+  base::StatusOr<Hold> HoldSandbox(
+      const std::string& sandbox_id,
+      const SandboxTable::HoldOptions& options = SandboxTable::HoldOptions());
 
-  base::StatusOr<std::vector<std::string>> PlannedTargets(const std::string& pod_uid) const;
+  // The target paths of the pod's deferred volumes, from the plan that the node agent wrote.
+  base::StatusOr<std::vector<std::string>> ReadPlannedTargets(const std::string& pod_uid) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
-  // Takes every volume off, and forgets the sandbox once all are off.
+  // Unpublishes all volumes, and forgets the sandbox when none is left.
   base::Status ClearSandbox(Entry& entry);
-  base::StatusOr<Graft> ForContainer(Entry& entry, VolumeRecord& volume,
-                                     const std::string& sub_path);
+  // Mounts the volume again if the sandbox has lost its mount.
+  base::StatusOr<Graft> MakeGraft(Entry& entry, VolumeRecord& volume, const std::string& sub_path);
 
-  base::KeyedWorkers::Outcome CheckBundle(const std::string& sandbox_id);
+  // The work of watch_ on a sandbox.
+  base::KeyedWorkers::Outcome ClearSandboxIfEnded(const std::string& sandbox_id);
 
   const HandlerOptions options_;
   const std::string resolved_kubelet_folder_;

@@ -55,7 +55,7 @@ class HandlerFixture : public testing::Test {
     options_.data_folder = folder_ / "data";
     options_.run_folder = folder_ / "run";
     options_.kubelet_folder = folder_ / "kubelet";
-    options_.look_every = std::chrono::milliseconds(200);
+    options_.check_interval = std::chrono::milliseconds(200);
     options_.free_within = std::chrono::seconds(5);
   }
 

@@ -48,7 +48,7 @@ class HandlerTest : public testing::Test {
     auto handler = Handler::Start({.paths = paths_,
                                    .kubelet_folder = folder_ / "kubelet",
                                    .offer = {.shares = {"nfs4"}},
-                                   .look_every = std::chrono::milliseconds(1),
+                                   .check_interval = std::chrono::milliseconds(1),
                                    .patience = patience_,
                                    .container_patience = std::chrono::seconds(60)},
                                   kind_);
@@ -121,7 +121,7 @@ TEST_F(HandlerTest, ASandboxThatEndsMeanwhileIsNotWaitedFor) {
 
 TEST_F(HandlerTest, AHandlerThatEndsDoesNotFinishItsWalks) {
   auto publish = BeginPublish();
-  handler_->Cancel();
+  handler_->CancelWalks();
   EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
 }
 
@@ -142,7 +142,7 @@ TEST_F(HandlerTest, AContainerWaitsLongerThanOtherCalls) {
 TEST_F(HandlerTest, ASandboxWhoseRecordCannotBeReadIsNotHeldForGone) {
   let_in_.set_value();
   ASSERT_OK(handler_->RuntimePublishVolume(PublishRequest()));
-  std::ofstream(paths_.Records() + "/" + kSandbox + ".json") << "{}";
+  std::ofstream(paths_.RecordFolder() + "/" + kSandbox + ".json") << "{}";
   Restart();
   const base::Status unpublished = Unpublish();
   EXPECT_EQ(unpublished.code(), StatusCode::kInternal) << unpublished;
@@ -153,7 +153,7 @@ TEST_F(HandlerTest, ASandboxWhoseRecordCannotBeReadIsNotHeldForGone) {
 
 // containerd that is killed while it makes one leaves its bundle, and knows it no more.
 TEST_F(HandlerTest, AnEmptySandboxIsForgottenWhenTheNodeHasFinishedWithItsPod) {
-  const std::string record = paths_.Records() + "/" + kSandbox + ".json";
+  const std::string record = paths_.RecordFolder() + "/" + kSandbox + ".json";
   ASSERT_TRUE(std::filesystem::exists(record));
   std::filesystem::remove(plan_);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);

@@ -33,11 +33,11 @@ using base::UniqueFd;
 
 constexpr std::chrono::seconds kHolderTimeout(10);
 constexpr std::chrono::seconds kUnmountTimeout(60);  // the kernel writes dirty data first
-constexpr std::chrono::seconds kLookTimeout(5);
+constexpr std::chrono::seconds kStateTimeout(5);
 
-// Runs in a child process. Makes a namespace that contains only a tmpfs, and gives its descriptor
+// Runs in a child process. Makes a namespace that contains only a tmpfs, and returns its descriptor
 // or a negative errno. `folder` is any folder; the tmpfs is mounted over it in the new namespace.
-int MakeEmpty(const char* folder) {
+int MakeEmptyNamespace(const char* folder) {
   if (const int error = EnterNewNamespace(); error != 0) return -error;
   // All mounts are made private first, because nothing that is done here may reach the host.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return -errno;
@@ -51,6 +51,7 @@ int MakeEmpty(const char* folder) {
   return space;
 }
 
+// Runs in a child process. Opens the relative `path` below `root`, or returns a negative errno.
 int OpenBelow(int root, const char* path) {
   open_how how = {};
   how.flags = O_PATH | O_CLOEXEC;
@@ -74,9 +75,9 @@ StatusOr<Holder> Holder::Open(platform::Mounter& mounter, const std::string& pin
   RETURN_IF_ERROR(base::FaultPoint<"crust.holder.make">());
   ASSIGN_OR_RETURN(platform::OpenedInChild made,
                    platform::OpenInChild("make a mount namespace", kHolderTimeout,
-                                         [folder] { return MakeEmpty(folder.c_str()); }));
+                                         [folder] { return MakeEmptyNamespace(folder.c_str()); }));
   if (!made.fd.valid()) return platform::ErrnoError(made.error, "make an empty mount namespace");
-  RETURN_IF_ERROR_WITH(Pin(mounter, made.fd, pin), "keep the mount namespace");
+  RETURN_IF_ERROR_WITH(PinNamespace(mounter, made.fd, pin), "keep the mount namespace");
   return Holder(std::move(made.fd));
 }
 
@@ -84,7 +85,7 @@ Status Holder::PlaceMount(const UniqueFd& mount, const std::string& name) const 
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.place.before">());
   RETURN_IF_ERROR(platform::RunInChild(
-      "put the volume into its sandbox", kHolderTimeout,
+      "place the volume in its sandbox", kHolderTimeout,
       [space = space_.get(), from = mount.get(), path] {
         if (setns(space, CLONE_NEWNS) != 0) return errno;
         if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
@@ -95,13 +96,13 @@ Status Holder::PlaceMount(const UniqueFd& mount, const std::string& name) const 
   return base::FaultPoint<"crust.place.after">();
 }
 
-StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
+StatusOr<std::optional<dev_t>> Holder::FindMount(const std::string& name) const {
   const std::string path = PathOf(name);
   struct Found {
     bool mounted;
     dev_t device;
   };
-  const auto look = [space = space_.get(), path](Found& found) {
+  const auto find = [space = space_.get(), path](Found& found) {
     if (setns(space, CLONE_NEWNS) != 0) return errno;
     struct statx st = {};
     constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
@@ -112,17 +113,16 @@ StatusOr<std::optional<dev_t>> Holder::Find(const std::string& name) const {
     found.device = makedev(st.stx_dev_major, st.stx_dev_minor);
     return 0;
   };
-  ASSIGN_OR_RETURN(
-      const Found found,
-      platform::AskChild<Found>("look for the volume", kHolderTimeout, look, {space_.get()}));
+  ASSIGN_OR_RETURN(const Found found, platform::AskChild<Found>("find the volume", kHolderTimeout,
+                                                                find, {space_.get()}));
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
-Status Holder::TakeMount(const std::string& name) const {
+Status Holder::RemoveMount(const std::string& name) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.take.before">());
   RETURN_IF_ERROR(platform::RunInChild(
-      "take the volume out of its sandbox", kUnmountTimeout,
+      "unmount the volume in its sandbox", kUnmountTimeout,
       [space = space_.get(), path] {
         if (setns(space, CLONE_NEWNS) != 0) return errno;
         if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) {
@@ -134,7 +134,7 @@ Status Holder::TakeMount(const std::string& name) const {
   return base::FaultPoint<"crust.take.after">();
 }
 
-StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
+StatusOr<UniqueFd> Holder::OpenRoot(const std::string& name) const {
   const std::string path = PathOf(name);
   const auto open = [space = space_.get(), path] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
@@ -146,9 +146,9 @@ StatusOr<UniqueFd> Holder::Root(const std::string& name) const {
   return std::move(opened.fd);
 }
 
-StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub_path) const {
+StatusOr<UniqueFd> Holder::CloneMount(const std::string& name, const std::string& sub_path) const {
   const std::string path = PathOf(name);
-  constexpr int kLost = EIDRM;  // an errno that none of these calls gives
+  constexpr int kLost = EIDRM;  // an errno that none of these calls returns
   const auto open = [space = space_.get(), path, sub_path] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
     int at = OpenMountRoot(path.c_str());
@@ -159,8 +159,8 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
     return tree < 0 ? -errno : tree;
   };
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                   platform::OpenInChild("take the volume for a container", kHolderTimeout, open,
-                                         {space_.get()}));
+                   platform::OpenInChild("copy the volume's mount for a container", kHolderTimeout,
+                                         open, {space_.get()}));
   if (opened.fd.valid()) return std::move(opened.fd);
   if (opened.error == kLost) {
     return Error(StatusCode::kFailedPrecondition, "the volume is not in its sandbox any more");
@@ -172,23 +172,24 @@ StatusOr<UniqueFd> Holder::Clone(const std::string& name, const std::string& sub
   return platform::ErrnoError(opened.error, fmt::format("open subPath {}", Quote(sub_path)));
 }
 
-StatusOr<Holder::Look> Holder::LookAt(const std::string& name, std::shared_ptr<void> alive) const {
+StatusOr<Holder::State> Holder::ReadState(const std::string& name,
+                                          std::shared_ptr<void> alive) const {
   const std::string path = PathOf(name);
-  const auto look = [space = space_.get(), path, alive](struct statfs& found) {
+  const auto read = [space = space_.get(), path, alive](struct statfs& found) {
     if (setns(space, CLONE_NEWNS) != 0) return errno;
     const int root = OpenMountRoot(path.c_str());
     if (root < 0) return -root;
     return fstatfs(root, &found) == 0 ? 0 : errno;
   };
-  ASSIGN_OR_RETURN(
-      const struct statfs found,
-      platform::AskChild<struct statfs>("look at the volume", kLookTimeout, look, {space_.get()}));
-  return Look{.usage = platform::UsageFrom(found), .read_only = (found.f_flags & ST_RDONLY) != 0};
+  ASSIGN_OR_RETURN(const struct statfs found,
+                   platform::AskChild<struct statfs>("read the state of the volume", kStateTimeout,
+                                                     read, {space_.get()}));
+  return State{.usage = platform::UsageFrom(found), .read_only = (found.f_flags & ST_RDONLY) != 0};
 }
 
-Status Holder::Sync(const std::string& name, std::shared_ptr<void> alive) const {
+Status Holder::SyncVolume(const std::string& name, std::shared_ptr<void> alive) const {
   const std::string path = PathOf(name);
-  return platform::RunInChild("write the volume's root folder down", kLookTimeout,
+  return platform::RunInChild("write the volume's root folder to the device", kStateTimeout,
                               [space = space_.get(), path, alive] {
                                 if (setns(space, CLONE_NEWNS) != 0) return errno;
                                 const int root = OpenMountRoot(path.c_str());

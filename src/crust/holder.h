@@ -1,5 +1,5 @@
-// A mount namespace that contains only volumes. It keeps a sandbox's mounts while nobody, not even
-// the handler, has them open.
+// A mount namespace that contains only volumes. It keeps a sandbox's mounts even while no process,
+// not even the handler, has them open.
 //
 //   /            a small tmpfs
 //   /<name>      a volume each
@@ -25,42 +25,45 @@ namespace berth::crust {
 
 class Holder {
  public:
-  // Opens the namespace at `pin`, or makes one. The folder of `pin` is a private mount
-  // (PreparePins).
+  // Opens the namespace that is bound to the file `pin`, or makes one. The folder of `pin` is a
+  // private mount (PreparePins). `mounter` is used only during the call.
   static base::StatusOr<Holder> Open(platform::Mounter& mounter, const std::string& pin);
 
-  // Moves a detached mount into it, as /name.
+  // Moves a detached mount to /name in the namespace. A mount that is there already is covered.
   base::Status PlaceMount(const base::UniqueFd& mount, const std::string& name) const;
 
-  // The device number of the file system at /name; none: nothing is mounted there.
-  base::StatusOr<std::optional<dev_t>> Find(const std::string& name) const;
+  // Returns the device number of the file system at /name; none: nothing is mounted there.
+  base::StatusOr<std::optional<dev_t>> FindMount(const std::string& name) const;
 
-  // Unmounts /name. OK if nothing is mounted there.
-  base::Status TakeMount(const std::string& name) const;
+  // Unmounts /name and removes the folder. OK if nothing is mounted there.
+  base::Status RemoveMount(const std::string& name) const;
 
   // Opens the root of the mount at /name with O_PATH. NOT_FOUND: nothing is mounted there.
-  base::StatusOr<base::UniqueFd> Root(const std::string& name) const;
+  base::StatusOr<base::UniqueFd> OpenRoot(const std::string& name) const;
 
   // Copies the mount at /name. The copy is in no namespace and shows only what is at `sub_path`,
   // which is resolved as platform::OpenBeneath does. NOT_FOUND: nothing is at `sub_path`.
   // FAILED_PRECONDITION: nothing is mounted at /name.
-  base::StatusOr<base::UniqueFd> Clone(const std::string& name, const std::string& sub_path) const;
+  base::StatusOr<base::UniqueFd> CloneMount(const std::string& name,
+                                            const std::string& sub_path) const;
 
-  struct Look {
+  struct State {
     platform::FileSystemUsage usage;
     bool read_only = false;
   };
-  // DEADLINE_EXCEEDED: the file system does not answer. `alive` is kept until the look has really
+  // Reads the state of the file system at /name. NOT_FOUND: nothing is mounted there.
+  // DEADLINE_EXCEEDED: the file system does not answer. `alive` is kept until the child process has
   // ended, which may be long after the deadline.
-  base::StatusOr<Look> LookAt(const std::string& name, std::shared_ptr<void> alive = nullptr) const;
+  base::StatusOr<State> ReadState(const std::string& name,
+                                  std::shared_ptr<void> alive = nullptr) const;
 
-  // Syncs the file system. DEADLINE_EXCEEDED: it takes long. Any other failure: nothing can be
-  // written. `alive` is used as above.
-  base::Status Sync(const std::string& name, std::shared_ptr<void> alive) const;
+  // Writes the root folder at /name to the device (fsync). DEADLINE_EXCEEDED: that takes longer
+  // than five seconds. Any other failure: nothing can be written. `alive` is used as above.
+  base::Status SyncVolume(const std::string& name, std::shared_ptr<void> alive) const;
 
  private:
   explicit Holder(base::UniqueFd space) : space_(std::move(space)) {}
-  base::UniqueFd space_;
+  base::UniqueFd space_;  // the namespace
 };
 
 }  // namespace berth::crust

@@ -43,7 +43,7 @@ void KeepSandboxes(int made_on, const cpu_set_t& all) {
       GoTo(cpu, all);
       const auto holder = Holder::Open(*mounter, pins + "/s1");
       ASSERT_TRUE(holder.ok()) << holder.status();
-      const auto removed = Unpin(*mounter, pins + "/s1");
+      const auto removed = UnpinNamespace(*mounter, pins + "/s1");
       ASSERT_TRUE(removed.ok()) << removed;
     }
   }

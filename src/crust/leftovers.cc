@@ -16,11 +16,11 @@
 namespace berth::crust {
 namespace {
 
-// No path has more parts than this.
-constexpr int kDeepest = 2048;
+// No path has more parts than this, because a path has at most 4,096 bytes.
+constexpr int kMaxDepth = 2048;
 
-// 0 or an errno.
-int RemoveIn(int folder, int depth) {
+// Returns 0 or an errno.
+int RemoveEmptyFoldersIn(int folder, int depth) {
   std::vector<std::string> folders;
   if (const int error = platform::ForEachEntry(folder, 0,
                                                [&](const char* name, unsigned char type) {
@@ -37,8 +37,9 @@ int RemoveIn(int folder, int depth) {
         if (errno == ENOENT || errno == EXDEV || errno == ELOOP || errno == ENOTDIR) continue;
         return errno;
       }
-      if (depth < kDeepest) {
-        if (const int error = RemoveIn(inner.get(), depth + 1); error != 0) return error;
+      if (depth < kMaxDepth) {
+        if (const int error = RemoveEmptyFoldersIn(inner.get(), depth + 1); error != 0)
+          return error;
       }
     }
     if (unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT &&
@@ -67,7 +68,7 @@ base::Status RemoveEmptyFolders(const std::string& target) {
   if (!folder.valid()) {
     return errno == ENOENT ? base::OkStatus() : platform::ErrnoError(errno, what);
   }
-  const int error = RemoveIn(folder.get(), 0);
+  const int error = RemoveEmptyFoldersIn(folder.get(), 0);
   return error == 0 ? base::OkStatus() : platform::ErrnoError(error, what);
 }
 

@@ -27,8 +27,8 @@ namespace {
 #define NS_GET_MNTNS_ID _IOR(NSIO, 0x5, uint64_t)
 #endif
 
-// The sequence number of the process's mount namespace; 0: the kernel does not report it.
-uint64_t NamespaceNumber() {
+// Returns the sequence number of the process's mount namespace; 0: the kernel does not report it.
+uint64_t ReadNamespaceNumber() {
   const int space = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
   uint64_t number = 0;
   if (space < 0) return 0;
@@ -44,9 +44,9 @@ uint64_t NamespaceNumber() {
 // numbers, so a new namespace may get a lower number than this process's. On the CPU that gave this
 // process's number it gets a higher one, so the loop tries the CPUs.
 int EnterNewNamespace() {
-  const uint64_t from = NamespaceNumber();
+  const uint64_t from = ReadNamespaceNumber();
   if (unshare(CLONE_NEWNS) != 0) return errno;
-  if (from == 0 || NamespaceNumber() > from) return 0;
+  if (from == 0 || ReadNamespaceNumber() > from) return 0;
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return errno;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -56,7 +56,7 @@ int EnterNewNamespace() {
     CPU_SET(cpu, &one);
     if (sched_setaffinity(0, sizeof(one), &one) != 0) continue;  // it went offline
     if (unshare(CLONE_NEWNS) != 0) return errno;
-    if (NamespaceNumber() > from) return 0;
+    if (ReadNamespaceNumber() > from) return 0;
   }
   return ELOOP;  // the error that the bind would give
 }
@@ -71,7 +71,7 @@ int OpenMountRoot(const char* path) {
   return -ENOENT;
 }
 
-Status Pin(platform::Mounter& mounter, const UniqueFd& space, const std::string& pin) {
+Status PinNamespace(platform::Mounter& mounter, const UniqueFd& space, const std::string& pin) {
   const UniqueFd file(open(pin.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return platform::ErrnoError(errno, fmt::format("make {}", Quote(pin)));
   platform::MountRequest bind{.source = platform::ProcPath(space), .target = pin};
@@ -92,9 +92,9 @@ Status PreparePins(platform::Mounter& mounter, const std::string& folder) {
     bind.options = {"bind"};
     RETURN_IF_ERROR(mounter.Mount(bind));
   }
-  platform::MountRequest apart{.target = folder};
-  apart.options = {"private"};
-  return mounter.Mount(apart);
+  platform::MountRequest make_private{.target = folder};
+  make_private.options = {"private"};
+  return mounter.Mount(make_private);
 }
 
 Status RemoveEmptyPins(const std::string& folder) {
@@ -109,7 +109,7 @@ Status RemoveEmptyPins(const std::string& folder) {
   return base::OkStatus();
 }
 
-Status Unpin(platform::Mounter& mounter, const std::string& pin) {
+Status UnpinNamespace(platform::Mounter& mounter, const std::string& pin) {
   if (OpenPin(pin).valid()) RETURN_IF_ERROR(mounter.UnmountLazy(pin));
   if (unlink(pin.c_str()) != 0 && errno != ENOENT) {
     return platform::ErrnoError(errno, fmt::format("remove {}", Quote(pin)));

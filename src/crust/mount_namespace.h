@@ -18,18 +18,20 @@ int EnterNewNamespace();
 // negative errno; -ENOENT: nothing is mounted there.
 int OpenMountRoot(const char* path);
 
-// Makes the folder of pins and makes it a private mount, because a namespace that is bound in a
-// shared mount would be bound in every other namespace, too, and would never end.
+// Makes `folder`, which must exist, a private mount. This is needed because a namespace that is
+// bound in a shared mount would be bound in every other namespace, too, and would never end.
 base::Status PreparePins(platform::Mounter& mounter, const std::string& folder);
 
-// Binds a namespace at `pin`.
-base::Status Pin(platform::Mounter& mounter, const base::UniqueFd& space, const std::string& pin);
+// Binds the namespace `space` to the file `pin`, which is made if it is missing.
+base::Status PinNamespace(platform::Mounter& mounter, const base::UniqueFd& space,
+                          const std::string& pin);
 
-// Opens the namespace that is bound at `pin`; invalid: there is none.
+// Opens the namespace that is bound to `pin`; an invalid descriptor: no mount namespace is.
 base::UniqueFd OpenPin(const std::string& pin);
 
-// Removes the pin. All mounts in the namespace end once nobody else has it open. Idempotent.
-base::Status Unpin(platform::Mounter& mounter, const std::string& pin);
+// Unbinds the namespace and removes the file. All mounts in the namespace end when no process has
+// it open any more. OK if there is no pin.
+base::Status UnpinNamespace(platform::Mounter& mounter, const std::string& pin);
 
 // Removes the files in the folder that have no namespace bound to them. An earlier boot or a crash
 // left them.

@@ -4,7 +4,7 @@
 // sandbox's record, because a repeated publish is compared with it, and a lost mount is made again
 // from it.
 //
-// Pure.
+// Plain data and pure functions.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@
 
 namespace berth::crust {
 
-// What is mounted: a block device of the host, or a share.
+// The source of a volume: a block device of the host, or a share.
 struct Device {
   std::string source;  // the host's path of the device, or "srv:/export"
   bool block = false;
@@ -36,8 +36,8 @@ struct IsDevice {
   dev_t number = 0;
   bool operator==(const IsDevice&) const = default;
 };
-// Checks that nothing is mounted at this path of the host. If the volume were not deferred, it
-// would be mounted there.
+// Checks that nothing is mounted at this path of the host, the target path of the volume. The host
+// would have mounted the volume there if it were not deferred.
 struct IsNotMountedAt {
   std::string path;
   bool operator==(const IsNotMountedAt&) const = default;
@@ -52,13 +52,13 @@ struct MountFileSystem {
   std::string utility;               // program that mounts it; empty: the kernel does
   bool operator==(const MountFileSystem&) const = default;
 };
-// Gives the volume's files to a group, before anybody uses the volume.
+// Gives the volume's files to the group (fsGroup), before any container uses the volume.
 struct ApplyGroup {
   gid_t group = 0;
   bool only_on_root_mismatch = false;
   bool operator==(const ApplyGroup&) const = default;
 };
-// Puts it into the sandbox.
+// Moves the mount into the sandbox, under `name`.
 struct PlaceInSandbox {
   std::string name;
   bool operator==(const PlaceInSandbox&) const = default;
@@ -70,7 +70,7 @@ struct MountPlan {
   std::vector<Check> checks;
   std::vector<Step> steps;
 
-  // The step of that kind, or nullptr.
+  // Returns the step of type T; nullptr: there is none.
   template <typename T>
   const T* Find() const {
     for (const Step& step : steps) {
@@ -78,15 +78,17 @@ struct MountPlan {
     }
     return nullptr;
   }
-  // The type of the volume's file system, and the volume's name in the sandbox.
+  // The type of the volume's file system; "": the plan mounts nothing.
   std::string_view fs_type() const;
+  // The volume's name in the sandbox; "": the plan places nothing.
   std::string_view name() const;
+  // Whether the last of the options "ro" and "rw" is "ro".
   bool read_only() const;
   bool operator==(const MountPlan&) const = default;
 };
 
 base::Json Encode(const MountPlan& plan);
-// DATA_LOSS: it is not what Encode writes.
+// Reads what Encode returned. DATA_LOSS: the value is not such a plan.
 base::StatusOr<MountPlan> DecodeMountPlan(const base::Json& json);
 
 }  // namespace berth::crust

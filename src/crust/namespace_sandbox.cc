@@ -47,65 +47,66 @@ class NamespaceSandbox final : public Sandbox {
         pin_(std::move(pin)),
         holder_(std::move(holder)) {}
 
-  Status Publish(const MountPlan& plan, const PublishContext& context) override {
+  Status PublishVolume(const MountPlan& plan, const PublishContext& context) override {
     const std::string name(plan.name());
     if (!context.absent) {
-      ASSIGN_OR_RETURN(const std::optional<dev_t> there, holder_.Find(name));
-      if (there) return CheckPlaced(plan, *there);
+      ASSIGN_OR_RETURN(const std::optional<dev_t> placed, holder_.FindMount(name));
+      if (placed) return CheckPlaced(plan, *placed);
     }
-    // The volume is placed in the sandbox as the last step, so a volume that is there is complete.
-    ASSIGN_OR_RETURN(const VolumeMount mount, Mount(plan, context));
+    // The volume is moved into the sandbox as the last step, so a volume in the sandbox is
+    // complete.
+    ASSIGN_OR_RETURN(const VolumeMount mount, MountDetached(plan, context));
     if (const auto* group = plan.Find<ApplyGroup>()) {
-      if (!plan.read_only()) RETURN_IF_ERROR(Give(plan, *group, mount, context));
+      if (!plan.read_only()) RETURN_IF_ERROR(GiveToGroup(plan, *group, mount, context));
     }
     return holder_.PlaceMount(mount.root, name);
   }
 
-  Status Unpublish(const MountPlan& plan) override {
+  Status UnpublishVolume(const MountPlan& plan) override {
     const std::string name(plan.name());
-    RETURN_IF_ERROR(holder_.TakeMount(name));
-    looks_.erase(name);  // the next volume of that name is another one
+    RETURN_IF_ERROR(holder_.RemoveMount(name));
+    probes_.erase(name);  // the next volume with this name is another volume
     return base::OkStatus();
   }
 
-  StatusOr<VolumeStats> Stats(const MountPlan& plan) override {
+  StatusOr<VolumeStats> ReadStats(const MountPlan& plan) override {
     const std::string name(plan.name());
-    Looks& looks = looks_[name];
-    const StatusOr<Holder::Look> look =
-        Once(looks.usage, [&](std::shared_ptr<void> alive) { return holder_.LookAt(name, alive); });
-    if (!look.ok()) {
-      if (look.status().code() == StatusCode::kNotFound) return look.status();
-      const bool silent = look.status().code() == StatusCode::kDeadlineExceeded;
+    Probes& probes = probes_[name];
+    const StatusOr<Holder::State> state = RunUnlessPending(
+        probes.usage, [&](std::shared_ptr<void> alive) { return holder_.ReadState(name, alive); });
+    if (!state.ok()) {
+      if (state.status().code() == StatusCode::kNotFound) return state.status();
+      const bool silent = state.status().code() == StatusCode::kDeadlineExceeded;
       return VolumeStats{.abnormal = true,
                          .condition = fmt::format("the file system {}: {}",
                                                   silent ? "does not answer" : "has failed",
-                                                  base::Message(look.status()))};
+                                                  base::Message(state.status()))};
     }
-    VolumeStats stats{.usage = look->usage, .condition = "the file system answers"};
-    if (look->read_only) {
+    VolumeStats stats{.usage = state->usage, .condition = "the file system answers"};
+    if (state->read_only) {
       if (plan.read_only()) return stats;
       stats.abnormal = true;
       stats.condition = "the file system has become read-only, as it does after an error";
-    } else if (std::string why = WhyNothingIsWritten(plan, looks); !why.empty()) {
+    } else if (std::string why = DescribeWriteFailure(plan, probes); !why.empty()) {
       stats.abnormal = true;
       stats.condition = std::move(why);
     }
     return stats;
   }
 
-  StatusOr<int64_t> Expand(const MountPlan& plan) override {
+  StatusOr<int64_t> ExpandVolume(const MountPlan& plan) override {
     const platform::FileSystem* kind = platform::FindFileSystem(plan.fs_type());
     if (kind == nullptr || !plan.device.block) {
       return Error(StatusCode::kFailedPrecondition, "a mounted {} cannot be grown", plan.fs_type());
     }
     const std::string name(plan.name());
     {
-      ASSIGN_OR_RETURN(const UniqueFd root, holder_.Root(name));
+      ASSIGN_OR_RETURN(const UniqueFd root, holder_.OpenRoot(name));
       RETURN_IF_ERROR(base::FaultPoint<"crust.grow.before">());
       const Status grown = kind->GrowMounted(root.get(), plan.device.source);
       if (grown.code() == StatusCode::kPermissionDenied) {
         return Error(StatusCode::kFailedPrecondition,
-                     "{}: the kernel wants CAP_SYS_RESOURCE for it, which this process may lack",
+                     "{}: the kernel requires CAP_SYS_RESOURCE for it, which this process may lack",
                      base::Message(grown));
       }
       if (grown.code() == StatusCode::kFailedPrecondition) {
@@ -115,21 +116,21 @@ class NamespaceSandbox final : public Sandbox {
       RETURN_IF_ERROR(grown);
       RETURN_IF_ERROR(base::FaultPoint<"crust.grow.after">());
     }
-    ASSIGN_OR_RETURN(const Holder::Look look, holder_.LookAt(name));
-    return look.usage.total_bytes;
+    ASSIGN_OR_RETURN(const Holder::State state, holder_.ReadState(name));
+    return state.usage.total_bytes;
   }
 
-  StatusOr<Graft> ForContainer(const MountPlan& plan, const std::string& sub_path) override {
+  StatusOr<Graft> MakeGraft(const MountPlan& plan, const std::string& sub_path) override {
     const std::string name(plan.name());
-    StatusOr<UniqueFd> clone = holder_.Clone(name, sub_path);
+    StatusOr<UniqueFd> clone = holder_.CloneMount(name, sub_path);
     if (clone.status().code() == StatusCode::kNotFound && !sub_path.empty()) {
       RETURN_IF_ERROR(MakeFolders(name, sub_path));
-      clone = holder_.Clone(name, sub_path);
+      clone = holder_.CloneMount(name, sub_path);
     }
     RETURN_IF_ERROR(clone);
     struct statx found = {};
     if (statx(clone->get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &found) != 0) {
-      return platform::ErrnoError(errno, "look at what the container gets");
+      return platform::ErrnoError(errno, "check the file type of what the container gets");
     }
     if (!S_ISDIR(found.stx_mode) && !S_ISREG(found.stx_mode) && !S_ISSOCK(found.stx_mode) &&
         !S_ISFIFO(found.stx_mode)) {
@@ -139,75 +140,81 @@ class NamespaceSandbox final : public Sandbox {
     return Graft{.mount = *std::move(clone), .folder = S_ISDIR(found.stx_mode)};
   }
 
-  Status End() override { return Unpin(mounter_, pin_); }
+  Status RemoveSandbox() override { return UnpinNamespace(mounter_, pin_); }
 
  private:
-  // Looks at a volume that may still run. No new look begins while the last one runs, because
-  // processes that hang in the kernel would accumulate.
-  struct Looks {
+  // The child processes that examine a volume. Each pointer has expired when the last child of its
+  // kind has ended. No new child begins before that, because processes that hang in the kernel
+  // would accumulate.
+  struct Probes {
     std::weak_ptr<void> usage, sync;
-    std::optional<std::chrono::steady_clock::time_point> late_since;  // the sync
+    // When the first of the syncs that timed out in a row began; none: the last one was in time.
+    std::optional<std::chrono::steady_clock::time_point> late_since;
   };
 
-  template <typename Look>
-  static auto Once(std::weak_ptr<void>& last, Look look) -> decltype(look(nullptr)) {
-    if (!IsOver(last)) {
-      return Error(StatusCode::kDeadlineExceeded, "the last look at it has not come back");
+  // Runs `probe` unless the last one still runs.
+  template <typename Probe>
+  static auto RunUnlessPending(std::weak_ptr<void>& last, Probe probe) -> decltype(probe(nullptr)) {
+    if (!HasEnded(last)) {
+      return Error(StatusCode::kDeadlineExceeded, "the last check of the file system still runs");
     }
     const auto alive = std::make_shared<char>();
     last = alive;
-    return look(alive);
+    return probe(alive);
   }
 
-  static bool IsOver(const std::weak_ptr<void>& look) {
-    platform::ReapDeadChildren();  // one of the dead children may be that look
-    return look.expired();
+  static bool HasEnded(const std::weak_ptr<void>& probe) {
+    platform::ReapDeadChildren();  // one of the dead children may be that of the probe
+    return probe.expired();
   }
 
-  // Why writes to the volume fail; "": they do not.
-  std::string WhyNothingIsWritten(const MountPlan& plan, Looks& looks) const {
+  // Writes the volume's root folder to the device. Returns, as a text for people, why that fails or
+  // has failed for 30 seconds; "": it does not.
+  std::string DescribeWriteFailure(const MountPlan& plan, Probes& probes) const {
     const std::string name(plan.name());
     const auto now = std::chrono::steady_clock::now();
-    // If a sync that timed out has ended since, it was only slow, so the time starts again. This
-    // holds for block devices only: for a share the child may only have been killed.
-    if (plan.device.block && IsOver(looks.sync)) looks.late_since.reset();
-    const Status synced =
-        Once(looks.sync, [&](std::shared_ptr<void> alive) { return holder_.Sync(name, alive); });
+    // If a sync that timed out has ended since, it was only slow, so the time starts again. This is
+    // done for block devices only, because on a share the sync may have ended by a signal.
+    if (plan.device.block && HasEnded(probes.sync)) probes.late_since.reset();
+    const Status synced = RunUnlessPending(
+        probes.sync, [&](std::shared_ptr<void> alive) { return holder_.SyncVolume(name, alive); });
     if (synced.code() != StatusCode::kDeadlineExceeded) {
-      looks.late_since.reset();
+      probes.late_since.reset();
       return synced.ok() ? ""
                          : fmt::format("nothing can be written to the file system any more: {}",
                                        base::Message(synced));
     }
-    if (!looks.late_since) looks.late_since = now;
-    if (now - *looks.late_since < kSlowestSync) return "";
+    if (!probes.late_since) probes.late_since = now;
+    if (now - *probes.late_since < kSlowestSync) return "";
     return fmt::format(
-        "the file system does not answer: nothing was written down for {} s",
-        std::chrono::duration_cast<std::chrono::seconds>(now - *looks.late_since).count());
+        "the file system does not answer: nothing could be written to it for {} s",
+        std::chrono::duration_cast<std::chrono::seconds>(now - *probes.late_since).count());
   }
 
-  StatusOr<VolumeMount> Mount(const MountPlan& plan, const PublishContext& context) const {
+  // Mounts the volume outside of all mount namespaces, by the kernel or by its mount utility.
+  StatusOr<VolumeMount> MountDetached(const MountPlan& plan, const PublishContext& context) const {
     const auto* mount = plan.Find<MountFileSystem>();
     if (mount == nullptr || mount->utility.empty()) return MountVolume(plan, context.shared);
     // `exclusive` stays false, because others may use the share's files at the same time.
-    ASSIGN_OR_RETURN(UniqueFd root, utilities_.Mount(plan, *mount));
+    ASSIGN_OR_RETURN(UniqueFd root, utilities_.MountShare(plan, *mount));
     return VolumeMount{.root = std::move(root)};
   }
 
-  // Checks that the volume with the plan's name in the sandbox is the one that the plan would
-  // place.
-  static Status CheckPlaced(const MountPlan& plan, dev_t there) {
+  // Checks that the volume with the plan's name in the sandbox, which is on device `placed`, is the
+  // plan's volume.
+  static Status CheckPlaced(const MountPlan& plan, dev_t placed) {
     // btrfs has its own numbers, which belong to no device.
-    if (!plan.device.block || major(there) == 0 || there == plan.device.number) {
+    if (!plan.device.block || major(placed) == 0 || placed == plan.device.number) {
       return base::OkStatus();
     }
     return Error(StatusCode::kFailedPrecondition,
-                 "the sandbox has a volume on device {}:{} there, not on {}:{}", major(there),
-                 minor(there), major(plan.device.number), minor(plan.device.number));
+                 "the sandbox has a volume on device {}:{} in its place, not on {}:{}",
+                 major(placed), minor(placed), major(plan.device.number),
+                 minor(plan.device.number));
   }
 
-  static Status Give(const MountPlan& plan, const ApplyGroup& group, const VolumeMount& mount,
-                     const PublishContext& context) {
+  static Status GiveToGroup(const MountPlan& plan, const ApplyGroup& group,
+                            const VolumeMount& mount, const PublishContext& context) {
     RETURN_IF_ERROR(base::FaultPoint<"crust.fs_group.before">());
     return platform::ApplyFsGroup(mount.root.get(), plan.device.source,
                                   {.group = group.group,
@@ -219,12 +226,12 @@ class NamespaceSandbox final : public Sandbox {
                                    .progress_interval = kProgressInterval});
   }
 
-  // Makes the folders as the kubelet does: with the mode of the volume's root.
+  // Makes the folders of a subPath, as the kubelet does, with the mode of the volume's root.
   Status MakeFolders(const std::string& name, const std::string& sub_path) const {
-    ASSIGN_OR_RETURN(const UniqueFd root, holder_.Root(name));
+    ASSIGN_OR_RETURN(const UniqueFd root, holder_.OpenRoot(name));
     struct statx found = {};
     if (statx(root.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MODE, &found) != 0) {
-      return platform::ErrnoError(errno, "look at the volume");
+      return platform::ErrnoError(errno, "read the mode of the volume's root");
     }
     return platform::MakeFoldersBeneath(root.get(), sub_path, found.stx_mode & 07777).status();
   }
@@ -233,7 +240,7 @@ class NamespaceSandbox final : public Sandbox {
   const UtilityMounts& utilities_;
   const std::string pin_;
   const Holder holder_;
-  std::map<std::string, Looks> looks_;  // by the volume's name
+  std::map<std::string, Probes> probes_;  // by the volume's name
 };
 
 class NamespaceSandboxes final : public SandboxKind {
@@ -241,7 +248,7 @@ class NamespaceSandboxes final : public SandboxKind {
   NamespaceSandboxes(platform::Mounter& mounter, UtilityMounts utilities, std::string pins)
       : mounter_(mounter), utilities_(std::move(utilities)), pins_(std::move(pins)) {}
 
-  StatusOr<std::unique_ptr<Sandbox>> Open(const std::string& id) override {
+  StatusOr<std::unique_ptr<Sandbox>> OpenSandbox(const std::string& id) override {
     const std::string pin = pins_ + "/" + id;
     ASSIGN_OR_RETURN(Holder holder, Holder::Open(mounter_, pin));
     return std::make_unique<NamespaceSandbox>(mounter_, utilities_, pin, std::move(holder));

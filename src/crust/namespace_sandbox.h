@@ -14,14 +14,15 @@
 
 namespace berth::crust {
 
-// Absolute; the first two are made if missing.
+// Absolute paths. The first two are made if they are missing.
 struct NamespaceFolders {
-  std::string pins;       // for the namespaces
+  std::string pins;       // the sandboxes' namespaces are bound here
   std::string utilities;  // where mount utilities mount
-  std::string kubelet;    // a share's server must not keep mounts below it
+  std::string kubelet;    // a share's server process gets no copy of the mounts below it
 };
 
-// Borrows `mounter` and `exec`.
+// Removes what an earlier process left in the first two folders when it died. Borrows `mounter` and
+// `exec`, which must outlive the result.
 base::StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
                                                                    platform::Exec& exec,
                                                                    const NamespaceFolders& folders);

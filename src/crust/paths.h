@@ -1,4 +1,4 @@
-// The handler's files; the only place that spells them.
+// The paths of the handler's files. No other file spells them.
 //
 //   <data>/                 /var/lib/berth/crust
 //     lock                  one handler at a time
@@ -19,12 +19,13 @@ class Paths {
   Paths(std::string data, std::string run) : data_(std::move(data)), run_(std::move(run)) {}
 
   const std::string& run() const { return run_; }
-  std::string Lock() const { return data_ + "/lock"; }
-  std::string Records() const { return data_ + "/sandboxes"; }
-  std::string Holders() const { return data_ + "/holders"; }
-  std::string Utilities() const { return data_ + "/utilities"; }
-  std::string Plans() const { return run_ + "/plans"; }
-  std::string Marks() const { return run_ + "/sandboxes"; }
+  std::string LockFile() const { return data_ + "/lock"; }
+  std::string RecordFolder() const { return data_ + "/sandboxes"; }
+  std::string HolderFolder() const { return data_ + "/holders"; }
+  std::string UtilityFolder() const { return data_ + "/utilities"; }
+  // Folders of the pods' plans and of the sandboxes' marks (base/ipc/crust_call.h).
+  std::string PlanFolder() const { return run_ + "/plans"; }
+  std::string MarkFolder() const { return run_ + "/sandboxes"; }
 
  private:
   const std::string data_;

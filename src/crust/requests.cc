@@ -18,36 +18,38 @@ using base::StatusCode;
 using base::StatusOr;
 using Capability = wire::RuntimeCapability::RPC;
 
-constexpr size_t kLongestPath = 4095;
-constexpr int kMostOptions = 128;
-constexpr size_t kLongestOption = 1024;
-constexpr size_t kLongestLabel = 4096;
+constexpr size_t kMaxPathBytes = 4095;
+constexpr int kMaxOptions = 128;
+constexpr size_t kMaxOptionBytes = 1024;
+constexpr size_t kMaxLabelBytes = 4096;
 
 bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
 }
 
 Status CheckOptions(const wire::RuntimePublishVolumeRequest& request) {
-  if (request.mount_options_size() > kMostOptions) {
-    return Error(StatusCode::kInvalidArgument, "{} mount options, of {} that are allowed",
-                 request.mount_options_size(), kMostOptions);
+  if (request.mount_options_size() > kMaxOptions) {
+    return Error(StatusCode::kInvalidArgument,
+                 "{} mount options are too many: at most {} are allowed",
+                 request.mount_options_size(), kMaxOptions);
   }
   for (const std::string& option : request.mount_options()) {
     // The message does not quote the option, because it may be sensitive.
-    if (option.empty() || option.size() > kLongestOption || !IsPrintable(option)) {
+    if (option.empty() || option.size() > kMaxOptionBytes || !IsPrintable(option)) {
       return Error(StatusCode::kInvalidArgument,
                    "a mount option is empty, longer than {} bytes, or not printable",
-                   kLongestOption);
+                   kMaxOptionBytes);
     }
   }
-  if (request.selinux_label().size() > kLongestLabel || !IsPrintable(request.selinux_label())) {
+  if (request.selinux_label().size() > kMaxLabelBytes || !IsPrintable(request.selinux_label())) {
     return Error(StatusCode::kInvalidArgument, "the SELinux label is no label");
   }
   return base::OkStatus();
 }
 
-StatusOr<std::vector<Step>> GroupStep(const wire::RuntimePublishVolumeRequest& request,
-                                      const Offer& offer) {
+// Returns the step that applies the request's fsGroup; none: the request has no fsGroup.
+StatusOr<std::vector<Step>> MakeGroupStep(const wire::RuntimePublishVolumeRequest& request,
+                                          const Offer& offer) {
   std::vector<Step> steps;
   if (!request.has_fsgroup_gid()) return steps;
   // The last 32-bit number is not a valid group, because it means "no change" in chown(2).
@@ -70,7 +72,7 @@ StatusOr<std::vector<Step>> GroupStep(const wire::RuntimePublishVolumeRequest& r
 }
 
 StatusOr<Device> FindDevice(const std::string& path) {
-  if (!path.starts_with('/') || path.size() > kLongestPath || !IsPrintable(path)) {
+  if (!path.starts_with('/') || path.size() > kMaxPathBytes || !IsPrintable(path)) {
     return Error(StatusCode::kInvalidArgument, "{} is no path of a block device", Quote(path));
   }
   ASSIGN_OR_RETURN(const auto found, platform::LookAtDevices({path}));
@@ -101,17 +103,16 @@ Status CheckPodUid(std::string_view uid) {
 
 Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
                    std::string_view pod_uid) {
-  if (target.size() > kLongestPath || !target.starts_with('/') || !IsPrintable(target) ||
+  if (target.size() > kMaxPathBytes || !target.starts_with('/') || !IsPrintable(target) ||
       PlainPath(target) != target) {
-    return Error(StatusCode::kInvalidArgument,
-                 "target path {} is not an absolute path in its plainest spelling",
+    return Error(StatusCode::kInvalidArgument, "target path {} is not an absolute, normalized path",
                  Quote(target.substr(0, 512)));
   }
   const std::string own = fmt::format("{}/pods/{}/volumes/", kubelet_folder, pod_uid);
   if (!target.starts_with(own) || target.substr(own.size()).find('/') == std::string_view::npos) {
     return Error(StatusCode::kPermissionDenied,
-                 "target path {} is none of a volume of the sandbox's pod {}", Quote(target),
-                 Quote(pod_uid));
+                 "target path {} does not belong to a volume of the sandbox's pod {}",
+                 Quote(target), Quote(pod_uid));
   }
   return base::OkStatus();
 }
@@ -127,7 +128,7 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   }
   MountPlan plan;
   if (share) {
-    if (request.host_volume_id().empty() || request.host_volume_id().size() > kLongestPath ||
+    if (request.host_volume_id().empty() || request.host_volume_id().size() > kMaxPathBytes ||
         !IsPrintable(request.host_volume_id())) {
       return Error(StatusCode::kInvalidArgument, "the share has no name");
     }
@@ -144,7 +145,7 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   }
   if (platform::KernelHasSelinux()) mount.selinux_label = request.selinux_label();
   plan.steps.emplace_back(std::move(mount));
-  ASSIGN_OR_RETURN(std::vector<Step> group, GroupStep(request, offer));
+  ASSIGN_OR_RETURN(std::vector<Step> group, MakeGroupStep(request, offer));
   std::ranges::move(group, std::back_inserter(plan.steps));
   plan.steps.emplace_back(PlaceInSandbox{std::move(name)});
   return plan;

@@ -22,25 +22,28 @@ namespace wire = ::crust::v1alpha1;
 // The part of the API (proto/crust.proto) that a handler offers.
 struct Offer {
   std::vector<wire::RuntimeCapability::RPC::Type> capabilities;
-  std::vector<std::string> file_systems;         // of block devices
-  std::vector<std::string> shares;               // file systems whose source is no device
-  std::map<std::string, std::string> utilities;  // programs for shares that the kernel cannot mount
+  std::vector<std::string> file_systems;  // of block devices
+  std::vector<std::string> shares;        // file systems whose source is no device
+  // By the type of a share that the kernel cannot mount: the program that mounts it.
+  std::map<std::string, std::string> utilities;
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 
-// INVALID_ARGUMENT: no CRI runtime gives such an id.
+// INVALID_ARGUMENT: the id cannot be a sandbox's id from a CRI runtime (base/ipc/crust_call.h,
+// IsId).
 base::Status CheckSandboxId(std::string_view id);
+// INVALID_ARGUMENT: the UID cannot be a part of a path.
 base::Status CheckPodUid(std::string_view uid);
 
-// Checks that `target` is a volume's path in the pod's folder below `kubelet_folder`, absolute and
-// normalized. INVALID_ARGUMENT: it is not normalized. PERMISSION_DENIED: it is elsewhere, or
-// belongs to another pod.
+// Checks that `target` is an absolute and normalized path of a volume of the pod:
+// <kubelet_folder>/pods/<pod_uid>/volumes/<plugin>/<name>... INVALID_ARGUMENT: it is not absolute
+// and normalized. PERMISSION_DENIED: it is elsewhere, or belongs to another pod.
 base::Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
                          std::string_view pod_uid);
 
 // Checks a publish against the offer and makes its plan. `name` is the volume's name in the
-// sandbox. INVALID_ARGUMENT; FAILED_PRECONDITION: it needs something that is not offered;
-// NOT_FOUND: there is no such device.
+// sandbox. INVALID_ARGUMENT: a field of the request is wrong. FAILED_PRECONDITION: the request
+// needs something that is not offered. NOT_FOUND: the device does not exist.
 base::StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request,
                                    const Offer& offer, std::string name);
 

@@ -18,7 +18,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr int kVersion = 1;
-constexpr size_t kLargestRecord = 8 * 1024 * 1024;
+constexpr size_t kMaxRecordBytes = 8 * 1024 * 1024;
 
 constexpr std::string_view StateName(VolumeState state) {
   switch (state) {
@@ -71,7 +71,7 @@ std::string Encode(const SandboxRecord& record) {
 
 StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
   ASSIGN_OR_RETURN(const Json value,
-                   platform::ParseRecord(text, kVersion, {.max_bytes = kLargestRecord}));
+                   platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecordBytes}));
   SandboxRecord record{.sandbox_id = json::String(value, {"sandboxId"}),
                        .pod_uid = json::String(value, {"podUid"}),
                        .bundle = json::String(value, {"bundle"}),
@@ -98,9 +98,9 @@ StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
   return SandboxRecords(std::move(folder), std::move(boot_id));
 }
 
-StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
+StatusOr<SandboxRecords::Loaded> SandboxRecords::LoadRecords() const {
   ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_, kLargestRecord));
+                   platform::ReadRecordFiles(folder_, kMaxRecordBytes));
   Loaded loaded;
   for (const platform::RecordFile& file : files) {
     RETURN_IF_ERROR(file.text);
@@ -108,8 +108,9 @@ StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
     if (!record.ok() || record->sandbox_id != file.name) {
       // The mounts of this sandbox are left alone, because containers may use them.
       loaded.unreadable.push_back(file.name);
-      LOG_ERROR("sandbox record {} is not readable and is left aside: {}", base::Quote(file.path),
-                record.ok() ? "it is another sandbox's" : base::Message(record.status()));
+      LOG_ERROR(
+          "sandbox record {} cannot be read and is ignored: {}", base::Quote(file.path),
+          record.ok() ? "it is the record of another sandbox" : base::Message(record.status()));
       continue;
     }
     if (record->boot_id != boot_id_) {
@@ -121,14 +122,14 @@ StatusOr<SandboxRecords::Loaded> SandboxRecords::Load() const {
   return loaded;
 }
 
-base::Status SandboxRecords::Write(SandboxRecord& record) const {
+base::Status SandboxRecords::WriteRecord(SandboxRecord& record) const {
   record.boot_id = boot_id_;
   return base::Annotate(
       platform::WriteDurably<"crust.sandbox_record">(Path(record.sandbox_id), Encode(record)),
       "write the sandbox's record");
 }
 
-base::Status SandboxRecords::Remove(const std::string& sandbox_id) const {
+base::Status SandboxRecords::RemoveRecord(const std::string& sandbox_id) const {
   return base::Annotate(platform::RemoveDurably<"crust.sandbox_record">(Path(sandbox_id)),
                         "remove the sandbox's record");
 }

@@ -1,5 +1,5 @@
-// What the handler must remember of a sandbox, in one file for each (crust/paths.h). A record is
-// durable before the step is taken.
+// The records of sandboxes and their volumes, in one file for each sandbox (crust/paths.h). A
+// record is written durably before the step that it describes.
 //
 //   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
 //                 │    ▲
@@ -7,9 +7,9 @@
 //              [failed]: for certain nothing of it is mounted; the others may be
 //
 // A record says what may exist; the sandbox says what does (DESIGN, rule 2). Records of another
-// boot describe what is gone, and are dropped when they are loaded. Mount options are kept, because
-// a lost mount must be made again; only root can read the files. Thread-safe for different
-// sandboxes.
+// boot describe volumes that are gone, and are dropped when they are loaded. Mount options are
+// kept, because a lost mount must be made again; only root can read the files. Thread-safe for
+// different sandboxes.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ enum class VolumeState { kPublishing, kFailed, kPublished, kUnpublishing };
 
 struct VolumeRecord {
   std::string host_volume_id;  // as the node agent calls it
-  std::string target;          // where it would be mounted on the host
+  std::string target;          // the target path; the host does not mount the volume there
   VolumeState state = VolumeState::kPublishing;
   MountPlan plan;
 };
@@ -32,18 +32,19 @@ struct VolumeRecord {
 struct SandboxRecord {
   std::string sandbox_id;
   std::string pod_uid;
-  std::string bundle;  // its container's folder; if that is gone, so is the sandbox
+  std::string bundle;  // the folder of its container; the sandbox has ended if the folder is gone
   std::string boot_id;
-  bool ending = false;  // it has ended, and its volumes are being taken off
+  bool ending = false;  // it has ended, and its volumes are being unpublished
   std::vector<VolumeRecord> volumes;
 
+  // Finds a volume by its target path; nullptr: there is none.
   VolumeRecord* FindTarget(std::string_view target);
   // Finds a volume by the node agent's name for it; nullptr: there is none.
   const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
 };
 
 std::string Encode(const SandboxRecord& record);
-// DATA_LOSS: it is not what Encode writes.
+// Reads what Encode returned. DATA_LOSS: the text is not such a record.
 base::StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text);
 
 class SandboxRecords {
@@ -55,10 +56,12 @@ class SandboxRecords {
     std::vector<SandboxRecord> records;   // those of this boot
     std::vector<std::string> unreadable;  // ids of sandboxes of any boot; logged
   };
-  base::StatusOr<Loaded> Load() const;
-  // Fills in the boot id.
-  base::Status Write(SandboxRecord& record) const;
-  base::Status Remove(const std::string& sandbox_id) const;
+  // Reads all records, and removes those of other boots.
+  base::StatusOr<Loaded> LoadRecords() const;
+  // Sets the record's boot id and writes the record durably.
+  base::Status WriteRecord(SandboxRecord& record) const;
+  // OK if there is no record.
+  base::Status RemoveRecord(const std::string& sandbox_id) const;
 
  private:
   SandboxRecords(std::string folder, std::string boot_id)

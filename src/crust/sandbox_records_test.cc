@@ -29,8 +29,8 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   auto records = SandboxRecords::Open(folder / "records");
   ASSERT_TRUE(records.ok()) << records.status();
   SandboxRecord record = RecordOf("s1");
-  ASSERT_TRUE(records->Write(record).ok());
-  const auto loaded = records->Load();
+  ASSERT_TRUE(records->WriteRecord(record).ok());
+  const auto loaded = records->LoadRecords();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   ASSERT_EQ(loaded->records.size(), 1u);
   SandboxRecord again = loaded->records.front();
@@ -44,8 +44,8 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   EXPECT_NE(again.FindTarget("/k/pods/uid/volumes/p/v/mount"), nullptr);
   EXPECT_NE(again.FindVolume("/dev/loop7"), nullptr);
   EXPECT_EQ(again.FindVolume("/dev/loop8"), nullptr);
-  ASSERT_TRUE(records->Remove("s1").ok());
-  EXPECT_TRUE(records->Load()->records.empty());
+  ASSERT_TRUE(records->RemoveRecord("s1").ok());
+  EXPECT_TRUE(records->LoadRecords()->records.empty());
 }
 
 TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
@@ -58,7 +58,7 @@ TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
   SandboxRecord named = RecordOf("x");
   named.boot_id = *platform::BootId();
   std::ofstream(folder / "records/another-name.json") << Encode(named);
-  const auto loaded = records->Load();
+  const auto loaded = records->LoadRecords();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_TRUE(loaded->records.empty());
   EXPECT_THAT(loaded->unreadable, testing::UnorderedElementsAre("another-name", "torn"));

@@ -14,18 +14,18 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr size_t kMostSandboxes = 8192;
+constexpr size_t kMaxSandboxes = 8192;
 
 Status UnknownSandbox(std::string_view id) {
   return Error(StatusCode::kNotFound,
-               "sandbox {} is not known: no container of it was created by berth-oci, or it ended",
+               "sandbox {} is not known: berth-oci created no container of it, or it has ended",
                Quote(id));
 }
 
 }  // namespace
 
 SandboxTable::Hold::~Hold() {
-  if (entry_ != nullptr) table_->Release(*entry_);
+  if (entry_ != nullptr) table_->ReleaseEntry(*entry_);
 }
 
 StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
@@ -33,7 +33,7 @@ StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
   auto entry = std::make_shared<Entry>(std::move(record));
   entry->busy = true;
   base::MutexLock lock(mutex_);
-  if (entries_.size() >= kMostSandboxes) {
+  if (entries_.size() >= kMaxSandboxes) {
     return Error(StatusCode::kResourceExhausted, "there are {} sandboxes already", entries_.size());
   }
   if (!entries_.emplace(id, entry).second) {
@@ -43,15 +43,15 @@ StatusOr<SandboxTable::Hold> SandboxTable::AddSandbox(SandboxRecord record) {
 }
 
 StatusOr<SandboxTable::Hold> SandboxTable::HoldSandbox(const std::string& sandbox_id,
-                                                       const Wish& wish) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + (wish.patience.count() != 0 ? wish.patience : patience_);
+                                                       const HoldOptions& options) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        (options.patience.count() != 0 ? options.patience : patience_);
   base::MutexLock lock(mutex_);
   const auto found = entries_.find(sandbox_id);
   if (found == entries_.end()) return UnknownSandbox(sandbox_id);
   std::shared_ptr<Entry> entry = found->second;
   while (entry->busy) {
-    if (wish.ends) entry->unwanted = true;
+    if (options.interrupt) entry->unwanted = true;
     if (!released_.WaitUntil(mutex_, deadline)) {
       return Error(StatusCode::kAborted, "another call for sandbox {} is under way{}{}",
                    Quote(sandbox_id), entry->progress.empty() ? "" : ": ", entry->progress);
@@ -62,7 +62,7 @@ StatusOr<SandboxTable::Hold> SandboxTable::HoldSandbox(const std::string& sandbo
   return Hold(*this, std::move(entry));
 }
 
-void SandboxTable::Release(Entry& entry) {
+void SandboxTable::ReleaseEntry(Entry& entry) {
   base::MutexLock lock(mutex_);
   entry.busy = false;
   entry.unwanted = false;
@@ -83,22 +83,22 @@ bool SandboxTable::Contains(const std::string& sandbox_id) {
   return entries_.contains(sandbox_id);
 }
 
-std::vector<std::string> SandboxTable::IdsWhere(
-    const std::function<bool(std::string_view pod_uid)>& is_meant) {
+std::vector<std::string> SandboxTable::FindSandboxes(
+    const std::function<bool(std::string_view pod_uid)>& matches) {
   base::MutexLock lock(mutex_);
   std::vector<std::string> ids;
   for (const auto& [id, entry] : entries_) {
-    if (is_meant(entry->pod_uid)) ids.push_back(id);
+    if (matches(entry->pod_uid)) ids.push_back(id);
   }
   return ids;
 }
 
-void SandboxTable::TellProgress(Entry& entry, std::string progress) {
+void SandboxTable::SetProgress(Entry& entry, std::string progress) {
   base::MutexLock lock(mutex_);
   entry.progress = std::move(progress);
 }
 
-void SandboxTable::NoteUse(const std::string& sandbox_id, const VolumeRecord& volume) {
+void SandboxTable::RecordUse(const std::string& sandbox_id, const VolumeRecord& volume) {
   if (!volume.plan.device.block) return;
   base::MutexLock lock(mutex_);
   uses_[{sandbox_id, volume.target}] = {
@@ -106,27 +106,27 @@ void SandboxTable::NoteUse(const std::string& sandbox_id, const VolumeRecord& vo
       .writes = volume.state == VolumeState::kPublished && !volume.plan.read_only()};
 }
 
-void SandboxTable::NoteEnd(const std::string& sandbox_id, const std::string& target) {
+void SandboxTable::RemoveUse(const std::string& sandbox_id, const std::string& target) {
   base::MutexLock lock(mutex_);
   uses_.erase({sandbox_id, target});
 }
 
 template <typename Predicate>
-bool SandboxTable::AnyOther(const std::string& sandbox_id, const VolumeRecord& volume,
-                            Predicate is_meant) {
+bool SandboxTable::HasOtherUse(const std::string& sandbox_id, const VolumeRecord& volume,
+                               Predicate matches) {
   base::MutexLock lock(mutex_);
   return std::ranges::any_of(uses_, [&](const auto& use) {
-    return use.second.device == volume.plan.device.number && is_meant(use.second) &&
+    return use.second.device == volume.plan.device.number && matches(use.second) &&
            use.first != std::pair(sandbox_id, volume.target);
   });
 }
 
-bool SandboxTable::UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
-  return AnyOther(sandbox_id, volume, [](const Use&) { return true; });
+bool SandboxTable::IsUsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  return HasOtherUse(sandbox_id, volume, [](const Use&) { return true; });
 }
 
-bool SandboxTable::WrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
-  return AnyOther(sandbox_id, volume, [](const Use& use) { return use.writes; });
+bool SandboxTable::IsWrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume) {
+  return HasOtherUse(sandbox_id, volume, [](const Use& use) { return use.writes; });
 }
 
 }  // namespace berth::crust

@@ -35,17 +35,17 @@ class SandboxTable {
     const std::string pod_uid;
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
-    bool missed = false;                // the last look did not find its bundle (bundle_look.h)
-    std::chrono::milliseconds wait{0};  // from one look for its bundle to the next
-    // A call waits that undoes the work of the call that holds the entry: that one may stop early.
-    // Cleared when the entry is released.
+    bool missed = false;                // the last check did not find it (bundle_check.h)
+    std::chrono::milliseconds wait{0};  // the time from one such check to the next
+    // A call that unpublishes a volume or ends the sandbox waits for the entry, so the call that
+    // holds the entry may stop early. Cleared when the entry is released.
     std::atomic<bool> unwanted = false;
 
    private:
     friend SandboxTable;
     // Guarded by SandboxTable::mutex_.
     bool busy = false;     // a Hold of it exists
-    bool gone = false;     // it was forgotten, so that calls that waited for it find nothing
+    bool gone = false;     // ForgetSandbox was called, so the calls that wait for it get NOT_FOUND
     std::string progress;  // how far the call that holds it has come
   };
 
@@ -67,38 +67,40 @@ class SandboxTable {
     std::shared_ptr<Entry> entry_;
   };
 
-  // `patience`: how long HoldSandbox waits where its caller names no time.
+  // `patience`: how long HoldSandbox waits if its options name no time.
   explicit SandboxTable(std::chrono::milliseconds patience) : patience_(patience) {}
 
   // Adds a sandbox, which the caller holds from the start. RESOURCE_EXHAUSTED: the table is full;
   // ABORTED: another call added a sandbox of that id in the meantime.
   base::StatusOr<Hold> AddSandbox(SandboxRecord record);
-  struct Wish {
+  struct HoldOptions {
     std::chrono::milliseconds patience{0};  // 0: the table's
-    bool ends = false;                      // the call that holds the entry becomes unwanted
+    bool interrupt = false;                 // sets `unwanted` of an entry that another call holds
   };
   // Waits until no other call holds the sandbox. NOT_FOUND: it is not in the table, or was
   // forgotten while this call waited. ABORTED: the time is over; the message says how far the other
   // call has come.
-  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id, const Wish& wish);
-  // Takes the sandbox out of the table; the caller holds it. One that is not there is fine.
+  base::StatusOr<Hold> HoldSandbox(const std::string& sandbox_id, const HoldOptions& options);
+  // Removes the sandbox, which the caller holds, from the table. Does nothing if it is not there.
   void ForgetSandbox(const std::string& sandbox_id);
   bool Contains(const std::string& sandbox_id);
-  // The ids of the sandboxes of those pods for which `is_meant` is true, whether or not a call
-  // holds them.
-  std::vector<std::string> IdsWhere(const std::function<bool(std::string_view pod_uid)>& is_meant);
-  // Says how far the call that holds the entry has come, for the message of a call that gives up.
-  void TellProgress(Entry& entry, std::string progress);
+  // Returns the ids of the sandboxes of those pods for which `matches` is true, whether or not a
+  // call holds them.
+  std::vector<std::string> FindSandboxes(
+      const std::function<bool(std::string_view pod_uid)>& matches);
+  // Sets how far the call that holds the entry has come, for the error of a call that waits in
+  // vain.
+  void SetProgress(Entry& entry, std::string progress);
 
-  // Several sandboxes may use one block device. NoteUse is called for a volume before it is mounted
-  // and again when it is "published", NoteEnd when nothing of it is mounted any more. Neither does
-  // anything for a volume that is no block device.
-  void NoteUse(const std::string& sandbox_id, const VolumeRecord& volume);
-  void NoteEnd(const std::string& sandbox_id, const std::string& target);
+  // Several sandboxes may use one block device. Call RecordUse for a volume before it is mounted
+  // and again when it is "published", and RemoveUse when it is certainly not mounted any more.
+  // Neither does anything for a volume that is not a block device.
+  void RecordUse(const std::string& sandbox_id, const VolumeRecord& volume);
+  void RemoveUse(const std::string& sandbox_id, const std::string& target);
   // Whether the volume's device is in use by another sandbox, or at another target of this one.
-  bool UsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
-  // Whether it is mounted there, and for writing.
-  bool WrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
+  bool IsUsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
+  // Whether the volume's device is published there for writing.
+  bool IsWrittenElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
 
  private:
   struct Use {
@@ -106,11 +108,11 @@ class SandboxTable {
     bool writes = false;
   };
 
-  // Whether `is_meant` is true for a use of the volume's device in another sandbox or at another
+  // Whether `matches` is true for a use of the volume's device in another sandbox or at another
   // target.
   template <typename Predicate>
-  bool AnyOther(const std::string& sandbox_id, const VolumeRecord& volume, Predicate is_meant);
-  void Release(Entry& entry);
+  bool HasOtherUse(const std::string& sandbox_id, const VolumeRecord& volume, Predicate matches);
+  void ReleaseEntry(Entry& entry);
 
   const std::chrono::milliseconds patience_;
   base::Mutex mutex_;

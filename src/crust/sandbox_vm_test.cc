@@ -48,14 +48,14 @@ class SandboxTest : public testing::Test {
     Open();
   }
   void TearDown() override {
-    if (sandbox_ != nullptr) EXPECT_TRUE(sandbox_->End().ok());
+    if (sandbox_ != nullptr) EXPECT_TRUE(sandbox_->RemoveSandbox().ok());
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "pins").ok());
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "utilities").ok());
   }
   // As a handler does that comes back.
   void Open() {
     sandbox_.reset();
-    auto sandbox = kind_->Open("s1");
+    auto sandbox = kind_->OpenSandbox("s1");
     ASSERT_OK(sandbox.status());
     sandbox_ = *std::move(sandbox);
   }
@@ -71,7 +71,7 @@ class SandboxTest : public testing::Test {
     return MakePlan(request, {.file_systems = {"ext4"}, .shares = {"nfs4"}}, "v1");
   }
   base::Status Publish(const MountPlan& plan) {
-    return sandbox_->Publish(plan, {.cancelled = [] { return false; }});
+    return sandbox_->PublishVolume(plan, {.cancelled = [] { return false; }});
   }
   std::vector<platform::MountEntry> HostMounts() { return *mounter_->List(); }
 
@@ -103,25 +103,25 @@ TEST_F(NfsShareTest, IsMountedInTheSandboxAlone) {
   ASSERT_OK(Publish(*plan));  // again
   EXPECT_THAT(HostMounts(), Not(Contains(Field(&platform::MountEntry::fs_type, "nfs4"))));
   {
-    const auto all = sandbox_->ForContainer(*plan, "");
+    const auto all = sandbox_->MakeGraft(*plan, "");
     ASSERT_OK(all.status());
     Write(*all, "file", "by a container");
     EXPECT_EQ(*platform::ReadFile("/srv/nfs/file"), "by a container");
-    const auto part = sandbox_->ForContainer(*plan, "data/mine");
+    const auto part = sandbox_->MakeGraft(*plan, "data/mine");
     ASSERT_OK(part.status());
     Write(*part, "file", "below");
     EXPECT_EQ(*platform::ReadFile("/srv/nfs/data/mine/file"), "below");
     EXPECT_THAT(HostMounts(), Not(Contains(Field(&platform::MountEntry::fs_type, "nfs4"))));
   }
   Open();
-  const auto stats = sandbox_->Stats(*plan);
+  const auto stats = sandbox_->ReadStats(*plan);
   ASSERT_OK(stats.status());
   EXPECT_GT(stats->usage->total_bytes, 0);
   EXPECT_FALSE(stats->abnormal) << stats->condition;
-  EXPECT_EQ(sandbox_->Expand(*plan).status().code(), StatusCode::kFailedPrecondition)
+  EXPECT_EQ(sandbox_->ExpandVolume(*plan).status().code(), StatusCode::kFailedPrecondition)
       << "a share has the size that its server gives it";
-  ASSERT_OK(sandbox_->Unpublish(*plan));
-  EXPECT_FALSE(sandbox_->ForContainer(*plan, "").ok());
+  ASSERT_OK(sandbox_->UnpublishVolume(*plan));
+  EXPECT_FALSE(sandbox_->MakeGraft(*plan, "").ok());
 }
 
 TEST_F(NfsShareTest, WhatTheServerRefusesIsAnError) {
@@ -142,12 +142,12 @@ TEST_F(ExtVolumeTest, GrowsWhileAContainerUsesIt) {
   ASSERT_OK(plan.status());
   ASSERT_OK(Publish(*plan));
   {
-    const auto graft = sandbox_->ForContainer(*plan, "");
+    const auto graft = sandbox_->MakeGraft(*plan, "");
     ASSERT_OK(graft.status());
     Write(*graft, "before", "precious");
     std::filesystem::resize_file(image, 256 * kMiB);
     ASSERT_OK(platform::RefreshLoopSize(*loop).status());
-    const auto grown = sandbox_->Expand(*plan);
+    const auto grown = sandbox_->ExpandVolume(*plan);
     ASSERT_OK(grown.status());
     EXPECT_GT(*grown, static_cast<int64_t>(200 * kMiB));
     Write(*graft, "after", std::string(100 * kMiB, 'x'));
@@ -156,7 +156,7 @@ TEST_F(ExtVolumeTest, GrowsWhileAContainerUsesIt) {
     EXPECT_EQ(read(file.get(), text, sizeof text), 8);
     EXPECT_STREQ(text, "precious");
   }
-  ASSERT_OK(sandbox_->Unpublish(*plan));
+  ASSERT_OK(sandbox_->UnpublishVolume(*plan));
   ASSERT_OK(platform::DetachLoop(*loop));
 }
 
@@ -183,7 +183,7 @@ class DatabaseTest : public SandboxTest {
     ASSERT_OK(plan.status());
     plan_ = *std::move(plan);
     ASSERT_OK(Publish(plan_));
-    const auto graft = sandbox_->ForContainer(plan_, "");
+    const auto graft = sandbox_->MakeGraft(plan_, "");
     ASSERT_OK(graft.status());
     ASSERT_EQ(fchownat(graft->mount.get(), ".", kUser, kUser, 0), 0) << strerror(errno);
     ASSERT_EQ(move_mount(graft->mount.get(), "", AT_FDCWD, "/mnt/data", MOVE_MOUNT_F_EMPTY_PATH), 0)
@@ -191,7 +191,7 @@ class DatabaseTest : public SandboxTest {
   }
   void TakeAway() {
     ASSERT_OK(mounter_->Unmount("/mnt/data"));
-    ASSERT_OK(sandbox_->Unpublish(plan_));
+    ASSERT_OK(sandbox_->UnpublishVolume(plan_));
   }
 
   // In the container; 0, if the script ends well.
@@ -252,10 +252,10 @@ TEST_F(DatabaseTest, LosesNothingWhileItsVolumeGrowsAndMovesToAnotherSandbox) {
 
   std::filesystem::resize_file(image_, 400 * kMiB);
   ASSERT_OK(platform::RefreshLoopSize(loop_).status());
-  const auto grown = sandbox_->Expand(plan_);
+  const auto grown = sandbox_->ExpandVolume(plan_);
   ASSERT_OK(grown.status());
   EXPECT_GT(*grown, static_cast<int64_t>(350 * kMiB));
-  const auto stats = sandbox_->Stats(plan_);
+  const auto stats = sandbox_->ReadStats(plan_);
   ASSERT_OK(stats.status());
   EXPECT_EQ(stats->usage->total_bytes, *grown);
   EXPECT_FALSE(stats->abnormal) << stats->condition;
@@ -265,15 +265,15 @@ TEST_F(DatabaseTest, LosesNothingWhileItsVolumeGrowsAndMovesToAnotherSandbox) {
   ASSERT_EQ(Run("psql -X -q -v ON_ERROR_STOP=1 -c 'CREATE UNLOGGED TABLE room AS SELECT "
                 "repeat(md5(i::text), 60) FROM generate_series(1, 80000) i'"),
             0);
-  ASSERT_OK(sandbox_->Stats(plan_).status());
-  EXPECT_GT(sandbox_->Stats(plan_)->usage->used_bytes, static_cast<int64_t>(160 * kMiB));
+  ASSERT_OK(sandbox_->ReadStats(plan_).status());
+  EXPECT_GT(sandbox_->ReadStats(plan_)->usage->used_bytes, static_cast<int64_t>(160 * kMiB));
 
   // The server ends as in a crash, and another sandbox has the volume.
   kill(server_, SIGQUIT);
   End(server_);
   End(client);
   TakeAway();
-  ASSERT_OK(sandbox_->End());
+  ASSERT_OK(sandbox_->RemoveSandbox());
   Open();
   Give();
   StartServer();

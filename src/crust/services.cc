@@ -33,18 +33,18 @@ grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response*
   return rpc::ToGrpc(result.status());
 }
 
-// Defines one override that passes a call to the workers. Request and response live until Finish. A
-// call whose caller left while it waited is dropped.
+// Defines one override that passes a call to the workers. Request and response live until Finish.
+// If the caller has cancelled the call while it waited for a worker, the call is not run.
 #define BERTH_SERVE(method)                                                                        \
   ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
                              wire::method##Response* response) override {                          \
     ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
-    const bool taken = workers_.Post([=, this] {                                                   \
+    const bool queued = workers_.Post([=, this] {                                                  \
       if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
       reactor->Finish(                                                                             \
           FinishCall<wire::method##Response>(#method, handler_.method(*request), response));       \
     });                                                                                            \
-    if (!taken) {                                                                                  \
+    if (!queued) {                                                                                 \
       reactor->Finish(                                                                             \
           grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));          \
     }                                                                                              \
@@ -69,7 +69,7 @@ class CrustService final : public wire::RuntimeAssistedStorageManagement::Callba
 };
 #undef BERTH_SERVE
 
-StatusOr<std::string> Member(const ipc::Message& message, std::string_view name) {
+StatusOr<std::string> FindMember(const ipc::Message& message, std::string_view name) {
   const std::string* text = message.FindText(name);
   if (text == nullptr) {
     return Error(StatusCode::kInvalidArgument, "the request has no '{}'", name);
@@ -77,16 +77,16 @@ StatusOr<std::string> Member(const ipc::Message& message, std::string_view name)
   return *text;
 }
 
-StatusOr<std::string> ReadAll(int fd) {
+StatusOr<std::string> ReadConfigText(int fd) {
   std::string text;
   std::array<char, 65536> buffer;
-  for (off_t at = 0;;) {
-    const ssize_t size = pread(fd, buffer.data(), buffer.size(), at);
+  for (off_t offset = 0;;) {
+    const ssize_t size = pread(fd, buffer.data(), buffer.size(), offset);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return platform::ErrnoError(errno, "read the container's config.json");
     if (size == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(size));
-    at += size;
+    offset += size;
     if (text.size() > ipc::crust::kLargestConfig) {
       return Error(StatusCode::kResourceExhausted, "the container's config.json is larger than {}",
                    ipc::crust::kLargestConfig);
@@ -94,29 +94,30 @@ StatusOr<std::string> ReadAll(int fd) {
   }
 }
 
-// Replaces the file's content, because a handler that ended before its answer may have written some
-// of it.
-Status WriteAll(int fd, std::string_view text) {
+// Replaces the file's content by `text`; "": there is no new config, and the file stays as it is.
+// The file is emptied first, because a handler that ended before its answer may have written to it.
+Status ReplaceConfigText(int fd, std::string_view text) {
   if (text.empty()) return base::OkStatus();
   if (ftruncate(fd, 0) != 0) {
     return platform::ErrnoError(errno, "empty the container's new config.json");
   }
-  for (off_t at = 0; !text.empty();) {
-    const ssize_t size = pwrite(fd, text.data(), text.size(), at);
+  for (off_t offset = 0; !text.empty();) {
+    const ssize_t size = pwrite(fd, text.data(), text.size(), offset);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return platform::ErrnoError(errno, "write the container's config.json");
     text.remove_prefix(static_cast<size_t>(size));
-    at += size;
+    offset += size;
   }
   return base::OkStatus();
 }
 
-StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
-  ASSIGN_OR_RETURN(std::string sandbox, Member(request.message, ipc::crust::kSandbox));
-  ASSIGN_OR_RETURN(std::string pod_uid, Member(request.message, ipc::crust::kPodUid));
-  ASSIGN_OR_RETURN(const std::string kind, Member(request.message, ipc::crust::kKind));
+// Answers crust.create and crust.end (base/ipc/crust_call.h).
+StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request) {
+  ASSIGN_OR_RETURN(std::string sandbox, FindMember(request.message, ipc::crust::kSandbox));
+  ASSIGN_OR_RETURN(std::string pod_uid, FindMember(request.message, ipc::crust::kPodUid));
+  ASSIGN_OR_RETURN(const std::string kind, FindMember(request.message, ipc::crust::kKind));
   if (kind == "sandbox") {
-    ASSIGN_OR_RETURN(const std::string bundle, Member(request.message, ipc::crust::kBundle));
+    ASSIGN_OR_RETURN(const std::string bundle, FindMember(request.message, ipc::crust::kBundle));
     RETURN_IF_ERROR(handler.BeginSandbox(sandbox, pod_uid, bundle));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }
@@ -128,9 +129,9 @@ StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
                        .pod_uid = std::move(pod_uid),
                        .from = static_cast<size_t>(from),
                        .most = ipc::kMostDescriptors};
-  ASSIGN_OR_RETURN(create.config, ReadAll(request.descriptors[0].get()));
+  ASSIGN_OR_RETURN(create.config, ReadConfigText(request.descriptors[0].get()));
   ASSIGN_OR_RETURN(CreateReply created, handler.CreateContainer(create));
-  RETURN_IF_ERROR(WriteAll(request.descriptors[1].get(), created.config));
+  RETURN_IF_ERROR(ReplaceConfigText(request.descriptors[1].get(), created.config));
   ipc::Strings kinds;
   std::vector<base::UniqueFd> mounts;
   for (Graft& graft : created.grafts) {
@@ -144,14 +145,14 @@ StatusOr<ipc::Reply> Create(Handler& handler, const ipc::Request& request) {
   return reply;
 }
 
-StatusOr<ipc::Reply> End(Handler& handler, const ipc::Request& request) {
-  ASSIGN_OR_RETURN(const std::string sandbox, Member(request.message, ipc::crust::kSandbox));
+StatusOr<ipc::Reply> HandleEnd(Handler& handler, const ipc::Request& request) {
+  ASSIGN_OR_RETURN(const std::string sandbox, FindMember(request.message, ipc::crust::kSandbox));
   RETURN_IF_ERROR(handler.EndSandbox(sandbox));
   return ipc::Message();
 }
 
-// Logs each refusal, because else only the container's error would show it.
-StatusOr<ipc::Reply> Logged(std::string_view method, StatusOr<ipc::Reply> reply) {
+// Logs a failed reply, because otherwise only the container's error would show it.
+StatusOr<ipc::Reply> LogRefusal(std::string_view method, StatusOr<ipc::Reply> reply) {
   if (!reply.ok()) LOG_WARNING("{}: {}", method, base::ToString(reply.status()));
   return reply;
 }
@@ -162,13 +163,13 @@ std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPoo
   return std::make_unique<CrustService>(handler, workers);
 }
 
-std::map<std::string, ipc::Method> OciMethods(Handler& handler) {
+std::map<std::string, ipc::Method> MakeOciMethods(Handler& handler) {
   return {{std::string(ipc::crust::kCreate),
            [&handler](const ipc::Request& request) {
-             return Logged(ipc::crust::kCreate, Create(handler, request));
+             return LogRefusal(ipc::crust::kCreate, HandleCreate(handler, request));
            }},
           {std::string(ipc::crust::kEnd), [&handler](const ipc::Request& request) {
-             return Logged(ipc::crust::kEnd, End(handler, request));
+             return LogRefusal(ipc::crust::kEnd, HandleEnd(handler, request));
            }}};
 }
 

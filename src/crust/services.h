@@ -1,5 +1,6 @@
-// The handler's two sockets: CRUST over gRPC for the node agent, base/ipc for berth-oci. Only root
-// can use them, and they refuse a wrong caller before any work is done.
+// The services of the handler's two sockets: CRUST over gRPC for the node agent, and base/ipc for
+// berth-oci. Only root can use the sockets: the servers refuse other callers before any work is
+// done.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -17,6 +18,7 @@ namespace berth::crust {
 
 // All arguments are borrowed and must outlive the result. `workers` runs the calls.
 std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers);
-std::map<std::string, base::ipc::Method> OciMethods(Handler& handler);
+// The methods of base/ipc/crust_call.h. `handler` is borrowed and must outlive the result.
+std::map<std::string, base::ipc::Method> MakeOciMethods(Handler& handler);
 
 }  // namespace berth::crust

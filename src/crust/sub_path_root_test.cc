@@ -25,17 +25,17 @@ class SubPathTest : public testing::Test {
                                        .kubelet = folder_ / "kubelet"});
     ASSERT_OK(kind);
     kind_ = *std::move(kind);
-    auto sandbox = kind_->Open("s1");
+    auto sandbox = kind_->OpenSandbox("s1");
     ASSERT_OK(sandbox);
     sandbox_ = *std::move(sandbox);
-    ASSERT_OK(sandbox_->Publish(plan_, {.cancelled = [] { return false; }}));
-    auto all = sandbox_->ForContainer(plan_, "");
+    ASSERT_OK(sandbox_->PublishVolume(plan_, {.cancelled = [] { return false; }}));
+    auto all = sandbox_->MakeGraft(plan_, "");
     ASSERT_OK(all);
     volume_ = std::move(all->mount);
   }
   void TearDown() override {
     volume_.Reset();
-    EXPECT_TRUE(sandbox_->End().ok());
+    EXPECT_TRUE(sandbox_->RemoveSandbox().ok());
   }
   static dev_t DeviceOf(const base::UniqueFd& fd) {
     struct stat st = {};
@@ -56,7 +56,7 @@ class SubPathTest : public testing::Test {
 TEST_F(SubPathTest, AnyNameThatAFileMayHaveIsThatFile) {
   for (const std::string& name : {std::string("line\nbreak"), std::string(255, 'x'),
                                   std::string("..."), std::string("a b/\t/\"c\"")}) {
-    const auto graft = sandbox_->ForContainer(plan_, name);
+    const auto graft = sandbox_->MakeGraft(plan_, name);
     ASSERT_OK(graft);
     EXPECT_TRUE(graft->folder);
     struct stat st = {};
@@ -72,7 +72,7 @@ TEST_F(SubPathTest, WhatNoFileCanBeCalledIsRefused) {
   while (deep.size() < 6000) deep += "0123456789/";
   deep += "end";
   for (const std::string& name : {std::string(256, 'x'), deep, std::string("../out")}) {
-    EXPECT_FALSE(sandbox_->ForContainer(plan_, name).ok()) << name.substr(0, 20);
+    EXPECT_FALSE(sandbox_->MakeGraft(plan_, name).ok()) << name.substr(0, 20);
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(SubPathTest, ALinkThatIsSwappedInMeanwhileLeadsNowhereElse) {
   int given = 0;
   int refused = 0;
   for (int i = 0; i < 2000 && (i < 200 || given == 0 || refused == 0); ++i) {
-    const auto graft = sandbox_->ForContainer(plan_, "in/etc");
+    const auto graft = sandbox_->MakeGraft(plan_, "in/etc");
     if (graft.ok()) {
       ++given;
       EXPECT_EQ(DeviceOf(graft->mount), own);

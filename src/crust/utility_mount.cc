@@ -31,7 +31,8 @@ using base::UniqueFd;
 constexpr std::chrono::minutes kUtilityTimeout(2);
 constexpr std::chrono::seconds kTimeout(10);
 
-std::string Options(const MountFileSystem& mount) {
+// Returns the options as for mount(8) -o, with the SELinux label.
+std::string JoinOptions(const MountFileSystem& mount) {
   std::vector<std::string> options = mount.options;
   if (!mount.selinux_label.empty()) {
     options.push_back(fmt::format("context=\"{}\"", mount.selinux_label));
@@ -60,21 +61,23 @@ StatusOr<UtilityMounts> UtilityMounts::Open(platform::Mounter& mounter, platform
   for (const std::string& name : names) {
     const std::string pin = mounts.folder_ + "/" + name;
     if (pin == mounts.Target()) continue;
-    LOG_INFO("a mount utility was cut short: what it mounted is unmounted");
+    LOG_INFO("a mount utility was interrupted: its mount in the namespace {} is unmounted",
+             Quote(pin));
     RETURN_IF_ERROR(mounts.ReleasePin(pin));
   }
   return mounts;
 }
 
-StatusOr<UniqueFd> UtilityMounts::Mount(const MountPlan& plan, const MountFileSystem& mount) const {
+StatusOr<UniqueFd> UtilityMounts::MountShare(const MountPlan& plan,
+                                             const MountFileSystem& mount) const {
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
   RETURN_IF_ERROR(CheckHost(plan, table));
   const std::string pin = folder_ + "/" + base::NewUuid();
   ASSIGN_OR_RETURN(const UniqueFd space, MakeNamespace(table));
-  StatusOr<UniqueFd> root = MountIn(pin, space, plan, mount);
-  if (const Status left = ReleasePin(pin); !left.ok()) {
-    // The next handler cleans this up.
-    LOG_ERROR("leave the mount utility's namespace: {}", base::ToString(left));
+  StatusOr<UniqueFd> root = MountInNamespace(pin, space, plan, mount);
+  if (const Status released = ReleasePin(pin); !released.ok()) {
+    // The handler removes it after its next restart.
+    LOG_ERROR("release the mount utility's namespace {}: {}", Quote(pin), base::ToString(released));
   }
   return root;
 }
@@ -109,40 +112,40 @@ StatusOr<UniqueFd> UtilityMounts::MakeNamespace(
   return std::move(made.fd);
 }
 
-StatusOr<UniqueFd> UtilityMounts::MountIn(const std::string& pin, const UniqueFd& space,
-                                          const MountPlan& plan,
-                                          const MountFileSystem& mount) const {
-  RETURN_IF_ERROR_WITH(Pin(mounter_, space, pin), "keep the mount utility's namespace");
+StatusOr<UniqueFd> UtilityMounts::MountInNamespace(const std::string& pin, const UniqueFd& space,
+                                                   const MountPlan& plan,
+                                                   const MountFileSystem& mount) const {
+  RETURN_IF_ERROR_WITH(PinNamespace(mounter_, space, pin), "keep the mount utility's namespace");
   RETURN_IF_ERROR(base::FaultPoint<"crust.utility.before">());
   platform::Command utility{.argv = {mount.utility, plan.device.source, Target()}};
-  if (std::string options = Options(mount); !options.empty()) {
+  if (std::string options = JoinOptions(mount); !options.empty()) {
     utility.argv.insert(utility.argv.end(), {"-o", std::move(options)});
   }
-  platform::Command there{.argv = {"nsenter", "--mount=" + pin, "--"},
-                          .timeout = kUtilityTimeout,
-                          .leaves_daemon = true};
-  there.argv.insert(there.argv.end(), utility.argv.begin(), utility.argv.end());
+  platform::Command in_namespace{.argv = {"nsenter", "--mount=" + pin, "--"},
+                                 .timeout = kUtilityTimeout,
+                                 .leaves_daemon = true};
+  in_namespace.argv.insert(in_namespace.argv.end(), utility.argv.begin(), utility.argv.end());
   const std::string context = fmt::format("mount {} of {}", mount.type, Quote(plan.device.source));
-  const auto ran = exec_.Run(there);
+  const auto ran = exec_.Run(in_namespace);
   RETURN_IF_ERROR_WITH(ran, context);
   if (ran->exit_code != 0) return base::Annotate(platform::ExitFailure(utility, *ran), context);
   RETURN_IF_ERROR(base::FaultPoint<"crust.utility.after">());
-  const auto take = [space = space.get(), target = Target()] {
+  const auto copy = [space = space.get(), target = Target()] {
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
     const int root = OpenMountRoot(target.c_str());
     if (root < 0) return root;
     const int tree = open_tree(root, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;
   };
-  const std::string what = fmt::format("take what {} mounted", mount.utility);
-  ASSIGN_OR_RETURN(platform::OpenedInChild taken,
-                   platform::OpenInChild(what, kTimeout, take, {space.get()}));
-  if (taken.error == ENOENT) {
-    return Error(StatusCode::kNotFound, "{}: {} said that all is well, and mounted nothing",
-                 context, mount.utility);
+  const std::string what = fmt::format("copy the mount that {} made", mount.utility);
+  ASSIGN_OR_RETURN(platform::OpenedInChild copied,
+                   platform::OpenInChild(what, kTimeout, copy, {space.get()}));
+  if (copied.error == ENOENT) {
+    return Error(StatusCode::kNotFound, "{}: {} reported success, but mounted nothing", context,
+                 mount.utility);
   }
-  if (!taken.fd.valid()) return platform::ErrnoError(taken.error, what);
-  return std::move(taken.fd);
+  if (!copied.fd.valid()) return platform::ErrnoError(copied.error, what);
+  return std::move(copied.fd);
 }
 
 Status UtilityMounts::ReleasePin(const std::string& pin) const {
@@ -157,7 +160,7 @@ Status UtilityMounts::ReleasePin(const std::string& pin) const {
                              },
                              {space.get()}));
   }
-  return Unpin(mounter_, pin);
+  return UnpinNamespace(mounter_, pin);
 }
 
 }  // namespace berth::crust

@@ -1,4 +1,4 @@
-// Mounts shares that the kernel cannot mount by itself with their mount utilities. These are FUSE
+// Mounts shares by their mount utilities if the kernel cannot mount them by itself. These are FUSE
 // file systems whose server is a process of this host (mount.glusterfs). The server gets its own
 // mount namespace.
 //
@@ -24,16 +24,17 @@ namespace berth::crust {
 
 class UtilityMounts {
  public:
-  // Only this class uses `folder`; it is made if missing. Borrows `mounter` and `exec`. Unmounts
-  // what an earlier process left when it died.
+  // Only this class uses `folder`, which is made if it is missing. Unmounts what an earlier process
+  // left when it died. Borrows `mounter` and `exec`, which must outlive the result.
   static base::StatusOr<UtilityMounts> Open(platform::Mounter& mounter, platform::Exec& exec,
                                             std::string folder, std::string kubelet_folder);
 
-  // Gives the mount, which is in no namespace; closing the descriptor unmounts it.
-  // FAILED_PRECONDITION: something is mounted on the host where the volume would be. INTERNAL: the
-  // utility failed; the message is its output. DEADLINE_EXCEEDED: the utility took over two minutes
-  // and was ended.
-  base::StatusOr<base::UniqueFd> Mount(const MountPlan& plan, const MountFileSystem& mount) const;
+  // Returns a descriptor of the mount, which is in no namespace; closing the descriptor unmounts
+  // it. FAILED_PRECONDITION: something is mounted on the host at the target path. INTERNAL: the
+  // utility failed; the message has its output. NOT_FOUND: the utility succeeded, but mounted
+  // nothing. DEADLINE_EXCEEDED: the utility took more than two minutes and was ended.
+  base::StatusOr<base::UniqueFd> MountShare(const MountPlan& plan,
+                                            const MountFileSystem& mount) const;
 
  private:
   UtilityMounts(platform::Mounter& mounter, platform::Exec& exec, std::string folder,
@@ -44,11 +45,16 @@ class UtilityMounts {
         kubelet_folder_(std::move(kubelet_folder)) {}
 
   std::string Target() const { return folder_ + "/at"; }
-  // `table` is the host's mount table.
+  // Makes a copy of the host's namespace without the mounts below the kubelet's folder. `table` is
+  // the host's mount table.
   base::StatusOr<base::UniqueFd> MakeNamespace(
       const std::vector<platform::MountEntry>& table) const;
-  base::StatusOr<base::UniqueFd> MountIn(const std::string& pin, const base::UniqueFd& space,
-                                         const MountPlan& plan, const MountFileSystem& mount) const;
+  // Pins the namespace `space` at `pin`, runs the utility in it, and returns a detached copy of the
+  // mount.
+  base::StatusOr<base::UniqueFd> MountInNamespace(const std::string& pin,
+                                                  const base::UniqueFd& space,
+                                                  const MountPlan& plan,
+                                                  const MountFileSystem& mount) const;
   // Unmounts the target in the pinned namespace and removes the pin.
   base::Status ReleasePin(const std::string& pin) const;
 

@@ -52,7 +52,7 @@ class UtilityMountTest : public testing::Test {
   }
   base::StatusOr<base::UniqueFd> Mount(const UtilityMounts& mounts, const std::string& utility) {
     const MountFileSystem step = Step(utility);
-    return mounts.Mount(Plan(step), step);
+    return mounts.MountShare(Plan(step), step);
   }
   // In the folder of namespaces.
   std::vector<std::string> Left() const { return *platform::ListFolder(folder_ / "utilities"); }

@@ -35,7 +35,7 @@ constexpr int kBusyTries = 20;
 constexpr timespec kBusyPause = {.tv_sec = 0, .tv_nsec = 10'000'000};
 
 // The stage that a child had reached when it failed.
-enum class Stage : int { kLook, kOtherDevice, kMountedOnHost, kConfigure, kMount, kOtherMounted };
+enum class Stage : int { kStart, kOtherDevice, kMountedOnHost, kConfigure, kMount, kOtherMounted };
 
 // What a child reports besides its descriptor. It is in a shared mapping, because the child may
 // still write there after this process has given it up.
@@ -81,7 +81,7 @@ struct Job {
   std::optional<IsNotMountedAt> not_mounted;
 };
 
-unsigned Attributes(unsigned long flags) {
+unsigned ToMountAttributes(unsigned long flags) {
   constexpr std::array kPairs = std::to_array<std::pair<unsigned long, unsigned>>({
       {MS_NOSUID, MOUNT_ATTR_NOSUID},
       {MS_NODEV, MOUNT_ATTR_NODEV},
@@ -104,7 +104,7 @@ Job MakeJob(const MountPlan& plan, const MountFileSystem& mount, bool shared) {
           .type = mount.type,
           .read_only = (parsed.flags & MS_RDONLY) != 0,
           .shared = shared,
-          .attributes = Attributes(parsed.flags)};
+          .attributes = ToMountAttributes(parsed.flags)};
   constexpr std::array kFlags = std::to_array<std::pair<unsigned long, const char*>>({
       {MS_SYNCHRONOUS, "sync"},
       {MS_DIRSYNC, "dirsync"},
@@ -134,7 +134,8 @@ Job MakeJob(const MountPlan& plan, const MountFileSystem& mount, bool shared) {
   return job;
 }
 
-// All below runs in the child: no allocation, results are 0 or a negative errno.
+// The functions from here to RunJob run in the child process. They must not allocate. Their results
+// are 0 or a negative errno.
 
 int CheckDevice(const Job& job) {
   struct stat st;
@@ -142,8 +143,8 @@ int CheckDevice(const Job& job) {
   return S_ISBLK(st.st_mode) && st.st_rdev == job.device->number ? 0 : -ESTALE;
 }
 
-// Checks that nothing is mounted where the volume would be, without a call into the file system
-// there.
+// Checks that nothing is mounted at the target path of the host, without a call into a file system
+// that is mounted there.
 int CheckHost(const std::string& path) {
   struct statx found = {};
   constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
@@ -153,7 +154,8 @@ int CheckHost(const std::string& path) {
   return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0 ? -EBUSY : 0;
 }
 
-bool InUse(const char* device) {
+// Whether the device is mounted or open exclusively, or cannot be opened.
+bool IsInUse(const char* device) {
   const int fd = open(device, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0) close(fd);
   return fd < 0;
@@ -171,7 +173,7 @@ void ReadMessages(int context, Report& report) {
   }
 }
 
-int Configure(int context, const Job& job, bool read_only) {
+int ConfigureContext(int context, const Job& job, bool read_only) {
   if (fsconfig(context, FSCONFIG_SET_STRING, "source", job.source.c_str(), 0) != 0) return -errno;
   if (read_only && fsconfig(context, FSCONFIG_SET_FLAG, "ro", nullptr, 0) != 0) return -errno;
   for (const Parameter& parameter : job.parameters) {
@@ -182,12 +184,12 @@ int Configure(int context, const Job& job, bool read_only) {
   return 0;
 }
 
-// Gives a descriptor of the detached mount.
-int Mount(const Job& job, bool read_only, unsigned attributes, Report& report) {
+// Returns a descriptor of the detached mount, or a negative errno.
+int MountJob(const Job& job, bool read_only, unsigned attributes, Report& report) {
   report.stage = Stage::kConfigure;
   const int context = fsopen(job.type.c_str(), FSOPEN_CLOEXEC);
   if (context < 0) return -errno;
-  int result = Configure(context, job, read_only);
+  int result = ConfigureContext(context, job, read_only);
   if (result == 0) {
     report.stage = Stage::kMount;
     if (fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) result = -errno;
@@ -201,37 +203,37 @@ int Mount(const Job& job, bool read_only, unsigned attributes, Report& report) {
   return result;
 }
 
-// Checks the device again after the mount, because the path could lead to another device by now.
+// Checks the device again after the mount, because the path may lead to another device by now.
 int CheckMounted(int mounted, const Job& job) {
   struct stat st;
   if (fstat(mounted, &st) != 0) return -errno;
-  // btrfs has numbers of its own, which are no device's.
+  // btrfs has its own numbers, which belong to no device.
   if (major(st.st_dev) == 0) return CheckDevice(job);
   return st.st_dev == job.device->number ? 0 : -ESTALE;
 }
 
-int Run(const Job& job, Report& report) {
+int RunJob(const Job& job, Report& report) {
   if (job.device.has_value()) {
     report.stage = Stage::kOtherDevice;
     if (const int error = CheckDevice(job); error != 0) return error;
-    report.exclusive = !InUse(job.source.c_str());
+    report.exclusive = !IsInUse(job.source.c_str());
   }
   if (job.not_mounted.has_value()) {
     report.stage = Stage::kMountedOnHost;
     if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
   }
-  int mounted = Mount(job, job.read_only, job.attributes, report);
+  int mounted = MountJob(job, job.read_only, job.attributes, report);
   for (int i = 0; mounted == -EBUSY && job.device.has_value() && i < kBusyTries; ++i) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &kBusyPause, nullptr);
     report.length = 0;
-    mounted = Mount(job, job.read_only, job.attributes, report);
+    mounted = MountJob(job, job.read_only, job.attributes, report);
     if (mounted != -EBUSY || !job.read_only || !job.shared) continue;
     // The file system is mounted already for another sandbox, which may write. A file system is
-    // read-only for all mounts or for none, but a mount can be read-only by itself, so that is
-    // used. It is done only if the device is shared, because else it would write to a device that
-    // must only be read.
+    // read-only for all its mounts or for none, but a single mount of it can be read-only, so such
+    // a mount is made. This is done only if the device is shared, because otherwise the mount could
+    // write to a device that must only be read.
     report.length = 0;
-    mounted = Mount(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
+    mounted = MountJob(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }
   if (mounted < 0 || !job.device.has_value()) return mounted;
   report.stage = Stage::kOtherMounted;
@@ -241,7 +243,7 @@ int Run(const Job& job, Report& report) {
   return error;
 }
 
-base::Status Explain(const MountPlan& plan, int error, const Report& report) {
+base::Status ExplainFailure(const MountPlan& plan, int error, const Report& report) {
   const std::string source = Quote(plan.device.source);
   switch (report.stage) {
     case Stage::kOtherDevice:
@@ -251,18 +253,18 @@ base::Status Explain(const MountPlan& plan, int error, const Report& report) {
                      "{} leads to another device than before, {}:{}", source,
                      major(plan.device.number), minor(plan.device.number));
       }
-      return platform::ErrnoError(error, fmt::format("look at device {}", source));
+      return platform::ErrnoError(error, fmt::format("check device {}", source));
     case Stage::kMountedOnHost:
       if (error == EBUSY) {
         return Error(StatusCode::kFailedPrecondition,
                      "something is mounted on the host where the deferred volume would be");
       }
-      return platform::ErrnoError(error, "look at the target path");
+      return platform::ErrnoError(error, "check the target path");
     default:
       break;
   }
   std::string what =
-      fmt::format("{} {} of {}", report.stage == Stage::kMount ? "mount" : "take the options for",
+      fmt::format("{} {} of {}", report.stage == Stage::kMount ? "mount" : "set the options of",
                   plan.fs_type(), source);
   if (report.length > 0) {
     const size_t length = std::min(report.length, report.text.size());
@@ -284,8 +286,8 @@ StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared) {
   ASSIGN_OR_RETURN(
       platform::OpenedInChild opened,
       platform::OpenInChild(fmt::format("mount {} of {}", job.type, Quote(job.source)),
-                            kMountTimeout, [job, report] { return Run(job, **report); }));
-  if (!opened.fd.valid()) return Explain(plan, opened.error, **report);
+                            kMountTimeout, [job, report] { return RunJob(job, **report); }));
+  if (!opened.fd.valid()) return ExplainFailure(plan, opened.error, **report);
   RETURN_IF_ERROR(base::FaultPoint<"crust.mount.after">());
   return VolumeMount{.root = std::move(opened.fd), .exclusive = (**report).exclusive};
 }

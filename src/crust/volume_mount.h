@@ -9,13 +9,14 @@ namespace berth::crust {
 
 struct VolumeMount {
   base::UniqueFd root;  // closing it unmounts, unless the mount was moved somewhere
-  // Nobody else had the device open or mounted before.
+  // Nothing else had the block device mounted or open exclusively before; false for a share.
   bool exclusive = false;
 };
 
-// Carries out the plan's checks and its mount, in a child with a deadline of two minutes (a journal
-// may be long). NOT_FOUND, FAILED_PRECONDITION: a check failed, or the device is in use. The
-// message includes what the kernel says about the file system. `shared` is that of PublishContext.
+// Carries out the plan's checks and its mount in a child process. The deadline is two minutes,
+// because the replay of a journal may take long. NOT_FOUND: the device does not exist.
+// FAILED_PRECONDITION: a check failed, or the device is in use. The message includes the kernel's
+// messages about the file system. `shared` is that of PublishContext.
 base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared);
 
 }  // namespace berth::crust

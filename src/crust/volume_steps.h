@@ -1,6 +1,6 @@
-// The steps of one volume in one sandbox: publish, publish again by another path of its device, and
-// unpublish. sandbox_records.h draws the states. Each step writes the sandbox's record before it
-// acts. If the write fails, the record stays as it was.
+// The steps of one volume in one sandbox: publish, publish again, record another path of its
+// device, and unpublish. sandbox_records.h draws the states. Each step writes the sandbox's record
+// before it acts. If the write fails, the record stays as it was.
 //
 // The caller holds the sandbox's entry, which is open. Thread-safe for different entries. A failure
 // of a publish that is DEADLINE_EXCEEDED or INTERNAL has an unknown outcome: the volume stays
@@ -33,20 +33,22 @@ class VolumeSteps {
   // `volume` is in the entry's record, in any state but "unpublishing". If it is mounted already,
   // it stays as it is.
   base::Status PublishAgain(Entry& entry, VolumeRecord& volume);
-  // The node agent has another path now for the same device (/dev/disk/by-id/x, /dev/sdb), by which
-  // it will ask for the volume.
+  // Records another path of the volume's device (/dev/sdb instead of /dev/disk/by-id/x), because
+  // the node agent will name the volume by this path. Does nothing if the path is the recorded one.
   base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume,
                                const std::string& host_volume_id, MountPlan plan);
-  // OK if nothing is recorded at `target`. After OK the volume's device is free, unless another
-  // sandbox or target uses it.
-  base::Status Unpublish(Entry& entry, const std::string& target);
+  // Unmounts the volume at the target path `target`, waits until its device is free, and removes it
+  // from the record. OK if no volume is recorded there. It does not wait for a device that another
+  // sandbox or target uses. FAILED_PRECONDITION: the device stays in use.
+  base::Status UnpublishVolume(Entry& entry, const std::string& target);
 
  private:
   // Applies `change` to the record and writes it. If the write fails, the volumes of the record
   // stay as before.
   base::Status ChangeRecord(SandboxRecord& record, const std::function<void()>& change);
   base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
-  base::Status Publish(Entry& entry, VolumeRecord& volume, bool absent);
+  base::Status PublishVolume(Entry& entry, VolumeRecord& volume, bool absent);
+  // Waits until the unmounted volume's device is free, and removes the volume from the record.
   base::Status ForgetVolume(Entry& entry, VolumeRecord& volume);
   base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
 

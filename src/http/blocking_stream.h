@@ -1,8 +1,8 @@
 // Sends a streamed answer from the caller's thread, which blocks until the kernel has each piece.
 //
 // A slow client therefore blocks the thread that serves it, and the queue of bytes stays short. Not
-// thread-safe: one thread uses it. It sets the exchange's callbacks itself, so nobody else may set
-// them.
+// thread-safe: one thread uses it. It sets the exchange's callbacks (OnOver, OnDrained), so no
+// other code may set them.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@ namespace berth::http {
 
 using State = IoResult::State;
 
-IoResult Channel::SslResult(int result) {
+IoResult Channel::ToIoResult(int result) {
   if (result > 0) return {State::kDone, static_cast<size_t>(result)};
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ:
@@ -21,7 +21,8 @@ IoResult Channel::SslResult(int result) {
     case SSL_ERROR_ZERO_RETURN:
       return {State::kEof};
     default:
-      // The error queue is per thread: what stays in it would be taken for another connection's.
+      // The error queue belongs to the thread, so an error that stays in it would be taken for an
+      // error of another connection.
       ERR_clear_error();
       broken_ = true;
       return {State::kError};
@@ -30,13 +31,14 @@ IoResult Channel::SslResult(int result) {
 
 IoResult Channel::Handshake() {
   ERR_clear_error();
-  return SslResult(SSL_do_handshake(ssl_.get()));
+  return ToIoResult(SSL_do_handshake(ssl_.get()));
 }
 
 IoResult Channel::Read(char* data, size_t size) {
   if (ssl_) {
     ERR_clear_error();
-    return SslResult(SSL_read(ssl_.get(), data, static_cast<int>(std::min<size_t>(size, INT_MAX))));
+    return ToIoResult(
+        SSL_read(ssl_.get(), data, static_cast<int>(std::min<size_t>(size, INT_MAX))));
   }
   while (true) {
     const ssize_t got = recv(fd_, data, size, 0);
@@ -50,8 +52,8 @@ IoResult Channel::Read(char* data, size_t size) {
 IoResult Channel::Write(std::string_view data) {
   if (ssl_) {
     ERR_clear_error();
-    return SslResult(SSL_write(ssl_.get(), data.data(),
-                               static_cast<int>(std::min<size_t>(data.size(), INT_MAX))));
+    return ToIoResult(SSL_write(ssl_.get(), data.data(),
+                                static_cast<int>(std::min<size_t>(data.size(), INT_MAX))));
   }
   while (true) {
     const ssize_t sent = send(fd_, data.data(), data.size(), MSG_NOSIGNAL);

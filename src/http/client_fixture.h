@@ -52,7 +52,7 @@ class TestConnection {
     return true;
   }
 
-  // Up to and with `mark`; empty if it does not come.
+  // Reads up to the end of `mark`; empty if it does not come.
   std::string ReadUntil(std::string_view mark) {
     size_t at;
     while ((at = buffer_.find(mark)) == std::string::npos) {
@@ -71,7 +71,7 @@ class TestConnection {
     }
     return TakeBytes(buffer_.size());
   }
-  // One chunk of a chunked body; empty at its end.
+  // Reads one chunk of a chunked body; empty at its end.
   std::string ReadChunk() {
     const std::string line = ReadUntil("\r\n");
     const size_t size = line.empty() ? 0 : std::stoul(line, nullptr, 16);
@@ -102,7 +102,7 @@ struct TestResponse {
   std::string version() const { return base::json::String(json, {"metadata", "resourceVersion"}); }
 };
 
-// A request's bytes.
+// Returns the bytes of a request.
 inline std::string RequestText(std::string_view method, std::string_view target,
                                std::string_view body, std::string_view headers) {
   return fmt::format("{} {} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n{}\r\n{}", method,

@@ -14,7 +14,7 @@ using State = IoResult::State;
 namespace {
 
 // Small frames are gathered up to this size and sent in one TLS record or segment.
-constexpr size_t kGather = 16 * 1024;
+constexpr size_t kGatherBytes = 16 * 1024;
 // How many bytes of the next request are read while the current one is being answered.
 constexpr size_t kMaxPipelined = 64 * 1024;
 // After this many reads from a lingering connection it is closed.
@@ -55,7 +55,8 @@ std::optional<Connection::Time> Connection::idle_since() const {
   return idle_since_;
 }
 
-// Reserves `bytes` for the current request's body. False if the server has not that much left.
+// Changes the bytes that are reserved for the current request's body to `bytes`. Returns false if
+// the server has fewer left.
 bool Connection::ReserveBody(size_t bytes) {
   const bool granted = server_.ReserveBody(held_, bytes);
   if (granted) held_ = bytes;
@@ -70,7 +71,7 @@ void Connection::Handshake() {
     case State::kDone:
       user_ = server_.service().FindCertificateUser(channel_.ssl());
       AwaitRequest();
-      return Read();
+      return ReadSocket();
     case State::kWantRead:
       return WaitRead();
     case State::kWantWrite:
@@ -89,7 +90,7 @@ void Connection::WaitRead() {
                        if (self->closed()) return;
                        if (error) return self->Close();
                        if (self->phase_ == Phase::kHandshake) return self->Handshake();
-                       self->Read();
+                       self->ReadSocket();
                      });
 }
 
@@ -102,12 +103,12 @@ void Connection::WaitWrite() {
                        if (self->closed()) return;
                        if (error) return self->Close();
                        if (self->phase_ == Phase::kHandshake) return self->Handshake();
-                       self->Flush();
+                       self->WriteQueued();
                      });
 }
 
-// Closes the connection when the client has closed both directions, which a read no longer shows
-// once it has met the end of the first.
+// Closes the connection when the client has closed both directions. It waits for the hang-up,
+// because a read that has met the end of the first direction does not show the second.
 void Connection::WaitHangup() {
   socket_.async_wait(Socket::wait_error, [self = shared_from_this()](
                                              const boost::system::error_code&) { self->Close(); });
@@ -115,7 +116,7 @@ void Connection::WaitHangup() {
 
 // Reads until the socket has no more bytes. While a request is being answered, at most
 // kMaxPipelined bytes of the next one are read.
-void Connection::Read() {
+void Connection::ReadSocket() {
   const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
   while (!closed() && !eof_) {
@@ -146,13 +147,13 @@ void Connection::OnBytes(std::string_view bytes) {
         deadline_ = std::chrono::steady_clock::now() + server_.limits().request;
       }
       reader_.Append(bytes);
-      return Parse();
+      return ParseRequest();
     case Phase::kBusy:
       return reader_.Append(bytes);
     case Phase::kProxying:
       return upstream_->Send(bytes);
     default:
-      return;  // lingering: discarded, because unread bytes would reset the connection
+      return;  // lingering: the bytes are discarded, because unread ones would reset the connection
   }
 }
 
@@ -169,12 +170,12 @@ void Connection::OnEof() {
   Close();
 }
 
-void Connection::Parse() {
+void Connection::ParseRequest() {
   switch (reader_.Next()) {
     case RequestReader::Result::kRequest:
-      return Dispatch();
+      return DispatchRequest();
     case RequestReader::Result::kRefused:
-      return Refuse(reader_.refusal());
+      return RefuseRequest(reader_.refusal());
     case RequestReader::Result::kMore:
       break;
   }
@@ -182,20 +183,20 @@ void Connection::Parse() {
   // refused request.
   if (const auto head = reader_.TakeHead()) {
     const auto refusal = server_.service().CheckHead(*head, user_.get());
-    if (refusal) return Refuse(*refusal);
+    if (refusal) return RefuseRequest(*refusal);
   }
   if (!ReserveBody(reader_.body_size())) {
-    return Refuse(
+    return RefuseRequest(
         {.code = 429,
          .message = "the server is busy with other large requests, please try again later"});
   }
   if (reader_.TakeExpectation()) {
     out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
-    Flush();
+    WriteQueued();
   }
 }
 
-void Connection::Dispatch() {
+void Connection::DispatchRequest() {
   Request request = reader_.TakeRequest();
   request.user = user_;
   request.wants_close |= retired_ || server_.limits().one_request;
@@ -210,7 +211,7 @@ std::optional<Response> Connection::RenderRefusal(const Refusal& refusal) const 
 }
 
 // Answers a request that cannot become an exchange, and then closes the connection.
-void Connection::Refuse(const Refusal& refusal) {
+void Connection::RefuseRequest(const Refusal& refusal) {
   auto response = RenderRefusal(refusal);
   if (!response) return Close();
   if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
@@ -219,10 +220,10 @@ void Connection::Refuse(const Refusal& refusal) {
   ReserveBody(0);
   phase_ = Phase::kBusy;
   end_after_out_ = close_after_out_ = true;
-  Flush();
+  WriteQueued();
 }
 
-void Connection::Serve() {
+void Connection::SendPending() {
   if (closed() || !exchange_) return;
   Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
@@ -233,10 +234,10 @@ void Connection::Serve() {
   close_after_out_ |= pending.end_by_close;
   if (eof_ && !end_after_out_ && !server_.limits().half_close)
     return Close();  // the stream would have no reader
-  Flush();
+  WriteQueued();
 }
 
-void Connection::Flush() {
+void Connection::WriteQueued() {
   if (const auto& answer = server_.limits().answer;
       answer && phase_ == Phase::kBusy && out_first_ < out_.size()) {
     answer_deadline_ = std::min(answer_deadline_, std::chrono::steady_clock::now() + *answer);
@@ -250,26 +251,26 @@ void Connection::Flush() {
   out_first_ = out_offset_ = 0;
   if (phase_ == Phase::kProxying) {
     deadline_ = Time::max();
-    return upstream_->ended() ? Linger() : upstream_->Drained();
+    return upstream_->ended() ? Linger() : upstream_->ResumeReading();
   }
   if (phase_ == Phase::kBusy) deadline_ = Time::max();
-  if (end_after_out_) return Answered();
+  if (end_after_out_) return FinishAnswer();
   if (on_drained_) std::exchange(on_drained_, nullptr)();
   // While the handler works, a read only detects that the client went away, or reads its next
-  // request early. Read is called at once because the TLS layer may already hold bytes, for which
-  // the socket does not become readable.
-  if (phase_ == Phase::kBusy && !waiting_read_) Read();
+  // request early. ReadSocket is called at once because the TLS layer may already hold bytes, for
+  // which the socket does not become readable.
+  if (phase_ == Phase::kBusy && !waiting_read_) ReadSocket();
 }
 
-// Writes the next bytes. False if the socket takes no more now or the connection is closed.
+// Writes the next bytes. Returns false if the socket takes no more now or the connection is closed.
 bool Connection::WriteSome() {
   const std::string_view first = std::string_view(*out_[out_first_]).substr(out_offset_);
   std::string gathered;
   std::string_view bytes = first;
-  if (first.size() < kGather && out_first_ + 1 < out_.size()) {
+  if (first.size() < kGatherBytes && out_first_ + 1 < out_.size()) {
     gathered = first;
-    for (size_t i = out_first_ + 1; i < out_.size() && gathered.size() < kGather; ++i) {
-      gathered += std::string_view(*out_[i]).substr(0, kGather - gathered.size());
+    for (size_t i = out_first_ + 1; i < out_.size() && gathered.size() < kGatherBytes; ++i) {
+      gathered += std::string_view(*out_[i]).substr(0, kGatherBytes - gathered.size());
     }
     bytes = gathered;
   }
@@ -281,7 +282,7 @@ bool Connection::WriteSome() {
     case State::kWantRead:
     case State::kWantWrite:
       if (deadline_ == Time::max()) {
-        deadline_ = std::chrono::steady_clock::now() + UnreadLimit();
+        deadline_ = std::chrono::steady_clock::now() + FindUnreadLimit();
       }
       WaitWrite();
       return false;
@@ -291,12 +292,13 @@ bool Connection::WriteSome() {
   }
 }
 
-// For how long the client may read nothing of what it is sent now.
-std::chrono::milliseconds Connection::UnreadLimit() {
+// Returns for how long the client may read nothing of the answer that is being sent.
+std::chrono::milliseconds Connection::FindUnreadLimit() {
   const bool pause = phase_ == Phase::kProxying || (exchange_ && exchange_->may_pause());
   return pause ? server_.limits().pause : server_.limits().stall;
 }
 
+// Removes `bytes` that were written from out_.
 void Connection::DropSent(size_t bytes) {
   size_t frames = 0;
   for (size_t left = bytes; left > 0;) {
@@ -312,17 +314,17 @@ void Connection::DropSent(size_t bytes) {
   }
   // The client reads, so the stall timer is reset.
   if (phase_ == Phase::kBusy || phase_ == Phase::kProxying) deadline_ = Time::max();
-  if (exchange_ && phase_ == Phase::kBusy) exchange_->Sent(frames, bytes);
+  if (exchange_ && phase_ == Phase::kBusy) exchange_->CountSent(frames, bytes);
 }
 
-void Connection::Answered() {
+void Connection::FinishAnswer() {
   EndExchange();
   answer_deadline_ = Time::max();
   end_after_out_ = false;
   if (close_after_out_ || retired_ || eof_) return Linger();
   AwaitRequest();
-  Parse();
-  if (phase_ == Phase::kReading && !waiting_read_) Read();
+  ParseRequest();
+  if (phase_ == Phase::kReading && !waiting_read_) ReadSocket();
 }
 
 // Shuts down writing first and closes later, because the kernel resets a connection that is closed
@@ -333,16 +335,17 @@ void Connection::Linger() {
   if (eof_) return Close();
   phase_ = Phase::kLingering;
   deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
-  if (!waiting_read_ || retired_) Read();
-  if (retired_) Close();  // what has come was discarded, so that the close resets nothing
+  if (!waiting_read_ || retired_) ReadSocket();
+  if (retired_)
+    Close();  // ReadSocket has discarded all bytes, so the close does not reset the connection
 }
 
 void Connection::EndExchange() {
   ReserveBody(0);
-  if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->Over();
+  if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->MarkOver();
 }
 
-void Connection::Retire() {
+void Connection::RetireConnection() {
   retired_ = true;
   if (phase_ == Phase::kHandshake || phase_ == Phase::kReading || phase_ == Phase::kLingering) {
     Close();
@@ -352,7 +355,8 @@ void Connection::Retire() {
 void Connection::CloseIfLate(Time now) {
   if (now < std::min(deadline_, answer_deadline_)) return;
   if (phase_ == Phase::kReading && !reader_.idle())
-    LOG_DEBUG("{}: dropped a client that sent half a request", server_.name());
+    LOG_DEBUG("{}: closed the connection of a client that sent only a part of its request",
+              server_.name());
   Close();
 }
 
@@ -365,7 +369,7 @@ void Connection::Close() {
   if (upstream_) upstream_->Close();
   boost::system::error_code ignored;
   socket_.close(ignored);
-  server_.Forget(self);
+  server_.RemoveConnection(self);
 }
 
 void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
@@ -373,14 +377,14 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
   upstream_ = std::make_unique<Upstream>(
       server_.loop(), weak_from_this(),
       Upstream::Callbacks{
-          .on_bytes = [this](std::string bytes) { return ToClient(std::move(bytes)); },
+          .on_bytes = [this](std::string bytes) { return SendToClient(std::move(bytes)); },
           .on_writable =
               [this] {
-                if (!closed() && !waiting_read_) Read();
+                if (!closed() && !waiting_read_) ReadSocket();
               },
           .on_end =
               [this] {
-                if (phase_ == Phase::kProxying) Flush();
+                if (phase_ == Phase::kProxying) WriteQueued();
               }});
   const bool connected = target->stream.valid() ? upstream_->AdoptStream(std::move(target->stream))
                                                 : upstream_->Connect(target->socket);
@@ -388,19 +392,20 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
     upstream_.reset();
     out_.push_back(MakeFrame(EncodeResponse(target->failure, true)));
     end_after_out_ = close_after_out_ = true;
-    return Flush();
+    return WriteQueued();
   }
   phase_ = Phase::kProxying;
   upstream_->Send(target->head);
   if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
   if (eof_ && server_.limits().half_close) upstream_->EndSending();
   upstream_->Read();
-  if (phase_ == Phase::kProxying && !waiting_read_) Read();
+  if (phase_ == Phase::kProxying && !waiting_read_) ReadSocket();
 }
 
-bool Connection::ToClient(std::string bytes) {
+// Queues bytes of the far side. Returns whether all of them were written.
+bool Connection::SendToClient(std::string bytes) {
   out_.push_back(MakeFrame(std::move(bytes)));
-  Flush();
+  WriteQueued();
   return out_.empty();
 }
 

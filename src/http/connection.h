@@ -1,4 +1,5 @@
-// One client connection: reads requests one after the other, hands each on, and writes its answer.
+// One client connection: it reads requests one after the other, passes each to the Service, and
+// writes the answer.
 //
 //   handshake ──▶ reading ── a request is complete or faulty ──▶ busy ── Proxy ──▶ proxying
 //                    ▲                                           │  │                 │
@@ -43,11 +44,13 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void Start();
   void Wake() override;
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
-  void Serve();  // runs on the event loop after Wake: takes over what the exchange has queued
+  // Sends what the exchange has queued. The server calls it on the event loop after Wake.
+  void SendPending();
+  // Closes the connection if its deadline has passed.
   void CloseIfLate(Time now);
   // Reads no new request. The current answer is still sent, and then the connection is closed
   // without lingering.
-  void Retire();
+  void RetireConnection();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
   // The time since which the connection has waited for the first byte of a request; nullopt if it
@@ -61,24 +64,24 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void WaitRead();
   void WaitWrite();
   void WaitHangup();
-  void Read();
+  void ReadSocket();
   void OnBytes(std::string_view bytes);
   void OnEof();
-  void Parse();
-  void Dispatch();
-  void Refuse(const Refusal& refusal);
+  void ParseRequest();
+  void DispatchRequest();
+  void RefuseRequest(const Refusal& refusal);
   void AwaitRequest();
   bool ReserveBody(size_t bytes);
-  void Flush();
+  void WriteQueued();
   bool WriteSome();
-  std::chrono::milliseconds UnreadLimit();
+  std::chrono::milliseconds FindUnreadLimit();
   void DropSent(size_t bytes);
-  void Answered();
+  void FinishAnswer();
   void Linger();
   void EndExchange();
 
   void StartProxy(std::unique_ptr<ProxyTarget> target);
-  bool ToClient(std::string bytes);
+  bool SendToClient(std::string bytes);
 
   Server& server_;
   Socket socket_;
@@ -87,10 +90,10 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   Phase phase_ = Phase::kHandshake;
   Time deadline_;
   Time answer_deadline_ = Time::max();  // for the whole of the current answer
-  bool waiting_read_ = false;
+  bool waiting_read_ = false;           // an async_wait for a readable socket is under way
   bool waiting_write_ = false;
-  bool retired_ = false;
-  bool eof_ = false;
+  bool retired_ = false;  // RetireConnection was called
+  bool eof_ = false;      // the client's end was read
 
   RequestReader reader_;
   Time idle_since_;
@@ -98,10 +101,10 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
 
   std::shared_ptr<Exchange> exchange_;
   std::vector<Frame> out_;
-  size_t out_first_ = 0;   // index of the first unsent frame
-  size_t out_offset_ = 0;  // bytes of it that are sent
-  bool end_after_out_ = false;
-  bool close_after_out_ = false;
+  size_t out_first_ = 0;          // index of the first unsent frame
+  size_t out_offset_ = 0;         // bytes of it that are sent
+  bool end_after_out_ = false;    // the answer ends with out_
+  bool close_after_out_ = false;  // the connection is closed after that
   std::function<void()> on_drained_;
 
   std::unique_ptr<Upstream> upstream_;

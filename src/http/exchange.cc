@@ -8,7 +8,7 @@ Exchange::Exchange(std::weak_ptr<ExchangeHost> host, Request request)
     : host_(std::move(host)), request_(std::move(request)) {}
 
 std::shared_ptr<Exchange> Exchange::NewHandle(const std::shared_ptr<Exchange>& exchange) {
-  return {exchange.get(), [exchange](Exchange*) { exchange->Abandoned(); }};
+  return {exchange.get(), [exchange](Exchange*) { exchange->AnswerAbandoned(); }};
 }
 
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t kMaxWarnings = 64;
 // Warnings are short because clients bound the size of a head.
 constexpr size_t kMaxWarningBytes = 256;
 
-std::string WarningHeader(std::string_view text) {
+std::string MakeWarningHeader(std::string_view text) {
   std::string out = "299 - \"";
   for (const char c : text.substr(0, kMaxWarningBytes)) {
     if (c == '"' || c == '\\') out += '\\';
@@ -30,7 +30,7 @@ std::string WarningHeader(std::string_view text) {
 }  // namespace
 
 void Exchange::AddWarning(std::string_view text) {
-  std::string header = WarningHeader(text);
+  std::string header = MakeWarningHeader(text);
   base::MutexLock lock(mutex_);
   if (warnings_.size() == kMaxWarnings ||
       std::find(warnings_.begin(), warnings_.end(), header) != warnings_.end()) {
@@ -44,7 +44,7 @@ std::vector<std::string> Exchange::TakeWarnings() {
   return std::exchange(warnings_, {});
 }
 
-void Exchange::Abandoned() {
+void Exchange::AnswerAbandoned() {
   {
     base::MutexLock lock(mutex_);
     if (ended_) return;  // the usual case: the handler has answered
@@ -197,13 +197,13 @@ bool Exchange::may_pause() {
   return may_pause_;
 }
 
-void Exchange::Sent(size_t frames, size_t bytes) {
+void Exchange::CountSent(size_t frames, size_t bytes) {
   base::MutexLock lock(mutex_);
   queued_frames_ -= frames;
   queued_bytes_ -= bytes;
 }
 
-void Exchange::Over() {
+void Exchange::MarkOver() {
   std::function<void()> callback;
   Pending dropped;
   {

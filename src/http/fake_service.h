@@ -1,4 +1,4 @@
-// A Service for tests: a function answers, refusals are plain text.
+// A Service for tests: a function answers the requests, and refusals are plain text.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ class FakeService : public Service {
   }
   void Handle(std::shared_ptr<Exchange> exchange) override { handler_(std::move(exchange)); }
 
-  bool silent = false;  // ends connections without a word
+  bool silent = false;  // true: a refusal closes the connection without an answer
 
  private:
   const Handler handler_;

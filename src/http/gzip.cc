@@ -10,7 +10,7 @@ namespace {
 constexpr int kLevel = 1;
 constexpr int kGzipWindow = 15 + 16;  // 32 KiB, with gzip's header and checksum
 constexpr int kMemory = 8;
-constexpr size_t kStep = 16 * 1024;
+constexpr size_t kStepBytes = 16 * 1024;
 
 }  // namespace
 
@@ -29,9 +29,9 @@ void GzipWriter::Deflate(std::string_view text, int flush, std::string& out) {
   stream_->avail_in = static_cast<uInt>(text.size());
   do {
     const size_t before = out.size();
-    out.resize(before + kStep);
+    out.resize(before + kStepBytes);
     stream_->next_out = reinterpret_cast<Bytef*>(out.data() + before);
-    stream_->avail_out = static_cast<uInt>(kStep);
+    stream_->avail_out = static_cast<uInt>(kStepBytes);
     deflate(stream_.get(), flush);
     out.resize(out.size() - stream_->avail_out);
   } while (stream_->avail_out == 0);  // the output buffer was full, so there may be more
@@ -60,9 +60,9 @@ std::optional<std::string> Gunzip(std::string_view bytes) {
   int state = Z_OK;
   while (state == Z_OK) {
     const size_t before = out.size();
-    out.resize(before + kStep);
+    out.resize(before + kStepBytes);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
-    stream.avail_out = static_cast<uInt>(kStep);
+    stream.avail_out = static_cast<uInt>(kStepBytes);
     state = inflate(&stream, Z_NO_FLUSH);
     out.resize(out.size() - stream.avail_out);
   }

@@ -1,7 +1,7 @@
-// gzip compression of an answer, at once or piece by piece.
+// Compresses answers with gzip, at once or piece by piece.
 //
-// It prefers speed to size (level 1), as the Kubernetes API server does. A compressor holds about
-// 256 KiB. Not thread-safe.
+// The compression prefers speed to size (level 1), as the Kubernetes API server does. A GzipWriter
+// holds about 256 KiB and is not thread-safe.
 #pragma once
 
 #include <memory>
@@ -31,8 +31,10 @@ class GzipWriter {
   const std::unique_ptr<z_stream_s> stream_;
 };
 
+// Returns the compressed text.
 std::string Gzip(std::string_view text);
-// The decompressed text; nullopt if `bytes` is not a complete gzip stream.
+// Returns the decompressed text; nullopt if `bytes` do not begin with a complete gzip stream. The
+// size of the text is not bounded.
 std::optional<std::string> Gunzip(std::string_view bytes);
 
 }  // namespace berth::http

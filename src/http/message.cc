@@ -5,7 +5,8 @@
 namespace berth::http {
 namespace {
 
-std::string_view Phrase(int code) {
+// The reason phrase of a status line (RFC 9112, section 4).
+std::string_view ReasonPhrase(int code) {
   switch (code) {
     case 200:
       return "OK";
@@ -60,7 +61,7 @@ std::string_view Phrase(int code) {
 
 void AppendHead(std::string& out, const Response& response, bool close) {
   fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", response.code,
-                 Phrase(response.code), response.content_type);
+                 ReasonPhrase(response.code), response.content_type);
   if (!response.cache_control.empty()) {
     fmt::format_to(std::back_inserter(out), "Cache-Control: {}\r\n", response.cache_control);
   }

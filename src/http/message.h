@@ -31,9 +31,11 @@ struct Request {
   std::shared_ptr<const User> user;  // null: not known yet, or no user
   bool wants_close = false;          // the client asked to close the connection after the answer
 
-  // The first header `name` (ignoring case); empty if there is none.
+  // The value of the first header `name`, in which case is ignored; empty if there is none.
   std::string_view Header(std::string_view name) const;
   bool is_head() const { return method == "HEAD"; }
+  // The parts of `target` before and after the '?', not decoded. The query is empty if there is
+  // none.
   std::string_view raw_path() const;
   std::string_view raw_query() const;
 };
@@ -41,7 +43,7 @@ struct Request {
 // The part of a request that is known before its body has arrived.
 struct RequestHead {
   std::string method;
-  std::string path;
+  std::string path;              // without the query, not decoded
   bool has_credentials = false;  // an Authorization header
 };
 
@@ -61,12 +63,13 @@ struct Response {
   std::string_view cache_control = "no-cache, private";
 };
 
-// The bytes of an answer whose length is known, head and body; for a HEAD request only the head.
+// Returns the bytes of an answer whose length is known: head and body, or only the head for a HEAD
+// request (`head_only`). `close` adds "Connection: close".
 std::string EncodeResponse(const Response& response, bool close, bool head_only = false);
-// The head of an answer that comes in chunks.
+// Returns the head of an answer whose body comes in chunks.
 std::string EncodeStreamHead(const Response& head, bool close);
-// `data` as one chunk of a chunked answer. Empty for empty data, because an empty chunk would end
-// the stream.
+// Returns `data` as one chunk of a chunked answer. The result is empty for empty data, because an
+// empty chunk would end the stream.
 std::string EncodeChunk(std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 

@@ -12,7 +12,7 @@ namespace {
 std::string ToStd(beast::string_view s) { return {s.data(), s.size()}; }
 }  // namespace
 
-RequestReader::Result RequestReader::Refuse(int code, std::string message) {
+RequestReader::Result RequestReader::MakeRefusal(int code, std::string message) {
   refusal_ = {.code = code, .message = std::move(message)};
   return Result::kRefused;
 }
@@ -24,27 +24,28 @@ RequestReader::Result RequestReader::Next() {
       parser_->header_limit(static_cast<uint32_t>(bounds_.max_head));
       parser_->body_limit(bounds_.max_body);
       parser_->eager(true);
-      looked_at_head_ = false;
+      head_checked_ = false;
     }
     boost::system::error_code error;
     const size_t used = parser_->put(boost::asio::buffer(in_), error);
     in_.erase(0, used);
     if (error == beast::http::error::body_limit) {
-      return Refuse(413, fmt::format("Request entity too large: limit is {}", bounds_.max_body));
+      return MakeRefusal(413,
+                         fmt::format("Request entity too large: limit is {}", bounds_.max_body));
     }
     // The parser itself bounds the head. Chunk headers and trailers are bounded here, because the
     // parser waits until they are complete.
     if (error == beast::http::error::header_limit || (used == 0 && in_.size() > bounds_.max_head)) {
-      return Refuse(431, "the request's head is too large");
+      return MakeRefusal(431, "the request's head is too large");
     }
     if (error && error != beast::http::error::need_more) {
-      return Refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
+      return MakeRefusal(400, fmt::format("malformed HTTP request: {}", error.message()));
     }
-    if (parser_->is_header_done() && !looked_at_head_) {
-      looked_at_head_ = true;
+    if (parser_->is_header_done() && !head_checked_) {
+      head_checked_ = true;
       const auto& head = parser_->get();
       if (head.version() != 11 && !(bounds_.http_1_0 && head.version() == 10)) {
-        return Refuse(505, "HTTP/1.1 is needed");
+        return MakeRefusal(505, "HTTP/1.1 is needed");
       }
       if (!parser_->is_done()) {
         const std::string target = ToStd(head.target());

@@ -32,13 +32,15 @@ class RequestReader {
   explicit RequestReader(const Bounds& bounds) : bounds_(bounds) {}
 
   void Append(std::string_view bytes) { in_.append(bytes); }
+  // Parses the bytes that have arrived. kMore: the request is not complete. kRequest: TakeRequest
+  // returns it. kRefused: refusal() says why the bytes are not accepted.
   Result Next();
-  // The request that Next has found. Its user is not set.
+  // Removes and returns the request that Next has found. Its user is not set.
   Request TakeRequest();
 
   // Returns the head of a request once, when the head has arrived and the body has not.
   std::optional<RequestHead> TakeHead() { return std::exchange(head_, std::nullopt); }
-  // True once, when the head of a request with "Expect: 100-continue" has arrived, because its
+  // Returns true once, when the head of a request with "Expect: 100-continue" has arrived. Its
   // client sends the body only after "100 Continue".
   bool TakeExpectation();
   // The reason after Next returned kRefused.
@@ -48,7 +50,7 @@ class RequestReader {
   bool idle() const { return parser_ == nullptr && in_.empty(); }
   // Number of bytes that have arrived and are not parsed yet.
   size_t waiting() const { return in_.size(); }
-  // The memory that the body of the current request takes, or will take.
+  // The memory in bytes that the body of the current request takes, or will take.
   size_t body_size() const;
   // Removes and returns the bytes that follow the last request.
   std::string TakeRest() { return std::exchange(in_, std::string()); }
@@ -57,12 +59,13 @@ class RequestReader {
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
-  Result Refuse(int code, std::string message);
+  // Sets refusal_ and returns kRefused.
+  Result MakeRefusal(int code, std::string message);
 
   const Bounds bounds_;
   std::string in_;
   std::unique_ptr<Parser> parser_;
-  bool looked_at_head_ = false;
+  bool head_checked_ = false;  // the version and the expectation were read from the head
   bool expectation_ = false;
   std::optional<RequestHead> head_;
   Refusal refusal_;

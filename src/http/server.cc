@@ -28,11 +28,11 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr int kKeepaliveSeconds = 30;
 constexpr int kKeepaliveProbes = 3;
 
-Status NetError(const boost::system::error_code& error, std::string_view context) {
+Status MakeNetError(const boost::system::error_code& error, std::string_view context) {
   return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
 }
 
-// The user id of the process at the other end of a UNIX connection.
+// Returns the user id of the process at the other end of a UNIX connection.
 std::optional<uid_t> ReadPeerUid(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -45,9 +45,10 @@ void SetTcpOptions(int fd) {
     setsockopt(fd, level, option, &value, sizeof(value));
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A client that vanished is found: by keepalive while nothing waits for it, otherwise by the
-  // kernel's bound on retries (tcp_retries2), which counts probes that stay without an answer.
-  // TCP_USER_TIMEOUT is not set because it also cuts a client that answers probes and pauses.
+  // The kernel finds a client that vanished: by keepalive while no bytes wait for the client, and
+  // otherwise by its bound on retries (tcp_retries2), which counts probes without an answer.
+  // TCP_USER_TIMEOUT is not set, because it would also close the connection of a client that
+  // answers probes but reads nothing for a time.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveSeconds);
   set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveSeconds);
@@ -56,7 +57,7 @@ void SetTcpOptions(int fd) {
 
 // Lowers max_connections so that a quarter of the descriptors is left for files, the database and
 // the node agent.
-Server::Options WithinDescriptors(Server::Options options) {
+Server::Options LimitToDescriptors(Server::Options options) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const size_t most = std::max<size_t>(limit.rlim_cur / 4 * 3, 16);
@@ -68,7 +69,7 @@ Server::Options WithinDescriptors(Server::Options options) {
 }  // namespace
 
 Server::Server(Options options, Service& service)
-    : options_(WithinDescriptors(std::move(options))),
+    : options_(LimitToDescriptors(std::move(options))),
       service_(service),
       scratch_(std::make_unique_for_overwrite<char[]>(kScratch)) {}
 
@@ -77,20 +78,20 @@ Server::~Server() { Stop(); }
 base::StatusOr<std::unique_ptr<Server>> Server::Listen(Options options, SslContextPtr context,
                                                        Service& service) {
   auto server = std::unique_ptr<Server>(new Server(std::move(options), service));
-  RETURN_IF_ERROR(server->Open(std::move(context)));
+  RETURN_IF_ERROR(server->OpenSockets(std::move(context)));
   return server;
 }
 
-Status Server::Open(SslContextPtr context) {
+Status Server::OpenSockets(SslContextPtr context) {
   context_ = std::move(context);
   const bool tcp = context_ || options_.listener.valid() || !options_.listen_address.empty();
   if (tcp) RETURN_IF_ERROR(OpenTcp());
   if (!options_.unix_socket.empty()) RETURN_IF_ERROR(OpenUnix());
-  if (unix_acceptor_.is_open()) Accept(unix_acceptor_, Transport::kUnix);
+  if (unix_acceptor_.is_open()) AcceptNext(unix_acceptor_, Transport::kUnix);
   if (tcp_acceptor_.is_open()) {
-    Accept(tcp_acceptor_, context_ ? Transport::kTls : Transport::kTcp);
+    AcceptNext(tcp_acceptor_, context_ ? Transport::kTls : Transport::kTcp);
   }
-  Sweep();
+  SweepConnections();
   thread_ = std::jthread([this] {
     // The kernel accepts thread names of at most 15 bytes.
     pthread_setname_np(pthread_self(), (options_.name.substr(0, 10) + "-loop").c_str());
@@ -112,7 +113,7 @@ Status Server::OpenUnix() {
                  "the socket path '{}' is longer than the kernel's {} bytes", path,
                  sizeof(sockaddr_un::sun_path) - 1);
   }
-  // A socket at this path is left over from a server that ended, because the store's lock admits
+  // A socket at this path is left over from a server that ended, because the caller's lock admits
   // only one server at a time.
   struct stat present{};
   if (lstat(path.c_str(), &present) == 0) {
@@ -130,7 +131,7 @@ Status Server::OpenUnix() {
   if (!error && chmod(path.c_str(), 0600) != 0)
     error.assign(errno, boost::system::system_category());
   if (!error) unix_acceptor_.listen(SOMAXCONN, error);
-  return error ? NetError(error, fmt::format("listen on '{}'", path)) : base::OkStatus();
+  return error ? MakeNetError(error, fmt::format("listen on '{}'", path)) : base::OkStatus();
 }
 
 Status Server::OpenTcp() {
@@ -146,7 +147,7 @@ Status Server::OpenTcp() {
   if (!error) tcp_acceptor_.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) tcp_acceptor_.bind(endpoint, error);
   if (!error) tcp_acceptor_.listen(SOMAXCONN, error);
-  if (error) return NetError(error, fmt::format("listen on '{}'", where));
+  if (error) return MakeNetError(error, fmt::format("listen on '{}'", where));
   port_ = tcp_acceptor_.local_endpoint().port();
   return base::OkStatus();
 }
@@ -155,37 +156,37 @@ Status Server::AdoptListener() {
   int family = 0;
   socklen_t size = sizeof(family);
   if (getsockopt(options_.listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
-    return Error(StatusCode::kInvalidArgument, "the listener is no socket");
+    return Error(StatusCode::kInvalidArgument, "the listener is not a socket");
   }
   boost::system::error_code error;
   tcp_acceptor_.assign(family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
                        options_.listener.get(), error);
-  if (error) return NetError(error, "use the listener");
+  if (error) return MakeNetError(error, "use the listener");
   options_.listener.Release();
   port_ = tcp_acceptor_.local_endpoint(error).port();
   return base::OkStatus();
 }
 
 template <typename Acceptor>
-void Server::Accept(Acceptor& acceptor, Transport transport) {
+void Server::AcceptNext(Acceptor& acceptor, Transport transport) {
   acceptor.async_accept(
       [this, &acceptor, transport](const boost::system::error_code& error,
                                    typename Acceptor::protocol_type::socket socket) {
         if (!acceptor.is_open()) return;
         if (!error) {
-          Admit(std::move(socket), transport);
-          return Accept(acceptor, transport);
+          AdmitConnection(std::move(socket), transport);
+          return AcceptNext(acceptor, transport);
         }
         LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
         auto& pause = transport == Transport::kUnix ? unix_pause_ : tcp_pause_;
         pause.expires_after(kAcceptPause);
         pause.async_wait([this, &acceptor, transport](const boost::system::error_code& stopped) {
-          if (!stopped && acceptor.is_open()) Accept(acceptor, transport);
+          if (!stopped && acceptor.is_open()) AcceptNext(acceptor, transport);
         });
       });
 }
 
-void Server::Admit(asio::generic::stream_protocol::socket socket, Transport transport) {
+void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Transport transport) {
   if (connections_.size() >= options_.limits.max_connections && !MakeRoom()) {
     ++refused_;
     return;  // the socket closes
@@ -221,7 +222,7 @@ void Server::Admit(asio::generic::stream_protocol::socket socket, Transport tran
   connection->Start();
 }
 
-void Server::Forget(const std::shared_ptr<Connection>& connection) {
+void Server::RemoveConnection(const std::shared_ptr<Connection>& connection) {
   connections_.erase(connection);
   connection_count_ = connections_.size();
   if (connections_.empty()) {
@@ -231,7 +232,8 @@ void Server::Forget(const std::shared_ptr<Connection>& connection) {
   }
 }
 
-// Works only when connections become scarce, because it visits all of them.
+// Finds the idle connections that MakeRoom may close. Works only when connections become scarce,
+// because it visits all of them.
 void Server::FindIdlest() {
   idlest_.clear();
   if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
@@ -263,7 +265,7 @@ bool Server::ReserveBody(size_t before, size_t now) {
   return true;
 }
 
-void Server::Sweep() {
+void Server::SweepConnections() {
   sweep_timer_.expires_after(std::chrono::seconds(1));
   sweep_timer_.async_wait([this](const boost::system::error_code& stopped) {
     if (stopped) return;
@@ -277,7 +279,7 @@ void Server::Sweep() {
                   std::exchange(refused_, 0), connections_.size());
     }
     if (options_.on_tick) options_.on_tick();
-    Sweep();
+    SweepConnections();
   });
 }
 
@@ -293,7 +295,7 @@ void Server::WakeLater(std::shared_ptr<Connection> connection) {
       base::MutexLock lock(mutex_);
       awake.swap(awake_);
     }
-    for (const auto& one : awake) one->Serve();
+    for (const auto& one : awake) one->SendPending();
   });
 }
 
@@ -311,7 +313,7 @@ void Server::Drain(std::chrono::milliseconds grace) {
     unix_acceptor_.close(ignored);
     tcp_acceptor_.close(ignored);
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
-    for (const auto& connection : all) connection->Retire();
+    for (const auto& connection : all) connection->RetireConnection();
   });
   const auto deadline = std::chrono::steady_clock::now() + grace;
   base::MutexLock lock(mutex_);

@@ -1,8 +1,9 @@
 // The HTTP/1.1 server: a UNIX socket and a TCP port, with TLS or without, all connections on one
 // event-loop thread.
 //
-// Its Service identifies the callers and answers the requests. Limits bounds the requests and how
-// long a connection may be idle, slow or stalled.
+// Its Service identifies the callers and answers the requests. Limits bounds the requests, and how
+// long a connection may be idle, slow or stalled. The public functions are thread-safe, except that
+// only one thread may call Stop or destroy the server.
 #pragma once
 
 #include <atomic>
@@ -33,6 +34,7 @@ namespace berth::http {
 
 class Connection;
 
+// Sizes are in bytes. A connection that exceeds a time is closed.
 struct Limits {
   size_t max_head = 64 * 1024;
   size_t max_body = 3 * 1024 * 1024;
@@ -48,7 +50,8 @@ struct Limits {
   std::chrono::milliseconds pause = std::chrono::hours(4);
   // For the client to read a whole answer; nullopt: no bound while the client keeps reading.
   std::optional<std::chrono::milliseconds> answer = std::nullopt;
-  std::chrono::milliseconds linger{2'000};  // for a client to read the answer before the close
+  // How long the server waits before the close for the client to read the answer and close first.
+  std::chrono::milliseconds linger{2'000};
   // When the server has max_connections, it closes a connection that has been idle for this long,
   // to make room for a new one.
   std::chrono::milliseconds spare{5'000};
@@ -56,8 +59,9 @@ struct Limits {
   // connection.
   bool one_request = false;
   bool http_1_0 = false;  // accepts HTTP/1.0 requests as well
-  // A client that shuts down its sending side keeps its stream or proxied exchange; a proxied one
-  // passes the end on. Only for UNIX sockets: with TCP a client that is gone looks the same.
+  // A client that shuts down its sending side keeps its stream or proxied exchange, and a proxied
+  // exchange passes the end on. Set it only for UNIX sockets, because with TCP a client that is
+  // gone looks the same.
   bool half_close = false;
 };
 
@@ -74,18 +78,23 @@ class Server {
     std::function<void()> on_tick = nullptr;  // runs each second on the event loop; must not block
   };
 
-  // Borrows `service`. The TCP port uses TLS if there is a `context`, otherwise plain HTTP.
+  // Opens the sockets and starts the event loop. The TCP port uses TLS if there is a `context`,
+  // otherwise plain HTTP. Borrows `service`, which must outlive the server. INVALID_ARGUMENT: the
+  // path, address or listener is wrong. FAILED_PRECONDITION: the path exists and is not a socket.
+  // UNAVAILABLE: a socket cannot be opened.
   static base::StatusOr<std::unique_ptr<Server>> Listen(Options options, SslContextPtr context,
                                                         Service& service);
   ~Server();  // as Stop
 
+  // The TCP port; 0: there is none.
   uint16_t port() const { return port_; }
-  // Replaces the certificates of new connections.
+  // Uses the certificates of `context` for new connections.
   void UseContext(SslContextPtr context);
   // Accepts no more connections and reads no new requests. Returns when all answers have been sent,
-  // at the latest after `grace`. Does not wait for clients to close after they have their answers.
+  // at the latest after `grace`. It does not wait until clients that have their answers close.
   void Drain(std::chrono::milliseconds grace);
-  // Closes everything and joins the loop. Idempotent.
+  // Closes all connections, ends the event loop and removes the UNIX socket. Further calls do
+  // nothing.
   void Stop();
 
   size_t connections() const { return connection_count_.load(); }
@@ -95,34 +104,36 @@ class Server {
   enum class Transport { kUnix, kTcp, kTls };
   Server(Options options, Service& service);
 
-  base::Status Open(SslContextPtr context);
+  base::Status OpenSockets(SslContextPtr context);
   base::Status OpenUnix();
   base::Status OpenTcp();
-  base::Status AdoptListener();
+  base::Status AdoptListener();  // uses Options::listener
   template <typename Acceptor>
-  void Accept(Acceptor& acceptor, Transport transport);
-  void Admit(boost::asio::generic::stream_protocol::socket socket, Transport transport);
-  void Sweep();
+  void AcceptNext(Acceptor& acceptor, Transport transport);
+  void AdmitConnection(boost::asio::generic::stream_protocol::socket socket, Transport transport);
+  // Runs each second: closes late connections and calls on_tick.
+  void SweepConnections();
   void FindIdlest();
-  // Closes the connection that has been idle for the longest. False if none has been idle for
-  // `spare`.
+  // Closes the connection that has been idle for the longest. Returns false if none has been idle
+  // for Limits::spare.
   bool MakeRoom();
 
-  // For connections.
+  // Connections call these.
   boost::asio::io_context& loop() { return loop_; }
   const Limits& limits() const { return options_.limits; }
-  // Changes what one connection holds of max_bodies. False if it asks for more than is left; a
-  // smaller share is always granted.
+  // Changes the bytes that one connection holds of max_bodies from `before` to `now`. Returns false
+  // if there are fewer left; a smaller number is always granted.
   bool ReserveBody(size_t before, size_t now);
   const std::string& name() const { return options_.name; }
   std::span<char> scratch() { return {scratch_.get(), kScratch}; }
   Service& service() { return service_; }
+  // Calls the connection's SendPending on the event loop.
   void WakeLater(std::shared_ptr<Connection> connection) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(const std::shared_ptr<Connection>& connection);
+  void RemoveConnection(const std::shared_ptr<Connection>& connection);
 
   static constexpr size_t kScratch = 64 * 1024;
 
-  Options options_;  // with max_connections that the descriptors allow
+  Options options_;  // max_connections is one that the limit of descriptors allows
   Service& service_;
   uint16_t port_ = 0;
   boost::asio::io_context loop_{1};

@@ -1,5 +1,5 @@
-// The interface that an HTTP server needs: it identifies callers, renders errors and answers
-// requests.
+// The interface by which an HTTP server uses its program: it identifies callers, renders errors and
+// answers requests.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -19,17 +19,18 @@ class Service {
  public:
   virtual ~Service() = default;
 
-  // The user of a connection to the UNIX socket. `uid` is the user id of the peer process, as the
-  // kernel reports it. The server refuses the connection if the result is null.
+  // Returns the user of a connection to the UNIX socket. `uid` is the user id of the peer process,
+  // as the kernel reports it. The server refuses the connection if the result is null.
   virtual std::shared_ptr<const User> FindProcessUser(uid_t uid) const = 0;
-  // The user of a finished TLS handshake; null if its certificate names none.
+  // Returns the user of a finished TLS handshake; null if its certificate names none.
   virtual std::shared_ptr<const User> FindCertificateUser(SSL* ssl) const { return nullptr; }
   // Decides from the head alone whether a request is refused, so that a client does not send a body
   // in vain. nullopt accepts the request. `user` is null if the transport knows no user.
   virtual std::optional<Refusal> CheckHead(const RequestHead& head, const User* user) const {
     return std::nullopt;
   }
-  // The answer that a client gets for `refusal`. nullopt closes the connection without an answer.
+  // Returns the answer that a client gets for `refusal`; nullopt: the connection is closed without
+  // an answer.
   virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;
   // Answers a request. The answer may come later and from any thread.
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;

@@ -14,7 +14,7 @@ Upstream::Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Cal
     : socket_(loop), owner_(std::move(owner)), callbacks_(std::move(callbacks)) {}
 
 bool Upstream::Connect(const std::string& path) {
-  // Longer paths than sun_path holds throw in the end point's constructor.
+  // The endpoint's constructor throws if the path does not fit into sun_path.
   if (path.size() >= sizeof(sockaddr_un::sun_path)) return false;
   const boost::asio::local::stream_protocol::endpoint endpoint(path);
   boost::system::error_code error;
@@ -30,7 +30,7 @@ bool Upstream::AdoptStream(base::UniqueFd stream) {
   socklen_t size = sizeof(family);
   if (getsockopt(stream.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
   boost::system::error_code error;
-  // Protocol 0: the family's own.
+  // Protocol 0 is the default protocol of the address family.
   socket_.assign(boost::asio::generic::stream_protocol(family, 0), stream.get(), error);
   if (error) return false;
   stream.Release();
@@ -41,16 +41,16 @@ bool Upstream::AdoptStream(base::UniqueFd stream) {
 void Upstream::Send(std::string_view bytes) {
   if (closed_ || ended_) return;
   out_.append(bytes);
-  if (!waiting_write_) Flush();
+  if (!waiting_write_) WriteQueued();
 }
 
 void Upstream::EndSending() {
   if (closed_ || ended_) return;
   sending_ended_ = true;
-  if (!waiting_write_) Flush();
+  if (!waiting_write_) WriteQueued();
 }
 
-void Upstream::Flush() {
+void Upstream::WriteQueued() {
   const bool was_full = full();
   while (!out_.empty()) {
     const ssize_t sent = send(socket_.native_handle(), out_.data(), out_.size(), MSG_NOSIGNAL);
@@ -62,11 +62,11 @@ void Upstream::Flush() {
         const auto alive = owner.lock();
         if (!alive) return;
         waiting_write_ = false;
-        if (!closed_ && !error) Flush();
+        if (!closed_ && !error) WriteQueued();
       });
       break;
     } else if (errno != EINTR) {
-      // The reading side still has what the far side said before it went, and then sees the end.
+      // The far side is gone. Read still finds the bytes that it sent before, and then its end.
       out_ = std::string();
       break;
     }
@@ -77,7 +77,7 @@ void Upstream::Flush() {
 }
 
 void Upstream::Read() {
-  if (reading_ || waiting_read_) return;  // reading_: called back from on_bytes
+  if (reading_ || waiting_read_) return;  // reading_: on_bytes called this function
   reading_ = true;
   bool more = true;
   while (more && !closed_ && !ended_) {

@@ -17,28 +17,32 @@ namespace berth::http {
 class Upstream {
  public:
   struct Callbacks {
-    std::function<bool(std::string bytes)> on_bytes;  // false: give no more until Drained
-    std::function<void()> on_writable;                // the queue is no longer full
-    std::function<void()> on_end;  // the far side closed or failed; all its bytes were given
+    std::function<bool(std::string bytes)> on_bytes;  // false: no call before ResumeReading
+    std::function<void()> on_writable;                // the queue of Send is no longer full
+    std::function<void()> on_end;  // the far side closed or failed; on_bytes got all its bytes
   };
 
   Upstream(boost::asio::io_context& loop, std::weak_ptr<void> owner, Callbacks callbacks);
 
-  bool Connect(const std::string& path);    // to a UNIX socket; false: cannot connect
-  bool AdoptStream(base::UniqueFd stream);  // a connected one; false: it is not a socket
+  // Connects to the UNIX socket at `path`. Returns false if that fails.
+  bool Connect(const std::string& path);
+  // Uses a connected socket. Returns false if `stream` is not a socket.
+  bool AdoptStream(base::UniqueFd stream);
+  // Queues the bytes and writes what the socket takes. The caller stops while full() is true.
   void Send(std::string_view bytes);
   // Shuts down this direction when all that was sent is written. Nothing may be sent after it.
   void EndSending();
   bool full() const { return out_.size() >= kMaxQueued; }
+  // Reads and calls on_bytes until it returns false or the far side ends.
   void Read();
-  void Drained() { Read(); }
+  void ResumeReading() { Read(); }
   bool ended() const { return ended_; }
   void Close();
 
  private:
   static constexpr size_t kMaxQueued = 256 * 1024;
 
-  void Flush();
+  void WriteQueued();
 
   boost::asio::generic::stream_protocol::socket socket_;
   const std::weak_ptr<void> owner_;

@@ -14,16 +14,16 @@
 
 namespace berth::http {
 
-// `text` as one part of a URL's path or query: every character becomes %XX, except the unreserved
-// ones (letters, digits, "-", "_", ".", "~").
+// Encodes `text` as one part of a URL's path or query: every byte becomes %XX, except the
+// unreserved characters (letters, digits, "-", "_", ".", "~").
 std::string PercentEncode(std::string_view text);
 
-// `text` with percent escapes (and in queries '+') resolved; nullopt for a bad escape or a NUL
-// byte.
+// Decodes the percent escapes of `text`, and '+' as a space if `plus_is_space` (in queries);
+// nullopt for a bad escape or a NUL byte.
 std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_space);
 
-// The decoded parts of a path: "/a/b%20c/" gives "a", "b c" and "". Its first byte is taken for the
-// '/' and is not checked. nullopt for a bad escape or a NUL byte.
+// Returns the decoded parts of a path: "/a/b%20c/" gives "a", "b c" and "". The first byte is taken
+// for a '/' and is not checked. nullopt for a bad escape or a NUL byte.
 std::optional<std::vector<std::string>> SplitPath(std::string_view path);
 
 // Decoded query parameters, in order.
@@ -46,6 +46,7 @@ class Query {
   std::vector<std::pair<std::string, std::string>> parameters_;
 };
 
+// Compares ASCII text without regard to case.
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 
 }  // namespace berth::http

@@ -1,4 +1,5 @@
-// A doubling wait with jitter between attempts, which a stop request cuts short. Not thread-safe.
+// Waits between attempts, with jitter and a time that doubles. A stop request ends a wait. Not
+// thread-safe.
 #pragma once
 
 #include <chrono>
@@ -14,9 +15,11 @@ class Backoff {
   Backoff(std::chrono::milliseconds start, std::chrono::milliseconds max)
       : start_(start), max_(max), next_(start) {}
 
+  // The next wait begins with the step `start` again.
   void Reset() { next_ = start_; }
 
-  // Waits between half of the present step and all of it; then the step doubles. False if stopped.
+  // Waits for a random time between half of the step and the whole step. Then the step doubles, up
+  // to `max`. Returns false if `stop` was requested.
   bool Wait(const std::stop_token& stop) {
     const auto step = next_;
     next_ = std::min(next_ * 2, max_);

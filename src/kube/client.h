@@ -1,4 +1,4 @@
-// A client of the Kubernetes API, of Berth's embedded one and of a real kube-apiserver alike.
+// A client of the Kubernetes API. The server is a kube-apiserver or Berth's embedded API server.
 //
 // Errors: the server's Status becomes a base::Status whose message is the server's, with the code
 //   NOT_FOUND           404
@@ -8,9 +8,12 @@
 //   INVALID_ARGUMENT    400, 415, 422
 //   PERMISSION_DENIED   403
 //   UNAUTHENTICATED     401
-//   RESOURCE_EXHAUSTED  413
-//   UNAVAILABLE         429, 5xx, no connection, INTERNAL 500: for a write the outcome is unknown
+//   UNIMPLEMENTED       405, 406
+//   RESOURCE_EXHAUSTED  413, or an answer that is too large
+//   INTERNAL            500: for a write the outcome is unknown
+//   UNAVAILABLE         429, 501 and above, or no connection: for a write the outcome is unknown
 //   DEADLINE_EXCEEDED   no answer in time: for a write the outcome is unknown
+//   UNKNOWN             any other code
 // Thread-safe; calls block the caller.
 #pragma once
 
@@ -36,12 +39,13 @@ using base::StatusOr;
 enum class PatchType { kJson, kMerge, kStrategicMerge };
 
 struct ListOptions {
-  std::string label_selector;
-  std::string field_selector;
+  std::string label_selector;  // empty: all objects
+  std::string field_selector;  // empty: all objects
+  // Of a watch: the version after which it begins. Of a list: as the API's parameter of this name.
   std::string resource_version;
-  int64_t limit = 0;
-  std::string continue_token;
-  // Watch only: the server ends the watch after this time; 0: when it likes.
+  int64_t limit = 0;           // the objects of a page; 0: the server's limit, or none
+  std::string continue_token;  // of the page before; empty: the first page
+  // Watch only: the server ends the watch after this time; 0: the server chooses the time.
   std::chrono::seconds timeout{0};
   // Objects come with apiVersion, kind and metadata alone.
   bool metadata_only = false;
@@ -50,12 +54,14 @@ struct ListOptions {
 struct ListResult {
   std::vector<Json> items;  // each with apiVersion and kind
   std::string resource_version;
-  std::string continue_token;
+  std::string continue_token;  // empty: this is the last page
 };
 
 struct WatchEvent {
   enum class Type { kAdded, kModified, kDeleted, kBookmark };
   Type type;
+  // With apiVersion and kind. kDeleted: the last state. kBookmark: only metadata.resourceVersion
+  // counts.
   Json object;
 };
 
@@ -96,18 +102,19 @@ class Client {
                                            std::string_view name, std::string_view subresource,
                                            const Json& body) = 0;
 
-  // Watches from `options.resource_version`, calling `on_event` on the calling thread for each
-  // event, until the server ends the watch (OK), it breaks, `on_event` returns false (OK), or
-  // `stop` is requested (CANCELLED, promptly). OUT_OF_RANGE asks for a new list.
+  // Watches from `options.resource_version`, and calls `on_event` on the calling thread for each
+  // event. Returns OK when the server ends the watch or `on_event` returns false, CANCELLED soon
+  // after `stop` is requested, and an error if the watch breaks. OUT_OF_RANGE: list the objects
+  // again.
   virtual Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                        std::stop_token stop,
                        const std::function<bool(WatchEvent event)>& on_event) = 0;
 
-  // GETs what is not an object: logs, or tables that the server renders. `target` is the path with
-  // its query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), `accept`
-  // the header of that name. Calls `on_chunk` on the calling thread with each part, until the
-  // server ends the stream (OK), it breaks, `on_chunk` returns false (OK), or `stop` is requested
-  // (CANCELLED, promptly).
+  // GETs text that is not an object: logs, or tables that the server renders. `target` is the path
+  // with its query, "/api/v1/namespaces/NS/pods/NAME/log?follow=true" (values percent-encoded), and
+  // `accept` is the Accept header. Calls `on_chunk` on the calling thread with each part. Returns
+  // OK when the server ends the stream or `on_chunk` returns false, CANCELLED soon after `stop` is
+  // requested, and an error if the stream breaks.
   virtual Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                            const std::function<bool(std::string_view chunk)>& on_chunk) = 0;
 };
@@ -131,7 +138,7 @@ StatusOr<T> Update(Client& client, const T& object, std::string_view subresource
   return T(std::move(updated));
 }
 
-// Merge patch of `object`, by its name and namespace.
+// Applies the merge patch `patch` to the object with the name and namespace of `object`.
 template <typename T>
 StatusOr<T> MergePatch(Client& client, const T& object, const Json& patch,
                        std::string_view subresource = "") {
@@ -140,7 +147,8 @@ StatusOr<T> MergePatch(Client& client, const T& object, const Json& patch,
   return T(std::move(patched));
 }
 
-// Deletes exactly this object (precondition: its uid); OK if it is gone already.
+// Deletes exactly this object, because its uid is the precondition. OK if it is gone already.
+// ABORTED: another object has its name now.
 template <typename T>
 Status Delete(Client& client, const T& object) {
   const Status deleted = client.Delete(T::kInfo, object.ns(), object.name(), {.uid = object.uid()});

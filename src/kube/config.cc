@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = 3 * 1024 * 1024;
 
-// Follows symlinks, because the kubelet switches a pod's files by them.
+// Reads a file. It follows symlinks, because the kubelet replaces a pod's files by changing a
+// symlink.
 StatusOr<std::string> ReadFile(const std::string& path) {
   std::string content;
   const int error = base::ReadWholeFile(path, kMaxFileBytes, content);
@@ -42,16 +43,16 @@ StatusOr<std::string> ReadFile(const std::string& path) {
                "read {}: {}", Quote(path), std::generic_category().message(error));
 }
 
-// Finds the entry of `list` with that name: {name: ..., <member>: {...}}.
-StatusOr<Json> Named(const Json& config, std::string_view list, std::string_view member,
-                     std::string_view name) {
+// Returns the member `member` of the entry of `list` with this name: {name: ..., <member>: {...}}.
+StatusOr<Json> FindNamed(const Json& config, std::string_view list, std::string_view member,
+                         std::string_view name) {
   for (const Json& entry : base::json::Array(config, {list})) {
     if (String(entry, {"name"}) == name) return base::json::Map(entry, {member});
   }
   return Error(StatusCode::kNotFound, "there is no {} named {}", member, Quote(name));
 }
 
-// Checks what becomes the value of an HTTP header.
+// Checks a value that is sent in an HTTP header. A control character could end the header.
 Status CheckHeader(std::string_view field, std::string_view value) {
   const bool clean = std::none_of(value.begin(), value.end(),
                                   [](unsigned char c) { return c < ' ' || c == 0x7f; });
@@ -63,17 +64,17 @@ class Loader {
  public:
   explicit Loader(const std::string& path) : folder_(fs::path(path).parent_path()) {}
 
-  StatusOr<Config> Load(const Json& file, std::string_view context_name) {
+  StatusOr<Config> LoadConfig(const Json& file, std::string_view context_name) {
     const std::string wanted =
         context_name.empty() ? String(file, {"current-context"}) : std::string(context_name);
-    if (wanted.empty()) return Error(StatusCode::kNotFound, "it names no current-context");
-    ASSIGN_OR_RETURN(const Json context, Named(file, "contexts", "context", wanted));
+    if (wanted.empty()) return Error(StatusCode::kNotFound, "it has no current-context");
+    ASSIGN_OR_RETURN(const Json context, FindNamed(file, "contexts", "context", wanted));
     ASSIGN_OR_RETURN(const Json cluster,
-                     Named(file, "clusters", "cluster", String(context, {"cluster"})));
+                     FindNamed(file, "clusters", "cluster", String(context, {"cluster"})));
     config_.ns = String(context, {"namespace"}, "default");
     RETURN_IF_ERROR(LoadCluster(cluster));
     if (const std::string user_name = String(context, {"user"}); !user_name.empty()) {
-      ASSIGN_OR_RETURN(const Json user, Named(file, "users", "user", user_name));
+      ASSIGN_OR_RETURN(const Json user, FindNamed(file, "users", "user", user_name));
       RETURN_IF_ERROR_WITH(LoadUser(user), fmt::format("user {}", Quote(user_name)));
     }
     return std::move(config_);
@@ -93,14 +94,14 @@ class Loader {
       config_.server = server;
     } else {
       return Error(StatusCode::kInvalidArgument,
-                   "server {} is no https://, http:// or unix:// address", Quote(server));
+                   "server {} is not an https://, http:// or unix:// address", Quote(server));
     }
     if (base::json::Find(cluster, {"tls-server-name"}) != nullptr) {
       return Error(StatusCode::kUnimplemented, "tls-server-name is not supported");
     }
     config_.proxy_url = String(cluster, {"proxy-url"});
     config_.insecure_skip_tls_verify = base::json::Bool(cluster, {"insecure-skip-tls-verify"});
-    ASSIGN_OR_RETURN(config_.certificate_authority, Pem(cluster, "certificate-authority"));
+    ASSIGN_OR_RETURN(config_.certificate_authority, ReadPem(cluster, "certificate-authority"));
     return base::OkStatus();
   }
 
@@ -113,8 +114,8 @@ class Loader {
                      field);
       }
     }
-    ASSIGN_OR_RETURN(config_.client_certificate, Pem(user, "client-certificate"));
-    ASSIGN_OR_RETURN(config_.client_key, Pem(user, "client-key"));
+    ASSIGN_OR_RETURN(config_.client_certificate, ReadPem(user, "client-certificate"));
+    ASSIGN_OR_RETURN(config_.client_key, ReadPem(user, "client-key"));
     config_.token = String(user, {"token"});
     config_.impersonate_user = String(user, {"as"});
     for (const Json& group : base::json::Array(user, {"as-groups"})) {
@@ -125,25 +126,25 @@ class Loader {
       RETURN_IF_ERROR(CheckHeader("as-groups", group));
     }
     if (const std::string file = String(user, {"tokenFile"}); !file.empty())
-      config_.token_file = Path(file);
+      config_.token_file = ResolvePath(file);
     return base::OkStatus();
   }
 
   // Reads "<field>-data", which is base64, or the file that "<field>" names.
-  StatusOr<std::string> Pem(const Json& from, const std::string& field) {
+  StatusOr<std::string> ReadPem(const Json& from, const std::string& field) {
     if (const std::string data = String(from, {field + "-data"}); !data.empty()) {
       auto decoded = base::DecodeBase64(data);
-      if (!decoded) return Error(StatusCode::kInvalidArgument, "{}-data is no base64", field);
+      if (!decoded) return Error(StatusCode::kInvalidArgument, "{}-data is not base64", field);
       return *std::move(decoded);
     }
     const std::string file = String(from, {field});
     if (file.empty()) return std::string();
-    auto content = ReadFile(Path(file));
+    auto content = ReadFile(ResolvePath(file));
     if (!content.ok()) return Annotate(content.status(), field);
     return content;
   }
 
-  std::string Path(const std::string& file) const { return (folder_ / file).string(); }
+  std::string ResolvePath(const std::string& file) const { return (folder_ / file).string(); }
 
   const fs::path folder_;
   Config config_;
@@ -158,14 +159,14 @@ StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view contex
   auto documents = api::ParseYaml(*text);
   if (!documents.ok()) return Annotate(documents.status(), what);
   if (documents->size() != 1 || !documents->front().is_object()) {
-    return Error(StatusCode::kInvalidArgument, "{}: it is no single YAML mapping", what);
+    return Error(StatusCode::kInvalidArgument, "{}: the file must be a single YAML mapping", what);
   }
-  auto config = Loader(path).Load(documents->front(), context);
+  auto config = Loader(path).LoadConfig(documents->front(), context);
   if (!config.ok()) return Annotate(config.status(), what);
   return config;
 }
 
-std::string DefaultKubeconfigPath(std::string_view explicit_path) {
+std::string FindKubeconfigPath(std::string_view explicit_path) {
   if (!explicit_path.empty()) return std::string(explicit_path);
   if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0') {
     const std::string_view paths(list);
@@ -181,14 +182,14 @@ std::string ReadTokenFile(const std::string& path) {
   return std::string(base::Trim(content));
 }
 
-StatusOr<Config> InClusterConfig(const std::string& folder) {
+StatusOr<Config> LoadInClusterConfig(const std::string& folder) {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   if (host == nullptr || port == nullptr || *host == '\0' || *port == '\0') {
     return Error(
         StatusCode::kFailedPrecondition,
         "no service account: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so "
-        "this is no pod; give a kubeconfig");
+        "this is not a pod; give a kubeconfig");
   }
   Config config;
   const bool ipv6 = std::string_view(host).find(':') != std::string_view::npos;

@@ -1,4 +1,5 @@
-// Where an API server is and who we are to it: a kubeconfig file, or a pod's service account.
+// The address of an API server and the credentials for it, from a kubeconfig file or from a pod's
+// service account.
 #pragma once
 
 #include <string>
@@ -15,12 +16,12 @@ struct Config {
   // kubeconfig's `server`, an extension of Berth.
   std::string socket;
 
-  std::string certificate_authority;  // PEM; empty: the system's
+  std::string certificate_authority;  // PEM; empty: the certificates of the system
   std::string client_certificate;     // PEM
   std::string client_key;             // PEM; never logged
   std::string token;                  // never logged
-  std::string token_file;             // read again as it is replaced; wins over `token`
-  // The identity to act as (Impersonate-User, Impersonate-Group); empty: one's own.
+  std::string token_file;             // read again each minute; used in place of `token`
+  // The identity to act as (Impersonate-User, Impersonate-Group); empty: that of the credentials.
   std::string impersonate_user;
   std::vector<std::string> impersonate_groups;
   std::string proxy_url;  // empty: from the environment
@@ -30,22 +31,25 @@ struct Config {
 };
 
 // Reads `path`, and the files that it names relative to its folder. An empty `context` means the
-// current one. NOT_FOUND if there is no such file or context, INVALID_ARGUMENT for a malformed one,
-// UNIMPLEMENTED for what Berth does not support: exec and auth-provider plugins, passwords,
+// current one. NOT_FOUND: a file, context, cluster or user does not exist. PERMISSION_DENIED,
+// UNAVAILABLE: a file cannot be read. INVALID_ARGUMENT: a file is malformed. UNIMPLEMENTED: Berth
+// does not support a field: exec and auth-provider plugins, passwords, tls-server-name, or
 // impersonation of anything but user and groups.
 base::StatusOr<Config> LoadKubeconfig(const std::string& path, std::string_view context = "");
 
-// The file that kubectl would read: `explicit_path`, $KUBECONFIG (its first entry), or
-// ~/.kube/config.
-std::string DefaultKubeconfigPath(std::string_view explicit_path = "");
+// Returns the path of the file that kubectl would read: `explicit_path` if it is not empty, else
+// the first entry of $KUBECONFIG, else ~/.kube/config. The file need not exist.
+std::string FindKubeconfigPath(std::string_view explicit_path = "");
 
-// Reads a file of `Config::token_file`, without white space around the token; empty if it cannot be
-// read.
+// Reads the token in the file `path` (Config::token_file), without white space around it. Empty if
+// the file cannot be read.
 std::string ReadTokenFile(const std::string& path);
 
-// Reads /var/run/secrets/kubernetes.io/serviceaccount and KUBERNETES_SERVICE_HOST and _PORT;
-// FAILED_PRECONDITION outside a pod. Tests set `folder`.
-base::StatusOr<Config> InClusterConfig(
+// Reads a pod's service account from `folder`, and the server's address from the variables
+// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT. FAILED_PRECONDITION: a variable is not set,
+// because this is not a pod. Other errors: the token or ca.crt cannot be read. Only tests set
+// `folder`.
+base::StatusOr<Config> LoadInClusterConfig(
     const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
 
 }  // namespace berth::kube

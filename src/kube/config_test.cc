@@ -104,14 +104,14 @@ TEST_F(ConfigTest, SaysWhatIsWrong) {
 
 TEST_F(ConfigTest, APodsServiceAccount) {
   unsetenv("KUBERNETES_SERVICE_HOST");
-  EXPECT_EQ(InClusterConfig(folder_).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(LoadInClusterConfig(folder_).status().code(), StatusCode::kFailedPrecondition);
   setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
   setenv("KUBERNETES_SERVICE_PORT", "443", 1);
-  EXPECT_EQ(InClusterConfig(folder_).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(LoadInClusterConfig(folder_).status().code(), StatusCode::kNotFound);
   Write("token", "t");
   Write("ca.crt", "CA");
   Write("namespace", "shop");
-  const auto config = InClusterConfig(folder_);
+  const auto config = LoadInClusterConfig(folder_);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->server, "https://[fd00::1]:443");
   EXPECT_EQ(config->token_file, folder_ + "/token");
@@ -123,11 +123,11 @@ TEST_F(ConfigTest, APodsServiceAccount) {
 
 TEST_F(ConfigTest, TheDefaultPathIsKubectls) {
   setenv("KUBECONFIG", "/a/b:/c", 1);
-  EXPECT_EQ(DefaultKubeconfigPath(), "/a/b");
-  EXPECT_EQ(DefaultKubeconfigPath("/x"), "/x");
+  EXPECT_EQ(FindKubeconfigPath(), "/a/b");
+  EXPECT_EQ(FindKubeconfigPath("/x"), "/x");
   unsetenv("KUBECONFIG");
   setenv("HOME", "/home/me", 1);
-  EXPECT_EQ(DefaultKubeconfigPath(), "/home/me/.kube/config");
+  EXPECT_EQ(FindKubeconfigPath(), "/home/me/.kube/config");
 }
 
 }  // namespace

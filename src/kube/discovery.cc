@@ -15,7 +15,8 @@ constexpr std::string_view kAggregated =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 constexpr base::json::ParseLimits kLimits{.max_bytes = 64 * 1024 * 1024, .max_depth = 64};
 
-Status Read(Client& client, std::string_view path, ServedKinds& kinds) {
+// Adds the kinds of the discovery document at `path` to `kinds`.
+Status ReadDiscovery(Client& client, std::string_view path, ServedKinds& kinds) {
   std::string text;
   RETURN_IF_ERROR(
       client.GetStream(path, kAggregated, std::stop_token(), [&](std::string_view chunk) {
@@ -78,7 +79,7 @@ bool ServedKind::HasVerb(std::string_view verb) const {
 StatusOr<ServedKinds> DiscoverKinds(Client& client) {
   ServedKinds kinds;
   for (const std::string_view path : {"/api", "/apis"}) {
-    RETURN_IF_ERROR_WITH(Read(client, path, kinds), "ask the API what it serves");
+    RETURN_IF_ERROR_WITH(ReadDiscovery(client, path, kinds), "read the kinds that the API serves");
   }
   return kinds;
 }

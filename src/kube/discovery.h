@@ -14,7 +14,7 @@ namespace berth::kube {
 // Berth's own row.
 class ServedKind {
  public:
-  // `resource` is an entry of a version in an APIGroupDiscoveryList.
+  // Makes a kind from `resource`, an entry of `version` in an APIGroupDiscoveryList.
   static std::shared_ptr<const ServedKind> FromDiscovery(std::string_view group,
                                                          std::string_view version,
                                                          const Json& resource);
@@ -23,6 +23,7 @@ class ServedKind {
 
   // The result lives as long as this object.
   const api::KindInfo& info() const { return *info_; }
+  // Whether the API serves the verb, such as "list", for this kind.
   bool HasVerb(std::string_view verb) const;
 
  private:
@@ -37,8 +38,9 @@ class ServedKind {
 
 using ServedKinds = std::vector<std::shared_ptr<const ServedKind>>;
 
-// Lists every resource once, in its group's preferred version, by two requests (aggregated
-// discovery). UNIMPLEMENTED if the API has only the older documents.
+// Reads all kinds that the API serves by two requests (aggregated discovery). Each resource of a
+// group comes once, in the first version of the group that has it. UNIMPLEMENTED: the API has only
+// the older discovery documents.
 StatusOr<ServedKinds> DiscoverKinds(Client& client);
 
 }  // namespace berth::kube

@@ -44,7 +44,7 @@ class EventRecorder::Impl {
                  .workers = 1,
                  .retry_start = std::chrono::seconds(1),
                  .retry_max = std::chrono::seconds(30)},
-                [this](const std::string& key) { return Write(key); }) {
+                [this](const std::string& key) { return WriteEvent(key); }) {
     writer_.Start();
   }
 
@@ -58,7 +58,7 @@ class EventRecorder::Impl {
     writer_.WaitIdle(kFlushTime);
     {
       MutexLock lock(mutex_);
-      stopping_ = true;  // queued events are not begun any more
+      stopping_ = true;  // from now on no queued event is written
       for (const auto& [key, entry] : entries_) dropped_ += entry.waiting;
     }
     writer_.Stop();
@@ -95,7 +95,7 @@ class EventRecorder::Impl {
       first_waiting = entry.waiting++ == 0;
       if (first_waiting) ++waiting_;
       entry.last = now;
-      if (entries_.size() > kMaxRemembered) Forget(now);
+      if (entries_.size() > kMaxRemembered) ForgetWritten(now);
     }
     if (first_waiting) writer_.AddAfter(key, kGatherTime);
   }
@@ -122,12 +122,13 @@ class EventRecorder::Impl {
 
   void CountDropped(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (dropped_ == 0)
-      LOG_WARNING("events are dropped: the API does not take them, or not in time");
+      LOG_WARNING("events are dropped: the API refuses them, or does not answer in time");
     dropped_ += count;
   }
 
-  // Makes room: it first drops entries that are too old for repetitions, then any that are written.
-  void Forget(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Makes room in entries_: it drops the entries that are too old to count a repetition, and if
+  // these are not enough, all that are written.
+  void ForgetWritten(WallTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::erase_if(entries_, [&](const auto& item) {
       return item.second.waiting == 0 && now - item.second.last >= kWindow;
     });
@@ -135,7 +136,7 @@ class EventRecorder::Impl {
     std::erase_if(entries_, [](const auto& item) { return item.second.waiting == 0; });
   }
 
-  Json Object(const Entry& entry) const {
+  Json MakeEvent(const Entry& entry) const {
     const std::string& ns = entry.object.ns;
     Json involved{{"apiVersion", entry.object.api_version},
                   {"kind", entry.object.kind},
@@ -146,7 +147,7 @@ class EventRecorder::Impl {
     if (!host_.empty()) source["host"] = host_;
     return {{"apiVersion", "v1"},
             {"kind", "Event"},
-            {"metadata", {{"name", entry.name}, {"namespace", Namespace(entry)}}},
+            {"metadata", {{"name", entry.name}, {"namespace", NamespaceOf(entry)}}},
             {"involvedObject", std::move(involved)},
             {"reason", entry.reason},
             {"message", entry.message},
@@ -160,28 +161,30 @@ class EventRecorder::Impl {
   }
 
   // Events about cluster-scoped objects live in "default", as in Kubernetes.
-  static std::string Namespace(const Entry& entry) {
+  static std::string NamespaceOf(const Entry& entry) {
     return entry.object.ns.empty() ? "default" : entry.object.ns;
   }
 
-  Status Send(const Entry& entry) {
+  // Patches the count of an Event that was written before, or creates the Event.
+  Status SendEvent(const Entry& entry) {
     if (entry.written > 0) {
       const Json patch{{"count", entry.written + entry.waiting},
                        {"lastTimestamp", api::FormatTime(entry.last)}};
-      const Status patched =
-          client_
-              .Patch(api::kinds::kEvent, Namespace(entry), entry.name, PatchType::kMerge, patch, "")
-              .status();
-      // The API's Event has expired: this repetition starts a new one under the same name.
+      const Status patched = client_
+                                 .Patch(api::kinds::kEvent, NamespaceOf(entry), entry.name,
+                                        PatchType::kMerge, patch, "")
+                                 .status();
+      // The Event has expired in the API, so this repetition creates a new one with the same name.
       if (patched.code() != StatusCode::kNotFound) return patched;
     }
     const Status created =
-        client_.Create(api::kinds::kEvent, Namespace(entry), Object(entry)).status();
-    // The name is random and ours, so an earlier attempt, whose answer was lost, created it.
+        client_.Create(api::kinds::kEvent, NamespaceOf(entry), MakeEvent(entry)).status();
+    // The name is random, so it was created by an earlier attempt whose answer was lost.
     return created.code() == StatusCode::kAlreadyExists ? base::OkStatus() : created;
   }
 
-  base::KeyedWorkers::Outcome Write(const std::string& key) {
+  // The work of writer_ on a key of entries_.
+  base::KeyedWorkers::Outcome WriteEvent(const std::string& key) {
     Entry entry;
     {
       MutexLock lock(mutex_);
@@ -191,24 +194,24 @@ class EventRecorder::Impl {
       }
       entry = it->second;
     }
-    const Status status = Send(entry);
+    const Status status = SendEvent(entry);
     if (status.code() == StatusCode::kUnavailable ||
         status.code() == StatusCode::kDeadlineExceeded) {
       return base::KeyedWorkers::Outcome::Retry(status);
     }
     MutexLock lock(mutex_);
-    Entry& now = entries_[key];
-    now.waiting -= entry.waiting;
-    if (now.waiting == 0) --waiting_;
+    Entry& current = entries_[key];
+    current.waiting -= entry.waiting;
+    if (current.waiting == 0) --waiting_;
     if (status.ok()) {
-      now.written += entry.waiting;
+      current.written += entry.waiting;
     } else {
       LOG_DEBUG("event {} of {} is refused: {}", base::Quote(entry.reason),
                 base::Quote(entry.object.name), base::ToString(status));
       CountDropped(entry.waiting);
     }
-    if (now.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
-    if (now.written == 0) entries_.erase(key);
+    if (current.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
+    if (current.written == 0) entries_.erase(key);
     return base::KeyedWorkers::Outcome::Done();
   }
 

@@ -1,8 +1,9 @@
-// Writes Events, in the background: an EventSink for the processes that have a Client.
+// Writes Events in the background. It is the EventSink of processes that have a Client.
+// Thread-safe.
 //
 // Equal events (object, type, reason, message, component) within ten minutes become one Event whose
-// count and lastTimestamp move, as in client-go. The queue is bounded (1,000 events); what does not
-// fit, and what the API refuses, is dropped and counted in the log.
+// count and lastTimestamp change, as in client-go. The queue holds 1,000 events. Events that do not
+// fit, and those that the API refuses, are dropped and counted in the log.
 #pragma once
 
 #include <memory>

@@ -54,8 +54,8 @@ std::string TargetOf(const ExecRequest& request, bool with_stdin) {
   return target;
 }
 
-// Reads from the error channel how the command has ended.
-StatusOr<int> ExitOf(std::string_view text) {
+// Returns the command's exit code from the Status that the error channel carries.
+StatusOr<int> ParseExitCode(std::string_view text) {
   ASSIGN_OR_RETURN(const Json status, base::json::Parse(text));
   if (base::json::String(status, {"status"}) == "Success") return 0;
   for (const Json& cause : base::json::Array(status, {"details", "causes"})) {
@@ -66,8 +66,8 @@ StatusOr<int> ExitOf(std::string_view text) {
   return Error(StatusCode::kInternal, "{}", base::json::String(status, {"message"}, "exec failed"));
 }
 
-// The error of a refused upgrade: most servers put a Status object into the body.
-Status RefusalOf(const websocket::response_type& response) {
+// Makes the error of a refused upgrade. Most servers put a Status object into the body.
+Status MakeRefusalStatus(const websocket::response_type& response) {
   const auto body = base::json::Parse(response.body());
   const std::string message = body.ok() ? base::json::String(*body, {"message"}) : "";
   return Error(
@@ -153,7 +153,8 @@ class AnyStream {
     Stream stream_;
   };
 
-  // std::function wants a handler that can be copied, and handlers cannot.
+  // Makes a handler that can be copied, because std::function requires that and handlers cannot be
+  // copied.
   template <typename Moved>
   static Handler Shared(Moved handler) {
     auto shared = std::make_shared<Moved>(std::move(handler));
@@ -165,20 +166,20 @@ class AnyStream {
 
 using WebSocket = websocket::stream<AnyStream, /*deflateSupported=*/false>;
 
-// One exec over a connected stream. All members are used on the thread that runs the io_context,
-// except for the reader of standard input, which posts to it.
+// One exec over a connected stream. All members are used on the thread that runs the io_context.
+// The reader of standard input has its own thread and posts to the io_context.
 class Session {
  public:
   Session(asio::io_context& io, WebSocket& ws, const ExecStreams& streams, bool tty)
       : io_(io), ws_(ws), streams_(streams), tty_(tty), window_changes_(io) {}
 
-  StatusOr<int> Run(std::stop_token stop) {
+  StatusOr<int> RunCommand(std::stop_token stop) {
     ws_.binary(true);
     ws_.read_message_max(kMaxFrame);
-    const std::stop_callback cancel(stop,
-                                    [this] { asio::post(io_, [this] { Finish(Cancelled()); }); });
+    const std::stop_callback cancel(
+        stop, [this] { asio::post(io_, [this] { FinishSession(Cancelled()); }); });
     if (tty_) WatchTerminal();
-    Read();
+    ReadFrame();
     std::jthread input;
     if (streams_.stdin_fd >= 0) {
       input = std::jthread([this](const std::stop_token& done) { ReadInput(done); });
@@ -192,29 +193,29 @@ class Session {
  private:
   static Status Cancelled() { return Error(StatusCode::kCancelled, "interrupted"); }
 
-  void Finish(StatusOr<int> result) {
+  void FinishSession(StatusOr<int> result) {
     if (!result_.has_value()) result_ = std::move(result);
     io_.stop();
   }
 
-  void Read() {
+  void ReadFrame() {
     ws_.async_read(buffer_, [this](error_code error, size_t) {
       if (error) {
-        Finish(Error(StatusCode::kUnavailable, "exec: {}", error.message()));
+        FinishSession(Error(StatusCode::kUnavailable, "exec: {}", error.message()));
         return;
       }
       const auto data = buffer_.cdata();
       const std::string_view frame(static_cast<const char*>(data.data()), data.size());
-      if (!frame.empty()) TakeFrame(frame[0], frame.substr(1));
+      if (!frame.empty()) HandleFrame(frame[0], frame.substr(1));
       buffer_.consume(buffer_.size());
-      if (!io_.stopped()) Read();
+      if (!io_.stopped()) ReadFrame();
     });
   }
 
-  void TakeFrame(char channel, std::string_view data) {
+  void HandleFrame(char channel, std::string_view data) {
     if (channel == kStdout && streams_.on_stdout) streams_.on_stdout(data);
     if (channel == kStderr && streams_.on_stderr) streams_.on_stderr(data);
-    if (channel == kError && !data.empty()) Finish(ExitOf(data));
+    if (channel == kError && !data.empty()) FinishSession(ParseExitCode(data));
   }
 
   // Runs on a thread of its own, because standard input may be a file, which cannot be polled.
@@ -227,30 +228,30 @@ class Session {
       if (size <= 0) break;
       std::string frame(1, kStdin);
       frame.append(chunk, 0, static_cast<size_t>(size));
-      asio::post(io_, [this, frame = std::move(frame)]() mutable { Send(std::move(frame)); });
+      asio::post(io_, [this, frame = std::move(frame)]() mutable { SendFrame(std::move(frame)); });
     }
     asio::post(io_, [this] {
       if (closes_stdin_) {
-        Send(std::string{kClose, kStdin});
+        SendFrame(std::string{kClose, kStdin});
       } else if (streams_.on_stdin_end_lost) {
         streams_.on_stdin_end_lost();
       }
     });
   }
 
-  void Send(std::string frame) {
+  void SendFrame(std::string frame) {
     outgoing_.push_back(std::move(frame));
-    if (outgoing_.size() == 1) WriteNext();
+    if (outgoing_.size() == 1) WriteNextFrame();
   }
 
-  void WriteNext() {
+  void WriteNextFrame() {
     ws_.async_write(asio::buffer(outgoing_.front()), [this](error_code error, size_t) {
       if (error) {
-        Finish(Error(StatusCode::kUnavailable, "exec: {}", error.message()));
+        FinishSession(Error(StatusCode::kUnavailable, "exec: {}", error.message()));
         return;
       }
       outgoing_.pop_front();
-      if (!outgoing_.empty()) WriteNext();
+      if (!outgoing_.empty()) WriteNextFrame();
     });
   }
 
@@ -271,7 +272,7 @@ class Session {
   void SendTerminalSize() {
     if (!streams_.terminal_size) return;
     const auto [columns, rows] = streams_.terminal_size();
-    Send(std::string(1, kResize) + base::json::Dump({{"Width", columns}, {"Height", rows}}));
+    SendFrame(std::string(1, kResize) + base::json::Dump({{"Width", columns}, {"Height", rows}}));
   }
 
   asio::io_context& io_;
@@ -286,9 +287,9 @@ class Session {
 };
 
 // Upgrades a connected stream and runs the session on it.
-StatusOr<int> RunOn(asio::io_context& io, AnyStream stream, const std::string& host,
-                    const std::string& token, const ExecRequest& request,
-                    const ExecStreams& streams, std::stop_token stop) {
+StatusOr<int> RunSession(asio::io_context& io, AnyStream stream, const std::string& host,
+                         const std::string& token, const ExecRequest& request,
+                         const ExecStreams& streams, std::stop_token stop) {
   WebSocket ws(std::move(stream));
   websocket::stream_base::timeout timeouts{kConnectTimeout, websocket::stream_base::none(), false};
   ws.set_option(timeouts);
@@ -303,16 +304,16 @@ StatusOr<int> RunOn(asio::io_context& io, AnyStream stream, const std::string& h
                      [&](error_code result) { error = result; });
   io.run();
   io.restart();
-  if (error == websocket::error::upgrade_declined) return RefusalOf(response);
+  if (error == websocket::error::upgrade_declined) return MakeRefusalStatus(response);
   if (error) return Error(StatusCode::kUnavailable, "exec: {}", error.message());
   Session session(io, ws, streams, request.tty);
   session.set_closes_stdin(response[beast::http::field::sec_websocket_protocol] ==
                            "v5.channel.k8s.io");
-  return session.Run(stop);
+  return session.RunCommand(stop);
 }
 
-StatusOr<int> OverUnixSocket(const Config& config, const ExecRequest& request,
-                             const ExecStreams& streams, std::stop_token stop) {
+StatusOr<int> ExecOverUnixSocket(const Config& config, const ExecRequest& request,
+                                 const ExecStreams& streams, std::stop_token stop) {
   asio::io_context io(1);
   using Protocol = asio::local::stream_protocol;
   beast::basic_stream<Protocol> stream(io);
@@ -321,10 +322,10 @@ StatusOr<int> OverUnixSocket(const Config& config, const ExecRequest& request,
   if (error) {
     return Error(StatusCode::kUnavailable, "connect to '{}': {}", config.socket, error.message());
   }
-  return RunOn(io, AnyStream(std::move(stream)), "localhost", "", request, streams, stop);
+  return RunSession(io, AnyStream(std::move(stream)), "localhost", "", request, streams, stop);
 }
 
-// The parts of "https://host:port".
+// The host and port of "https://host:port".
 struct Address {
   std::string host;
   std::string port = "443";
@@ -372,13 +373,13 @@ Status LoadCredentials(asio::ssl::context& tls, const Config& config, const std:
   return base::OkStatus();
 }
 
-std::string TokenOf(const Config& config) {
+std::string ReadToken(const Config& config) {
   if (config.token_file.empty()) return config.token;
   return ReadTokenFile(config.token_file);
 }
 
-StatusOr<int> OverTls(const Config& config, const ExecRequest& request, const ExecStreams& streams,
-                      std::stop_token stop) {
+StatusOr<int> ExecOverTls(const Config& config, const ExecRequest& request,
+                          const ExecStreams& streams, std::stop_token stop) {
   ASSIGN_OR_RETURN(const Address address, ParseServer(config.server));
   asio::io_context io(1);
   asio::ssl::context tls(asio::ssl::context::tls_client);
@@ -394,7 +395,7 @@ StatusOr<int> OverTls(const Config& config, const ExecRequest& request, const Ex
       error = connected;
       if (error) return;
       stream.async_handshake(asio::ssl::stream_base::client,
-                             [&](error_code shaken) { error = shaken; });
+                             [&](error_code handshake) { error = handshake; });
     });
     io.run();
     io.restart();
@@ -403,16 +404,16 @@ StatusOr<int> OverTls(const Config& config, const ExecRequest& request, const Ex
   if (error) {
     return Error(StatusCode::kUnavailable, "connect to '{}': {}", config.server, error.message());
   }
-  return RunOn(io, AnyStream(std::move(stream)), address.host, TokenOf(config), request, streams,
-               stop);
+  return RunSession(io, AnyStream(std::move(stream)), address.host, ReadToken(config), request,
+                    streams, stop);
 }
 
 }  // namespace
 
-StatusOr<int> Exec(const Config& config, const ExecRequest& request, const ExecStreams& streams,
-                   std::stop_token stop) {
-  return config.socket.empty() ? OverTls(config, request, streams, stop)
-                               : OverUnixSocket(config, request, streams, stop);
+StatusOr<int> ExecInPod(const Config& config, const ExecRequest& request,
+                        const ExecStreams& streams, std::stop_token stop) {
+  return config.socket.empty() ? ExecOverTls(config, request, streams, stop)
+                               : ExecOverUnixSocket(config, request, streams, stop);
 }
 
 }  // namespace berth::kube

@@ -16,16 +16,17 @@ namespace berth::kube {
 struct ExecRequest {
   std::string ns;
   std::string pod;
-  std::string container;  // empty: the only one
+  std::string container;  // empty: the pod's only container
   std::vector<std::string> command;
   bool tty = false;
 };
 
 struct ExecStreams {
   int stdin_fd = -1;  // -1: the command gets no standard input
+  // Called on the thread of ExecInPod with each part of the output. Empty: the output is dropped.
   std::function<void(std::string_view)> on_stdout;
   std::function<void(std::string_view)> on_stderr;
-  // Returns columns and rows of the terminal. It is asked at the start and at each SIGWINCH, and
+  // Returns the columns and rows of the terminal. Called at the start and at each SIGWINCH, but
   // only with a tty.
   std::function<std::pair<int, int>()> terminal_size;
   // Called once if the end of standard input cannot be passed on, because the server speaks only
@@ -33,9 +34,11 @@ struct ExecStreams {
   std::function<void()> on_stdin_end_lost;
 };
 
-// Blocks until the command ends, and returns its exit code. CANCELLED on `stop`; UNAVAILABLE if the
-// connection breaks, in which case the command may still run; else the server's error.
-base::StatusOr<int> Exec(const Config& config, const ExecRequest& request,
-                         const ExecStreams& streams, std::stop_token stop);
+// Blocks until the command ends, and returns its exit code. CANCELLED: `stop` was requested.
+// UNAVAILABLE: there is no connection, or it broke and the command may still run. INVALID_ARGUMENT:
+// the server in `config` is not an https:// address, or the credentials are wrong. NOT_FOUND,
+// INTERNAL: the server refused the request or could not run the command.
+base::StatusOr<int> ExecInPod(const Config& config, const ExecRequest& request,
+                              const ExecStreams& streams, std::stop_token stop);
 
 }  // namespace berth::kube

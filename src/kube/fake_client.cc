@@ -63,7 +63,7 @@ const Json* FakeClient::FindLocked(const KindInfo& kind, const std::string& key)
   return it == objects->second.end() ? nullptr : &it->second;
 }
 
-Json FakeClient::Commit(const KindInfo& kind, const std::string& key, Json object) {
+Json FakeClient::CommitChange(const KindInfo& kind, const std::string& key, Json object) {
   ++version_;
   HistoryEntry entry{.version = version_, .kind = &kind, .before = {}, .after = {}};
   if (const Json* before = FindLocked(kind, key); before != nullptr) entry.before = *before;
@@ -104,14 +104,15 @@ Json FakeClient::Add(Json object) {
     base::json::Set(object, {"metadata", "creationTimestamp"}, Now());
   }
   MutexLock lock(mutex_);
-  return Commit(*kind, api::ObjectKey(Meta(object, "namespace"), Meta(object, "name")), object);
+  return CommitChange(*kind, api::ObjectKey(Meta(object, "namespace"), Meta(object, "name")),
+                      object);
 }
 
 bool FakeClient::Remove(const KindInfo& kind, std::string_view ns, std::string_view name) {
   MutexLock lock(mutex_);
   const std::string key = api::ObjectKey(ns, name);
   if (FindLocked(kind, key) == nullptr) return false;
-  Commit(kind, key, nullptr);
+  CommitChange(kind, key, nullptr);
   return true;
 }
 
@@ -177,8 +178,9 @@ Status FakeClient::TakeFailure(std::string_view verb, std::string_view resource,
   return base::OkStatus();
 }
 
-void FakeClient::Log(std::string_view verb, const KindInfo& kind, std::string_view ns,
-                     std::string_view name, std::string_view subresource, std::string body) {
+void FakeClient::RecordAction(std::string_view verb, const KindInfo& kind, std::string_view ns,
+                              std::string_view name, std::string_view subresource,
+                              std::string body) {
   std::string action = fmt::format("{} {}/{}", verb, kind.plural, api::ObjectKey(ns, name));
   if (!subresource.empty()) action += fmt::format("/{}", subresource);
   action_names_.push_back(action);
@@ -222,7 +224,7 @@ bool FakeClient::WaitForWatches(const KindInfo& kind, int count,
 
 StatusOr<Json> FakeClient::Get(const KindInfo& named, std::string_view ns, std::string_view name) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
+  const KindInfo& kind = FindServedKind(named);
   Status after;
   RETURN_IF_ERROR(TakeFailure("get", kind.plural, after));
   RETURN_IF_ERROR(after);
@@ -234,7 +236,7 @@ StatusOr<Json> FakeClient::Get(const KindInfo& named, std::string_view ns, std::
 StatusOr<ListResult> FakeClient::List(const KindInfo& named, std::string_view ns,
                                       const ListOptions& options) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
+  const KindInfo& kind = FindServedKind(named);
   Status after;
   RETURN_IF_ERROR(TakeFailure("list", kind.plural, after));
   RETURN_IF_ERROR(after);
@@ -254,8 +256,8 @@ StatusOr<ListResult> FakeClient::List(const KindInfo& named, std::string_view ns
   return result;
 }
 
-std::vector<WatchEvent> FakeClient::EventsSince(const KindInfo& kind, const Filter& filter,
-                                                int64_t& version) const {
+std::vector<WatchEvent> FakeClient::FindEventsSince(const KindInfo& kind, const Filter& filter,
+                                                    int64_t& version) const {
   std::vector<WatchEvent> events;
   const auto first = std::upper_bound(
       history_.begin(), history_.end(), version,
@@ -282,7 +284,7 @@ Status FakeClient::Watch(const KindInfo& named, std::string_view ns, const ListO
                          const std::function<bool(WatchEvent event)>& on_event) {
   const KindInfo& kind = [&]() -> const KindInfo& {
     MutexLock lock(mutex_);
-    return Known(named);
+    return FindServedKind(named);
   }();
   ASSIGN_OR_RETURN(const Filter filter, Filter::From(kind, ns, options));
   const auto deadline = std::chrono::steady_clock::now() +
@@ -335,7 +337,7 @@ Status FakeClient::Watch(const KindInfo& named, std::string_view ns, const ListO
         result = Error(StatusCode::kOutOfRange, "too old resource version: {}", version);
         break;
       }
-      events = EventsSince(kind, filter, version);
+      events = FindEventsSince(kind, filter, version);
       if (!events.empty()) break;
       ended = !changed_.WaitUntil(mutex_, deadline);
     }
@@ -359,7 +361,7 @@ Status FakeClient::GetStream(std::string_view target, std::string_view accept, s
     if (it != streams_.end()) {
       content = it->second;
     } else if (target == "/api" || target == "/apis") {
-      content = DiscoveryLocked(target == "/api");
+      content = MakeDiscoveryLocked(target == "/api");
     } else {
       return Error(StatusCode::kNotFound, "there is no stream at {}", target);
     }

@@ -55,7 +55,7 @@ class FakeClient : public Client {
   // of it is NOT_FOUND.
   void StopServing(const api::KindInfo& kind);
 
-  // Null if it is not there; never fails and is never counted.
+  // Reads an object; null if it does not exist. Never fails, and does not count as an action.
   Json Peek(const api::KindInfo& kind, std::string_view ns, std::string_view name) const;
   std::vector<Json> PeekAll(const api::KindInfo& kind) const;
   template <typename T>
@@ -71,24 +71,24 @@ class FakeClient : public Client {
   void FailNext(std::string_view verb, std::string_view resource, Status status);
   // As FailNext, but the call takes effect and only its answer is lost: the unknown outcome.
   void LoseNextAnswer(std::string_view verb, std::string_view resource, Status status);
-  // All calls fail with `status` and all watches break, until it is OK again.
+  // All calls fail with `status` and all watches break, until SetOutage is called with OK.
   void SetOutage(Status status);
 
-  // Ends all watches, as a server does now and then.
+  // Ends all watches, as a server does from time to time.
   void EndWatches();
-  // Forgets the history of changes: watches from an earlier resourceVersion get OUT_OF_RANGE.
+  // Drops the history of changes. Watches from an earlier resourceVersion then get OUT_OF_RANGE.
   void Compact();
 
-  // The writes since the last call, in order, with the failed ones: "create pods/default/web
-  // {...}", "patch pods/default/web/status {...}", "delete pods/default/web". Bodies are compact
-  // JSON with sorted members; for a patch that is not a merge patch, its type stands before the
-  // body ("json", "strategic").
+  // Removes and returns the writes since the last call, in order, with the failed ones:
+  // "create pods/default/web {...}", "patch pods/default/web/status {...}",
+  // "delete pods/default/web". Bodies are compact JSON with sorted members. If a patch is not a
+  // merge patch, its type stands before the body ("json", "strategic").
   std::vector<std::string> TakeActions();
-  // As TakeActions, without bodies, and without clearing.
+  // Returns the same without bodies, and does not remove them.
   std::vector<std::string> ActionNames() const;
 
-  // Waits until `condition`, which is evaluated now and after each change, holds. False at the
-  // time-out.
+  // Waits until `condition` is true, which is evaluated now and after each change. Returns false at
+  // the time-out.
   bool WaitUntil(const std::function<bool()>& condition,
                  std::chrono::milliseconds timeout = std::chrono::seconds(10));
   // Waits until `count` watches on `kind` are open.
@@ -115,8 +115,8 @@ class FakeClient : public Client {
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override;
-  // Serves what SetStream set for the target, in one chunk, and the aggregated discovery documents
-  // /api and /apis; NOT_FOUND for others.
+  // Passes the content that SetStream set for the target, in one chunk, or the aggregated discovery
+  // documents /api and /apis. NOT_FOUND for other targets.
   Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                    const std::function<bool(std::string_view chunk)>& on_chunk) override;
   void SetStream(std::string_view target, std::string_view content);
@@ -137,15 +137,15 @@ class FakeClient : public Client {
   struct Filter;
   using Objects = std::map<std::string, Json>;  // by api::ObjectKey
 
-  // Takes the failure that is due for this call; OK if there is none. `after` receives the one to
-  // report after the call has taken effect.
+  // Removes and returns the failure that is due for this call; OK if there is none. `after` is set
+  // to the failure that is reported after the call has taken effect.
   Status TakeFailure(std::string_view verb, std::string_view resource, Status& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Log(std::string_view verb, const api::KindInfo& kind, std::string_view ns,
-           std::string_view name, std::string_view subresource, std::string body)
+  void RecordAction(std::string_view verb, const api::KindInfo& kind, std::string_view ns,
+                    std::string_view name, std::string_view subresource, std::string body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores `object` (null: removes it) under `key` with a new resourceVersion.
-  Json Commit(const api::KindInfo& kind, const std::string& key, Json object)
+  Json CommitChange(const api::KindInfo& kind, const std::string& key, Json object)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StatusOr<Json> CreateLocked(const api::KindInfo& kind, std::string_view ns, Json object)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -155,18 +155,20 @@ class FakeClient : public Client {
                       const DeleteOptions& options) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status BindLocked(const api::KindInfo& kind, const std::string& key, const Json& body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  StatusOr<Json> TokenLocked(const std::string& key, const Json& body)
+  StatusOr<Json> MakeTokenLocked(const std::string& key, const Json& body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Json* FindLocked(const api::KindInfo& kind, const std::string& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The events since `version` that pass `filter`; advances `version`.
-  std::vector<WatchEvent> EventsSince(const api::KindInfo& kind, const Filter& filter,
-                                      int64_t& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<WatchEvent> FindEventsSince(const api::KindInfo& kind, const Filter& filter,
+                                          int64_t& version) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Now() const;
   // The KindInfo under which objects of the kind are stored.
-  const api::KindInfo& Known(const api::KindInfo& kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<const api::KindInfo*> ServedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string DiscoveryLocked(bool core) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const api::KindInfo& FindServedKind(const api::KindInfo& kind) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<const api::KindInfo*> FindServedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string MakeDiscoveryLocked(bool core) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const base::SystemClock system_clock_;
   const base::Clock* clock_ = &system_clock_;

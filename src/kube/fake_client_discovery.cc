@@ -24,23 +24,23 @@ void FakeClient::StopServing(const KindInfo& kind) {
   changed_.NotifyAll();
 }
 
-const KindInfo& FakeClient::Known(const KindInfo& kind) const {
+const KindInfo& FakeClient::FindServedKind(const KindInfo& kind) const {
   for (const KindInfo* custom : custom_) {
     if (custom->group == kind.group && custom->plural == kind.plural) return *custom;
   }
   return kind;
 }
 
-std::vector<const KindInfo*> FakeClient::ServedLocked() const {
+std::vector<const KindInfo*> FakeClient::FindServedLocked() const {
   std::vector<const KindInfo*> served(api::BuiltInKinds().begin(), api::BuiltInKinds().end());
   served.insert(served.end(), custom_.begin(), custom_.end());
   for (const KindInfo* kind : unserved_) std::erase(served, kind);
   return served;
 }
 
-std::string FakeClient::DiscoveryLocked(bool core) const {
+std::string FakeClient::MakeDiscoveryLocked(bool core) const {
   std::map<std::string, std::map<std::string, Json>> groups;  // group, version, resources
-  for (const KindInfo* kind : ServedLocked()) {
+  for (const KindInfo* kind : FindServedLocked()) {
     if (kind->group.empty() != core) continue;
     Json& resources = groups[std::string(kind->group)][std::string(kind->version)];
     Json resource = {

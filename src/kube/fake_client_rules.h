@@ -8,7 +8,7 @@
 
 namespace berth::kube::fake {
 
-// The "field" of metadata, if it is a string.
+// Returns the field `field` of metadata if it is a string; else "".
 inline std::string Meta(const Json& object, std::string_view field) {
   return base::json::String(object, {"metadata", field});
 }

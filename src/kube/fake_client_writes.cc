@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kNoResource = "the server could not find the requested resource";
 
-Status Conflict(const KindInfo& kind, std::string_view name, std::string_view why) {
+Status MakeConflict(const KindInfo& kind, std::string_view name, std::string_view why) {
   return Error(StatusCode::kAborted, "Operation cannot be fulfilled on {} \"{}\": {}",
                kind.group_resource(), name, why);
 }
@@ -27,7 +27,7 @@ Status Conflict(const KindInfo& kind, std::string_view name, std::string_view wh
 constexpr std::string_view kModified =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-std::string Resource(const KindInfo& kind, std::string_view subresource) {
+std::string ResourceName(const KindInfo& kind, std::string_view subresource) {
   return subresource.empty() ? std::string(kind.plural)
                              : fmt::format("{}/{}", kind.plural, subresource);
 }
@@ -40,7 +40,8 @@ bool HasFinalizers(const KindInfo& kind, const Json& object) {
           !base::json::Array(object, {"spec", "finalizers"}).empty());
 }
 
-// Sets the finalizers that a delete adds for the care of dependents.
+// Sets the finalizers that a delete adds, so that the garbage collector handles the dependents
+// first.
 void SetPropagation(Json& object, const DeleteOptions& options) {
   if (options.propagation.empty()) return;
   Json finalizers = Json::array();
@@ -52,11 +53,11 @@ void SetPropagation(Json& object, const DeleteOptions& options) {
   base::json::Set(object, {"metadata", "finalizers"}, std::move(finalizers));
 }
 
-bool Deleting(const Json& object) {
+bool IsBeingDeleted(const Json& object) {
   return base::json::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
 }
 
-void Copy(const Json& from, Json& to, base::json::Path path) {
+void CopyField(const Json& from, Json& to, base::json::Path path) {
   const Json* value = base::json::Find(from, path);
   if (value == nullptr) {
     base::json::Remove(to, path);
@@ -65,20 +66,20 @@ void Copy(const Json& from, Json& to, base::json::Path path) {
   }
 }
 
-// Whether the kind counts its spec's changes in metadata.generation.
+// Whether metadata.generation counts the changes of the kind's spec.
 bool HasGeneration(const KindInfo& kind) {
   return &kind == &api::kinds::kPod || &kind == &api::kinds::kDaemonSet ||
          !api::SupportsStrategicMerge(kind);
 }
 
-// Whether a PUT must say which version it replaces; the other kinds let it overwrite.
+// Whether a PUT must have a resourceVersion. The other kinds may be overwritten without one.
 bool NeedsVersion(const KindInfo& kind) {
   using namespace api::kinds;
   return &kind == &kVolumeAttachment || &kind == &kCsiNode || &kind == &kCsiDriver ||
          &kind == &kCsiStorageCapacity || &kind == &kLease || !api::SupportsStrategicMerge(kind);
 }
 
-// The seconds that a pod gets to end; zero for a pod that runs nowhere.
+// Returns the seconds that a pod gets to end; 0 for a pod that does not run.
 int64_t GraceSeconds(const Json& pod, const DeleteOptions& options) {
   const std::string phase = base::json::String(pod, {"status", "phase"});
   if (base::json::String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" ||
@@ -106,10 +107,10 @@ StatusOr<Json> ApplyPatch(const KindInfo& kind, PatchType type, const Json& obje
 
 StatusOr<Json> FakeClient::Create(const KindInfo& named, std::string_view ns, const Json& object) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
+  const KindInfo& kind = FindServedKind(named);
   const std::string name = Meta(object, "name");
-  Log("create", kind, ns, name.empty() ? Meta(object, "generateName") + "*" : name, "",
-      base::json::Dump(object));
+  RecordAction("create", kind, ns, name.empty() ? Meta(object, "generateName") + "*" : name, "",
+               base::json::Dump(object));
   Status after;
   RETURN_IF_ERROR(TakeFailure("create", kind.plural, after));
   ASSIGN_OR_RETURN(Json created, CreateLocked(kind, ns, object));
@@ -165,18 +166,18 @@ StatusOr<Json> FakeClient::CreateLocked(const KindInfo& kind, std::string_view n
       base::json::Set(object, {"status", "phase"}, "Pending");
     }
   }
-  return Commit(kind, key, std::move(object));
+  return CommitChange(kind, key, std::move(object));
 }
 
 StatusOr<Json> FakeClient::Update(const KindInfo& named, const Json& object,
                                   std::string_view subresource) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
+  const KindInfo& kind = FindServedKind(named);
   const std::string ns = Meta(object, "namespace");
   const std::string name = Meta(object, "name");
-  Log("update", kind, ns, name, subresource, base::json::Dump(object));
+  RecordAction("update", kind, ns, name, subresource, base::json::Dump(object));
   Status after;
-  RETURN_IF_ERROR(TakeFailure("update", Resource(kind, subresource), after));
+  RETURN_IF_ERROR(TakeFailure("update", ResourceName(kind, subresource), after));
   if (FindLocked(kind, api::ObjectKey(ns, name)) == nullptr) return NotFound(kind, name);
   if (NeedsVersion(kind) && Meta(object, "resourceVersion").empty()) {
     return Error(
@@ -200,10 +201,10 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
   }
   const std::string version = Meta(object, "resourceVersion");
   if (!version.empty() && version != Meta(present, "resourceVersion")) {
-    return Conflict(kind, name, kModified);
+    return MakeConflict(kind, name, kModified);
   }
   if (const std::string uid = Meta(object, "uid"); !uid.empty() && uid != Meta(present, "uid")) {
-    return Conflict(
+    return MakeConflict(
         kind, name,
         fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,
                     Meta(present, "uid")));
@@ -212,32 +213,33 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
   Json next;
   if (subresource == "status") {
     next = present;
-    Copy(object, next, {"status"});
-    // Kubernetes' own kinds take these from a status write too; the node agent relies on it.
+    CopyField(object, next, {"status"});
+    // For the built-in kinds, Kubernetes takes these fields from a status write, too. The node
+    // agent relies on that.
     if (api::SupportsStrategicMerge(kind)) {
       for (const std::string_view field : {"labels", "annotations", "finalizers"}) {
-        Copy(object, next, {"metadata", field});
+        CopyField(object, next, {"metadata", field});
       }
     }
   } else if (finalize) {
     next = present;
-    Copy(object, next, {"spec", "finalizers"});
+    CopyField(object, next, {"spec", "finalizers"});
   } else {
     next = std::move(object);
-    if (&kind == &api::kinds::kNamespace) Copy(present, next, {"spec", "finalizers"});
-    if (kind.has_status) Copy(present, next, {"status"});
+    if (&kind == &api::kinds::kNamespace) CopyField(present, next, {"spec", "finalizers"});
+    if (kind.has_status) CopyField(present, next, {"status"});
     for (const std::string_view field :
          {"name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
           "deletionGracePeriodSeconds"}) {
-      Copy(present, next, {"metadata", field});
+      CopyField(present, next, {"metadata", field});
     }
     next["apiVersion"] = kind.api_version();
     next["kind"] = kind.kind;
   }
-  Copy(present, next, {"metadata", "resourceVersion"});
+  CopyField(present, next, {"metadata", "resourceVersion"});
   if (next == present) return present;
 
-  if (Deleting(present)) {
+  if (IsBeingDeleted(present)) {
     const Json& old = base::json::Array(present, {"metadata", "finalizers"});
     for (const Json& finalizer : base::json::Array(next, {"metadata", "finalizers"})) {
       if (std::find(old.begin(), old.end(), finalizer) != old.end()) continue;
@@ -253,25 +255,26 @@ StatusOr<Json> FakeClient::UpdateLocked(const KindInfo& kind, const std::string&
     base::json::Set(next, {"metadata", "generation"},
                     base::json::Int(present, {"metadata", "generation"}) + 1);
   }
-  const bool gone = Deleting(next) && !HasFinalizers(kind, next) &&
+  const bool gone = IsBeingDeleted(next) && !HasFinalizers(kind, next) &&
                     base::json::Int(next, {"metadata", "deletionGracePeriodSeconds"}) == 0;
   if (gone) {
-    Commit(kind, key, nullptr);
+    CommitChange(kind, key, nullptr);
     return next;
   }
-  return Commit(kind, key, std::move(next));
+  return CommitChange(kind, key, std::move(next));
 }
 
 StatusOr<Json> FakeClient::Patch(const KindInfo& named, std::string_view ns, std::string_view name,
                                  PatchType type, const Json& patch, std::string_view subresource) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
+  const KindInfo& kind = FindServedKind(named);
   const std::string_view prefix = type == PatchType::kJson             ? "json "
                                   : type == PatchType::kStrategicMerge ? "strategic "
                                                                        : "";
-  Log("patch", kind, ns, name, subresource, fmt::format("{}{}", prefix, base::json::Dump(patch)));
+  RecordAction("patch", kind, ns, name, subresource,
+               fmt::format("{}{}", prefix, base::json::Dump(patch)));
   Status after;
-  RETURN_IF_ERROR(TakeFailure("patch", Resource(kind, subresource), after));
+  RETURN_IF_ERROR(TakeFailure("patch", ResourceName(kind, subresource), after));
   const std::string key = api::ObjectKey(ns, name);
   const Json* present = FindLocked(kind, key);
   if (present == nullptr) return NotFound(kind, name);
@@ -287,8 +290,8 @@ StatusOr<Json> FakeClient::Patch(const KindInfo& named, std::string_view ns, std
 Status FakeClient::Delete(const KindInfo& named, std::string_view ns, std::string_view name,
                           const DeleteOptions& options) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
-  Log("delete", kind, ns, name, "", "");
+  const KindInfo& kind = FindServedKind(named);
+  RecordAction("delete", kind, ns, name, "", "");
   Status after;
   RETURN_IF_ERROR(TakeFailure("delete", kind.plural, after));
   if (FindLocked(kind, api::ObjectKey(ns, name)) == nullptr) return NotFound(kind, name);
@@ -301,25 +304,25 @@ Status FakeClient::DeleteLocked(const KindInfo& kind, const std::string& key,
   Json object = *FindLocked(kind, key);
   const std::string name = Meta(object, "name");
   if (!options.uid.empty() && options.uid != Meta(object, "uid")) {
-    return Conflict(
+    return MakeConflict(
         kind, name,
         fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}",
                     options.uid, Meta(object, "uid")));
   }
   if (!options.resource_version.empty() &&
       options.resource_version != Meta(object, "resourceVersion")) {
-    return Conflict(kind, name, "Precondition failed: resourceVersion differs");
+    return MakeConflict(kind, name, "Precondition failed: resourceVersion differs");
   }
   const Json before = object;
   SetPropagation(object, options);
   int64_t grace = &kind == &api::kinds::kPod ? GraceSeconds(object, options) : 0;
   const int64_t present_grace = base::json::Int(object, {"metadata", "deletionGracePeriodSeconds"});
-  if (Deleting(object)) grace = std::min(grace, present_grace);
+  if (IsBeingDeleted(object)) grace = std::min(grace, present_grace);
   if (grace == 0 && !HasFinalizers(kind, object)) {
-    Commit(kind, key, nullptr);
+    CommitChange(kind, key, nullptr);
     return base::OkStatus();
   }
-  if (Deleting(object) && grace == present_grace && object == before) return base::OkStatus();
+  if (IsBeingDeleted(object) && grace == present_grace && object == before) return base::OkStatus();
   base::json::Set(object, {"metadata", "deletionTimestamp"},
                   api::FormatTime(clock_->Now() + std::chrono::seconds(grace)));
   base::json::Set(object, {"metadata", "deletionGracePeriodSeconds"}, grace);
@@ -330,15 +333,15 @@ Status FakeClient::DeleteLocked(const KindInfo& kind, const std::string& key,
   if (&kind == &api::kinds::kNamespace) {
     base::json::Set(object, {"status", "phase"}, "Terminating");
   }
-  Commit(kind, key, std::move(object));
+  CommitChange(kind, key, std::move(object));
   return base::OkStatus();
 }
 
 Status FakeClient::DeleteCollection(const KindInfo& named, std::string_view ns,
                                     const DeleteOptions& options) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
-  Log("deletecollection", kind, ns, "", "", "");
+  const KindInfo& kind = FindServedKind(named);
+  RecordAction("deletecollection", kind, ns, "", "", "");
   Status after;
   RETURN_IF_ERROR(TakeFailure("deletecollection", kind.plural, after));
   std::vector<std::string> keys;
@@ -356,10 +359,10 @@ StatusOr<Json> FakeClient::CreateSubresource(const KindInfo& named, std::string_
                                              std::string_view name, std::string_view subresource,
                                              const Json& body) {
   MutexLock lock(mutex_);
-  const KindInfo& kind = Known(named);
-  Log("create", kind, ns, name, subresource, base::json::Dump(body));
+  const KindInfo& kind = FindServedKind(named);
+  RecordAction("create", kind, ns, name, subresource, base::json::Dump(body));
   Status after;
-  RETURN_IF_ERROR(TakeFailure("create", Resource(kind, subresource), after));
+  RETURN_IF_ERROR(TakeFailure("create", ResourceName(kind, subresource), after));
   const std::string key = api::ObjectKey(ns, name);
   if (FindLocked(kind, key) == nullptr) return NotFound(kind, name);
   if (&kind == &api::kinds::kPod && subresource == "binding") {
@@ -368,7 +371,7 @@ StatusOr<Json> FakeClient::CreateSubresource(const KindInfo& named, std::string_
     return Json{{"apiVersion", "v1"}, {"kind", "Status"}, {"status", "Success"}};
   }
   if (&kind == &api::kinds::kServiceAccount && subresource == "token") {
-    ASSIGN_OR_RETURN(Json token, TokenLocked(key, body));
+    ASSIGN_OR_RETURN(Json token, MakeTokenLocked(key, body));
     RETURN_IF_ERROR(after);
     return token;
   }
@@ -383,13 +386,13 @@ Status FakeClient::BindLocked(const KindInfo& kind, const std::string& key, cons
     return Error(StatusCode::kInvalidArgument,
                  "Binding \"{}\" is invalid: target.name: Required value", name);
   }
-  if (Deleting(pod)) {
-    return Conflict(kind, name,
-                    fmt::format("pod {} is being deleted, cannot be assigned to a host", name));
+  if (IsBeingDeleted(pod)) {
+    return MakeConflict(kind, name,
+                        fmt::format("pod {} is being deleted, cannot be assigned to a host", name));
   }
   if (const std::string bound = base::json::String(pod, {"spec", "nodeName"}); !bound.empty()) {
-    return Conflict(kind, name,
-                    fmt::format("pod {} is already assigned to node \"{}\"", name, bound));
+    return MakeConflict(kind, name,
+                        fmt::format("pod {} is already assigned to node \"{}\"", name, bound));
   }
   base::json::Set(pod, {"spec", "nodeName"}, node);
   Json conditions = base::json::Array(pod, {"status", "conditions"});
@@ -406,11 +409,11 @@ Status FakeClient::BindLocked(const KindInfo& kind, const std::string& key, cons
        base::json::Map(body, {"metadata", "annotations"}).items()) {
     base::json::Set(pod, {"metadata", "annotations", annotation}, value);
   }
-  Commit(kind, key, std::move(pod));
+  CommitChange(kind, key, std::move(pod));
   return base::OkStatus();
 }
 
-StatusOr<Json> FakeClient::TokenLocked(const std::string& key, const Json& body) {
+StatusOr<Json> FakeClient::MakeTokenLocked(const std::string& key, const Json& body) {
   const int64_t seconds = base::json::Int(body, {"spec", "expirationSeconds"}, 3600);
   Json token = body;
   base::json::Set(token, {"status", "token"}, fmt::format("token-of-{}-{}", key, ++version_));

@@ -24,7 +24,7 @@ bool WaitReadable(int fd, int stop) {
   return fds[1].revents == 0;
 }
 
-std::string Lower(std::string text) {
+std::string ToLower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
@@ -78,7 +78,7 @@ FakeHttpServer::FakeHttpServer(Handler handler) : handler_(std::move(handler)) {
       listen(listener_.get(), 64) != 0) {
     throw std::runtime_error("the test's server cannot listen at " + path_);
   }
-  acceptor_ = std::jthread([this] { Accept(); });
+  acceptor_ = std::jthread([this] { AcceptConnections(); });
 }
 
 FakeHttpServer::~FakeHttpServer() {
@@ -105,17 +105,17 @@ int FakeHttpServer::connections() const {
   return connections_;
 }
 
-void FakeHttpServer::Accept() {
+void FakeHttpServer::AcceptConnections() {
   while (WaitReadable(listener_.get(), stop_event_.get())) {
     const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
     MutexLock lock(mutex_);
     const int connection = ++connections_;
-    threads_.emplace_back([this, fd, connection] { Serve(fd, connection); });
+    threads_.emplace_back([this, fd, connection] { ServeConnection(fd, connection); });
   }
 }
 
-void FakeHttpServer::Serve(int fd, int connection) {
+void FakeHttpServer::ServeConnection(int fd, int connection) {
   const base::UniqueFd owner(fd);
   std::string buffer;
   while (true) {
@@ -149,7 +149,7 @@ bool FakeHttpServer::ReadRequest(int fd, std::string& buffer, Request& request) 
   const size_t space = head.find(' ');
   request.method = head.substr(0, space);
   request.target = head.substr(space + 1, head.find(' ', space + 1) - space - 1);
-  request.headers = Lower(head.substr(head.find("\r\n") + 2)) + "\r\n";
+  request.headers = ToLower(head.substr(head.find("\r\n") + 2)) + "\r\n";
   constexpr std::string_view kLength = "content-length: ";
   if (const size_t at = request.headers.find(kLength); at != std::string::npos) {
     const size_t length = std::stoul(request.headers.substr(at + kLength.size()));

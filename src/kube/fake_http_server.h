@@ -1,6 +1,6 @@
-// A small HTTP/1.1 server on a UNIX socket for tests of the client: each request goes to a handler,
-// which writes raw bytes. Connections are served on a thread each and kept alive until the handler,
-// or the client, ends them.
+// A small HTTP/1.1 server on a UNIX socket for tests of the client. Each request goes to a handler,
+// which writes raw bytes. Each connection has its own thread and is kept alive until the handler or
+// the client ends it.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ class FakeHttpServer {
     const int fd_;
   };
 
-  // False: the connection is closed after it.
+  // If it returns false, the connection is closed.
   using Handler = std::function<bool(const Request&, Wire&)>;
 
   explicit FakeHttpServer(Handler handler);
@@ -60,8 +60,8 @@ class FakeHttpServer {
   int connections() const;
 
  private:
-  void Accept();
-  void Serve(int fd, int connection);
+  void AcceptConnections();
+  void ServeConnection(int fd, int connection);
   bool ReadRequest(int fd, std::string& buffer, Request& request);
 
   const Handler handler_;

@@ -9,7 +9,7 @@ using base::MutexLock;
 
 namespace {
 
-std::string Right(std::string_view verb, std::string_view resource, std::string_view group) {
+std::string MakeRight(std::string_view verb, std::string_view resource, std::string_view group) {
   return fmt::format("{} {}{}{}", verb, resource, group.empty() ? "" : ".", group);
 }
 
@@ -21,8 +21,8 @@ void RestrictedClient::Grant(const Json& rules) {
     for (const Json& group : rule.at("apiGroups")) {
       for (const Json& resource : rule.at("resources")) {
         for (const Json& verb : rule.at("verbs")) {
-          granted_.insert(Right(verb.get<std::string>(), resource.get<std::string>(),
-                                group.get<std::string>()));
+          granted_.insert(MakeRight(verb.get<std::string>(), resource.get<std::string>(),
+                                    group.get<std::string>()));
         }
       }
     }
@@ -51,7 +51,7 @@ Status RestrictedClient::CheckRights(std::string_view verb, const api::KindInfo&
                                      std::string_view subresource) {
   std::string resource(kind.plural);
   if (!subresource.empty()) resource += fmt::format("/{}", subresource);
-  const std::string right = Right(verb, resource, kind.group);
+  const std::string right = MakeRight(verb, resource, kind.group);
   MutexLock lock(mutex_);
   if (granted_.empty()) return base::OkStatus();
   if (granted_.contains(right)) {

@@ -1,8 +1,8 @@
-// A client that may do only what given RBAC rules grant, as with an API server: everything else is
-// PERMISSION_DENIED and recorded. With it, tests check that a program needs no other rights than
-// those that a cluster gives it.
+// A client that allows only the calls that its RBAC rules grant, as an API server does. Other calls
+// get PERMISSION_DENIED and are recorded. Tests check with it that a program needs no other rights
+// than those that a cluster gives it.
 //
-// Without any rules everything is granted. Thread-safe; borrows the client behind it.
+// Without any rules every call is allowed. Thread-safe. Borrows the client behind it.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ class RestrictedClient : public Client {
  public:
   explicit RestrictedClient(Client& client) : client_(client) {}
 
-  // Adds `rules` of a Role or ClusterRole: [{"apiGroups", "resources", "verbs"}]. Names of
-  // resources, namespaces and wildcards are not looked at.
+  // Adds `rules` of a Role or ClusterRole: [{"apiGroups", "resources", "verbs"}]. resourceNames and
+  // namespaces are ignored, and wildcards are not supported.
   void Grant(const Json& rules);
 
   // The calls that were refused, as "patch persistentvolumeclaims".

@@ -1,14 +1,14 @@
-// A Client whose writes must pass a gate. A leader writes through it, so that work that it began
-// before it lost the lease writes nothing afterwards. It also keeps some requests from crowding out
-// others.
+// A Client that asks a gate before each write. A leader writes through it, so that work that it
+// began before it lost the lease writes nothing afterwards. It is also used to delay some requests,
+// so that others get their turn.
 //
 // With a `send_time` the gate is asked again before each sending: a write that waited for its turn,
 // or that the server put off, is not sent once the gate refuses. The answer to a write that was
 // sent is awaited no longer than `send_time`, so that no write is under way when the next leader
 // begins.
 //
-// A write that the gate refuses fails with the gate's status. Reads and watches are not checked. It
-// only borrows; thread-safe.
+// A write that the gate refuses fails with the gate's status. Reads and watches are not checked.
+// The client behind it is borrowed and must outlive it. Thread-safe if the gate is.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,9 @@ class GuardedClient : public Client {
                 std::chrono::milliseconds send_time = std::chrono::milliseconds(0))
       : client_(client), gate_(std::move(gate)), send_time_(send_time) {}
 
-  // A leader's gate: while `leading` is false, UNAVAILABLE, as if the API were not there.
-  static Gate While(std::function<bool()> leading) {
+  // Makes a leader's gate: it refuses with UNAVAILABLE, as if there were no API, while `leading`
+  // returns false.
+  static Gate MakeLeaderGate(std::function<bool()> leading) {
     return [leading = std::move(leading)]() -> Status {
       if (leading()) return base::OkStatus();
       return base::Error(base::StatusCode::kUnavailable, "not the leader any more");
@@ -56,33 +57,34 @@ class GuardedClient : public Client {
 
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
-    return Guarded([&] { return client_.Create(kind, ns, object); });
+    return CallGuarded([&] { return client_.Create(kind, ns, object); });
   }
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
-    return Guarded([&] { return client_.Update(kind, object, subresource); });
+    return CallGuarded([&] { return client_.Update(kind, object, subresource); });
   }
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
-    return Guarded([&] { return client_.Patch(kind, ns, name, type, patch, subresource); });
+    return CallGuarded([&] { return client_.Patch(kind, ns, name, type, patch, subresource); });
   }
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
-    return Guarded([&] { return client_.Delete(kind, ns, name, options); });
+    return CallGuarded([&] { return client_.Delete(kind, ns, name, options); });
   }
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
                           const DeleteOptions& options) override {
-    return Guarded([&] { return client_.DeleteCollection(kind, ns, options); });
+    return CallGuarded([&] { return client_.DeleteCollection(kind, ns, options); });
   }
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
-    return Guarded([&] { return client_.CreateSubresource(kind, ns, name, subresource, body); });
+    return CallGuarded(
+        [&] { return client_.CreateSubresource(kind, ns, name, subresource, body); });
   }
 
  private:
   template <typename Call>
-  auto Guarded(const Call& call) -> decltype(call()) {
+  auto CallGuarded(const Call& call) -> decltype(call()) {
     RETURN_IF_ERROR(gate_());
     const SendGuard guard(gate_, send_time_);
     return call();

@@ -4,7 +4,7 @@
 //   informer.AddHandler(gate_.Wrap([](Manager& manager, const auto& change) { ... }));
 //   ~Manager() { gate_.Close(); ... }   // no handler runs any more after that
 //
-// Handlers of one gate run one at a time. They must not destroy the object.
+// Handlers of one gate run one at a time. They must not destroy the object. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,19 @@ namespace berth::kube {
 template <typename T>
 class HandlerGate {
  public:
+  // From now on, handlers are called with `object`.
   void Open(T* object) {
     base::MutexLock lock(state_->mutex);
     state_->object = object;
   }
 
+  // Waits until no handler runs. From then on none is called.
   void Close() {
     base::MutexLock lock(state_->mutex);
     state_->object = nullptr;
   }
 
+  // Returns a handler that calls `act` with the object and the change while the gate is open.
   template <typename F>
   auto Wrap(F act) {
     return [state = state_, act = std::move(act)](const auto& change) {

@@ -22,15 +22,16 @@ constexpr std::string_view kPartialList =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 constexpr std::string_view kPartialObject =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-// The limit is higher than what people need, because schemas of custom resources nest deeply.
+// The limit is high, because the schemas of custom resources nest deeply.
 constexpr int kMaxDepth = 200;
-// Only the server needs field ownership, and it is often half of an object's size.
+// The parser leaves managedFields out, because only the server needs them, and they are often half
+// of an object's size.
 constexpr base::json::UnwantedMember kManagedFields{.of = "metadata", .name = "managedFields"};
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
 
-// "?a=b&c=d"; empty values are left out.
-std::string Query(std::initializer_list<std::pair<std::string_view, std::string>> parameters) {
+// Returns "?a=b&c=d". Parameters with an empty value are left out.
+std::string MakeQuery(std::initializer_list<std::pair<std::string_view, std::string>> parameters) {
   std::string out;
   for (const auto& [name, value] : parameters) {
     if (!value.empty())
@@ -39,9 +40,9 @@ std::string Query(std::initializer_list<std::pair<std::string_view, std::string>
   return out;
 }
 
-// The URL of a collection (`name` empty), an object, or a subresource.
-StatusOr<std::string> Target(const api::KindInfo& kind, std::string_view ns, std::string_view name,
-                             std::string_view subresource) {
+// Returns the URL's path of a collection (`name` is empty), an object, or a subresource.
+StatusOr<std::string> MakeTarget(const api::KindInfo& kind, std::string_view ns,
+                                 std::string_view name, std::string_view subresource) {
   for (const std::string_view segment : {ns, name, subresource}) {
     if (const Status valid = api::CheckPathSegment(segment); !valid.ok()) {
       return Error(StatusCode::kInvalidArgument, "{} {}: {}", kind.plural, base::Quote(segment),
@@ -54,18 +55,18 @@ StatusOr<std::string> Target(const api::KindInfo& kind, std::string_view ns, std
   return target;
 }
 
-StatusOr<std::string> ObjectTarget(const api::KindInfo& kind, std::string_view ns,
-                                   std::string_view name, std::string_view subresource) {
+StatusOr<std::string> MakeObjectTarget(const api::KindInfo& kind, std::string_view ns,
+                                       std::string_view name, std::string_view subresource) {
   // Without this check the URL would be that of the collection.
   if (name.empty() || kind.namespaced == ns.empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "{} {} in namespace {}: a name is missing, or a namespace {}", kind.plural,
                  base::Quote(name), base::Quote(ns), kind.namespaced ? "too" : "does not apply");
   }
-  return Target(kind, ns, name, subresource);
+  return MakeTarget(kind, ns, name, subresource);
 }
 
-std::string_view ContentType(PatchType type) {
+std::string_view ContentTypeOf(PatchType type) {
   switch (type) {
     case PatchType::kJson:
       return "application/json-patch+json";
@@ -101,7 +102,7 @@ StatusOr<WatchEvent> ParseEvent(std::string_view line, size_t max_bytes) {
   return event;
 }
 
-Json DeleteBody(const DeleteOptions& options) {
+Json MakeDeleteBody(const DeleteOptions& options) {
   Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
   if (options.grace_period_seconds) body["gracePeriodSeconds"] = *options.grace_period_seconds;
   if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
@@ -112,14 +113,14 @@ Json DeleteBody(const DeleteOptions& options) {
   return body;
 }
 
-// Splits what a watch received into lines, and hands on their events.
+// Splits the bytes of a watch into lines, and passes the event of each line to a function.
 class WatchReader {
  public:
   WatchReader(const api::KindInfo& kind, size_t max_bytes,
               const std::function<bool(WatchEvent event)>& on_event)
       : kind_(kind), max_bytes_(max_bytes), on_event_(on_event) {}
 
-  StatusOr<bool> Consume(std::string& received) {
+  StatusOr<bool> ConsumeLines(std::string& received) {
     size_t begin = 0;
     size_t end = 0;
     while ((end = received.find('\n', std::max(begin, scanned_))) != std::string::npos) {
@@ -149,7 +150,7 @@ class WatchReader {
   const api::KindInfo& kind_;
   const size_t max_bytes_;
   const std::function<bool(WatchEvent event)>& on_event_;
-  size_t scanned_ = 0;  // of the rest, without a line's end
+  size_t scanned_ = 0;  // bytes at the front of the rest that have no line feed
 };
 
 class HttpClient : public Client {
@@ -159,27 +160,27 @@ class HttpClient : public Client {
 
   StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                      std::string_view name) override {
-    ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, ""));
-    return Read(std::move(target));
+    ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, ""));
+    return ReadObject(std::move(target));
   }
 
   StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
                             const ListOptions& options) override {
-    ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
-    target += Query({{"labelSelector", options.label_selector},
-                     {"fieldSelector", options.field_selector},
-                     {"resourceVersion", options.resource_version},
-                     {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
-                     {"continue", options.continue_token}});
-    ASSIGN_OR_RETURN(
-        Json list,
-        Read(std::move(target), options.metadata_only ? kPartialList : kJsonType, kManagedFields));
+    ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
+    target += MakeQuery({{"labelSelector", options.label_selector},
+                         {"fieldSelector", options.field_selector},
+                         {"resourceVersion", options.resource_version},
+                         {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
+                         {"continue", options.continue_token}});
+    ASSIGN_OR_RETURN(Json list,
+                     ReadObject(std::move(target), options.metadata_only ? kPartialList : kJsonType,
+                                kManagedFields));
     ListResult result{.items = {},
                       .resource_version = base::json::String(list, {"metadata", "resourceVersion"}),
                       .continue_token = base::json::String(list, {"metadata", "continue"})};
     const auto items = list.find("items");
     if (items == list.end() || !items->is_array())
-      return result;  // a Go server writes null for none
+      return result;  // a Go server writes null for an empty list
     result.items.reserve(items->size());
     for (Json& item : *items) {
       if (!item.is_object()) continue;
@@ -192,32 +193,33 @@ class HttpClient : public Client {
 
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
-    ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
-    return Write(WritePointsOf("create", kind), "POST", std::move(target), kJsonType,
-                 base::json::Dump(object));
+    ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
+    return WriteObject(FindWritePoints("create", kind), "POST", std::move(target), kJsonType,
+                       base::json::Dump(object));
   }
 
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
-    ASSIGN_OR_RETURN(std::string target,
-                     ObjectTarget(kind, base::json::String(object, {"metadata", "namespace"}),
-                                  base::json::String(object, {"metadata", "name"}), subresource));
-    return Write(WritePointsOf("update", kind, subresource), "PUT", std::move(target), kJsonType,
-                 base::json::Dump(object));
+    ASSIGN_OR_RETURN(
+        std::string target,
+        MakeObjectTarget(kind, base::json::String(object, {"metadata", "namespace"}),
+                         base::json::String(object, {"metadata", "name"}), subresource));
+    return WriteObject(FindWritePoints("update", kind, subresource), "PUT", std::move(target),
+                       kJsonType, base::json::Dump(object));
   }
 
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
-    ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, subresource));
-    return Write(WritePointsOf("patch", kind, subresource), "PATCH", std::move(target),
-                 ContentType(type), base::json::Dump(patch));
+    ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, subresource));
+    return WriteObject(FindWritePoints("patch", kind, subresource), "PATCH", std::move(target),
+                       ContentTypeOf(type), base::json::Dump(patch));
   }
 
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
-    ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, ""));
-    return Write(WritePointsOf("delete", kind), "DELETE", std::move(target), kJsonType,
-                 base::json::Dump(DeleteBody(options)))
+    ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, ""));
+    return WriteObject(FindWritePoints("delete", kind), "DELETE", std::move(target), kJsonType,
+                       base::json::Dump(MakeDeleteBody(options)))
         .status();
   }
 
@@ -228,33 +230,34 @@ class HttpClient : public Client {
       return Error(StatusCode::kInvalidArgument, "{}: a namespace {}", kind.plural,
                    kind.namespaced ? "is missing" : "does not apply");
     }
-    ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
-    return Write(WritePointsOf("delete", kind), "DELETE", std::move(target), kJsonType,
-                 base::json::Dump(DeleteBody(options)))
+    ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
+    return WriteObject(FindWritePoints("delete", kind), "DELETE", std::move(target), kJsonType,
+                       base::json::Dump(MakeDeleteBody(options)))
         .status();
   }
 
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
-    ASSIGN_OR_RETURN(std::string target, ObjectTarget(kind, ns, name, subresource));
-    return Write(WritePointsOf("create", kind, subresource), "POST", std::move(target), kJsonType,
-                 base::json::Dump(body));
+    ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, subresource));
+    return WriteObject(FindWritePoints("create", kind, subresource), "POST", std::move(target),
+                       kJsonType, base::json::Dump(body));
   }
 
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override {
-    ASSIGN_OR_RETURN(std::string target, Target(kind, ns, "", ""));
+    ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
     const bool timed = options.timeout.count() > 0;
-    target += Query({{"watch", "true"},
-                     {"allowWatchBookmarks", "true"},
-                     {"labelSelector", options.label_selector},
-                     {"fieldSelector", options.field_selector},
-                     {"resourceVersion", options.resource_version},
-                     {"timeoutSeconds", timed ? fmt::format("{}", options.timeout.count()) : ""}});
+    target +=
+        MakeQuery({{"watch", "true"},
+                   {"allowWatchBookmarks", "true"},
+                   {"labelSelector", options.label_selector},
+                   {"fieldSelector", options.field_selector},
+                   {"resourceVersion", options.resource_version},
+                   {"timeoutSeconds", timed ? fmt::format("{}", options.timeout.count()) : ""}});
     WatchReader reader(kind, transport_->options().max_event_bytes, on_event);
-    return transport_->Stream(
+    return transport_->StreamResponse(
         {.method = "GET",
          .target = std::move(target),
          .content_type = {},
@@ -263,61 +266,62 @@ class HttpClient : public Client {
         stop,
         timed ? std::chrono::steady_clock::now() + options.timeout + kWatchGrace
               : HttpTransport::Time::max(),
-        [&](std::string& received) { return reader.Consume(received); });
+        [&](std::string& received) { return reader.ConsumeLines(received); });
   }
 
   Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
                    const std::function<bool(std::string_view chunk)>& on_chunk) override {
-    return transport_->Stream({.method = "GET",
-                               .target = std::string(target),
-                               .content_type = {},
-                               .body = {},
-                               .accept = std::string(accept)},
-                              stop, HttpTransport::Time::max(),
-                              [&](std::string& received) -> StatusOr<bool> {
-                                const bool more = on_chunk(received);
-                                received.clear();
-                                return more;
-                              });
+    return transport_->StreamResponse({.method = "GET",
+                                       .target = std::string(target),
+                                       .content_type = {},
+                                       .body = {},
+                                       .accept = std::string(accept)},
+                                      stop, HttpTransport::Time::max(),
+                                      [&](std::string& received) -> StatusOr<bool> {
+                                        const bool more = on_chunk(received);
+                                        received.clear();
+                                        return more;
+                                      });
   }
 
  private:
-  HttpTransport::Time Deadline() const {
+  HttpTransport::Time MakeDeadline() const {
     return std::chrono::steady_clock::now() + transport_->options().request_timeout;
   }
 
-  StatusOr<Json> Parse(const HttpRequest& request, const HttpAnswer& answer,
-                       base::json::UnwantedMember unwanted = {}) const {
+  StatusOr<Json> ParseAnswer(const HttpRequest& request, const HttpAnswer& answer,
+                             base::json::UnwantedMember unwanted = {}) const {
     if (answer.code < 200 || answer.code > 299) {
-      return StatusFromHttp(answer.code, answer.body, request.what());
+      return StatusFromHttp(answer.code, answer.body, request.ToText());
     }
     auto parsed = base::json::ParseWithout(
         unwanted, answer.body,
         {.max_bytes = transport_->options().max_body_bytes, .max_depth = kMaxDepth});
     if (!parsed.ok() || !parsed->is_object()) {
-      return Error(StatusCode::kUnavailable, "{}: the answer is no JSON object", request.what());
+      return Error(StatusCode::kUnavailable, "{}: the answer is not a JSON object",
+                   request.ToText());
     }
     return parsed;
   }
 
-  StatusOr<Json> Read(std::string target, std::string_view accept = kJsonType,
-                      base::json::UnwantedMember unwanted = {}) {
+  StatusOr<Json> ReadObject(std::string target, std::string_view accept = kJsonType,
+                            base::json::UnwantedMember unwanted = {}) {
     const HttpRequest request{.method = "GET",
                               .target = std::move(target),
                               .content_type = {},
                               .body = {},
                               .accept = std::string(accept)};
-    const auto deadline = Deadline();
-    ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, deadline, {429, 503}));
-    return Parse(request, answer, unwanted);
+    const auto deadline = MakeDeadline();
+    ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, deadline, {429, 503}));
+    return ParseAnswer(request, answer, unwanted);
   }
 
-  // Makes the request again if the server asks for that with one of the codes `busy`, while there
-  // is time.
-  StatusOr<HttpAnswer> Perform(const HttpRequest& request, HttpTransport::Time deadline,
-                               const std::set<long>& busy) {
+  // Makes the request, and makes it again while the server answers with one of the codes `busy` and
+  // a Retry-After that ends before the deadline.
+  StatusOr<HttpAnswer> PerformWithRetries(const HttpRequest& request, HttpTransport::Time deadline,
+                                          const std::set<long>& busy) {
     while (true) {
-      ASSIGN_OR_RETURN(HttpAnswer answer, transport_->Perform(request, deadline));
+      ASSIGN_OR_RETURN(HttpAnswer answer, transport_->PerformRequest(request, deadline));
       const auto retry_at =
           std::chrono::steady_clock::now() + answer.retry_after.value_or(std::chrono::seconds(0));
       if (!busy.contains(answer.code) || !answer.retry_after || retry_at >= deadline) return answer;
@@ -325,16 +329,17 @@ class HttpClient : public Client {
     }
   }
 
-  StatusOr<Json> Write(const base::CallPoints& points, std::string_view method, std::string target,
-                       std::string_view content_type, std::string body) {
+  // Makes a write between its two fault points (write_points.h).
+  StatusOr<Json> WriteObject(const base::CallPoints& points, std::string_view method,
+                             std::string target, std::string_view content_type, std::string body) {
     const HttpRequest request{.method = std::string(method),
                               .target = std::move(target),
                               .content_type = std::string(content_type),
                               .body = std::move(body)};
     RETURN_IF_ERROR(points.before->PassPoint());
-    ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(request, Deadline(), {429}));
-    RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.what());
-    return Parse(request, answer);
+    ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, MakeDeadline(), {429}));
+    RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.ToText());
+    return ParseAnswer(request, answer);
   }
 
   const std::unique_ptr<HttpTransport> transport_;

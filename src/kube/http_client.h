@@ -2,10 +2,11 @@
 // its UNIX socket.
 //
 // Connections are kept alive and reused. If the server closed one before a request on it was
-// answered, the request is sent again on a new connection. A write may therefore, in rare cases, be
-// done twice: as with any unknown outcome, the second attempt then meets the effect of the first
-// (ALREADY_EXISTS, ABORTED, NOT_FOUND). A request that is answered by 429 with Retry-After was not
-// begun, and is tried again within the time-out; so is a read that is answered by 503.
+// answered, the request is sent again on a new connection. In rare cases a write is therefore done
+// twice. Then the second attempt meets the effect of the first (ALREADY_EXISTS, ABORTED,
+// NOT_FOUND), as with any unknown outcome. A request that is answered by 429 with Retry-After was
+// not begun, so it is sent again within the time-out. A read that is answered by 503 with
+// Retry-After is sent again, too.
 //
 // The process must ignore SIGPIPE. Thread-safe.
 #pragma once
@@ -20,10 +21,11 @@
 namespace berth::kube {
 
 struct HttpClientOptions {
-  std::string user_agent = "berth";  // also the field manager's name on a real server
-  std::chrono::milliseconds request_timeout{
-      30000};              // of a request with its retries; not of watches
-  int max_in_flight = 64;  // further requests wait within their time-out; watches do not count
+  std::string user_agent = "berth";  // a kube-apiserver makes the name of the field manager from it
+  // The time of a request with its retries. It does not apply to watches.
+  std::chrono::milliseconds request_timeout{30000};
+  // Further requests wait within their time-out. Watches do not count.
+  int max_in_flight = 64;
   // Limits the requests per second, after a burst; watches do not count. 0: no limit.
   double queries_per_second = 0;
   int burst = 0;
@@ -31,8 +33,8 @@ struct HttpClientOptions {
   size_t max_event_bytes = 8 * 1024 * 1024;  // one line of a watch
 };
 
-// INVALID_ARGUMENT for a configuration that names no server. A server that does not answer is not
-// an error yet. The client must outlive the calls on it.
+// INVALID_ARGUMENT: the configuration names no server. INTERNAL: libcurl cannot be initialized. A
+// server that does not answer is not an error here. The client must outlive the calls on it.
 StatusOr<std::unique_ptr<Client>> NewHttpClient(const Config& config,
                                                 const HttpClientOptions& options = {});
 

@@ -261,7 +261,7 @@ TEST(HttpClientTest, AWriteThatTheServerPutOffIsNotSentOnceItsGuardSaysNo) {
                            "Retry-After: 1\r\n");
   });
   auto client = ClientOf(server);
-  GuardedClient guarded(*client, GuardedClient::While([&] { return leading.load(); }),
+  GuardedClient guarded(*client, GuardedClient::MakeLeaderGate([&] { return leading.load(); }),
                         std::chrono::seconds(5));
   const Status status = guarded.Create(kPod, "default", Json::object()).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -275,7 +275,7 @@ TEST(HttpClientTest, AWriteIsWaitedForAsLongAsItsGuardSays) {
     return false;
   });
   auto client = ClientOf(server);
-  GuardedClient guarded(*client, GuardedClient::While([] { return true; }),
+  GuardedClient guarded(*client, GuardedClient::MakeLeaderGate([] { return true; }),
                         std::chrono::milliseconds(50));
   EXPECT_EQ(guarded.Create(kPod, "default", Json::object()).status().code(),
             StatusCode::kDeadlineExceeded);

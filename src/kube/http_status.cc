@@ -32,7 +32,7 @@ StatusCode CodeOf(int64_t http, std::string_view reason) {
       return StatusCode::kResourceExhausted;
     case 429:
       return StatusCode::kUnavailable;
-    case 500:  // the server is there and reports a fault: of a webhook, of its store
+    case 500:  // the server works and reports a fault, such as that of a webhook or of its store
       return StatusCode::kInternal;
     default:
       return http >= 500 ? StatusCode::kUnavailable : StatusCode::kUnknown;
@@ -41,14 +41,14 @@ StatusCode CodeOf(int64_t http, std::string_view reason) {
 
 }  // namespace
 
-Status StatusFromHttp(long code, std::string_view body, std::string_view what) {
+Status StatusFromHttp(long code, std::string_view body, std::string_view request) {
   const auto parsed = base::json::Parse(body);
   if (parsed.ok() && base::json::String(*parsed, {"kind"}) == "Status") {
     const std::string message = base::json::String(*parsed, {"message"});
     const StatusCode status_code = CodeOf(code, base::json::String(*parsed, {"reason"}));
     if (!message.empty()) return Status(status_code, base::ToAbsl(message));
   }
-  return base::Error(CodeOf(code, ""), "{}: HTTP {}{}{}", what, code, body.empty() ? "" : ": ",
+  return base::Error(CodeOf(code, ""), "{}: HTTP {}{}{}", request, code, body.empty() ? "" : ": ",
                      body.empty() ? "" : base::Quote(body));
 }
 

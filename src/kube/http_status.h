@@ -8,11 +8,11 @@
 
 namespace berth::kube {
 
-// `body` is usually a Kubernetes Status, but a proxy may send anything. `what` names the request
-// for a body without a message: "GET /api/v1/pods".
-base::Status StatusFromHttp(long code, std::string_view body, std::string_view what);
+// `body` is usually a Kubernetes Status, but a proxy may send anything. If the body has no message,
+// the error's message names the `request`, such as "GET /api/v1/pods".
+base::Status StatusFromHttp(long code, std::string_view body, std::string_view request);
 
-// From a Status object, as the ERROR event of a watch carries it.
+// `status` is a Status object, such as that in the ERROR event of a watch.
 base::Status StatusFromObject(const base::Json& status);
 
 }  // namespace berth::kube

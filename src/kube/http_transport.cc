@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::chrono::seconds kTcpConnectTimeout{10};
 constexpr std::chrono::seconds kIdleTime{60};
-constexpr std::chrono::seconds kTokenTime{60};
+constexpr std::chrono::seconds kTokenTime{60};  // after it, the token file is read again
 constexpr size_t kMaxErrorBody = 64 * 1024;
 constexpr long kBufferBytes = 16 * 1024;
 
 using Time = HttpTransport::Time;
 
-std::chrono::milliseconds Until(Time deadline) {
+std::chrono::milliseconds TimeUntil(Time deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return std::max(left, std::chrono::milliseconds(0));
@@ -37,11 +37,13 @@ std::chrono::milliseconds Until(Time deadline) {
 Status InitCurl() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code == CURLE_OK) return base::OkStatus();
-  return Error(StatusCode::kInternal, "libcurl does not start: {}", curl_easy_strerror(code));
+  return Error(StatusCode::kInternal, "libcurl cannot be initialized: {}",
+               curl_easy_strerror(code));
 }
 
-// Go's clients never use a proxy for the machine itself; libcurl must be told so.
-std::string NoProxy() {
+// Returns the list of hosts for which no proxy is used. It has this machine's own addresses,
+// because Go's clients never use a proxy for them.
+std::string MakeNoProxyList() {
   std::string list = "localhost,127.0.0.1,::1";
   for (const char* name : {"no_proxy", "NO_PROXY"}) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
@@ -51,14 +53,14 @@ std::string NoProxy() {
   return list;
 }
 
-curl_blob BlobOf(const std::string& data) {
+curl_blob MakeBlob(const std::string& data) {
   // The data is not copied, because the transport's Config outlives its handles.
   return {.data = const_cast<char*>(data.data()), .len = data.size(), .flags = CURL_BLOB_NOCOPY};
 }
 
 }  // namespace
 
-std::string HttpRequest::what() const {
+std::string HttpRequest::ToText() const {
   return fmt::format("{} {}", method, std::string_view(target).substr(0, target.find('?')));
 }
 
@@ -67,29 +69,29 @@ class HttpTransport::Handle {
  public:
   Handle(const Config& config, const HttpClientOptions& options) : easy_(curl_easy_init()) {
     if (easy_ == nullptr) return;
-    Set(CURLOPT_ERRORBUFFER, error_.data());
-    Set(CURLOPT_NOSIGNAL, 1L);
-    Set(CURLOPT_PROTOCOLS_STR, "http,https");
-    Set(CURLOPT_PATH_AS_IS, 1L);
-    Set(CURLOPT_BUFFERSIZE, kBufferBytes);
-    Set(CURLOPT_UPLOAD_BUFFERSIZE, kBufferBytes);
-    Set(CURLOPT_USERAGENT, options.user_agent.c_str());
-    Set(CURLOPT_CONNECTTIMEOUT_MS,
-        static_cast<long>(std::chrono::milliseconds(kTcpConnectTimeout).count()));
-    Set(CURLOPT_WRITEFUNCTION, &Handle::OnBody);
-    Set(CURLOPT_WRITEDATA, this);
+    SetOption(CURLOPT_ERRORBUFFER, error_.data());
+    SetOption(CURLOPT_NOSIGNAL, 1L);
+    SetOption(CURLOPT_PROTOCOLS_STR, "http,https");
+    SetOption(CURLOPT_PATH_AS_IS, 1L);
+    SetOption(CURLOPT_BUFFERSIZE, kBufferBytes);
+    SetOption(CURLOPT_UPLOAD_BUFFERSIZE, kBufferBytes);
+    SetOption(CURLOPT_USERAGENT, options.user_agent.c_str());
+    SetOption(CURLOPT_CONNECTTIMEOUT_MS,
+              static_cast<long>(std::chrono::milliseconds(kTcpConnectTimeout).count()));
+    SetOption(CURLOPT_WRITEFUNCTION, &Handle::OnBody);
+    SetOption(CURLOPT_WRITEDATA, this);
     if (!config.socket.empty()) {
-      Set(CURLOPT_UNIX_SOCKET_PATH, config.socket.c_str());
-      Set(CURLOPT_PROXY, "");
-      Set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+      SetOption(CURLOPT_UNIX_SOCKET_PATH, config.socket.c_str());
+      SetOption(CURLOPT_PROXY, "");
+      SetOption(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
       return;
     }
-    Set(CURLOPT_TCP_KEEPALIVE, 1L);
-    Set(CURLOPT_TCP_KEEPIDLE, 30L);
-    Set(CURLOPT_TCP_KEEPINTVL, 10L);
-    Set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
-    if (!config.proxy_url.empty()) Set(CURLOPT_PROXY, config.proxy_url.c_str());
-    Set(CURLOPT_NOPROXY, NoProxy().c_str());
+    SetOption(CURLOPT_TCP_KEEPALIVE, 1L);
+    SetOption(CURLOPT_TCP_KEEPIDLE, 30L);
+    SetOption(CURLOPT_TCP_KEEPINTVL, 10L);
+    SetOption(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
+    if (!config.proxy_url.empty()) SetOption(CURLOPT_PROXY, config.proxy_url.c_str());
+    SetOption(CURLOPT_NOPROXY, MakeNoProxyList().c_str());
     SetTls(config);
   }
   ~Handle() {
@@ -103,41 +105,41 @@ class HttpTransport::Handle {
   CURL* easy() { return easy_; }
 
   // `request` must live until the request is done.
-  void Prepare(const Config& config, const HttpRequest& request, const std::string& token,
-               size_t max_body_bytes) {
+  void PrepareRequest(const Config& config, const HttpRequest& request, const std::string& token,
+                      size_t max_body_bytes) {
     received.clear();
     max_bytes_ = max_body_bytes;
     too_large_ = false;
     error_[0] = '\0';
     const std::string base = config.socket.empty() ? config.server : "http://localhost";
-    Set(CURLOPT_URL,
-        (std::string_view(base).ends_with('/') ? base.substr(0, base.size() - 1) + request.target
-                                               : base + request.target)
-            .c_str());
+    SetOption(CURLOPT_URL, (std::string_view(base).ends_with('/')
+                                ? base.substr(0, base.size() - 1) + request.target
+                                : base + request.target)
+                               .c_str());
     if (request.content_type.empty()) {
-      Set(CURLOPT_HTTPGET, 1L);
+      SetOption(CURLOPT_HTTPGET, 1L);
     } else {
-      Set(CURLOPT_POSTFIELDS, request.body.c_str());
-      Set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+      SetOption(CURLOPT_POSTFIELDS, request.body.c_str());
+      SetOption(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     }
-    Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    SetOption(CURLOPT_CUSTOMREQUEST, request.method.c_str());
     curl_slist_free_all(std::exchange(headers_, nullptr));
-    Header("Accept: " + request.accept);
+    AddHeader("Accept: " + request.accept);
     // Without this header a large body would wait for the server's "100 Continue".
-    Header("Expect:");
-    if (!request.content_type.empty()) Header("Content-Type: " + request.content_type);
-    if (!token.empty()) Header("Authorization: Bearer " + token);
-    if (!config.impersonate_user.empty()) Header("Impersonate-User: " + config.impersonate_user);
+    AddHeader("Expect:");
+    if (!request.content_type.empty()) AddHeader("Content-Type: " + request.content_type);
+    if (!token.empty()) AddHeader("Authorization: Bearer " + token);
+    if (!config.impersonate_user.empty()) AddHeader("Impersonate-User: " + config.impersonate_user);
     for (const std::string& group : config.impersonate_groups) {
-      Header("Impersonate-Group: " + group);
+      AddHeader("Impersonate-Group: " + group);
     }
-    Set(CURLOPT_HTTPHEADER, headers_);
+    SetOption(CURLOPT_HTTPHEADER, headers_);
   }
 
   template <typename T>
-  void Set(CURLoption option, T value) {
-    // This fails only for lack of memory or for options that this libcurl lacks; a test would have
-    // found the latter.
+  void SetOption(CURLoption option, T value) {
+    // This fails only if memory is short, or if this libcurl lacks the option, which a test would
+    // have found.
     curl_easy_setopt(easy_, option, value);
   }
 
@@ -147,15 +149,15 @@ class HttpTransport::Handle {
     return code;
   }
 
-  Status Failure(CURLcode code, std::string_view what, std::string_view where) const {
+  Status MakeFailure(CURLcode code, std::string_view request, std::string_view server) const {
     if (too_large_) {
-      return Error(StatusCode::kResourceExhausted, "{}: the answer exceeds {} bytes", what,
+      return Error(StatusCode::kResourceExhausted, "{}: the answer exceeds {} bytes", request,
                    max_bytes_);
     }
     const std::string_view cause = error_[0] != '\0' ? error_.data() : curl_easy_strerror(code);
     return Error(
         code == CURLE_OPERATION_TIMEDOUT ? StatusCode::kDeadlineExceeded : StatusCode::kUnavailable,
-        "{}: API server at {}: {}", what, base::Quote(where), cause);
+        "{}: API server at {}: {}", request, base::Quote(server), cause);
   }
 
   std::string received;
@@ -171,27 +173,27 @@ class HttpTransport::Handle {
     return size * count;
   }
 
-  void Header(const std::string& line) { headers_ = curl_slist_append(headers_, line.c_str()); }
+  void AddHeader(const std::string& line) { headers_ = curl_slist_append(headers_, line.c_str()); }
 
   void SetTls(const Config& config) {
-    Set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
+    SetOption(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
     if (config.insecure_skip_tls_verify) {
-      Set(CURLOPT_SSL_VERIFYPEER, 0L);
-      Set(CURLOPT_SSL_VERIFYHOST, 0L);
+      SetOption(CURLOPT_SSL_VERIFYPEER, 0L);
+      SetOption(CURLOPT_SSL_VERIFYHOST, 0L);
     }
     if (!config.certificate_authority.empty()) {
-      curl_blob blob = BlobOf(config.certificate_authority);
-      Set(CURLOPT_CAINFO_BLOB, &blob);
+      curl_blob blob = MakeBlob(config.certificate_authority);
+      SetOption(CURLOPT_CAINFO_BLOB, &blob);
     }
     if (!config.client_certificate.empty()) {
-      curl_blob blob = BlobOf(config.client_certificate);
-      Set(CURLOPT_SSLCERT_BLOB, &blob);
-      Set(CURLOPT_SSLCERTTYPE, "PEM");
+      curl_blob blob = MakeBlob(config.client_certificate);
+      SetOption(CURLOPT_SSLCERT_BLOB, &blob);
+      SetOption(CURLOPT_SSLCERTTYPE, "PEM");
     }
     if (!config.client_key.empty()) {
-      curl_blob blob = BlobOf(config.client_key);
-      Set(CURLOPT_SSLKEY_BLOB, &blob);
-      Set(CURLOPT_SSLKEYTYPE, "PEM");
+      curl_blob blob = MakeBlob(config.client_key);
+      SetOption(CURLOPT_SSLKEY_BLOB, &blob);
+      SetOption(CURLOPT_SSLKEYTYPE, "PEM");
     }
   }
 
@@ -214,20 +216,20 @@ StatusOr<std::unique_ptr<HttpTransport>> HttpTransport::New(const Config& config
 HttpTransport::HttpTransport(const Config& config, const HttpClientOptions& options)
     : config_(config),
       options_(options),
-      where_(config.socket.empty() ? config.server : "unix://" + config.socket),
+      server_(config.socket.empty() ? config.server : "unix://" + config.socket),
       pace_(options.queries_per_second, options.burst),
       token_(config.token) {}
 
 HttpTransport::~HttpTransport() = default;
 
-std::string HttpTransport::Token() {
+std::string HttpTransport::FindToken() {
   MutexLock lock(mutex_);
   if (config_.token_file.empty()) return token_;
   const auto now = std::chrono::steady_clock::now();
   if (token_read_ != Time() && now - token_read_ < kTokenTime) return token_;
   std::string token = ReadTokenFile(config_.token_file);
   if (token.empty()) {
-    // The old token may still be good; if there is none the server will report it.
+    // The old token may still be valid. If there is none, the server reports that.
     LOG_WARNING("token file {} cannot be read or is empty", base::Quote(config_.token_file));
   } else {
     token_ = std::move(token);
@@ -236,13 +238,14 @@ std::string HttpTransport::Token() {
   return token_;
 }
 
-StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::Acquire(Time deadline) {
+StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::AcquireHandle(Time deadline) {
   {
     MutexLock lock(mutex_);
     while (in_flight_ >= options_.max_in_flight) {
       if (!released_.WaitUntil(mutex_, deadline) && in_flight_ >= options_.max_in_flight) {
         return Error(StatusCode::kDeadlineExceeded,
-                     "{} requests to the API are under way and none ended", in_flight_);
+                     "{} requests to the API are under way, and none of them ended in time",
+                     in_flight_);
       }
     }
     ++in_flight_;
@@ -255,7 +258,7 @@ StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::Acquire(Time dea
   return std::make_unique<Handle>(config_, options_);
 }
 
-void HttpTransport::Release(std::unique_ptr<Handle> handle) {
+void HttpTransport::ReleaseHandle(std::unique_ptr<Handle> handle) {
   std::vector<Idle> expired;  // closed without the lock
   handle->received = {};
   {
@@ -271,31 +274,33 @@ void HttpTransport::Release(std::unique_ptr<Handle> handle) {
   }
 }
 
-StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time deadline) {
-  RETURN_IF_ERROR_WITH(pace_.Wait(deadline), request.what());
-  const std::string token = Token();
-  auto acquired = Acquire(deadline);
-  if (!acquired.ok()) return base::Annotate(acquired.status(), request.what());
+StatusOr<HttpAnswer> HttpTransport::PerformRequest(const HttpRequest& request, Time deadline) {
+  RETURN_IF_ERROR_WITH(pace_.WaitForTurn(deadline), request.ToText());
+  const std::string token = FindToken();
+  auto acquired = AcquireHandle(deadline);
+  if (!acquired.ok()) return base::Annotate(acquired.status(), request.ToText());
   std::unique_ptr<Handle> handle = *std::move(acquired);
   const SendGuard* guard = SendGuard::Current();
-  const Status may_send = guard == nullptr ? base::OkStatus() : guard->Check();
-  const auto left = Until(guard == nullptr ? deadline : guard->Until(deadline));
+  const Status may_send = guard == nullptr ? base::OkStatus() : guard->CheckMaySend();
+  const auto left = TimeUntil(guard == nullptr ? deadline : guard->LimitDeadline(deadline));
   StatusOr<HttpAnswer> result = HttpAnswer();
   if (!may_send.ok()) {
-    result = base::Annotate(may_send, request.what());
+    result = base::Annotate(may_send, request.ToText());
   } else if (!handle->ok()) {
-    result = Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.what());
+    result = Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.ToText());
   } else if (left.count() == 0) {
-    result = Error(StatusCode::kDeadlineExceeded, "{}: no time is left for it", request.what());
+    result = Error(StatusCode::kDeadlineExceeded, "{}: no time is left for the request",
+                   request.ToText());
   } else {
-    handle->Prepare(config_, request, token, options_.max_body_bytes);
-    handle->Set(CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+    handle->PrepareRequest(config_, request, token, options_.max_body_bytes);
+    handle->SetOption(CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
     // Compression is worth it only for lists over a network.
     const bool compress = config_.socket.empty() && request.method == "GET";
-    handle->Set(CURLOPT_ACCEPT_ENCODING, compress ? "gzip" : static_cast<const char*>(nullptr));
+    handle->SetOption(CURLOPT_ACCEPT_ENCODING,
+                      compress ? "gzip" : static_cast<const char*>(nullptr));
     const CURLcode code = curl_easy_perform(handle->easy());
     if (code != CURLE_OK) {
-      result = handle->Failure(code, request.what(), where_);
+      result = handle->MakeFailure(code, request.ToText(), server_);
     } else {
       curl_off_t retry_after = 0;
       curl_easy_getinfo(handle->easy(), CURLINFO_RETRY_AFTER, &retry_after);
@@ -304,22 +309,22 @@ StatusOr<HttpAnswer> HttpTransport::Perform(const HttpRequest& request, Time dea
       if (retry_after > 0) result->retry_after = std::chrono::seconds(retry_after);
     }
   }
-  Release(std::move(handle));
+  ReleaseHandle(std::move(handle));
   return result;
 }
 
-Status HttpTransport::Stream(const HttpRequest& request, std::stop_token stop, Time deadline,
-                             const Consume& consume) {
+Status HttpTransport::StreamResponse(const HttpRequest& request, std::stop_token stop,
+                                     Time deadline, const Consume& consume) {
   const Time answer_by = std::chrono::steady_clock::now() + options_.request_timeout;
   Handle handle(config_, options_);
   const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi(curl_multi_init(),
                                                                     &curl_multi_cleanup);
   if (!handle.ok() || multi == nullptr) {
-    return Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.what());
+    return Error(StatusCode::kUnavailable, "{}: libcurl has no handle", request.ToText());
   }
-  handle.Prepare(config_, request, Token(), options_.max_body_bytes);
+  handle.PrepareRequest(config_, request, FindToken(), options_.max_body_bytes);
   curl_multi_add_handle(multi.get(), handle.easy());
-  // It is taken out again before either is freed.
+  // The handle is removed from `multi` before either is freed.
   const std::unique_ptr<CURL, std::function<void(CURL*)>> added(
       handle.easy(), [&](CURL* easy) { curl_multi_remove_handle(multi.get(), easy); });
   const std::stop_callback wake(stop, [&] { curl_multi_wakeup(multi.get()); });
@@ -328,10 +333,10 @@ Status HttpTransport::Stream(const HttpRequest& request, std::stop_token stop, T
     int running = 0;
     const CURLMcode code = curl_multi_perform(multi.get(), &running);
     if (stop.stop_requested()) {
-      return Error(StatusCode::kCancelled, "{}: the stream was stopped", request.what());
+      return Error(StatusCode::kCancelled, "{}: the stream was stopped", request.ToText());
     }
     if (code != CURLM_OK) {
-      return Error(StatusCode::kUnavailable, "{}: {}", request.what(), curl_multi_strerror(code));
+      return Error(StatusCode::kUnavailable, "{}: {}", request.ToText(), curl_multi_strerror(code));
     }
     const long http_code = handle.code();
     if (http_code == 200 && !handle.received.empty()) {
@@ -339,21 +344,21 @@ Status HttpTransport::Stream(const HttpRequest& request, std::stop_token stop, T
       if (!more) return base::OkStatus();
     } else if (http_code != 200 && handle.received.size() > kMaxErrorBody) {
       return StatusFromHttp(http_code, std::string_view(handle.received).substr(0, kMaxErrorBody),
-                            request.what());
+                            request.ToText());
     }
     if (running == 0) {
       int left = 0;
       const CURLMsg* message = curl_multi_info_read(multi.get(), &left);
       const CURLcode result = message == nullptr ? CURLE_RECV_ERROR : message->data.result;
-      if (result != CURLE_OK) return handle.Failure(result, request.what(), where_);
-      if (http_code != 200) return StatusFromHttp(http_code, handle.received, request.what());
+      if (result != CURLE_OK) return handle.MakeFailure(result, request.ToText(), server_);
+      if (http_code != 200) return StatusFromHttp(http_code, handle.received, request.ToText());
       return base::OkStatus();
     }
     const Time wake_by = http_code == 0 ? std::min(deadline, answer_by) : deadline;
-    const auto wait = Until(wake_by);
+    const auto wait = TimeUntil(wake_by);
     if (wait.count() == 0) {
-      return Error(StatusCode::kDeadlineExceeded, "{}: API server at {}: {}", request.what(),
-                   base::Quote(where_),
+      return Error(StatusCode::kDeadlineExceeded, "{}: API server at {}: {}", request.ToText(),
+                   base::Quote(server_),
                    http_code == 0 ? "no answer in time" : "the stream did not end in time");
     }
     constexpr std::chrono::milliseconds kMaxWait = std::chrono::hours(1);

@@ -1,8 +1,9 @@
-// HTTP requests and streams to one server, over libcurl with kept-alive connections.
+// Makes HTTP requests and reads HTTP streams of one server, with libcurl and kept-alive
+// connections.
 //
-// Each idle handle holds one connection. The most recently used one is taken first, and those
-// unused for a minute are closed when others are returned, so that the connections of a burst do
-// not stay. Thread-safe.
+// Each idle handle holds one connection. The handle that was used last is used first. A handle that
+// was unused for a minute is closed when another handle is released, so that the connections of a
+// burst do not stay. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -29,7 +30,7 @@ struct HttpRequest {
   std::string body;
   std::string accept = "application/json";
 
-  std::string what() const;  // "GET /api/v1/pods", without the query
+  std::string ToText() const;  // "GET /api/v1/pods", without the query
 };
 
 struct HttpAnswer {
@@ -46,16 +47,19 @@ class HttpTransport {
                                                             const HttpClientOptions& options);
   ~HttpTransport();
 
-  // Makes one request and returns the answer, whatever its code. UNAVAILABLE without an answer,
-  // DEADLINE_EXCEEDED without one by `deadline`, RESOURCE_EXHAUSTED for a body beyond the limit.
-  base::StatusOr<HttpAnswer> Perform(const HttpRequest& request, Time deadline);
+  // Makes one request and returns the answer, whatever its code. UNAVAILABLE: there was no answer.
+  // DEADLINE_EXCEEDED: there was none before `deadline`, or it was too late to send the request.
+  // RESOURCE_EXHAUSTED: the body exceeds HttpClientOptions::max_body_bytes. If this thread's
+  // SendGuard refuses, its error is returned, and nothing is sent.
+  base::StatusOr<HttpAnswer> PerformRequest(const HttpRequest& request, Time deadline);
 
-  // Gets a stream: `consume` takes what it can from the front of the received bytes and leaves the
-  // rest. If it returns false the stream ends (OK), as it does when the server ends it. Any code
-  // but 200 is an error. CANCELLED once `stop` is requested.
+  // Reads a stream. `consume` is called with the received bytes, removes those that it can use from
+  // the front, and leaves the rest. Returns OK when `consume` returns false or the server ends the
+  // stream. Any HTTP code but 200 is an error. CANCELLED: `stop` was requested. DEADLINE_EXCEEDED:
+  // no answer came within the time-out of requests, or the stream did not end before `deadline`.
   using Consume = std::function<base::StatusOr<bool>(std::string& received)>;
-  base::Status Stream(const HttpRequest& request, std::stop_token stop, Time deadline,
-                      const Consume& consume);
+  base::Status StreamResponse(const HttpRequest& request, std::stop_token stop, Time deadline,
+                              const Consume& consume);
 
   const HttpClientOptions& options() const { return options_; }
 
@@ -68,15 +72,16 @@ class HttpTransport {
 
   HttpTransport(const Config& config, const HttpClientOptions& options);
 
-  // Returns an idle handle or a new one, once fewer than max_in_flight are in use.
-  base::StatusOr<std::unique_ptr<Handle>> Acquire(Time deadline);
-  void Release(std::unique_ptr<Handle> handle);
-  // The bearer token; empty if there is none. It is read again from its file each minute.
-  std::string Token();
+  // Waits until fewer than max_in_flight handles are in use, and returns an idle handle or a new
+  // one. DEADLINE_EXCEEDED: that took longer than until `deadline`.
+  base::StatusOr<std::unique_ptr<Handle>> AcquireHandle(Time deadline);
+  void ReleaseHandle(std::unique_ptr<Handle> handle);
+  // Returns the bearer token; empty if there is none. Reads it again from its file each minute.
+  std::string FindToken();
 
   const Config config_;
   const HttpClientOptions options_;
-  const std::string where_;  // the server, for error messages
+  const std::string server_;  // its address, for error messages
   Pace pace_;
 
   base::Mutex mutex_;

@@ -16,15 +16,15 @@ using base::StatusCode;
 
 namespace {
 
-// After a list of so many objects it is worth returning memory to the kernel.
-constexpr size_t kMany = 5000;
+// After a list of more objects than this, free memory is returned to the kernel.
+constexpr size_t kManyObjects = 5000;
 
 std::string KeyOf(const Json& object) {
   return api::ObjectKey(base::json::String(object, {"metadata", "namespace"}),
                         base::json::String(object, {"metadata", "name"}));
 }
 
-// Whether the API answered but refuses the kind: it does not have it, or forbids it.
+// Whether the API answered that it lacks the kind or forbids to list it.
 bool IsRefusal(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied;
 }
@@ -53,25 +53,25 @@ class InformerBase::Impl : Reflector::Sink {
     if (fields.ok()) fields_ = *std::move(fields);
   }
 
-  // Returns the handler's place, for RemoveHandlers.
+  // Returns the handler's number, for RemoveHandlers.
   size_t AddHandler(Handler handler) {
-    size_t place = 0;
+    size_t number = 0;
     {
       MutexLock lock(mutex_);
-      place = next_handler_++;
-      handlers_[place] = std::make_shared<Handler>(std::move(handler));
+      number = next_handler_++;
+      handlers_[number] = std::make_shared<Handler>(std::move(handler));
       for (const auto& [key, object] : objects_) {
-        pending_.push_back({place, place + 1, {key, nullptr, nullptr}, false, object});
+        pending_.push_back({number, number + 1, {key, nullptr, nullptr}, false, object});
       }
     }
-    Dispatch();
-    return place;
+    DeliverChanges();
+    return number;
   }
 
-  // Returns when none of these handlers runs.
-  void RemoveHandlers(const std::vector<size_t>& places) {
+  // Removes the handlers, and returns when none of them runs.
+  void RemoveHandlers(const std::vector<size_t>& numbers) {
     MutexLock lock(mutex_);
-    for (const size_t place : places) handlers_.erase(place);
+    for (const size_t number : numbers) handlers_.erase(number);
     const uint64_t running = deliveries_;
     while (dispatching_ && deliveries_ == running) delivered_.Wait(mutex_);
   }
@@ -165,7 +165,7 @@ class InformerBase::Impl : Reflector::Sink {
   }
 
   void Observe(Json object) {
-    if (!Selects(object)) return;
+    if (!IsSelected(object)) return;
     {
       MutexLock lock(mutex_);
       const std::string key = KeyOf(object);
@@ -173,7 +173,7 @@ class InformerBase::Impl : Reflector::Sink {
       if (!objects_.contains(key) && CompareVersions(VersionOf(object), version_) <= 0) return;
       PutLocked(key, std::move(object));
     }
-    Dispatch();
+    DeliverChanges();
   }
 
  private:
@@ -187,20 +187,20 @@ class InformerBase::Impl : Reflector::Sink {
     std::unordered_map<std::string, std::set<const std::string*, Less>> keys;
   };
   struct Delivery {
-    size_t first_handler;  // by place
-    size_t last_handler;   // exclusive
+    size_t first_handler;  // the number of the first handler that gets it
+    size_t last_handler;   // the number after that of the last one
     Change change;
     bool sync = false;            // no change: all of the first list was delivered
-    PackedPtr present = nullptr;  // in place of `after`, for a handler that came later
+    PackedPtr present = nullptr;  // in place of `after`, for a new handler
   };
 
-  bool Selects(const Json& object) const {
+  bool IsSelected(const Json& object) const {
     const api::Object view(Json{{"metadata", base::json::Map(object, {"metadata"})}});
     return (options_.ns.empty() || view.ns() == options_.ns) && labels_.Matches(view.labels()) &&
            fields_.Matches(object);
   }
 
-  // `key` is the one in objects_.
+  // Updates the indexes. `key` is the key in objects_, because the indexes point to it.
   void IndexLocked(const std::string& key, const ObjectPtr& before, const ObjectPtr& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (auto& [name, index] : indexes_) {
@@ -226,7 +226,7 @@ class InformerBase::Impl : Reflector::Sink {
   void PutLocked(const std::string& key, Json json) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto [place, added] = objects_.try_emplace(key);
     if (!added && CompareVersions(VersionOf(json), place->second->version()) <= 0) return;
-    // Only the server needs field ownership, and it is often half of an object's size.
+    // Only the server needs managedFields, and they are often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
     ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
     ObjectPtr after = factory_(std::move(json));
@@ -246,9 +246,10 @@ class InformerBase::Impl : Reflector::Sink {
     NotifyLocked({key, std::move(before), nullptr});
   }
 
-  // Calls handlers for the pending changes, unless a caller further up the stack or on another
-  // thread is doing so: changes reach handlers one after the other and in order.
-  void Dispatch() {
+  // Calls handlers for the pending changes. Returns at once if a caller of this function, on this
+  // thread's stack or on another thread, is doing that, because changes reach handlers one after
+  // the other and in order.
+  void DeliverChanges() {
     while (true) {
       Delivery delivery;
       std::vector<std::shared_ptr<Handler>> handlers;
@@ -276,15 +277,15 @@ class InformerBase::Impl : Reflector::Sink {
     }
   }
 
-  void ListBegins() override { present_.clear(); }
+  void OnListBegin() override { present_.clear(); }
 
-  void ListFailed(const Status& why) override {
+  void OnListFailure(const Status& why) override {
     MutexLock lock(mutex_);
     list_failure_ = why;
     sync_changed_.NotifyAll();
   }
 
-  void Listed(std::vector<Json> page) override {
+  void OnListPage(std::vector<Json> page) override {
     {
       MutexLock lock(mutex_);
       for (Json& item : page) {
@@ -295,10 +296,10 @@ class InformerBase::Impl : Reflector::Sink {
     }
     // It dispatches page by page, so that the objects of a long list are never all in memory at
     // once.
-    Dispatch();
+    DeliverChanges();
   }
 
-  void ListEnds(const std::string& version) override {
+  void OnListEnd(const std::string& version) override {
     {
       MutexLock lock(mutex_);
       std::vector<std::string> absent;
@@ -310,13 +311,13 @@ class InformerBase::Impl : Reflector::Sink {
       list_failure_ = base::OkStatus();
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
-    const bool many = present_.size() > kMany;
+    const bool many = present_.size() > kManyObjects;
     present_.clear();
-    Dispatch();
-    if (many) malloc_trim(0);  // a long list's text and values are gone
+    DeliverChanges();
+    if (many) malloc_trim(0);  // the text and values of a long list were freed
   }
 
-  void Changed(WatchEvent event) override {
+  void OnChange(WatchEvent event) override {
     {
       MutexLock lock(mutex_);
       const std::string version = VersionOf(event.object);
@@ -335,7 +336,7 @@ class InformerBase::Impl : Reflector::Sink {
           break;
       }
     }
-    Dispatch();
+    DeliverChanges();
   }
 
   const api::KindInfo& kind_;
@@ -350,7 +351,7 @@ class InformerBase::Impl : Reflector::Sink {
   std::unordered_map<std::string, PackedPtr> objects_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
   size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by place
+  std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by number
   std::deque<Delivery> pending_ ABSL_GUARDED_BY(mutex_);
   bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // completed deliveries
@@ -374,9 +375,9 @@ InformerBase::InformerBase(InformerBase& shared)
 InformerBase::~InformerBase() { Stop(); }
 
 void InformerBase::AddHandler(Handler handler) {
-  const size_t place = impl_->AddHandler(std::move(handler));
+  const size_t number = impl_->AddHandler(std::move(handler));
   MutexLock lock(mutex_);
-  handlers_.push_back(place);
+  handlers_.push_back(number);
 }
 
 void InformerBase::AddIndex(std::string name, IndexFunction function) {

@@ -1,4 +1,4 @@
-// Informers: a local, always fresh copy of all objects of a kind, kept by list and watch.
+// An informer keeps a local copy of all objects of a kind, and keeps it fresh by list and watch.
 //
 //   kube::Informers informers(client);
 //   auto& claims = informers.Of<api::PersistentVolumeClaim>();
@@ -11,14 +11,14 @@
 // differences are delivered as changes.
 //
 // Threads. Every method is thread-safe, and reads never wait for the network. Handlers run one at a
-// time, in the order of the changes, on whichever thread brings or finds a change: the thread of
-// the watch, or one that calls AddHandler or Observe. That thread also delivers what other threads
-// add meanwhile, and their calls return at once. Three rules follow:
+// time, in the order of the changes, on the thread of the watch or on one that calls AddHandler or
+// Observe. That thread also delivers the changes that other threads add meanwhile, and the calls of
+// these threads return at once. Three rules follow:
 //   - A caller of AddHandler or Observe holds no lock that any handler of this informer takes.
-//   - A handler is quick, because it holds up all changes after its own: it adds a key to a queue.
+//   - A handler is quick, because it delays all later changes. Let it only add a key to a queue.
 //   - A handler may read, and may call Observe, whose change is delivered after its own. It never
 //     calls Stop or WaitForSync, which wait for handlers.
-// The functions of an index run under the informer's lock: they look at their object alone.
+// The functions of an index run under the informer's lock, so they use nothing but their object.
 #pragma once
 
 #include <chrono>
@@ -59,35 +59,40 @@ class InformerBase {
   InformerBase(const InformerBase&) = delete;
   InformerBase& operator=(const InformerBase&) = delete;
 
-  // The handler is called for each change from now on (see Threads). It first gets all objects that
-  // are present, as added.
+  // Calls the handler for each change from now on (see Threads). It first gets all objects that are
+  // present, as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Starts the list and watch, once. A view starts those of its shared informer.
   void Start();
-  // Of a view: when it returns, none of the view's handlers runs, nor will be called. Else: the
-  // watch has ended, and from then on only AddHandler and Observe call handlers.
+  // Ends the use of the copy. For a view: when Stop returns, none of the view's handlers runs or
+  // will be called. Otherwise: the watch has ended, and from then on only AddHandler and Observe
+  // call handlers.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether the first list is complete and the handlers were called for it.
   bool synced() const;
+  // Waits until synced(). Returns false at the deadline.
   bool WaitForSync(std::chrono::steady_clock::time_point deadline);
-  // As WaitForSync, but also true if the API has no such kind, or does not allow to list it.
+  // As WaitForSync, but also returns true if the API lacks the kind or forbids to list it.
   bool WaitForSyncOrRefusal(std::chrono::steady_clock::time_point deadline);
-  // Why there is no list yet; OK if none has failed.
+  // The error of the last list; OK if it succeeded or no list has ended.
   Status list_failure() const;
-  // FAILED_PRECONDITION with the reason as long as there is no list. Code that decides by the
-  // absence of an object of an optional kind calls it first.
+  // FAILED_PRECONDITION, with the reason, as long as no list has succeeded. Code that decides by
+  // the absence of an object of an optional kind calls this first.
   Status CheckListed() const;
 
+  // nullptr: the copy has no object with this key.
   ObjectPtr Find(const std::string& key) const;
   std::vector<ObjectPtr> All() const;
-  // Visits the objects one after the other, outside of all locks, each as it is when its turn
-  // comes. Of many thousands of objects only a few are in memory at once.
+  // Calls `visitor` for one object after the other, outside of all locks, with the state that the
+  // object has at that time. So only a few of many thousands of objects are in memory at once.
   void Visit(const std::function<void(const ObjectPtr&)>& visitor) const;
+  // See Informer::AddIndex. Empty if there is no such index.
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
-  // Puts an object that this process just wrote into the copy, if it is newer than what is there
-  // (by resourceVersion), so that the next read sees it before the watch does. Handlers are called,
-  // on this thread or on the one that delivers changes at that moment.
+  // Puts an object that this process just wrote into the copy, if it is newer than the copy's
+  // object (by resourceVersion). So the next read sees it, although the watch has not brought it
+  // yet. Handlers are called, on this thread or on the thread that delivers changes at that moment.
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }
@@ -131,7 +136,7 @@ class Informer : public InformerBase {
     });
   }
 
-  // nullptr: not there.
+  // nullptr: the copy has no such object.
   std::shared_ptr<const T> Get(const std::string& key) const { return Cast(Find(key)); }
   std::shared_ptr<const T> Get(std::string_view ns, std::string_view name) const {
     return Get(api::ObjectKey(ns, name));
@@ -145,9 +150,10 @@ class Informer : public InformerBase {
                                                 const std::string& value) const {
     return Cast(FindByIndex(index, value));
   }
-  // ByIndex(name, value) finds the objects of which `values_of` names the value. Indexes of one
-  // name are one index: everyone who uses the name gives the same function, which depends on the
-  // object alone. The index stays as long as somebody uses it.
+  // Adds an index: ByIndex(name, value) finds the objects for which `values_of` returns the value
+  // among others. Indexes with the same name are one index, so all callers must pass the same
+  // function for the name, and it must depend on the object alone. The index stays until the last
+  // view that added it stops.
   void AddIndex(std::string name,
                 std::function<std::vector<std::string>(const T& object)> values_of) {
     InformerBase::AddIndex(std::move(name),
@@ -155,7 +161,7 @@ class Informer : public InformerBase {
                              return values_of(Cast(object));
                            });
   }
-  // An index of one value: the objects that belong to the subset `name`.
+  // Adds an index with one value: Subset(name) finds the objects for which `belongs` is true.
   void AddSubset(std::string name, bool (*belongs)(const T&)) {
     AddIndex(std::move(name), [belongs](const T& object) {
       return belongs(object) ? std::vector<std::string>{kInSubset} : std::vector<std::string>{};
@@ -181,36 +187,38 @@ class Informer : public InformerBase {
   }
 };
 
-// The informers of a process, one per kind, each made when it is first asked for. Thread-safe.
+// The informers of a process, one per kind. Each is made by the first call of Of or OfOptional for
+// its kind. Thread-safe.
 class Informers {
  public:
   explicit Informers(Client& client) : client_(&client) {}
-  // Views of the informers of `shared`, which are made and started as they are needed. For a part
-  // of a process that ends and begins again while the copies stay.
+  // Has views of the informers of `shared`, which are made and started when they are needed. This
+  // is for a part of a process that ends and begins again while the copies stay.
   explicit Informers(Informers& shared) : shared_(&shared) {}
   ~Informers() { Stop(); }
 
-  // Call it only before Start.
+  // Returns the informer of T, which lives as long as this object. Call it only before Start.
   template <typename T>
   Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     needed_.insert(&T::kInfo);
     return OfLocked<T>();
   }
-  // As Of, for a kind that the API may lack or forbid: then WaitForSync does not wait for it. Once
-  // the API offers it, its objects come as added. Code that decides by the absence of an object
-  // calls CheckListed first.
+  // As Of, for a kind that the API may lack or forbid. In this case WaitForSync does not wait for
+  // it. When the API offers the kind later, its objects come as added. Code that decides by the
+  // absence of an object calls CheckListed first.
   template <typename T>
   Informer<T>& OfOptional() ABSL_LOCKS_EXCLUDED(mutex_) {
     base::MutexLock lock(mutex_);
     return OfLocked<T>();
   }
 
-  // The informer of a kind that was asked for before; nullptr if it was not.
+  // Returns the informer of a kind; nullptr if Of or OfOptional was not called for the kind.
   InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Start();
-  // DEADLINE_EXCEEDED names the kinds that are not there yet, and why if that is known.
+  // Waits until all informers are synced. DEADLINE_EXCEEDED: some are not; the message names their
+  // kinds, and the reasons if they are known.
   Status WaitForSync(std::chrono::milliseconds timeout);
   void Stop();
 

@@ -20,15 +20,15 @@ using std::chrono::milliseconds;
 namespace {
 
 const api::KindInfo& kLease = api::kinds::kLease;
-// A failed renewal is repeated sooner than a successful one.
+// A renewal is repeated sooner after a failure than after a success.
 constexpr milliseconds kFailedRetry{2000};
 
-std::string Holder(const Json& lease) {
+std::string HolderOf(const Json& lease) {
   return base::json::String(lease, {"spec", "holderIdentity"});
 }
 
 // Adds a random part to `period`, so that candidates do not all come at once.
-milliseconds Jittered(milliseconds period) {
+milliseconds AddJitter(milliseconds period) {
   static thread_local std::minstd_rand random{std::random_device{}()};
   return period +
          milliseconds(std::uniform_int_distribution<int64_t>(0, period.count() / 5)(random));
@@ -43,11 +43,11 @@ BootTime BootClockNow() {
 }
 
 Status CheckLeaderElection(const LeaderElectionOptions& options) {
-  for (const auto& [what, name] :
+  for (const auto& [field, name] :
        {std::pair{"namespace", &options.ns}, std::pair{"name", &options.lease}}) {
     if (const Status valid = api::CheckPathSegment(*name); name->empty() || !valid.ok()) {
-      return Error(StatusCode::kInvalidArgument, "leader election: {} is no {} of a lease",
-                   base::Quote(*name), what);
+      return Error(StatusCode::kInvalidArgument, "leader election: {} cannot be the {} of a lease",
+                   base::Quote(*name), field);
     }
   }
   if (options.identity.empty()) {
@@ -62,11 +62,11 @@ Status CheckLeaderElection(const LeaderElectionOptions& options) {
       options.renew_deadline * 5 <= options.retry_period * 6) {
     return Error(StatusCode::kInvalidArgument,
                  "leader election: the renew deadline must be longer than 1.2 times the retry "
-                 "period, and that positive");
+                 "period, which must be positive");
   }
   if (options.lease_duration < std::chrono::seconds(1)) {
     return Error(StatusCode::kInvalidArgument,
-                 "leader election: a lease lasts for whole seconds, and one at least");
+                 "leader election: the lease duration must be at least one second");
   }
   return base::OkStatus();
 }
@@ -93,7 +93,7 @@ bool LeaderElection::healthy(milliseconds tolerance) const {
   return options_.now() - tried_at_ <= options_.lease_duration + tolerance;
 }
 
-milliseconds LeaderElection::NextTry(bool failed) const {
+milliseconds LeaderElection::ChooseDelay(bool failed) const {
   MutexLock lock(mutex_);
   const BootTime now = options_.now();
   const auto until = [&](BootTime time) {
@@ -106,16 +106,16 @@ milliseconds LeaderElection::NextTry(bool failed) const {
   }
   // The next attempt should come soon after the other's lease expires, but not from all candidates
   // at the same moment.
-  const milliseconds period = Jittered(options_.retry_period);
-  return now < expires_ ? std::min(period, until(expires_) + Jittered(milliseconds(10))) : period;
+  const milliseconds period = AddJitter(options_.retry_period);
+  return now < expires_ ? std::min(period, until(expires_) + AddJitter(milliseconds(10))) : period;
 }
 
-void LeaderElection::Lead(BootTime until) {
+void LeaderElection::SetLeadingUntil(BootTime until) {
   MutexLock lock(mutex_);
   leading_until_ = until;
 }
 
-void LeaderElection::Notice(const Json& lease, BootTime now) {
+void LeaderElection::ObserveLease(const Json& lease, BootTime now) {
   const Json& spec = base::json::Map(lease, {"spec"});
   if (spec == observed_) return;
   observed_ = spec;
@@ -124,41 +124,41 @@ void LeaderElection::Notice(const Json& lease, BootTime now) {
   const auto lasts = std::chrono::seconds(base::json::Int(spec, {"leaseDurationSeconds"}));
   MutexLock lock(mutex_);
   observed_at_ = now;
-  expires_ = Holder(lease).empty() ? now : now + lasts;
+  expires_ = HolderOf(lease).empty() ? now : now + lasts;
 }
 
-Status LeaderElection::Try() {
-  const Status tried = TryAt(options_.now());
+Status LeaderElection::AcquireOrRenew() {
+  const Status tried = AcquireOrRenewAt(options_.now());
   MutexLock lock(mutex_);
   tried_at_ = options_.now();
   return tried;
 }
 
-Status LeaderElection::TryAt(BootTime began) {
+Status LeaderElection::AcquireOrRenewAt(BootTime began) {
   if (!held_.is_null()) {
-    const Status renewed = Write(held_, began);
+    const Status renewed = WriteLease(held_, began);
     if (renewed.code() != StatusCode::kAborted && renewed.code() != StatusCode::kNotFound) {
       return renewed;
     }
-    held_ = nullptr;  // another wrote the lease, or an answer to us was lost
+    held_ = nullptr;  // another candidate wrote the lease, or the answer to a write was lost
   }
   StatusOr<Json> read = client_.Get(kLease, options_.ns, options_.lease);
-  if (read.status().code() == StatusCode::kNotFound) return Create(began);
+  if (read.status().code() == StatusCode::kNotFound) return CreateLease(began);
   RETURN_IF_ERROR(read);
-  Notice(*read, options_.now());
-  const std::string holder = Holder(*read);
+  ObserveLease(*read, options_.now());
+  const std::string holder = HolderOf(*read);
   if (holder != options_.identity && !holder.empty()) {
-    Lead(BootTime(0));
+    SetLeadingUntil(BootTime(0));
     MutexLock lock(mutex_);
     if (options_.now() < expires_) {
       return Error(StatusCode::kFailedPrecondition, "lease '{}/{}' is held by {}", options_.ns,
                    options_.lease, base::Quote(holder));
     }
   }
-  return Write(*std::move(read), began);
+  return WriteLease(*std::move(read), began);
 }
 
-Status LeaderElection::Create(BootTime began) {
+Status LeaderElection::CreateLease(BootTime began) {
   const std::string now = api::FormatMicroTime(clock_.Now());
   Json lease = {{"apiVersion", kLease.api_version()},
                 {"kind", kLease.kind},
@@ -172,13 +172,13 @@ Status LeaderElection::Create(BootTime began) {
                   {"leaseTransitions", 0}}}};
   for (const auto& [key, value] : options_.labels) lease["metadata"]["labels"][key] = value;
   ASSIGN_OR_RETURN(held_, client_.Create(kLease, options_.ns, lease));
-  Lead(began + options_.renew_deadline);
+  SetLeadingUntil(began + options_.renew_deadline);
   return base::OkStatus();
 }
 
-Status LeaderElection::Write(Json lease, BootTime began) {
+Status LeaderElection::WriteLease(Json lease, BootTime began) {
   const std::string now = api::FormatMicroTime(clock_.Now());
-  const bool ours = Holder(lease) == options_.identity;
+  const bool ours = HolderOf(lease) == options_.identity;
   Json& spec = lease["spec"];
   if (!ours) {
     spec["leaseTransitions"] = base::json::Int(spec, {"leaseTransitions"}) + 1;
@@ -193,12 +193,12 @@ Status LeaderElection::Write(Json lease, BootTime began) {
   }
   ASSIGN_OR_RETURN(held_, client_.Update(kLease, lease, ""));
   observed_ = base::json::Map(held_, {"spec"});
-  Lead(began + options_.renew_deadline);
+  SetLeadingUntil(began + options_.renew_deadline);
   return base::OkStatus();
 }
 
-Status LeaderElection::Release() {
-  Lead(BootTime(0));
+Status LeaderElection::ReleaseLease() {
+  SetLeadingUntil(BootTime(0));
   if (held_.is_null()) return base::OkStatus();
   Json lease = std::exchange(held_, nullptr);
   const std::string now = api::FormatMicroTime(clock_.Now());
@@ -210,16 +210,16 @@ Status LeaderElection::Release() {
   return client_.Update(kLease, lease, "").status();
 }
 
-void Campaign(LeaderElection& election, const std::stop_token& stop,
-              const std::function<void(std::stop_token lost)>& lead) {
+void RunCampaign(LeaderElection& election, const std::stop_token& stop,
+                 const std::function<void(std::stop_token lost)>& lead) {
   const std::string name = election.options().ns + "/" + election.options().lease;
   std::mutex mutex;
   std::condition_variable_any changed;
   bool ended = false;
   std::jthread term;
   Status last;
-  // Wakes when a term ends, and for `stop`, unless a term must still be ended while the lease is
-  // renewed.
+  // Waits for `time`, or until a term ends or `stop` is requested. While `stopping` it does not end
+  // for `stop`, because the lease is renewed until the term has ended.
   const auto wait = [&](milliseconds time, bool stopping) {
     std::unique_lock lock(mutex);
     if (stopping) {
@@ -231,7 +231,7 @@ void Campaign(LeaderElection& election, const std::stop_token& stop,
   while (true) {
     const bool stopping = stop.stop_requested();
     if (stopping && !term.joinable()) break;
-    const Status tried = election.Try();
+    const Status tried = election.AcquireOrRenew();
     if (tried.ok() && !term.joinable() && !stopping) {
       LOG_INFO("lease '{}' is ours: working", name);
       ended = false;
@@ -255,7 +255,7 @@ void Campaign(LeaderElection& election, const std::stop_token& stop,
       LOG_INFO("lease '{}': what ran has ended", name);
       continue;
     }
-    wait(election.NextTry(!tried.ok()), stopping);
+    wait(election.ChooseDelay(!tried.ok()), stopping);
     const std::unique_lock lock(mutex);
     if (ended && term.joinable() && stop.stop_requested()) {
       term.join();
@@ -263,7 +263,7 @@ void Campaign(LeaderElection& election, const std::stop_token& stop,
     }
   }
   if (election.options().release) {
-    if (const Status released = election.Release(); !released.ok()) {
+    if (const Status released = election.ReleaseLease(); !released.ok()) {
       LOG_WARNING("lease '{}': release: {}", name, base::ToString(released));
     }
   }

@@ -1,4 +1,5 @@
-// Leader election by a Lease, as client-go does it, so that either may take over from the other.
+// Leader election by a Lease, as in client-go, so that a process with client-go can take over the
+// lease from this code, and this code from such a process.
 //
 //   [candidate] ── lease free, expired or ours: PUT with our name ──▶ [leader] ── PUT each retry
 //        ▲                                                              │          period
@@ -6,11 +7,12 @@
 //                                                                        renew deadline, or taken
 //
 // The clock decides who leads, not the API's last answer: leading() becomes false at the renew
-// deadline, which is before another may take the lease, even while a renewal hangs. Code that acts
-// as leader asks it before each act (GuardedClient; controllers/driver_connection). The clock is
-// CLOCK_BOOTTIME, so that a machine that slept has lost its lease.
+// deadline, which is before another candidate may take the lease, even while a renewal hangs. Code
+// that acts as leader calls it before each act (GuardedClient; controllers/driver_connection). The
+// clock is CLOCK_BOOTTIME, which counts the time in which the machine slept, so that a leader whose
+// machine slept too long has lost its lease.
 //
-// Only create, get and update are used: that is what the sidecars' roles grant on Leases.
+// Only create, get and update are used, because the sidecars' roles grant no other verb on Leases.
 #pragma once
 
 #include <chrono>
@@ -26,18 +28,19 @@
 namespace berth::kube {
 
 using BootTime = std::chrono::nanoseconds;  // since the machine started, sleep included
+// Reads CLOCK_BOOTTIME.
 BootTime BootClockNow();
 
 struct LeaderElectionOptions {
   std::string ns;
   std::string lease;     // its name
-  std::string identity;  // who we are: spec.holderIdentity
+  std::string identity;  // of this candidate: spec.holderIdentity
   api::Labels labels;    // of the lease
   std::chrono::milliseconds lease_duration{15000};
   std::chrono::milliseconds renew_deadline{10000};
   std::chrono::milliseconds retry_period{5000};
-  // Releases the lease at the end, when no work runs any more, so that the next leader need not
-  // wait until it expires.
+  // Releases the lease at the end, when no work runs any more, so that the next leader does not
+  // have to wait until the lease expires.
   bool release = true;
   std::function<BootTime()> now = BootClockNow;
 };
@@ -46,53 +49,58 @@ struct LeaderElectionOptions {
 // leaders.
 Status CheckLeaderElection(const LeaderElectionOptions& options);
 
-// A single attempt; Campaign repeats it. One thread calls Try and Release; any thread may call the
-// rest.
+// The lease of one candidate. RunCampaign repeats AcquireOrRenew. One thread calls AcquireOrRenew
+// and ReleaseLease; any thread may call the rest.
 class LeaderElection {
  public:
-  // `client` and `clock` are borrowed. The client's requests should end well within the renew
-  // deadline, and should not queue behind other requests.
+  // `client` and `clock` are borrowed and must outlive this object. The client's requests should
+  // end well before the renew deadline, and should not wait for other requests.
   LeaderElection(Client& client, const base::Clock& clock, LeaderElectionOptions options);
 
-  // Takes or renews the lease. OK: we lead. FAILED_PRECONDITION: another candidate leads. Else the
-  // API's error; a leader whose renewal failed still leads until the renew deadline.
-  Status Try() ABSL_LOCKS_EXCLUDED(mutex_);
-  // If we hold the lease, writes that nobody does.
-  Status Release() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Acquires or renews the lease. OK: this candidate leads. FAILED_PRECONDITION: another candidate
+  // leads. Other errors come from the API; a leader whose renewal failed still leads until the
+  // renew deadline.
+  Status AcquireOrRenew() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends the leadership. If this candidate holds the lease, writes that the lease has no holder.
+  Status ReleaseLease() ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool leading() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The time at which leading() becomes false, unless the lease is renewed.
   BootTime leading_until() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // How long the next Try may wait.
-  std::chrono::milliseconds NextTry(bool failed) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // False if no Try ended for longer than the lease and `tolerance`: the election itself hangs.
+  // Returns how long to wait before the next AcquireOrRenew. `failed`: the last one failed.
+  std::chrono::milliseconds ChooseDelay(bool failed) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns false if no AcquireOrRenew has ended for longer than the lease duration and
+  // `tolerance`, because the election itself hangs then.
   bool healthy(std::chrono::milliseconds tolerance) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const LeaderElectionOptions& options() const { return options_; }
 
  private:
-  Status TryAt(BootTime began);
-  Status Create(BootTime began);
-  Status Write(Json lease, BootTime began);
-  void Notice(const Json& lease, BootTime now);
-  void Lead(BootTime until) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `began` is the time from which the renew deadline counts.
+  Status AcquireOrRenewAt(BootTime began);
+  Status CreateLease(BootTime began);
+  Status WriteLease(Json lease, BootTime began);
+  // Notes when the lease of another candidate expires.
+  void ObserveLease(const Json& lease, BootTime now);
+  void SetLeadingUntil(BootTime until) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Client& client_;
   const base::Clock& clock_;
   const LeaderElectionOptions options_;
-  Json held_;      // the lease as we last wrote it; null: read it first
-  Json observed_;  // spec as last seen, and since when
+  Json held_;      // the lease as this candidate last wrote it; null: it must be read first
+  Json observed_;  // the last spec that was seen; observed_at_ is the time
   mutable base::Mutex mutex_;
   BootTime observed_at_ ABSL_GUARDED_BY(mutex_){0};
-  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // of another's lease, by our clock
+  BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // when another's lease expires, by options_.now
   BootTime leading_until_ ABSL_GUARDED_BY(mutex_){0};
   BootTime tried_at_ ABSL_GUARDED_BY(mutex_){0};
 };
 
-// Campaigns until `stop`. While the lease is ours `lead` runs on a thread of its own. Its token is
-// triggered when the lease is lost or `stop` comes, and it must return only when none of its work
-// runs any more. Only then a new campaign begins or the lease is released.
-void Campaign(LeaderElection& election, const std::stop_token& stop,
-              const std::function<void(std::stop_token lost)>& lead);
+// Tries to lead until `stop` is requested. While this candidate leads, `lead` runs on its own
+// thread. Its token is triggered when the lease is lost or `stop` is requested, and `lead` must
+// return only when none of its work runs any more. Only then does a new campaign begin, or is the
+// lease released.
+void RunCampaign(LeaderElection& election, const std::stop_token& stop,
+                 const std::function<void(std::stop_token lost)>& lead);
 
 }  // namespace berth::kube

@@ -27,7 +27,7 @@ class LeaderElectionTest : public testing::Test {
   class Wire : public GuardedClient {
    public:
     explicit Wire(FakeClient& client)
-        : GuardedClient(client, While([this] { return !cut; })), client_(client) {}
+        : GuardedClient(client, MakeLeaderGate([this] { return !cut; })), client_(client) {}
     StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                        std::string_view name) override {
       if (cut) return Error(StatusCode::kUnavailable, "the wire is cut");
@@ -63,21 +63,21 @@ class LeaderElectionTest : public testing::Test {
 
 TEST_F(LeaderElectionTest, TheFirstMakesTheLeaseAsClientGoDoes) {
   EXPECT_FALSE(a_.leading());
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   EXPECT_TRUE(a_.leading());
   EXPECT_EQ(Lease()["spec"], Json::parse(R"({"holderIdentity": "host-a", "leaseDurationSeconds": 15,
       "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
       "leaseTransitions": 0})"));
   EXPECT_EQ(Lease()["metadata"]["labels"], Json({{"app", "csi"}}));
-  EXPECT_EQ(b_.Try().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(b_.AcquireOrRenew().code(), StatusCode::kFailedPrecondition);
   EXPECT_FALSE(b_.leading());
 }
 
 TEST_F(LeaderElectionTest, OnlyVerbsThatTheSidecarsRolesGrant) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   Sleep(seconds(5));
-  ASSERT_TRUE(a_.Try().ok());
-  ASSERT_TRUE(a_.Release().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  ASSERT_TRUE(a_.ReleaseLease().ok());
   EXPECT_THAT(client_.ActionNames(),
               ElementsAre("create leases/storage/external-attacher-leader-d",
                           "update leases/storage/external-attacher-leader-d",
@@ -85,24 +85,24 @@ TEST_F(LeaderElectionTest, OnlyVerbsThatTheSidecarsRolesGrant) {
 }
 
 TEST_F(LeaderElectionTest, RenewalKeepsWhenItWasTaken) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   Sleep(seconds(5));
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   EXPECT_EQ(base::json::String(Lease(), {"spec", "acquireTime"}), "2026-01-01T00:00:00.000000Z");
   EXPECT_EQ(base::json::String(Lease(), {"spec", "renewTime"}), "2026-01-01T00:00:05.000000Z");
   EXPECT_EQ(base::json::Int(Lease(), {"spec", "leaseTransitions"}), 0);
 }
 
 TEST_F(LeaderElectionTest, NeverTwoLeadersWhenTheLeadersWireIsCut) {
-  ASSERT_TRUE(a_.Try().ok());
-  ASSERT_FALSE(b_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  ASSERT_FALSE(b_.AcquireOrRenew().ok());
   wire_a_.cut = true;
   // At each moment both are asked whether they lead, and both try.
   int taken_after = -1;
   for (int second = 1; second <= 16; ++second) {
     Sleep(seconds(1));
-    (void)a_.Try();
-    (void)b_.Try();
+    (void)a_.AcquireOrRenew();
+    (void)b_.AcquireOrRenew();
     EXPECT_FALSE(a_.leading() && b_.leading()) << "after " << second << " s";
     EXPECT_EQ(a_.leading(), second < 10) << "after " << second << " s";
     if (b_.leading() && taken_after < 0) taken_after = second;
@@ -110,76 +110,76 @@ TEST_F(LeaderElectionTest, NeverTwoLeadersWhenTheLeadersWireIsCut) {
   EXPECT_EQ(taken_after, 15) << "the lease's time";
   EXPECT_EQ(base::json::Int(Lease(), {"spec", "leaseTransitions"}), 1);
   wire_a_.cut = false;
-  EXPECT_EQ(a_.Try().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(a_.AcquireOrRenew().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Holder(), "host-b");
 }
 
 TEST_F(LeaderElectionTest, ACandidateTrustsItsOwnClockAlone) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   clock_.Advance(std::chrono::hours(24));  // the wall clock of the candidate's machine is ahead
-  EXPECT_EQ(b_.Try().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(b_.AcquireOrRenew().code(), StatusCode::kFailedPrecondition);
   Sleep(seconds(14));
-  ASSERT_TRUE(a_.Try().ok());  // renewed: the candidate's wait begins anew
-  EXPECT_EQ(b_.Try().code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());  // renewed: the candidate's wait begins anew
+  EXPECT_EQ(b_.AcquireOrRenew().code(), StatusCode::kFailedPrecondition);
   Sleep(seconds(14));
-  EXPECT_EQ(b_.Try().code(), StatusCode::kFailedPrecondition);
-  EXPECT_LE(b_.NextTry(false), milliseconds(1012)) << "at the end of the other's time";
+  EXPECT_EQ(b_.AcquireOrRenew().code(), StatusCode::kFailedPrecondition);
+  EXPECT_LE(b_.ChooseDelay(false), milliseconds(1012)) << "at the end of the other's time";
   Sleep(seconds(1));
-  EXPECT_TRUE(b_.Try().ok());
+  EXPECT_TRUE(b_.AcquireOrRenew().ok());
 }
 
 TEST_F(LeaderElectionTest, AReleasedLeaseIsTakenAtOnce) {
-  ASSERT_TRUE(a_.Try().ok());
-  ASSERT_FALSE(b_.Try().ok());
-  ASSERT_TRUE(a_.Release().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  ASSERT_FALSE(b_.AcquireOrRenew().ok());
+  ASSERT_TRUE(a_.ReleaseLease().ok());
   EXPECT_FALSE(a_.leading());
   EXPECT_EQ(Holder(), "");
-  EXPECT_TRUE(b_.Try().ok());
+  EXPECT_TRUE(b_.AcquireOrRenew().ok());
 }
 
 TEST_F(LeaderElectionTest, ARestartedProcessGoesOnUnderItsName) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   LeaderElection again(client_, clock_, Options("host-a"));
-  EXPECT_TRUE(again.Try().ok());
+  EXPECT_TRUE(again.AcquireOrRenew().ok());
   EXPECT_EQ(base::json::Int(Lease(), {"spec", "leaseTransitions"}), 0);
 }
 
 TEST_F(LeaderElectionTest, AnAnswerThatWasLostLeavesTheLeaseOurs) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   Sleep(seconds(5));
   client_.LoseNextAnswer("update", "leases", Error(StatusCode::kUnavailable, "broken pipe"));
-  EXPECT_EQ(a_.Try().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(a_.AcquireOrRenew().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(a_.leading());
-  EXPECT_LE(a_.NextTry(true), seconds(2)) << "sooner than after a success";
+  EXPECT_LE(a_.ChooseDelay(true), seconds(2)) << "sooner than after a success";
   Sleep(seconds(2));
-  EXPECT_TRUE(a_.Try().ok());
+  EXPECT_TRUE(a_.AcquireOrRenew().ok());
 }
 
 TEST_F(LeaderElectionTest, ALeaseThatSomebodyDeletedIsMadeAnew) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   client_.Remove(kLease, "storage", "external-attacher-leader-d");
-  EXPECT_TRUE(a_.Try().ok());
+  EXPECT_TRUE(a_.AcquireOrRenew().ok());
   EXPECT_EQ(Holder(), "host-a");
 }
 
 TEST_F(LeaderElectionTest, WhatOthersWroteIntoTheLeaseStays) {
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   Json lease = Lease();
   lease["metadata"]["annotations"]["note"] = "mine";
   client_.Add(lease);
   Sleep(seconds(5));
-  ASSERT_TRUE(a_.Try().ok());
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
   EXPECT_EQ(base::json::String(Lease(), {"metadata", "annotations", "note"}), "mine");
 }
 
 TEST_F(LeaderElectionTest, UnhealthyOnceTheElectionItselfHangs) {
-  (void)a_.Try();
+  (void)a_.AcquireOrRenew();
   Sleep(seconds(35));
   EXPECT_TRUE(a_.healthy(seconds(20)));
   Sleep(seconds(1));
   EXPECT_FALSE(a_.healthy(seconds(20)));
   wire_a_.cut = true;
-  (void)a_.Try();
+  (void)a_.AcquireOrRenew();
   EXPECT_TRUE(a_.healthy(seconds(20))) << "an absent API is none of its faults";
 }
 
@@ -205,8 +205,9 @@ class CampaignTest : public testing::Test {
  protected:
   struct Candidate {
     Candidate(CampaignTest& test, const std::string& name)
-        : guarded(test.client_, GuardedClient::While([this] { return election.leading(); })),
-          wire(test.client_, GuardedClient::While([this] { return !cut; })),
+        : guarded(test.client_,
+                  GuardedClient::MakeLeaderGate([this] { return election.leading(); })),
+          wire(test.client_, GuardedClient::MakeLeaderGate([this] { return !cut; })),
           election(wire, test.clock_,
                    {.ns = "default",
                     .lease = "l",
@@ -215,7 +216,7 @@ class CampaignTest : public testing::Test {
                     .renew_deadline = milliseconds(1000),
                     .retry_period = milliseconds(200)}),
           thread([this, &test](const std::stop_token& stop) {
-            Campaign(election, stop, [&](const std::stop_token& lost) {
+            RunCampaign(election, stop, [&](const std::stop_token& lost) {
               ++terms;
               EXPECT_EQ(test.working_.fetch_add(1), 0) << "two work at a time";
               working = true;

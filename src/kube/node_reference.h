@@ -1,4 +1,4 @@
-// A reference to the node, for events that concern no pod.
+// Makes a reference to a node, for events that concern no pod.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace berth::kube {
 
-// As in the kubelet's events, the name is also used as the uid.
+// The name is also used as the uid, as in the kubelet's events.
 inline base::ObjectReference NodeReference(const std::string& node_name) {
   return {.api_version = "v1", .kind = "Node", .ns = "", .name = node_name, .uid = node_name};
 }

@@ -1,6 +1,6 @@
-// Limits requests to a number per second, after a burst: each caller sleeps until its turn.
+// Limits requests to a number per second, after a burst. Each caller sleeps until its turn.
 //
-// Thread-safe. A turn that was given is used up, whatever the caller does then.
+// Thread-safe. The turn of a caller that waited is used up, even if the caller then sends nothing.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,28 @@ class Pace {
   // `per_second` of 0 or less: no limit. A burst is at least 1.
   Pace(double per_second, int burst) : per_second_(per_second), burst_(std::max(burst, 1)) {}
 
-  // DEADLINE_EXCEEDED, at once, if the turn comes after `deadline`; it is then not used up.
-  base::Status Wait(Time deadline) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Sleeps until the caller's turn. DEADLINE_EXCEEDED, at once: the turn would come after
+  // `deadline`; it is not used up.
+  base::Status WaitForTurn(Time deadline) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (per_second_ <= 0) return base::OkStatus();
     const auto interval =
         std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(1 / per_second_));
     const auto now = std::chrono::steady_clock::now();
-    Time mine;
+    Time caller_turn;
     {
       base::MutexLock lock(mutex_);
-      // The burst is what has accumulated while nobody asked.
+      // Turns accumulate while there are no requests, but not more than the burst.
       turn_ = std::max(turn_, now - interval * (burst_ - 1));
-      mine = turn_;
-      if (mine >= deadline) {
-        return base::Error(base::StatusCode::kDeadlineExceeded,
-                           "its turn at {} requests a second comes too late", per_second_);
+      caller_turn = turn_;
+      if (caller_turn >= deadline) {
+        return base::Error(
+            base::StatusCode::kDeadlineExceeded,
+            "the limit of {} requests a second delays the request beyond its deadline",
+            per_second_);
       }
       turn_ += interval;
     }
-    std::this_thread::sleep_until(mine);
+    std::this_thread::sleep_until(caller_turn);
     return base::OkStatus();
   }
 
@@ -45,8 +48,8 @@ class Pace {
   const double per_second_;
   const int burst_;
   base::Mutex mutex_;
-  // The turn of the next request, if there were no burst. It starts at the minimum, because the
-  // clock may start with the machine, and at that time nobody asked.
+  // The turn of the next request. It begins at the minimum and not at zero, because the clock may
+  // start with the machine, and then the first requests would not get the whole burst.
   Time turn_ ABSL_GUARDED_BY(mutex_) = Time::min();
 };
 

@@ -7,7 +7,7 @@ namespace berth::kube {
 
 namespace {
 
-// A window of 8 KiB holds the dictionary and most objects; the states take 50 KiB an informer.
+// A window of 8 KiB holds the dictionary and most objects. zlib's states take 50 KiB per informer.
 constexpr int kWindowBits = -13;  // negative: without zlib's header and checksum
 constexpr int kMemoryLevel = 4;
 constexpr int kLevel = 1;
@@ -17,7 +17,7 @@ constexpr size_t kRecent = 64;
 constexpr base::json::ParseLimits kNoLimits{.max_bytes = size_t{1} << 30, .max_depth = 250};
 
 Bytef* Bytes(std::string_view text) {
-  // zlib's interface does not know const; it does not write there.
+  // zlib takes a pointer without const, but it does not write to the input.
   return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
 }
 
@@ -40,7 +40,7 @@ PackedPtr PackedObjects::KeepObject(ObjectPtr object, size_t count) {
   }
   const std::string text = base::json::Dump(object->json());
   packed->live_ = object;
-  packed->text_ = Compress(text);
+  packed->text_ = CompressText(text);
   if (packed->text_.empty()) {
     packed->text_ = text;
   } else {
@@ -55,7 +55,7 @@ PackedObjects::ObjectPtr PackedObjects::Get(PackedObject& packed) {
   ObjectPtr object = packed.live_.lock();
   if (object == nullptr) {
     auto parsed = base::json::Parse(
-        packed.size_ > 0 ? Expand(packed.text_, packed.size_) : packed.text_, kNoLimits);
+        packed.size_ > 0 ? ExpandText(packed.text_, packed.size_) : packed.text_, kNoLimits);
     if (!parsed.ok()) {
       // This code wrote the text itself, so only a fault of this code or of the memory leads here.
       LOG_ERROR("a packed object cannot be read: {}", base::ToString(parsed.status()));
@@ -73,7 +73,7 @@ PackedObjects::ObjectPtr PackedObjects::Get(PackedObject& packed) {
 }
 
 // Returns an empty text if zlib fails.
-std::string PackedObjects::Compress(std::string_view text) {
+std::string PackedObjects::CompressText(std::string_view text) {
   if (deflate_ == nullptr) {
     auto stream = std::make_unique<z_stream>();
     if (deflateInit2(stream.get(), kLevel, Z_DEFLATED, kWindowBits, kMemoryLevel,
@@ -99,7 +99,7 @@ std::string PackedObjects::Compress(std::string_view text) {
 }
 
 // Returns an empty text if `packed` was not made by Compress.
-std::string PackedObjects::Expand(std::string_view packed, size_t size) {
+std::string PackedObjects::ExpandText(std::string_view packed, size_t size) {
   if (inflate_ == nullptr) {
     auto stream = std::make_unique<z_stream>();
     if (inflateInit2(stream.get(), kWindowBits) != Z_OK) return {};

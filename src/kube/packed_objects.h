@@ -1,9 +1,10 @@
 // Keeps an informer's many objects small: each is stored as compressed text, with the text of the
 // first object as the dictionary, because objects of a kind are much alike. A PersistentVolume
-// takes some 300 bytes instead of 6,000. A caller that asks for an object gets it parsed, and
-// shares it with other callers as long as somebody holds it.
+// takes some 300 bytes instead of 6,000. Get returns an object parsed. Callers share the parsed
+// object as long as one of them holds it.
 //
-// The first few objects stay parsed, so that small clusters pay nothing. Not thread-safe.
+// The first few objects stay parsed, so that small clusters have no cost of packing. Not
+// thread-safe.
 #pragma once
 
 #include <zlib.h>
@@ -32,19 +33,22 @@ class PackedObjects {
   PackedObjects(const PackedObjects&) = delete;
   PackedObjects& operator=(const PackedObjects&) = delete;
 
-  // `count` is the number of objects that are kept already.
+  // Returns `object`, packed if `count`, the number of objects that are kept already, is `parsed`
+  // or more.
   PackedPtr KeepObject(ObjectPtr object, size_t count);
+  // Returns the object. It aborts the process if the packed text is damaged.
   ObjectPtr Get(PackedObject& packed);
 
  private:
-  std::string Compress(std::string_view text);
-  std::string Expand(std::string_view packed, size_t size);
+  std::string CompressText(std::string_view text);
+  std::string ExpandText(std::string_view packed, size_t size);
 
   const Factory factory_;
   const size_t parsed_;
   std::string dictionary_;
   std::unique_ptr<z_stream> deflate_, inflate_;  // made with the first packed object
-  // The objects that were asked for last stay parsed for a while, because they are asked for again.
+  // The objects that Get returned last. They stay parsed for a while, because they are often needed
+  // again.
   std::vector<ObjectPtr> recent_;
   size_t next_recent_ = 0;
 };
@@ -58,7 +62,7 @@ class PackedObject {
   friend class PackedObjects;
   std::string version_;                    // resourceVersion
   PackedObjects::ObjectPtr object_;        // null: packed
-  std::weak_ptr<const api::Object> live_;  // a packed object's parsed form, while it is held
+  std::weak_ptr<const api::Object> live_;  // the parsed form of a packed object while it is in use
   std::string text_;                       // compressed; plain if that failed
   size_t size_ = 0;                        // of the text; 0: not compressed
 };

@@ -55,13 +55,13 @@ void Reflector::Run(const std::stop_token& stop) {
     bool progress = false;
     Status status;
     if (!listed) {
-      status = List();
+      status = ListObjects();
       listed = status.ok();
-      if (!listed) sink_.ListFailed(status);
+      if (!listed) sink_.OnListFailure(status);
       if (listed && failures == 0) continue;
       progress = listed;
     } else {
-      status = Watch(stop, progress);
+      status = WatchObjects(stop, progress);
     }
     if (stop.stop_requested()) return;
     if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
@@ -83,13 +83,14 @@ void Reflector::Run(const std::stop_token& stop) {
         LOG_DEBUG("{}", text);
       }
     }
-    // An expired version is normal after a long sleep: list at once, unless it happens again.
+    // An expired version is normal after a long sleep, so the objects are listed at once, unless it
+    // happens again.
     if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
     if (!backoff.Wait(stop)) return;
   }
 }
 
-ListOptions Reflector::RequestOptions() const {
+ListOptions Reflector::MakeRequestOptions() const {
   ListOptions options;
   options.label_selector = options_.label_selector;
   options.field_selector = options_.field_selector;
@@ -97,32 +98,32 @@ ListOptions Reflector::RequestOptions() const {
   return options;
 }
 
-Status Reflector::List() {
-  ListOptions options = RequestOptions();
+Status Reflector::ListObjects() {
+  ListOptions options = MakeRequestOptions();
   options.limit = kPageSize;
   std::string version;
-  sink_.ListBegins();
+  sink_.OnListBegin();
   do {
     ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
     // All pages of a list show the state at the first page's version.
     if (version.empty()) version = page.resource_version;
     options.continue_token = page.continue_token;
-    sink_.Listed(std::move(page.items));
+    sink_.OnListPage(std::move(page.items));
   } while (!options.continue_token.empty());
-  sink_.ListEnds(version);
+  sink_.OnListEnd(version);
   version_ = version;
   return base::OkStatus();
 }
 
-Status Reflector::Watch(const std::stop_token& stop, bool& progress) {
-  ListOptions options = RequestOptions();
+Status Reflector::WatchObjects(const std::stop_token& stop, bool& progress) {
+  ListOptions options = MakeRequestOptions();
   options.timeout = RandomWatchTimeout();
   options.resource_version = version_;
   return client_.Watch(kind_, options_.ns, options, stop, [&](WatchEvent event) {
     progress = true;
     const std::string version = base::json::String(event.object, {"metadata", "resourceVersion"});
     if (CompareVersions(version, version_) > 0) version_ = version;
-    sink_.Changed(std::move(event));
+    sink_.OnChange(std::move(event));
     return true;
   });
 }

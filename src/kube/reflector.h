@@ -1,12 +1,12 @@
-// Lists and watches without end: it delivers the changes of all objects of a kind, in order,
-// whatever happens to the API.
+// Lists and watches all objects of a kind, and delivers their changes in order, until it is
+// stopped.
 //
-//   [list] ── pages, then Listed ──▶ [watch] ── events ──▶ ...
+//   [list] ── pages, then OnListEnd ──▶ [watch] ── events ──▶ ...
 //      ▲                                │ 410, or broken again and again
 //      └────────────────────────────────┘
 //
 // It keeps no object. A broken or absent API delays it (backoff 0.2 s to 10 s, with jitter) and
-// never ends it. Informers use it, and code that needs the changes but no copy.
+// never ends it. Informers use it, and so does code that needs the changes but no copy.
 #pragma once
 
 #include <string>
@@ -26,37 +26,41 @@ struct InformerOptions {
 
 class Reflector {
  public:
-  // Called on the reflector's thread, one call after the other.
+  // Gets the changes. Its functions are called on the reflector's thread, one after the other.
   class Sink {
    public:
     virtual ~Sink() = default;
-    // A list begins. An earlier list that was not completed is void.
-    virtual void ListBegins() = 0;
-    virtual void Listed(std::vector<Json> page) = 0;
-    // All pages of the list were delivered: an object that was in none of them does not exist any
-    // more. `version` is the list's resourceVersion.
-    virtual void ListEnds(const std::string& version) = 0;
-    virtual void Changed(WatchEvent event) = 0;
+    // A list begins. The pages of an earlier list that was not completed do not count.
+    virtual void OnListBegin() = 0;
+    // `page` has the next objects of the list.
+    virtual void OnListPage(std::vector<Json> page) = 0;
+    // All pages of the list were delivered, so an object that was in none of them does not exist
+    // any more. `version` is the list's resourceVersion.
+    virtual void OnListEnd(const std::string& version) = 0;
+    // `event` is the next event of the watch.
+    virtual void OnChange(WatchEvent event) = 0;
     // A list was refused or interrupted; it is tried again later.
-    virtual void ListFailed(const Status& why) { (void)why; }
+    virtual void OnListFailure(const Status& why) { (void)why; }
   };
 
-  // Everything is borrowed and outlives this.
+  // `client`, `kind` and `sink` are borrowed and must outlive this object.
   Reflector(Client& client, const api::KindInfo& kind, InformerOptions options, Sink& sink)
       : client_(client), kind_(kind), options_(std::move(options)), sink_(sink) {}
   ~Reflector() { Stop(); }
   Reflector(const Reflector&) = delete;
   Reflector& operator=(const Reflector&) = delete;
 
+  // Starts the thread. Does nothing if it runs.
   void Start();
-  // Returns when no call of the sink runs any more.
+  // Ends the thread. When it returns, no call of the sink runs or follows.
   void Stop();
 
  private:
   void Run(const std::stop_token& stop);
-  Status List();
-  Status Watch(const std::stop_token& stop, bool& progress);
-  ListOptions RequestOptions() const;
+  Status ListObjects();
+  // Sets `progress` when an event comes.
+  Status WatchObjects(const std::stop_token& stop, bool& progress);
+  ListOptions MakeRequestOptions() const;
 
   Client& client_;
   const api::KindInfo& kind_;
@@ -66,8 +70,8 @@ class Reflector {
   std::jthread thread_;
 };
 
-// Negative, zero or positive if resourceVersion a is older than b, the same, or newer. They are
-// decimal numbers of any length, without leading zeros.
+// Compares two resourceVersions, which are decimal numbers of any length without leading zeros. The
+// result is negative, zero or positive if a is older than b, the same, or newer.
 int CompareVersions(std::string_view a, std::string_view b);
 
 }  // namespace berth::kube

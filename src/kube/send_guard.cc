@@ -18,9 +18,9 @@ SendGuard::~SendGuard() { current = outer_; }
 
 const SendGuard* SendGuard::Current() { return current; }
 
-base::Status SendGuard::Check() const { return may_send_(); }
+base::Status SendGuard::CheckMaySend() const { return may_send_(); }
 
-std::chrono::steady_clock::time_point SendGuard::Until(
+std::chrono::steady_clock::time_point SendGuard::LimitDeadline(
     std::chrono::steady_clock::time_point deadline) const {
   return std::min(deadline, std::chrono::steady_clock::now() + send_time_);
 }

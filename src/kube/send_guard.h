@@ -1,8 +1,8 @@
-// Conditions of a request that hold until the moment at which it is sent, however long it waits for
-// its turn, for a connection, or for the server: whether it may still be sent, and how long its
-// answer is awaited.
+// Checks just before each sending of a request whether it may still be sent, and bounds the time
+// for its answer. The check comes that late, because a request may wait long for its turn, for a
+// connection, or for the server.
 //
-// A guard applies to the requests of its own thread as long as it lives; it borrows the function.
+// A guard applies to the requests of its own thread as long as it lives. It borrows the function.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace berth::kube {
 
 class SendGuard {
  public:
-  // `send_time` bounds each sending; 0: the guard does nothing.
+  // `send_time` bounds the time from each sending to the answer; 0: the guard does nothing.
   SendGuard(const std::function<base::Status()>& may_send, std::chrono::milliseconds send_time);
   ~SendGuard();
   SendGuard(const SendGuard&) = delete;
@@ -23,9 +23,11 @@ class SendGuard {
   // The guard of this thread; null: there is none.
   static const SendGuard* Current();
 
-  // Fails if nothing may be sent any more.
-  base::Status Check() const;
-  std::chrono::steady_clock::time_point Until(std::chrono::steady_clock::time_point deadline) const;
+  // Returns the result of `may_send`; OK: a request may be sent.
+  base::Status CheckMaySend() const;
+  // Returns the earlier of `deadline` and `send_time` from now.
+  std::chrono::steady_clock::time_point LimitDeadline(
+      std::chrono::steady_clock::time_point deadline) const;
 
  private:
   const std::function<base::Status()>& may_send_;

@@ -24,7 +24,8 @@ struct WriteSites {
 
 using Table = std::map<std::string, std::unique_ptr<WriteSites>, std::less<>>;
 
-std::string NameOf(std::string_view verb, std::string_view resource, std::string_view subresource) {
+std::string MakePointName(std::string_view verb, std::string_view resource,
+                          std::string_view subresource) {
   return fmt::format("kube.{}.{}{}{}", verb, resource, subresource.empty() ? "" : ".", subresource);
 }
 
@@ -35,8 +36,8 @@ constexpr std::array kCustom = {&api::kinds::kVolumeSnapshotClass,
 Table MakeTable() {
   Table table;
   const auto add = [&](std::string_view verb, std::string_view resource, std::string_view sub) {
-    auto& sites = table[NameOf(verb, resource, sub)];
-    const std::string name = NameOf(verb, resource, sub);
+    auto& sites = table[MakePointName(verb, resource, sub)];
+    const std::string name = MakePointName(verb, resource, sub);
     if (sites == nullptr) sites = std::make_unique<WriteSites>(name);
   };
   for (const std::string_view verb : {"create", "update", "patch", "delete"}) {
@@ -53,20 +54,20 @@ Table MakeTable() {
   return table;
 }
 
-const Table& Points() {
+const Table& GetPointTable() {
   // It is never destroyed, because threads still write while the process ends.
   static const Table& table = *new Table(MakeTable());
   return table;
 }
 
-const base::FaultFamily family([] { Points(); });
+const base::FaultFamily family([] { GetPointTable(); });
 
 }  // namespace
 
-base::CallPoints WritePointsOf(std::string_view verb, const api::KindInfo& kind,
-                               std::string_view subresource) {
-  auto found = Points().find(NameOf(verb, kind.plural, subresource));
-  if (found == Points().end()) found = Points().find(NameOf(verb, kOther, ""));
+base::CallPoints FindWritePoints(std::string_view verb, const api::KindInfo& kind,
+                                 std::string_view subresource) {
+  auto found = GetPointTable().find(MakePointName(verb, kind.plural, subresource));
+  if (found == GetPointTable().end()) found = GetPointTable().find(MakePointName(verb, kOther, ""));
   return {&found->second->before, &found->second->after};
 }
 

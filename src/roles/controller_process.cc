@@ -56,7 +56,7 @@ StatusOr<kube::Config> LoadApiConfig(const ProcessOptions& options) {
   if (!options.kubeconfig.empty()) {
     ASSIGN_OR_RETURN(config, kube::LoadKubeconfig(options.kubeconfig));
   } else if (options.master.empty()) {
-    ASSIGN_OR_RETURN(config, kube::InClusterConfig());
+    ASSIGN_OR_RETURN(config, kube::LoadInClusterConfig());
   }
   if (!options.master.empty()) {
     config.server = options.master;
@@ -210,7 +210,7 @@ class ControllerProcessImpl : public ControllerProcess {
           MutexLock lock(mutex_);
           elections_.insert(&election);
         }
-        kube::Campaign(election, stop, [&](const std::stop_token& lost) {
+        kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
           RunOneTerm({role}, socket, driver, &election, lost);
         });
         MutexLock lock(mutex_);
@@ -230,7 +230,7 @@ class ControllerProcessImpl : public ControllerProcess {
     // another process can lead.
     const ElectionFlags& flags = options_.election;
     const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
-    kube::GuardedClient client(*client_, kube::GuardedClient::While(leading),
+    kube::GuardedClient client(*client_, kube::GuardedClient::MakeLeaderGate(leading),
                                election == nullptr ? send_time * 0 : send_time);
     RunTerm({.roles = roles,
              .socket = socket,

@@ -27,11 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (found == annotations->end() || found->second != text_of) std::abort();
   }
   const std::vector<crust::KnownTarget> targets = {{.path = "/t/v", .resolved = "/r/t/v"}};
-  const auto mounts = crust::FindDeferred(*config, targets, "/run/graft");
+  const auto mounts = crust::FindDeferredMounts(*config, targets, "/run/graft");
   if (!mounts.ok()) return 0;
   base::Json changed = *config;
   for (const auto& mount : *mounts) crust::SetSource(changed, mount.mount, "/run/graft/m0");
   // A config whose sources were replaced must be refused, because it was made ready before.
-  if (!mounts->empty() && crust::FindDeferred(changed, targets, "/run/graft").ok()) std::abort();
+  if (!mounts->empty() && crust::FindDeferredMounts(changed, targets, "/run/graft").ok())
+    std::abort();
   return 0;
 }

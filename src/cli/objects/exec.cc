@@ -58,13 +58,13 @@ StatusOr<int> ExecInContainer(const kube::Config& config, const ApiOptions& api,
   };
   std::optional<RawTerminal> raw;
   if (tty && options.interactive) raw.emplace();
-  return kube::Exec(config,
-                    {.ns = api.ns,
-                     .pod = options.pod,
-                     .container = options.container,
-                     .command = options.command,
-                     .tty = tty},
-                    streams, stop);
+  return kube::ExecInPod(config,
+                         {.ns = api.ns,
+                          .pod = options.pod,
+                          .container = options.container,
+                          .command = options.command,
+                          .tty = tty},
+                         streams, stop);
 }
 
 }  // namespace berth::cli

@@ -35,9 +35,9 @@ struct BlockAgentFlags {
 
 StatusOr<kube::Config> LoadAgentApiConfig(const std::string& kubeconfig) {
   if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig);
-  auto in_pod = kube::InClusterConfig();
+  auto in_pod = kube::LoadInClusterConfig();
   if (in_pod.ok()) return in_pod;
-  return kube::LoadKubeconfig(kube::DefaultKubeconfigPath());
+  return kube::LoadKubeconfig(kube::FindKubeconfigPath());
 }
 
 // Returns `given`, or else berth-flex beside this program, or else in the folders where an image

@@ -22,8 +22,7 @@ constexpr std::chrono::milliseconds kSyncPause{500};
 // then wait until the informers have synced.
 Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
   ASSIGN_OR_RETURN(const LocalNodeOptions options, CompleteOptions(given));
-  ASSIGN_OR_RETURN(kube::Config config,
-                   kube::LoadKubeconfig(kube::DefaultKubeconfigPath(kubeconfig)));
+  ASSIGN_OR_RETURN(kube::Config config, kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
   ASSIGN_OR_RETURN(const base::UniqueFd lock, LockDataFolder(options.data_folder));
   ASSIGN_OR_RETURN(const auto flight,
                    base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),

@@ -43,15 +43,15 @@ class MetadataSource : public Source, kube::Reflector::Sink {
   void Observe(const base::Json&) override {}
 
  private:
-  void ListBegins() override { ++list_; }
-  void Listed(std::vector<base::Json> page) override {
+  void OnListBegin() override { ++list_; }
+  void OnListPage(std::vector<base::Json> page) override {
     for (base::Json& item : page) listener_.OnObject(kind_, api::Object(std::move(item)), list_);
   }
-  void ListEnds(const std::string&) override {
+  void OnListEnd(const std::string&) override {
     listener_.OnListed(kind_, list_);
     synced_ = true;
   }
-  void Changed(kube::WatchEvent event) override {
+  void OnChange(kube::WatchEvent event) override {
     using Type = kube::WatchEvent::Type;
     if (event.type == Type::kBookmark) return;
     const api::Object object(std::move(event.object));

@@ -21,12 +21,12 @@ class SnapshotWatch : kube::Reflector::Sink {
   }
 
  private:
-  void ListBegins() override {}
-  void Listed(std::vector<base::Json> page) override {
+  void OnListBegin() override {}
+  void OnListPage(std::vector<base::Json> page) override {
     for (base::Json& object : page) changed_(api::Object(std::move(object)).key());
   }
-  void ListEnds(const std::string&) override {}
-  void Changed(kube::WatchEvent event) override {
+  void OnListEnd(const std::string&) override {}
+  void OnChange(kube::WatchEvent event) override {
     if (event.type == kube::WatchEvent::Type::kBookmark) return;
     changed_(api::Object(std::move(event.object)).key());
   }
