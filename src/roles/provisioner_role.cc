@@ -28,8 +28,9 @@ class ProvisionerWithCapacity : public Controller {
                           provisioner::CapacityOptions capacity, double writes_per_second,
                           int burst)
       : pace_(writes_per_second, burst),
-        paced_(context.client,
-               [this] { return pace_.Wait(std::chrono::steady_clock::now() + kMaxPaceWait); }),
+        paced_(
+            context.client,
+            [this] { return pace_.WaitForTurn(std::chrono::steady_clock::now() + kMaxPaceWait); }),
         provisioner_(context, driver, std::move(options)),
         capacity_({paced_, context.informers, context.events, context.clock, context.flight,
                    context.metrics},
