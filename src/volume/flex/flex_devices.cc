@@ -1,7 +1,5 @@
 #include "volume/flex/flex_devices.h"
 
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <set>
 
@@ -10,6 +8,7 @@
 #include "base/log.h"
 #include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
+#include "volume/device_mounts.h"
 #include "volume/flex/driver_options.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
@@ -90,10 +89,11 @@ StatusOr<bool> FlexDevices::IsInUse(const std::string& device) const {
                  Quote(device), versions_.driver());
   }
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  const dev_t number = found.front().number;
-  return std::any_of(table.begin(), table.end(), [number](const platform::MountEntry& entry) {
-    return entry.major == major(number) && entry.minor == minor(number);
-  });
+  for (const platform::MountEntry& entry : table) {
+    ASSIGN_OR_RETURN(const bool shown, ShowsDevice(host_, entry, found.front().number));
+    if (shown) return true;
+  }
+  return false;
 }
 
 Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& source,

@@ -4,7 +4,6 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "platform/mounts/probe_folder.h"
 #include "platform/processes/child.h"
 #include "platform/walks/usage.h"
+#include "volume/device_mounts.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
 
@@ -38,10 +38,6 @@ constexpr std::chrono::seconds kLookTimeout(10);
 
 std::string DeviceNameOf(std::string_view pv) {
   return fmt::format("kubernetes.io/local-volume/{}", pv);
-}
-
-bool IsOfDevice(const platform::MountEntry& entry, dev_t device) {
-  return entry.major == major(device) && entry.minor == minor(device);
 }
 
 // Whether both paths lead to one file or folder.
@@ -124,7 +120,9 @@ StatusOr<bool> LocalVolumePlugin::IsUsedByPods(const Source& source, const std::
   const std::string kubelet = host_.paths().root() + "/";
   bool bound = false;
   for (const platform::MountEntry& entry : table) {
-    if (!IsOfDevice(entry, *source.device) || entry.mount_point == own) continue;
+    if (entry.mount_point == own) continue;
+    ASSIGN_OR_RETURN(const bool shown, ShowsDevice(host_, entry, *source.device));
+    if (!shown) continue;
     // Binds for pods are below the kubelet's folder.
     if (entry.mount_point.starts_with(mounts) || !entry.mount_point.starts_with(kubelet)) {
       return Error(StatusCode::kFailedPrecondition, "device {} is in use: it is mounted at {}",
@@ -133,6 +131,18 @@ StatusOr<bool> LocalVolumePlugin::IsUsedByPods(const Source& source, const std::
     bound = true;
   }
   return bound;
+}
+
+StatusOr<const platform::MountEntry*> LocalVolumePlugin::FindDeviceMount(
+    const std::vector<platform::MountEntry>& table, const Source& source,
+    const std::string& target) const {
+  const platform::MountEntry* entry = platform::FindMount(table, target);
+  if (entry != nullptr) {
+    ASSIGN_OR_RETURN(const bool shown, ShowsDevice(host_, *entry, *source.device));
+    if (shown) return entry;
+  }
+  return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
+               Quote(source.path), Quote(target));
 }
 
 Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, const api::Labels&) {
@@ -145,7 +155,8 @@ Status LocalVolumePlugin::MountDevice(const api::Pod&, const VolumeSpec& spec, c
   const std::string target = host_.paths().LocalMount(spec.pv->name());
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (const platform::MountEntry* entry = platform::FindMount(table, target)) {
-    if (IsOfDevice(*entry, *source.device)) return OkStatus();
+    ASSIGN_OR_RETURN(const bool shown, ShowsDevice(host_, *entry, *source.device));
+    if (shown) return OkStatus();
     return Error(StatusCode::kFailedPrecondition,
                  "{}: another mount ({} from {}) stands at {}: unmount it", what, entry->fs_type,
                  Quote(entry->source), Quote(target));
@@ -227,11 +238,7 @@ StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSp
       host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (source.device.has_value()) {
-    const platform::MountEntry* device = platform::FindMount(table, folder);
-    if (device == nullptr || !IsOfDevice(*device, *source.device)) {
-      return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
-                   Quote(source.path), Quote(folder));
-    }
+    RETURN_IF_ERROR(FindDeviceMount(table, source, folder).status());
   }
   const Published published{.path = target, .read_only = spec.read_only};
   if (platform::FindMount(table, target) != nullptr) {
@@ -311,11 +318,7 @@ Status LocalVolumePlugin::Expand(const PodVolumeRecord& record, const VolumeSpec
   }
   const std::string target = host_.paths().LocalMount(spec.pv->name());
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  const platform::MountEntry* entry = platform::FindMount(table, target);
-  if (entry == nullptr || !IsOfDevice(*entry, *source.device)) {
-    return Error(StatusCode::kFailedPrecondition, "device {} is not mounted at {}",
-                 Quote(source.path), Quote(target));
-  }
+  ASSIGN_OR_RETURN(const platform::MountEntry* const entry, FindDeviceMount(table, source, target));
   const platform::FileSystem* fs = platform::FindFileSystem(entry->fs_type);
   if (fs == nullptr) {
     return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",

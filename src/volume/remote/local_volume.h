@@ -59,6 +59,11 @@ class LocalVolumePlugin : public VolumePlugin {
   // Whether pods still use the volume, so that its device is mounted. FAILED_PRECONDITION: the
   // device is mounted outside the kubelet folder, or as another volume.
   StatusOr<bool> IsUsedByPods(const Source& source, const std::string& pv) const;
+  // The mount at `target` in `table`, which shows the source's device. FAILED_PRECONDITION: the
+  // device is not mounted there.
+  StatusOr<const platform::MountEntry*> FindDeviceMount(
+      const std::vector<platform::MountEntry>& table, const Source& source,
+      const std::string& target) const;
 
   StatusOr<Published> PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
                                     const Source& source);

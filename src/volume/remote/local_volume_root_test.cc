@@ -173,7 +173,7 @@ TEST_P(LocalDeviceRootTest, AMountedFileSystemGrowsWithItsDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LocalDeviceRootTest, testing::Values("ext4", "xfs"),
+INSTANTIATE_TEST_SUITE_P(Types, LocalDeviceRootTest, testing::Values("ext4", "xfs", "btrfs"),
                          [](const auto& info) { return info.param; });
 
 TEST_F(LocalVolumeRootTest, ADeviceThatHoldsSomethingElseIsLeftAlone) {
