@@ -88,6 +88,28 @@ TEST_F(ApiTest, CertificatesAreKeptAndRenewedBeforeTheyEnd) {
   EXPECT_NE(later->admin_certificate, first->admin_certificate);
 }
 
+TEST_F(ApiTest, AKeyThatCannotBeReadIsNotReplaced) {
+  const std::string folder = folder_ + "/certs";
+  const auto now = base::SystemClock().Now();
+  const auto first = EnsureCertificates(At127(folder), now);
+  ASSERT_TRUE(first.ok()) << base::ToString(first.status());
+  for (const std::string name : {"ca.key", "ca.crt", "sa.key"}) {
+    // A symlink is not followed, so the read fails although nothing is missing or damaged.
+    const std::string path = folder + "/" + name;
+    std::filesystem::rename(path, path + ".moved");
+    std::filesystem::create_symlink(path + ".moved", path);
+    const auto refused = EnsureCertificates(At127(folder), now);
+    EXPECT_THAT(base::Message(refused.status()), HasSubstr(name));
+    EXPECT_TRUE(std::filesystem::is_symlink(path)) << name;
+    std::filesystem::rename(path + ".moved", path);
+  }
+  const auto same = EnsureCertificates(At127(folder), now);
+  ASSERT_TRUE(same.ok()) << base::ToString(same.status());
+  EXPECT_FALSE(same->renewed);
+  EXPECT_EQ(same->ca_certificate, first->ca_certificate);
+  EXPECT_EQ(same->token_key, first->token_key);
+}
+
 TEST_F(ApiTest, CertificatesFollowTheirNames) {
   const auto now = base::SystemClock().Now();
   CertificateOptions options{

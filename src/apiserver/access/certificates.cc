@@ -185,9 +185,15 @@ Status WritePair(const std::string& folder, const std::string& name, const Pair&
                                                          pair.certificate_pem, 0600);
 }
 
+// Whether a file may be made again after this error of its reading: it is missing or damaged. Any
+// other error may pass, and a new authority or key would make every certificate or token invalid.
+bool MayReplace(const Status& reading) {
+  return reading.code() == StatusCode::kNotFound || reading.code() == StatusCode::kDataLoss;
+}
+
 // Reads the pair of `name`, or makes it again if it is missing or damaged, ends soon, or does not
 // match. `authority` signs the pair; null: the pair is the authority itself. Sets `renewed` if the
-// pair is made.
+// pair is made. Other errors of the reading are returned, and the files stay.
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
                                 const Identity& identity, const Pair* authority, base::WallTime now,
                                 bool& renewed) {
@@ -196,6 +202,7 @@ base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& na
       (authority == nullptr ? !EndsSoon(*pair, now) : IsUsable(*pair, *authority, identity, now))) {
     return pair;
   }
+  if (!pair.ok() && !MayReplace(pair.status())) return pair;
   if (!pair.ok() && pair.status().code() != StatusCode::kNotFound) {
     LOG_WARNING("api: '{}/{}.crt' and its key are made again: {}", folder, name,
                 base::Message(pair.status()));
@@ -210,6 +217,10 @@ base::StatusOr<std::string> EnsureTokenKey(const std::string& folder) {
   const std::string path = folder + "/sa.key";
   auto pem = platform::ReadFile(path);
   if (pem.ok() && ParseKey(*pem).ok()) return pem;
+  if (!pem.ok() && !MayReplace(pem.status())) return pem;
+  if (pem.ok()) {
+    LOG_WARNING("api: '{}' is damaged and is made again; earlier tokens are not valid", path);
+  }
   ASSIGN_OR_RETURN(const KeyPtr key, MakeKey());
   ASSIGN_OR_RETURN(std::string made, KeyToPem(key.get()));
   RETURN_IF_ERROR(platform::WriteDurably<"apiserver.secret_file">(path, made, 0600));
