@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
@@ -102,13 +103,23 @@ StatusOr<bool> MoveDatabase(const std::string& from, const std::string& to) {
   return any;
 }
 
-// The path under which a restore keeps the old database: with the time in UTC.
-std::string AsidePath(const std::string& database) {
+// A free path under which a restore keeps the old database: with the time in UTC, and with a number
+// if a restore in the same second has taken that. The caller holds the database's lock.
+std::string ChooseAsidePath(const std::string& database) {
   char stamp[32];
   const time_t now = time(nullptr);
   tm parts;
   strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &parts));
-  return fmt::format("{}.before-restore-{}", database, stamp);
+  const std::string first = fmt::format("{}.before-restore-{}", database, stamp);
+  std::string path = first;
+  const auto taken = [&path] {
+    return std::any_of(std::begin(kParts), std::end(kParts), [&path](const char* part) {
+      struct stat st;
+      return lstat((path + part).c_str(), &st) == 0;
+    });
+  };
+  for (int number = 2; taken(); ++number) path = fmt::format("{}-{}", first, number);
+  return path;
 }
 
 // The newest revision of a database that may be damaged or missing; 0 if it cannot be read.
@@ -153,7 +164,7 @@ StatusOr<std::string> RestoreDatabase(const std::string& backup, const std::stri
         table->ForgetHistory(std::max(newest, ReadNewestRevisionOf(database)) + kRestoreGap));
   }
   RETURN_IF_ERROR(base::FaultPoint<"store.restore.before">());
-  const std::string aside = AsidePath(database);
+  const std::string aside = ChooseAsidePath(database);
   ASSIGN_OR_RETURN(const bool kept, MoveDatabase(database, aside));
   Status published = base::FaultPoint<"store.restore.aside">();
   if (published.ok()) published = PublishFile(copy.path(), database);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/fault.h"
@@ -139,6 +140,19 @@ TEST_F(CutOffRestoreDeathTest, WhatACrashLeavesIsNotTakenForTheDatabase) {
   EXPECT_THAT(std::string(base::Message(refused.status())), HasSubstr("restore it again"));
   ASSERT_TRUE(RestoreDatabase(file("copy"), file("db")).ok());
   EXPECT_TRUE(Open()->Get("/pods/a/x").ok());
+}
+
+TEST_F(BackupTest, EachRestoreKeepsTheDatabaseBeforeIt) {
+  ASSERT_TRUE(Open()->Apply({"/pods/a/x", 0, "v"}).ok());
+  ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
+  std::set<std::string> kept;
+  for (int i = 0; i < 3; ++i) {
+    const auto aside = RestoreDatabase(file("copy"), file("db"));
+    ASSERT_TRUE(aside.ok()) << base::ToString(aside.status());
+    kept.insert(*aside);
+  }
+  EXPECT_EQ(kept.size(), 3u);
+  for (const std::string& path : kept) EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 
 TEST_F(BackupTest, NothingIsOverwrittenAndNothingInUseIsReplaced) {
