@@ -38,6 +38,7 @@ class SqliteStore : public Store {
         writer_(std::move(writer)),
         current_(newest),
         compacted_(compacted),
+        removed_(compacted),
         fan_out_(newest,
                  [this](std::string_view prefix, Revision from, Revision to, const auto& visit) {
                    return WithReader([&](RevisionTable& table) {
@@ -300,15 +301,15 @@ class SqliteStore : public Store {
   }
 
   Status CompactUpTo(Revision to) {
-    while (compacted() < to) RETURN_IF_ERROR(RunCompactionStep(to));
+    while (removed_ < to) RETURN_IF_ERROR(RunCompactionStep(to));
     return base::OkStatus();
   }
 
   Status RunCompactionStep(Revision to) {
-    const Revision from = compacted();
+    const Revision from = removed_;
     to = std::min(to, from + kCompactionStep);
     // The bound is raised before rows are removed, so that readers notice the compaction.
-    compacted_ = to;
+    compacted_ = std::max(compacted(), to);
     fan_out_.WaitUntilCaughtUp();
     Status done = writer_->BeginTransaction();
     if (done.ok()) done = writer_->Compact(from, to);
@@ -318,6 +319,7 @@ class SqliteStore : public Store {
       writer_->RollBackTransaction();
       return base::Annotate(done, "compact the store");
     }
+    removed_ = to;
     base::FaultPoint<"store.compact.after">().IgnoreError();
     return base::OkStatus();
   }
@@ -326,7 +328,7 @@ class SqliteStore : public Store {
   // if the history is longer.
   void CompactOldHistory() {
     const Revision target = current() - options_.keep_revisions;
-    if (target - compacted() < kCompactionStep) return;
+    if (target - removed_ < kCompactionStep) return;
     if (const Status done = RunCompactionStep(target); !done.ok()) {
       LOG_WARNING("{}", base::ToString(done));
     }
@@ -337,7 +339,10 @@ class SqliteStore : public Store {
   const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
   RecordCache cache_;
   std::atomic<Revision> current_;
-  std::atomic<Revision> compacted_;
+  std::atomic<Revision> compacted_;  // readers get nothing up to it
+  // The old rows up to it are removed; behind compacted_ during a step and after one that failed.
+  // Used by the writer thread alone.
+  Revision removed_;
 
   base::Mutex readers_mutex_;
   std::vector<std::unique_ptr<RevisionTable>> readers_ ABSL_GUARDED_BY(readers_mutex_);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/fault.h"
 #include "base/mutex.h"
 #include "store/sqlite.h"
 
@@ -202,6 +203,24 @@ TEST_F(StoreTest, CompactionKeepsThePresentAndRefusesThePast) {
   EXPECT_EQ(store_->current(), after);
   auto db = Database::Open(folder_.file("db"), true);
   EXPECT_EQ(*db->QueryInt("SELECT count(*) FROM revisions"), 2);
+}
+
+// Fault points belong to the process, so the compaction that fails runs in a child.
+TEST_F(StoreTest, WhatAFailedCompactionLeftIsRemovedByTheNext) {
+  store_.reset();
+  const auto compact_twice = [this] {
+    setenv("BERTH_FAULTS", "store.compact.before=error", 1);
+    if (!base::InitFaultPoints().ok()) return 2;
+    Open();
+    Revision at = Put("/pods/a/x", 0, "0");
+    for (int i = 1; i < 20; ++i) at = Put("/pods/a/x", at, std::to_string(i));
+    if (store_->Compact(at).ok()) return 3;
+    setenv("BERTH_FAULTS", "", 1);
+    if (!base::InitFaultPoints().ok() || !store_->Compact(at).ok()) return 4;
+    auto db = Database::Open(folder_.file("db"), true);
+    return *db->QueryInt("SELECT count(*) FROM revisions") == 1 ? 0 : 1;
+  };
+  EXPECT_EXIT(std::exit(compact_twice()), testing::ExitedWithCode(0), "");
 }
 
 // Compaction drops the marks of deletions: a watcher that is about to be shown one must not miss
