@@ -10,6 +10,8 @@ namespace {
 using base::Status;
 using base::StatusCode;
 
+constexpr std::chrono::milliseconds kRetryPause(500);
+
 // Requests a stop after `timeout`, or when a stop of `outer` is requested.
 class Deadline {
  public:
@@ -25,6 +27,13 @@ class Deadline {
         }) {}
 
   std::stop_token token() const { return source_.get_token(); }
+
+  // Waits before the next call of an API that is unavailable, so that it is not called in a loop.
+  void PauseAfter(const Status& status) {
+    if (status.code() != StatusCode::kUnavailable) return;
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, source_.get_token(), kRetryPause, [] { return false; });
+  }
 
  private:
   std::stop_source source_;
@@ -45,15 +54,23 @@ bool IsRetryable(const Status& status) {
 Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::string& ns,
                const std::string& name, std::chrono::milliseconds timeout, std::stop_token stop,
                const std::function<bool(const std::optional<api::Object>&)>& done) {
-  const Deadline deadline(timeout, stop);
+  Deadline deadline(timeout, stop);
+  bool listed = false;
   const kube::ListOptions only{.field_selector = fmt::format("metadata.name={}", name)};
   while (!deadline.token().stop_requested()) {
-    ASSIGN_OR_RETURN(kube::ListResult list, client.List(kind, ns, only));
+    base::StatusOr<kube::ListResult> list = client.List(kind, ns, only);
+    if (!list.ok()) {
+      // Without an answer so far, the caller learns at once that there is no API.
+      if (!listed || !IsRetryable(list.status())) return list.status();
+      deadline.PauseAfter(list.status());
+      continue;
+    }
+    listed = true;
     std::optional<api::Object> object;
-    if (!list.items.empty()) object.emplace(std::move(list.items[0]));
+    if (!list->items.empty()) object.emplace(std::move(list->items[0]));
     if (done(object)) return base::OkStatus();
     kube::ListOptions from = only;
-    from.resource_version = list.resource_version;
+    from.resource_version = list->resource_version;
     bool finished = false;
     const Status watched =
         client.Watch(kind, ns, from, deadline.token(), [&](kube::WatchEvent event) {
@@ -65,6 +82,7 @@ Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::strin
         });
     if (finished) return base::OkStatus();
     if (!IsRetryable(watched) && !deadline.token().stop_requested()) return watched;
+    deadline.PauseAfter(watched);
   }
   if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
   return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {} '{}'", kind.singular,
@@ -74,14 +92,17 @@ Status WaitFor(kube::Client& client, const api::KindInfo& kind, const std::strin
 Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
                      const kube::ListOptions& which, std::chrono::milliseconds timeout,
                      std::stop_token stop, const std::function<bool()>& done) {
-  const Deadline deadline(timeout, stop);
+  Deadline deadline(timeout, stop);
   while (!deadline.token().stop_requested()) {
     // The list comes before the call of `done`, so that the watch reports every change that `done`
     // has not seen.
     const auto list = client.List(kind, "", which);
     if (!list.ok() && !IsRetryable(list.status())) return list.status();
     if (done()) return base::OkStatus();
-    if (!list.ok()) continue;
+    if (!list.ok()) {
+      deadline.PauseAfter(list.status());
+      continue;
+    }
     kube::ListOptions from = which;
     from.resource_version = list->resource_version;
     bool finished = false;
@@ -92,6 +113,7 @@ Status WaitForChange(kube::Client& client, const api::KindInfo& kind,
         });
     if (finished) return base::OkStatus();
     if (!IsRetryable(watched) && !deadline.token().stop_requested()) return watched;
+    deadline.PauseAfter(watched);
   }
   if (stop.stop_requested()) return base::Error(StatusCode::kCancelled, "interrupted");
   return base::Error(StatusCode::kDeadlineExceeded, "timed out waiting for {}", kind.plural);
