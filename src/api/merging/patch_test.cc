@@ -163,6 +163,14 @@ TEST(StrategicMergeTest, PatchDirectives) {
   EXPECT_EQ(Strategic(kinds::kPod, R"({"metadata": {"labels": {"a": "1"}, "name": "n"}})"_json,
                       R"({"metadata": {"labels": {"$patch": "delete"}}})"_json),
             R"({"metadata": {"name": "n"}})"_json);
+  // The merge key of ports is containerPort: one for TCP and one for UDP have the same.
+  EXPECT_EQ(Strategic(kinds::kPod,
+                      R"({"spec": {"containers": [{"name": "a", "ports": [
+                              {"containerPort": 53, "protocol": "TCP"}, {"containerPort": 80},
+                              {"containerPort": 53, "protocol": "UDP"}]}]}})"_json,
+                      R"({"spec": {"containers": [{"name": "a", "ports": [
+                              {"containerPort": 53, "$patch": "delete"}]}]}})"_json),
+            R"({"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}})"_json);
 }
 
 TEST(StrategicMergeTest, RetainKeysDropsTheOtherMembers) {

@@ -103,10 +103,12 @@ Status MergeList(Json& target, const Json& patch, const Schema& type, std::strin
     }
     const auto same = places.find(*id);
     if (directive == "delete") {
-      if (same != places.end()) {
-        deleted.insert(same->second);
-        places.erase(same);
+      // All items with this key are deleted, as in Kubernetes: a port may be there for TCP and UDP.
+      for (size_t i = 0; i < target.size(); ++i) {
+        const Json* other = base::json::Find(target[i], {key});
+        if (other != nullptr && *other == *id) deleted.insert(i);
       }
+      if (same != places.end()) places.erase(same);
     } else if (same == places.end()) {
       places.emplace(*id, target.size());
       target.push_back(WithoutDirectives(item));
