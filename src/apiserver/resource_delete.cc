@@ -138,11 +138,15 @@ void ResourceWriter::DeleteCollection(const ResourceRequest& request) {
     std::string after;
     store::Revision at = 0;
     for (bool more = true; more;) {
-      ASSIGN_OR_RETURN(const store::Page page, context_.store.List(KeyPrefix(info, request.ns),
-                                                                   after, kCollectionPage, at));
-      at = page.revision;
-      more = page.more;
-      for (const store::Record& record : page.records) {
+      const auto page =
+          context_.store.List(KeyPrefix(info, request.ns), after, kCollectionPage, at);
+      if (!page.ok()) {
+        list->Add(page.status());
+        break;
+      }
+      at = page->revision;
+      more = page->more;
+      for (const store::Record& record : page->records) {
         after = record.key;
         const api::Object object(DecodeStored(*record.value).value_or(Json::object()));
         if (!labels->Matches(object.labels()) || !fields->Matches(object.json())) continue;
