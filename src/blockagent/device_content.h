@@ -1,8 +1,8 @@
 // Prepares the file system on a mapped device for its mount, and grows it with its image.
 //
-//   blank ─▶ a UUID is recorded, and noted with the image ─▶ mkfs with that UUID ─▶ there
-//   with that UUID: an interrupted mkfs, never mounted: mkfs runs again, also on another node
-//   the file system of the request: it gets a check that is quick enough for every mount
+//   blank ─▶ about_to_format records a new UUID ─▶ mkfs with that UUID ─▶ check
+//   interrupted mkfs with that UUID, also of another node ─▶ mkfs again with it ─▶ check
+//   the file system of the request ─▶ check, quick enough for every mount; none if read-only
 //   anything else: refused, and not changed
 #pragma once
 
@@ -27,7 +27,7 @@ struct ContentRequest {
 
 // Prepares the file system on a device for its mount, and gives its type. The device must not be
 // mounted. A type that the platform does not know is neither made nor checked. FAILED_PRECONDITION:
-// something else is on the device, or the device is blank and request.read_only is set.
+// something else is on the device, or request.read_only is set and mkfs would have to run.
 base::StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest& request);
 
 // Grows a file system to its device's size if it is noticeably smaller. An empty `mount_point`

@@ -43,8 +43,8 @@ StatusOr<const api::KindInfo*> KindFinder::FindByWord(std::string_view word) {
     if (IsCalled(kind->info(), word)) return &kind->info();
     plurals.insert(kind->info().plural);
   }
-  return base::Error(StatusCode::kInvalidArgument, "there is no kind '{}'; known are {}", word,
-                     fmt::join(plurals, ", "));
+  return base::Error(StatusCode::kInvalidArgument, "there is no kind '{}'; the known ones are {}",
+                     word, fmt::join(plurals, ", "));
 }
 
 StatusOr<const api::KindInfo*> KindFinder::FindForObject(std::string_view api_version,

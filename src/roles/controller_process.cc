@@ -121,8 +121,8 @@ class ControllerProcessImpl : public ControllerProcess {
       if (role == nullptr) {
         std::string known;
         for (const Role& each : AllRoles()) known += fmt::format(" {}", each.name);
-        return Error(StatusCode::kInvalidArgument, "no role is called {}; known are{}", Quote(name),
-                     known);
+        return Error(StatusCode::kInvalidArgument, "no role is called {}; the known ones are{}",
+                     Quote(name), known);
       }
       auto& roles = role->of_driver ? driver_roles_ : cluster_roles_;
       if (std::find(roles.begin(), roles.end(), role) == roles.end()) roles.push_back(role);

@@ -89,7 +89,8 @@ class NodeProcessImpl : public NodeProcess {
       utilities |= role == kUtilities;
       if (role != kRegistrar && role != kLiveness && role != kUtilities) {
         return Error(StatusCode::kInvalidArgument,
-                     "no role is called {}; known are registrar, liveness, utilities", Quote(role));
+                     "no role is called {}; the known ones are registrar, liveness, utilities",
+                     Quote(role));
       }
     }
     const bool of_driver = registrar || liveness;

@@ -1,4 +1,4 @@
-// The services of the node agent for volume plugins. Plugins borrow it; it outlives them.
+// The node agent's services for volume plugins. Plugins borrow a Host, which must outlive them.
 #pragma once
 
 #include <functional>
@@ -75,8 +75,8 @@ class Host {
   // there is one, else from the API. NOT_FOUND; UNAVAILABLE while the API does not answer.
   virtual base::StatusOr<base::Json> GetObject(const api::KindInfo& kind, std::string_view ns,
                                                std::string_view name) = 0;
-  // A bound token for a pod's service account (TokenRequest), as projected volumes and CSI drivers
-  // need.
+  // Requests a token for a pod's service account, as projected volumes and CSI drivers need it.
+  // `request` is a TokenRequest. Returns the TokenRequest that the API answers, with its status.
   virtual base::StatusOr<base::Json> CreateToken(std::string_view ns, std::string_view account,
                                                  const base::Json& request) = 0;
 };

@@ -27,8 +27,8 @@ class TokenCache {
 
   // A token of the pod's service account for an audience ("": the API server's own), bound to the
   // pod. `lifetime_seconds` 0: the API server's default. The cache requests a new token after 80%
-  // of the lifetime, or after a day. While that fails, it returns the old token until that expires;
-  // then the error is the API's.
+  // of the lifetime, or after a day if that is earlier. If the request fails, the cache returns
+  // the old token until it expires, and after that the error of the request.
   base::StatusOr<ServiceToken> Get(const api::Pod& pod, const std::string& audience,
                                    int64_t lifetime_seconds);
 

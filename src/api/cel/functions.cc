@@ -209,7 +209,7 @@ bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
 
 // Checks the items of args[1] in order. Returns !wanted if one of them is in args[0] and `all` is
 // false, or is not in args[0] and `all` is true; otherwise `wanted`.
-StatusOr<Value> SetsContain(CallContext& context, Args args, bool all, bool wanted) {
+StatusOr<Value> CheckItems(CallContext& context, Args args, bool all, bool wanted) {
   if (!args[0].is(Kind::kList) || !args[1].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = 0; i < args[1].size(); ++i) {
     const bool found = HasItem(args[0], args[1].item(i), context.budget);
@@ -219,16 +219,16 @@ StatusOr<Value> SetsContain(CallContext& context, Args args, bool all, bool want
   return wanted;
 }
 StatusOr<Value> SetsContains(CallContext& context, Args args) {
-  return SetsContain(context, args, true, true);
+  return CheckItems(context, args, true, true);
 }
 StatusOr<Value> SetsIntersects(CallContext& context, Args args) {
-  return SetsContain(context, args, false, false);
+  return CheckItems(context, args, false, false);
 }
 StatusOr<Value> SetsEquivalent(CallContext& context, Args args) {
-  ASSIGN_OR_RETURN(const Value contained, SetsContain(context, args, true, true));
+  ASSIGN_OR_RETURN(const Value contained, CheckItems(context, args, true, true));
   if (!contained.bool_value()) return contained;
   const Value swapped[] = {args[1], args[0]};
-  return SetsContain(context, swapped, true, true);
+  return CheckItems(context, swapped, true, true);
 }
 
 // ---- quantities

@@ -13,9 +13,10 @@ namespace {
 constexpr size_t kMaxBytes = 16 * 1024;
 // The depth of the tree is bounded, because the evaluation is recursive. Nesting makes the tree
 // deeper, and so do chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
-constexpr int kMaxDepth = 64;  // of nesting
+constexpr int kMaxDepth = 64;  // nested calls of the parser; a pair of parentheses makes two
 constexpr int kMaxChain = 32;  // links of one chain
-constexpr std::string_view kTooDeep = "the expression nests too deeply";
+constexpr std::string_view kTooDeep =
+    "the expression nests too deeply, or chains too many operators or members";
 
 struct MacroName {
   std::string_view name;
@@ -231,7 +232,7 @@ class Parser {
     }
     locals_.pop_back();
     RETURN_IF_ERROR(ExpectSymbol(")"));
-    const size_t args = node->children.size();  // with the range for the variable
+    const size_t args = node->children.size();  // the range counts in place of the variable
     if (args < macro.min_args || args > macro.max_args) {
       return Fail(offset, fmt::format("'{}' with these arguments is not supported", macro.name));
     }

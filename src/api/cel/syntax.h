@@ -63,8 +63,8 @@ struct Syntax {
 };
 
 // INVALID_ARGUMENT "ERROR: <input>:LINE:COLUMN: REASON": `text` is malformed, has a name that is
-// neither a variable nor a function, or nests deeper than 64 levels. INVALID_ARGUMENT without a
-// place: it is longer than 16 KiB.
+// neither a variable nor a function, or nests or chains too deeply (the parser makes 64 nested
+// calls at most). INVALID_ARGUMENT without a place: it is longer than 16 KiB.
 base::StatusOr<Syntax> ParseSyntax(std::string_view text);
 
 // INVALID_ARGUMENT "ERROR: <input>:LINE:COLUMN: `what`", for the place at byte `offset` of `text`.

@@ -51,7 +51,8 @@ struct FieldWriter {
 };
 
 // The managers after a plain write that changed `before` (null: nothing) to `after`. An object
-// without managers stays without. Beyond ten managers the oldest are merged into "ancient-changes".
+// without managers stays without. Beyond ten entries of plain writes, the oldest ones of each
+// version are merged into one entry, "ancient-changes".
 ManagedFields TrackWrite(const Schema* schema, const base::Json& before, const base::Json& after,
                          ManagedFields managed, const FieldWriter& writer);
 

@@ -62,8 +62,8 @@ bool IsHealthy(const Findings& findings) {
 base::StatusOr<bool> RunDoctor(const DoctorOptions& options, kube::Client* client,
                                const base::Status& why_no_api, const base::Clock& clock) {
   if (!options.output.empty() && options.output != "json") {
-    return base::Error(base::StatusCode::kInvalidArgument, "-o '{}' is unknown; known is json",
-                       options.output);
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "-o '{}' is unknown; the only known format is json", options.output);
   }
   const doctor::Machine machine{.root = "", .is_root = geteuid() == 0};
   doctor::Findings findings;

@@ -11,8 +11,8 @@ using base::StatusCode;
 Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
                      const base::Clock& clock) {
   if (!options.output.empty() && options.output != "json") {
-    return base::Error(StatusCode::kInvalidArgument, "-o '{}' is unknown; known is json",
-                       options.output);
+    return base::Error(StatusCode::kInvalidArgument,
+                       "-o '{}' is unknown; the only known format is json", options.output);
   }
   KindFinder kinds(client);
   ASSIGN_OR_RETURN(const std::vector<Target> targets, ParseTargets(options.words, kinds));

@@ -140,7 +140,8 @@ Status GetObjects(kube::Client& client, const ApiOptions& api, const GetOptions&
   const std::string_view known[] = {"", "wide", "json", "yaml", "name"};
   if (std::find(std::begin(known), std::end(known), options.output) == std::end(known)) {
     return base::Error(StatusCode::kInvalidArgument,
-                       "-o '{}' is unknown; known are wide, json, yaml and name", options.output);
+                       "-o '{}' is unknown; the known ones are wide, json, yaml and name",
+                       options.output);
   }
   // "drivers" is not a kind of the API. Its table is made from objects of several kinds.
   if (options.words == std::vector<std::string>{"drivers"} && !options.watch) {

@@ -72,7 +72,7 @@ Status ShowDrivers(kube::Client& client, const std::string& output) {
     Print(drivers.dump(2) + "\n");
   } else if (!output.empty() && output != "wide") {
     return base::Error(StatusCode::kInvalidArgument,
-                       "-o '{}' is unknown for drivers; known are wide and json", output);
+                       "-o '{}' is unknown for drivers; the known ones are wide and json", output);
   } else if (table["rows"].empty()) {
     PrintError("No drivers found\n");
   } else {

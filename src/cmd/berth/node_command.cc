@@ -47,8 +47,8 @@ Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, Sto
 int RunNodeAgent(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Run a further node of a cluster: the node agent, and the CSI driver for volumes of its "
-      "host.\nWith --roles registrar,liveness: what stands beside a CSI driver on a node of "
-      "Kubernetes ('--roles= --help' lists the flags)",
+      "host.\nWith --roles registrar,liveness: the sidecars of a CSI driver on a Kubernetes node "
+      "('--roles= --help' lists the flags)",
       "berth node");
   LocalNodeOptions options;
   std::string kubeconfig;
@@ -57,8 +57,8 @@ int RunNodeAgent(const std::vector<std::string>& arguments) {
                  "How to reach the API, as an administrator (default: $KUBECONFIG)");
   AddNodeFlags(app, options);
   app.add_option("--node-sockets", options.node_sockets,
-                 "Folder in which the API server of this machine looks for the socket of the "
-                 "node's logs and exec: DATA/run/nodes of its 'berth up'");
+                 "Folder in which the API server on this machine finds the nodes' sockets for logs "
+                 "and exec: run/nodes in the data folder of that 'berth up'");
   app.add_flag("-v", verbosity, "Log more");
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

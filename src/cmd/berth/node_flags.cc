@@ -54,8 +54,9 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
         }
         for (const auto& [name, on] : *gates) {
           if (name != "MountContainers") {
-            throw CLI::ValidationError("--feature-gates",
-                                       "'" + name + "' is unknown; known is MountContainers");
+            throw CLI::ValidationError(
+                "--feature-gates",
+                "'" + name + "' is unknown; the only known one is MountContainers");
           }
           options.mount_containers = on;
         }

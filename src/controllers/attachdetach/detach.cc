@@ -82,7 +82,7 @@ AttachDetach::Outcome AttachDetach::Detach(const Attachment& attachment,
   if (safety->forced) {
     LOG_WARNING(
         "detaching volume {} from node {} although the node reports it in use: the node is "
-        "out of service or has not been ready for too long",
+        "out of service, or has been not ready for too long",
         base::Quote(unique_name), base::Quote(attachment.node_name()));
   }
   const Status deleted = kube::Delete(context_.client, attachment);

@@ -90,29 +90,29 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
   // All errors that need no driver are found before the finalizer is written, because an attachment
   // that cannot be detached would keep the finalizer.
   const StatusOr<Volume> volume = VolumeToAttach(attachment, driver);
-  if (!volume.ok()) return Failed(attachment, kAttachOperation, volume.status());
+  if (!volume.ok()) return ReportFailure(attachment, kAttachOperation, volume.status());
   const StatusOr<std::string> node_id = NodeIdToAttach(attachment, driver.name);
-  if (!node_id.ok()) return Failed(attachment, kAttachOperation, node_id.status());
+  if (!node_id.ok()) return ReportFailure(attachment, kAttachOperation, node_id.status());
   const auto request = PublishRequest(*volume, *node_id, driver);
-  if (!request.ok()) return Failed(attachment, kAttachOperation, request.status());
+  if (!request.ok()) return ReportFailure(attachment, kAttachOperation, request.status());
   if (const Status left = LeaveOldNode(attachment, *volume, *node_id, driver); !left.ok()) {
-    return Failed(attachment, kAttachOperation, left);
+    return ReportFailure(attachment, kAttachOperation, left);
   }
 
   const std::string finalizer = FinalizerName(driver.name);
   if (const Status held = HoldVolume(*volume, finalizer); !held.ok()) {
-    return Failed(attachment, kAttachOperation,
-                  base::Annotate(held, "could not add PersistentVolume finalizer"));
+    return ReportFailure(attachment, kAttachOperation,
+                         base::Annotate(held, "could not add PersistentVolume finalizer"));
   }
   const StatusOr<Attachment> held = HoldAttachment(attachment, finalizer, *node_id);
   if (held.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!held.ok()) {
-    return Failed(attachment, kAttachOperation,
-                  base::Annotate(held.status(), "could not add VolumeAttachment finalizer"));
+    return ReportFailure(attachment, kAttachOperation,
+                         base::Annotate(held.status(), "could not add VolumeAttachment finalizer"));
   }
   const auto published =
       driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
-  if (!published.ok()) return Failed(*held, kAttachOperation, OfDriver(published.status()));
+  if (!published.ok()) return ReportFailure(*held, kAttachOperation, OfDriver(published.status()));
   LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
            base::Quote(request->volume_id()), base::Quote(attachment.node_name()),
            base::Quote(attachment.name()));
@@ -124,8 +124,8 @@ Attacher::Outcome Attacher::MarkAttached(
   const Status written = WriteAttached(context_, attachments_, attachment, publish_context);
   if (written.ok() || written.code() == StatusCode::kNotFound) return AfterApi(written);
   // The publish context could not be written, and without it no node can use the volume.
-  return Failed(attachment, kAttachOperation,
-                base::Annotate(written, "could not write that the volume is attached"));
+  return ReportFailure(attachment, kAttachOperation,
+                       base::Annotate(written, "could not write that the volume is attached"));
 }
 
 }  // namespace berth::controllers::attacher

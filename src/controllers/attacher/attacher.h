@@ -115,8 +115,8 @@ class Attacher : public Controller {
   base::StatusOr<std::string> NodeIdToDetach(const Attachment& attachment,
                                              const std::string& driver) const;
   // Reports the failure on the attachment, unless only the API is away.
-  Outcome Failed(const Attachment& attachment, const AttachmentOperation& operation,
-                 const base::Status& status);
+  Outcome ReportFailure(const Attachment& attachment, const AttachmentOperation& operation,
+                        const base::Status& status);
 
   // reconcile.cc
   Outcome RunPeriodic(const std::string& key);

@@ -41,7 +41,7 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
 
 Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
   if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
-    return Failed(attachment, kDetachOperation, detached);
+    return ReportFailure(attachment, kDetachOperation, detached);
   }
   return ReleaseAttachment(attachment, FinalizerName(driver.name));
 }
@@ -57,8 +57,9 @@ Attacher::Outcome Attacher::ReleaseAttachment(const Attachment& attachment,
   }
   if (freed.status().code() == StatusCode::kNotFound) return Outcome::Done();  // it is gone
   if (!freed.ok()) {
-    return Failed(attachment, kDetachOperation,
-                  base::Annotate(freed.status(), "could not remove VolumeAttachment finalizer"));
+    return ReportFailure(
+        attachment, kDetachOperation,
+        base::Annotate(freed.status(), "could not remove VolumeAttachment finalizer"));
   }
   {
     MutexLock lock(mutex_);

@@ -16,8 +16,8 @@ namespace {
 // On a Node: {"driver": "node id", ...}, as the node agent keeps it beside CSINode.
 constexpr std::string_view kNodeIdsAnnotation = "csi.volume.kubernetes.io/nodeid";
 
-// Reads the node id from the annotation on the Node. "" if there is none, or if the attacher's role
-// does not allow it to read Nodes.
+// Reads the node id from the annotation on the Node. Returns "" if there is none or the Node cannot
+// be read, for example because RBAC does not allow the attacher to get Nodes.
 std::string NodeIdOnNode(kube::Client& client, const std::string& node, const std::string& driver) {
   const StatusOr<api::Node> object = kube::Get<api::Node>(client, "", node);
   if (!object.ok()) return "";
@@ -69,8 +69,9 @@ StatusOr<std::string> Attacher::NodeIdToDetach(const Attachment& attachment,
   return NodeIdToAttach(attachment, driver);
 }
 
-Attacher::Outcome Attacher::Failed(const Attachment& attachment,
-                                   const AttachmentOperation& operation, const Status& status) {
+Attacher::Outcome Attacher::ReportFailure(const Attachment& attachment,
+                                          const AttachmentOperation& operation,
+                                          const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
   return ReportAttachmentFailure(context_, attachments_, attachment, operation, status);
 }

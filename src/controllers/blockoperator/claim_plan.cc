@@ -105,7 +105,7 @@ StatusOr<ClassSettings> ReadClass(const api::StorageClass& storage_class) {
       out.fs_type = value;
     } else {
       return Error(StatusCode::kInvalidArgument,
-                   "class parameter '{}' is not known; known are {}, {} and {}", key,
+                   "class parameter '{}' is not known; the known ones are {}, {} and {}", key,
                    api::kClusterOption, kPrefixedFsType, kFsType);
     }
   }

@@ -1,6 +1,7 @@
-// Reads about processes from /proc/PID, for people.
+// Reads the state of processes from /proc/PID, for messages to people.
 //
-// Read-only. A process may end between any two calls; what cannot be read is left empty.
+// Changes nothing, but FindSocketOwner makes a connection that the server sees. A process may end
+// between any two calls; what cannot be read is left empty.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ struct ProcessInfo {
   pid_t parent = 0;
   std::string name;     // at most 15 bytes; a thread may have changed it
   std::string program;  // the file name of its executable
-  char state = '?';     // proc(5): R S D T Z ...
+  char state = '?';     // proc(5): R S D T Z ...; of the same thread as wait_channel
   std::chrono::seconds age{0};
   // The kernel function that it waits in, of the thread that is hardest to wake. Empty if it does
   // not wait, or if the kernel does not show it (it shows it only to root).

@@ -28,8 +28,9 @@ base::StatusOr<FileSystemUsage> GetFileSystemUsage(
 struct FolderUsage {
   int64_t bytes = 0, inodes = 0;
 };
-// DEADLINE_EXCEEDED. Entries that vanish meanwhile, and those nested more than 1,000 deep, are not
-// counted.
+// DEADLINE_EXCEEDED: `deadline` passed, which is checked once per folder, or the root folder did
+// not answer within 5 seconds. Entries that vanish meanwhile, and those nested more than 1,000
+// deep, are not counted.
 base::StatusOr<FolderUsage> GetFolderUsage(const std::string& path,
                                            std::chrono::steady_clock::time_point deadline);
 
