@@ -52,12 +52,14 @@ std::string SupervisedProcess::RunOnce(const std::stop_token& stop) {
   argv.push_back(nullptr);
   sigset_t none;
   sigemptyset(&none);
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return fmt::format("could not be started: {}", std::strerror(errno));
   if (pid == 0) {
     // Only async-signal-safe calls may follow. The kernel sends the signal when the thread that
     // forked ends. That is the thread of the SupervisedProcess, which lives as long as the object.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);  // the parent ended before the call
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);
     setpgid(0, 0);
@@ -68,9 +70,12 @@ std::string SupervisedProcess::RunOnce(const std::stop_token& stop) {
   LOG_INFO("{} runs as process {}", options_.name, pid);
   const base::UniqueFd handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0U)));
   auto kill_at = steady_clock::time_point::max();
+  int status = 0;
   while (true) {
+    // Without a handle, as when descriptors are exhausted, the poll is a pause of 100 ms.
     pollfd ended = {handle.get(), POLLIN, 0};
-    if (poll(&ended, 1, 100) > 0) break;
+    poll(&ended, 1, 100);
+    if (waitpid(pid, &status, WNOHANG) == pid) break;
     if (!stop.stop_requested()) continue;
     if (kill_at == steady_clock::time_point::max()) {
       kill(pid, SIGTERM);
@@ -78,9 +83,6 @@ std::string SupervisedProcess::RunOnce(const std::stop_token& stop) {
     } else if (steady_clock::now() > kill_at) {
       kill(pid, SIGKILL);
     }
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
