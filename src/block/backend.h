@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "platform/mounts/mounter.h"
@@ -94,7 +95,7 @@ class Backend {
   virtual base::StatusOr<bool> HasLock(const std::string& image) = 0;
   // Fences the node for good: the back end discards everything that the node writes to the image
   // later. UNIMPLEMENTED: this back end cannot do that.
-  virtual base::Status Fence(const std::string& image, const std::string& node) = 0;
+  virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;
 
   // --- A file system that mkfs has not finished ---
 

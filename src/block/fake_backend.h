@@ -116,14 +116,14 @@ class FakeBackend : public Backend {
     const auto it = images_.images.find(image);
     return it != images_.images.end() && !it->second.mapped_by.empty();
   }
-  base::Status Fence(const std::string& image, const std::string& node) override {
+  base::Status Fence(const std::string& image, const api::NodeName& node) override {
     RETURN_IF_ERROR(Call("Fence", image));
     base::MutexLock lock(images_.mutex);
     if (!images_.can_fence) {
       return base::Error(base::StatusCode::kUnimplemented, "this back end cannot fence a node");
     }
-    images_.shut_out[image].insert(node);
-    images_.images[image].mapped_by.erase(node);
+    images_.shut_out[image].insert(node.text());
+    images_.images[image].mapped_by.erase(node.text());
     return base::OkStatus();
   }
 

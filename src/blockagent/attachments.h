@@ -159,7 +159,7 @@ class Attachments {
   // Fences the node in the back end if the back end can do that. Else finds whether the image has a
   // lock.
   BackendFact FenceInBackend(block::Backend& backend, const std::string& image,
-                             const std::string& node);
+                             const api::NodeName& node);
   // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,

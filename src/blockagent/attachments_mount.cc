@@ -250,7 +250,7 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
 }
 
 BackendFact Attachments::FenceInBackend(block::Backend& backend, const std::string& image,
-                                        const std::string& node) {
+                                        const api::NodeName& node) {
   const Status shut_out = backend.Fence(image, node);
   if (shut_out.ok()) return BackendFact::kFenced;
   const auto locked = backend.HasLock(image);
@@ -267,8 +267,9 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const std::string& volume = subject.volume.name();
   const auto find_facts = [&](const FenceEntry& old) {
     ConsumerFacts facts = consumers_.Find(
-        volume, old, controller.has_value() ? controller->uid : "",
-        [&](const std::string& node) { return FenceInBackend(backend, subject.image, node); });
+        volume, old, controller.has_value() ? controller->uid : "", [&](const std::string& node) {
+          return FenceInBackend(backend, subject.image, api::NodeName(node));
+        });
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
     // The old node is this node, so this agent can confirm the detachment itself.
     auto record = records_->Get(volume);

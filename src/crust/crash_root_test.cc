@@ -59,10 +59,11 @@ class Daemon {
     std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid))
         << ipc::crust::WritePlan({Target()});
     // A container runtime that was refused a sandbox makes another one.
-    base::Status begun = handler_->BeginSandbox(kSandbox, kUid, folder_ + "/bundle");
+    base::Status begun =
+        handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ + "/bundle");
     if (begun.code() == base::StatusCode::kFailedPrecondition) {
       RETURN_IF_ERROR(handler_->EndSandbox(kSandbox));
-      begun = handler_->BeginSandbox(kSandbox, kUid, folder_ + "/bundle");
+      begun = handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ + "/bundle");
     }
     RETURN_IF_ERROR(begun);
     wire::RuntimePublishVolumeRequest publish;

@@ -136,8 +136,9 @@ StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
   return hold;
 }
 
-Status Handler::BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
+Status Handler::BeginSandbox(const rpc::SandboxId& id, const std::string& pod_uid,
                              const std::string& bundle) {
+  const std::string& sandbox_id = id.text();
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
   RETURN_IF_ERROR(CheckPodUid(pod_uid));
   if (!bundle.starts_with('/') || bundle.size() > 4095 || !IsFolder(bundle)) {

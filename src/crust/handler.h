@@ -30,6 +30,7 @@
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
 #include "crust/volume_steps.h"
+#include "rpc/cri_ids.h"
 
 namespace berth::crust {
 
@@ -93,7 +94,7 @@ class Handler {
   // Records the sandbox before its container is created from the folder `bundle`. OK if it is
   // recorded with the same arguments. INVALID_ARGUMENT: an id or the bundle is wrong.
   // FAILED_PRECONDITION: another sandbox has the id. RESOURCE_EXHAUSTED: there are too many.
-  base::Status BeginSandbox(const std::string& sandbox_id, const std::string& pod_uid,
+  base::Status BeginSandbox(const rpc::SandboxId& id, const std::string& pod_uid,
                             const std::string& bundle);
   // Finds the container's mounts of deferred volumes and makes a graft of each. NOT_FOUND,
   // ABORTED: see SandboxTable::HoldSandbox. FAILED_PRECONDITION: the sandbox has ended or is

@@ -40,7 +40,7 @@ class HandlerTest : public testing::Test {
     std::filesystem::create_directories(target_);
     std::filesystem::create_directories(folder_ / "bundle");
     std::ofstream(plan_) << ipc::crust::WritePlan({target_});
-    ASSERT_OK(handler_->BeginSandbox(kSandbox, kUid, folder_ / "bundle"));
+    ASSERT_OK(handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ / "bundle"));
   }
 
   void Restart() {

@@ -118,7 +118,7 @@ StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request)
   ASSIGN_OR_RETURN(const std::string kind, FindMember(request.message, ipc::crust::kKind));
   if (kind == "sandbox") {
     ASSIGN_OR_RETURN(const std::string bundle, FindMember(request.message, ipc::crust::kBundle));
-    RETURN_IF_ERROR(handler.BeginSandbox(sandbox, pod_uid, bundle));
+    RETURN_IF_ERROR(handler.BeginSandbox(rpc::SandboxId(sandbox), pod_uid, bundle));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }
   const int64_t from = request.message.FindNumber(ipc::crust::kFrom).value_or(0);

@@ -40,11 +40,11 @@ class Images : public Backend {
   }
   base::StatusOr<std::vector<ImageInfo>> List() override { return folder_.List(); }
   base::StatusOr<bool> HasLock(const std::string& image) override { return folder_.HasLock(image); }
-  base::Status Fence(const std::string& /*image*/, const std::string& node) override {
+  base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
                  "a folder of images cannot fence node {}: power it off and give it the taint "
                  "node.kubernetes.io/out-of-service",
-                 Quote(node));
+                 Quote(node.text()));
   }
   base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
     return folder_.NoteFormatting(image, uuid);

@@ -79,11 +79,11 @@ class NbdBackend : public Backend {
                  "one for its clients",
                  Quote(image));
   }
-  base::Status Fence(const std::string& /*image*/, const std::string& node) override {
+  base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
                  "an NBD server cannot fence node {}: power the node off and give it the taint "
                  "node.kubernetes.io/out-of-service, or stop the server",
-                 Quote(node));
+                 Quote(node.text()));
   }
 
   // This uses no folder of images, because this host may not be able to reach it.

@@ -218,8 +218,8 @@ StatusOr<std::string> StaleUses::ProveFenced(const CleanupEntry& entry) {
   const StatusOr<bool> locked = (*backend)->HasLock(entry.image);
   if (locked.ok() && !*locked) return std::string("the back end has no lock of the image");
   const std::string& node = entry.attachment.node;
-  const Status fenced =
-      Passing<"blockoperator.fence">([&] { return (*backend)->Fence(entry.image, node); });
+  const Status fenced = Passing<"blockoperator.fence">(
+      [&] { return (*backend)->Fence(entry.image, api::NodeName(node)); });
   if (fenced.ok()) return fmt::format("the back end has shut node '{}' out", node);
   if (locked.ok()) return unproven("the back end holds a lock");
   if (locked.status().code() == StatusCode::kUnimplemented) {

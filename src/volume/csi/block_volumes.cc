@@ -70,8 +70,8 @@ Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
-      RETURN_IF_ERROR(
-          client->rpc().NodeUnstageVolume(MakeUnstageRequest(record.handle, target), kCsiTimeout));
+      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(
+          MakeUnstageRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
     }
   }
   return RemoveStaged(pv);
@@ -111,7 +111,7 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
     // The link is made only after the device was checked, because the pod may use the device then.
     if (!Exists(link)) {
       const auto undone = client->rpc().NodeUnpublishVolume(
-          MakeUnpublishRequest(volume.handle, target), kCsiTimeout);
+          MakeUnpublishRequest(api::VolumeHandle(volume.handle), target), kCsiTimeout);
       // Tear-down does this again.
       if (!undone.ok()) {
         LOG_WARNING("undo a refused call: {}", base::ToString(undone.status()));
@@ -178,8 +178,8 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                                  record.driver, record.handle));
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(record.handle, target),
-                                                      kCsiTimeout));
+    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(
+        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
   return RemovePublished(pod, pv);

@@ -84,7 +84,8 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
                           .alone = IsForOneNode(volume)};
   const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
   if (!right.ok() && !before.mounted) {
-    Undo(client->rpc().NodeUnstageVolume(MakeUnstageRequest(volume.handle, target), kCsiTimeout));
+    Undo(client->rpc().NodeUnstageVolume(
+        MakeUnstageRequest(api::VolumeHandle(volume.handle), target), kCsiTimeout));
   }
   return right;
 }
@@ -103,8 +104,8 @@ Status MountVolumes::Unstage(const Record& record) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
-      RETURN_IF_ERROR(
-          client->rpc().NodeUnstageVolume(MakeUnstageRequest(record.handle, target), kCsiTimeout));
+      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(
+          MakeUnstageRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
     }
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
   }
@@ -227,8 +228,8 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   const auto undo = [&] {
     // The next attempt must begin from the start. A mount that existed before may be in use.
     if (before.mounted) return;
-    Undo(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(volume.handle, target),
-                                           kCsiTimeout));
+    Undo(client->rpc().NodeUnpublishVolume(
+        MakeUnpublishRequest(api::VolumeHandle(volume.handle), target), kCsiTimeout));
   };
   if (answer->has_runtime_mount_info()) {
     StatusOr<DeferredMount> mount = MakeDeferredMount(volume, target, answer->runtime_mount_info());
@@ -272,8 +273,8 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
   // succeeded.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(MakeUnpublishRequest(record.handle, target),
-                                                      kCsiTimeout));
+    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(
+        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
   tokens_.Forget(pod.text());

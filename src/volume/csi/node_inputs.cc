@@ -40,18 +40,18 @@ StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
   return request;
 }
 
-csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const std::string& handle,
+csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const api::VolumeHandle& handle,
                                                      const std::string& target) {
   csi::v1::NodeUnstageVolumeRequest request;
-  request.set_volume_id(handle);
+  request.set_volume_id(handle.text());
   request.set_staging_target_path(target);
   return request;
 }
 
-csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const std::string& handle,
+csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const api::VolumeHandle& handle,
                                                          const std::string& target) {
   csi::v1::NodeUnpublishVolumeRequest request;
-  request.set_volume_id(handle);
+  request.set_volume_id(handle.text());
   request.set_target_path(target);
   return request;
 }

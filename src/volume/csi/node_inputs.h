@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "proto/csi.pb.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/host.h"
@@ -22,9 +23,9 @@ void AssignLabels(const api::Labels& from, StringMap& to);
 StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
     Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
     const csi::v1::VolumeCapability& capability);
-csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const std::string& handle,
+csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const api::VolumeHandle& handle,
                                                      const std::string& target);
-csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const std::string& handle,
+csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const api::VolumeHandle& handle,
                                                          const std::string& target);
 
 // Reads the driver's CSIDriver object. If there is none, returns one without a spec, which has the
