@@ -75,7 +75,7 @@ class Site:
 
     def finish(self, name):
         """Ends the writer, deletes it, checks that nothing was lost, and gives how many numbers it wrote."""
-        self.berth.run("exec", name, "--", "touch", "/data/stop")
+        self.berth.end_by_file(name, "/data/stop")
         self.berth.wait_phase("pod", name, "Succeeded")
         said = self.berth.run("logs", name).stdout.split()
         assert said[0] == "wrote" and len(said) == 2, f"not one error, but: {said}"
