@@ -64,7 +64,7 @@ TEST_F(ApiTest, ACollectionThatCannotBeListedIsNotReportedAsDeleted) {
   ASSERT_TRUE(server.ok()) << base::ToString(server.status());
   store.failing = true;
   TestConnection connection(folder + "/api.sock");
-  connection.Send(RequestText("DELETE", kConfigMaps, ""));
+  connection.Send(RequestText("DELETE", kConfigMaps, "", ""));
   const TestResponse answer = ReadResponse(connection);
   EXPECT_EQ(answer.code, 500) << answer.body;
   EXPECT_EQ(Get(At(kConfigMaps, "a")).code, 200);

@@ -2,8 +2,10 @@
 //
 //   blank ─▶ about_to_format records a new UUID ─▶ mkfs with that UUID ─▶ check
 //   interrupted mkfs with that UUID, also of another node ─▶ mkfs again with it ─▶ check
-//   the file system of the request ─▶ check, quick enough for every mount; none if read-only
-//   anything else: refused, and not changed
+//   the file system of the request ─▶ check; none if read-only
+//   anything else ─▶ refused, and not changed
+//
+// The check is quick enough for every mount.
 #pragma once
 
 #include <functional>

@@ -244,8 +244,8 @@ def test_two_pods_that_only_read_share_a_volume(berth):
                                 runtimeClassName="sandboxed"))
     for name in ("one", "two"):
         berth.wait_phase("pods", name, "Running")
-        wait_for("the file", lambda: berth.run("logs", name).stdout.splitlines()[:1] == ["kept"])
-        assert "refused" in berth.run("logs", name).stdout
+        lines = wait_for("the pod's output", lambda: (found := berth.run("logs", name).stdout.splitlines())[1:] and found)
+        assert lines[0] == "kept" and "refused" in lines[1:], lines
         assert not told(berth, name, "SandboxMountAccessMode")
     assert not crust.host_mounts(berth)
     berth.run("delete", "pod", "one")
