@@ -4,13 +4,14 @@
 #include <linux/types.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <set>
 
 #include "base/log.h"
-#include "block/device.h"
 #include "block/mounts.h"
 #include "platform/mounts/mount_holders.h"
 #include "platform/processes/child.h"
@@ -24,19 +25,27 @@ namespace {
 // Shuts down without writing the log first, because that write could wait for ever.
 constexpr uint32_t kAtOnce = 2;
 
+// Reads the number in a file of sysfs. Makes system calls only; returns 0 if there is none.
+uint64_t ReadSysfsNumber(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[32] = {};
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  return size > 0 ? strtoull(text, nullptr, 10) : 0;
+}
+
 // Shuts down the file system of the open file `fd`. Makes system calls only; returns 0 or an errno.
-// It checks the file system and the device again, because both may have changed since the mount
-// table was read. While they are open, they cannot change.
-int ShutDown(int fd, const char* device, dev_t number, uint64_t sequence) {
+// It checks the file system and the attachment again, because both may have changed since the mount
+// table was read. They cannot change now, because the open file keeps the file system mounted and
+// so its device in use. The device itself is not opened, because a sync(2) that waits for it, of
+// any process, holds up each open.
+int ShutDown(int fd, const char* sequence_path, dev_t number, uint64_t sequence) {
   struct stat st;
   if (fstat(fd, &st) != 0) return errno;
-  if (st.st_dev != number) return ENODEV;
-  const int attachment = OpenAttachment(device, sequence);
-  if (attachment < 0) return -attachment;
+  if (st.st_dev != number || ReadSysfsNumber(sequence_path) != sequence) return ENODEV;
   uint32_t how = kAtOnce;
-  const int error = ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
-  close(attachment);
-  return error;
+  return ioctl(fd, FS_IOC_SHUTDOWN, &how) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -54,14 +63,16 @@ base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevi
     }
   }
   mounted = !paths.empty();
+  const std::string sequence_path =
+      fmt::format("/sys/dev/block/{}:{}/diskseq", major(device.device), minor(device.device));
   base::Status last;
   for (const std::string& path : paths) {
     last = platform::RunInChild(
         fmt::format("shut down the file system at {}", base::Quote(path)), patience,
-        [path, node = device.path, number = device.device, sequence] {
+        [path, sequence_path, number = device.device, sequence] {
           const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
           if (fd < 0) return errno;
-          const int error = ShutDown(fd, node.c_str(), number, sequence);
+          const int error = ShutDown(fd, sequence_path.c_str(), number, sequence);
           close(fd);
           return error;
         });

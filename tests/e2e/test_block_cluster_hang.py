@@ -10,7 +10,7 @@ from test_block_agent import module_site, site  # noqa: F401  (fixtures)
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
-WRITES = ("while :; do echo x >> /data/log; sync; [ -e /data/ready ] || touch /data/ready; sleep 0.1; done & "
+WRITES = ("while :; do echo x >> /data/log; sync /data/log; [ -e /data/ready ] || touch /data/ready; sleep 0.1; done & "
           "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
 
