@@ -7,7 +7,7 @@ SUM = hashlib.sha256(BLOB).hexdigest()
 
 
 def write(folder):
-    return f"seq 1 {LINES} > {folder}/blob && sync"
+    return f"seq 1 {LINES} > {folder}/blob && sync {folder}/blob"
 
 
 def check(folder):

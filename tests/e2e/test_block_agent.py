@@ -16,7 +16,7 @@ from lib.standalone import wait_for
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-STAY = "echo $HOSTNAME >> /data/who; sync; cat /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+STAY = "echo $HOSTNAME >> /data/who; sync /data/who; cat /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
 
 class Site:

@@ -14,7 +14,7 @@ from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
-STAY = "echo $HOSTNAME >> /data/who; sync; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+STAY = "echo $HOSTNAME >> /data/who; sync /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 FENCE = {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": "pvc-1"},
          "attachments": [{"node": "node-a", "podNamespace": "team", "pod": "web", "podUID": "u", "mountDir": "/m",
                           "clusterName": "main"}]}

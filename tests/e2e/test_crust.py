@@ -80,7 +80,7 @@ def other_handler(berth, handler, *flags, last):
 
 def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     berth.apply(crust.claim("data"))
-    run(berth, "user", "data", script="echo kept > /data/note; echo beneath > /part/inner; sync", mounts=MOUNTS,
+    run(berth, "user", "data", script="echo kept > /data/note; echo beneath > /part/inner; sync /data/note /part/inner", mounts=MOUNTS,
         securityContext={"fsGroup": 4321})
     assert not crust.host_mounts(berth)
     assert "kept" in shell(berth, "user", "cat /data/note")
@@ -360,7 +360,7 @@ def test_containerd_is_killed_under_a_pod(berth, handler, place):
     wait_grown(berth, "data", "512Mi")
     runtime.start()
     berth.wait_phase("pods", "late", "Running")
-    assert "kept" in shell(berth, "user", "cat /data/note; ls -d /part; echo more >> /data/note; sync")
+    assert "kept" in shell(berth, "user", "cat /data/note; ls -d /part; echo more >> /data/note; sync /data/note")
     assert int(shell(berth, "user", "df -m /data | tail -1").split()[1]) > 400
     assert berth.get("pods", "user")["status"]["containerStatuses"][0]["containerID"] == since
     assert not crust.host_mounts(berth)
@@ -378,13 +378,13 @@ def test_a_file_system_that_fails_in_the_sandbox_is_told(berth):
     """The handler reports it, because only the handler can look at the file system. The next pod finds the data from
     before."""
     berth.apply(crust.claim("data"))
-    run(berth, "user", "data", script="echo kept > /data/note; sync")
+    run(berth, "user", "data", script="echo kept > /data/note; sync /data/note")
     crust.shut_down(berth.get("pods", "user"), "/data")
     message, = wait_for("the event", lambda: told(berth, "user", "VolumeConditionAbnormal"), seconds=90)
     assert "Volume data: the file system has failed" in message
     berth.run("delete", "pod", "user")
     run(berth, "second", "data")
-    assert "kept" in shell(berth, "second", "cat /data/note; echo more >> /data/note; sync")
+    assert "kept" in shell(berth, "second", "cat /data/note; echo more >> /data/note; sync /data/note")
 
 
 def test_the_host_never_sees_the_volume(berth, handler):
@@ -407,7 +407,7 @@ def test_the_host_never_sees_the_volume(berth, handler):
             or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command
 
     with who_sees.Watch(lambda: set(crust.devices(berth)) - devices, allowed) as watch:
-        run(berth, "user", "data", script="echo kept > /data/note; sync", mounts=MOUNTS,
+        run(berth, "user", "data", script="echo kept > /data/note; sync /data/note", mounts=MOUNTS,
             securityContext={"fsGroup": 4321})
         shell(berth, "user", "ls /data")
         wait_for("some looks at a pod that runs", lambda: watch.seen > 3)

@@ -115,7 +115,7 @@ def host_clients(server):
 
 def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
     berth.apply(crust.claim("shared", storage_class=CLASS, mode="ReadWriteMany"))
-    run(berth, handler, "one", "echo kept > /data/note; echo beneath > /part/inner; sync")
+    run(berth, handler, "one", "echo kept > /data/note; echo beneath > /part/inner; sync /data/note /part/inner")
     assert server.read("shared", "note") == "kept\n" and server.read("shared", "some/part/inner") == "beneath\n"
     run(berth, handler, "two")
     assert shell(berth, "two", "cat /data/note /part/inner") == "kept\nbeneath\n"
@@ -131,7 +131,7 @@ def test_two_pods_share_what_only_their_sandboxes_have(berth, handler, server):
     # The servers keep no mount of the host busy, and go on when the handler ends.
     assert not [line for table in tables.values() for line in table.splitlines() if line.split()[4].startswith(str(berth.data))]
     handler.kill()
-    shell(berth, "one", "echo more > /data/note; sync")
+    shell(berth, "one", "echo more > /data/note; sync /data/note")
     handler.start()
     wait_for("the other client's cache to end", lambda: shell(berth, "two", "cat /data/note") == "more\n")
     berth.run("delete", "pod", "one")
@@ -158,7 +158,7 @@ def test_what_the_server_refuses_is_told(berth, handler, double, server):
 
 def test_a_server_that_dies_is_told_and_the_next_pod_has_the_share(berth, handler):
     berth.apply(crust.claim("shared", storage_class=CLASS, mode="ReadWriteMany"))
-    run(berth, handler, "one", "echo kept > /data/note; sync")
+    run(berth, handler, "one", "echo kept > /data/note; sync /data/note")
     [server] = servers(handler)
     os.kill(server, signal.SIGKILL)
     message = wait_for("the pod's event", lambda: told(berth, "one", "VolumeConditionAbnormal"), seconds=90)[0]

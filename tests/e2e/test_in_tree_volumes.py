@@ -41,7 +41,7 @@ def test_a_local_disk_serves_one_pod_after_another(berth, leak_free, disk):
         volume("elsewhere", {"local": {"path": "/nowhere"}}, nodeAffinity=on_node("node-b")),
         volume("disk", {"local": {"path": disk}}, nodeAffinity=on_node("node-a")),
         objects.claim("data", storage_class="by-hand"),
-        objects.pod("first", "echo precious >/data/file && sync", claims=["data"], securityContext={"fsGroup": 4242}),
+        objects.pod("first", "echo precious >/data/file && sync /data/file", claims=["data"], securityContext={"fsGroup": 4242}),
     ])
     berth.wait_phase("pod", "first", "Succeeded")
     assert berth.get("persistentvolumeclaim", "data")["spec"]["volumeName"] == "disk"

@@ -172,7 +172,7 @@ def test_what_is_missing_is_said(kubectl):
 
 def test_describe(kubectl):
     kubectl.apply(objects.claim("data"), config_map("settings", colour="blue"))
-    finished(kubectl, "user", "echo kept > /data/note; sync", claims=["data"])
+    finished(kubectl, "user", "echo kept > /data/note; sync /data/note", claims=["data"])
     out = kubectl("describe", "pod", "user")
     # The columns' widths differ between versions.
     for words in (r"ClaimName: +data", r"Status: +Succeeded", "Events:", "Scheduled", r"Exit Code: +0"):
@@ -260,7 +260,7 @@ def test_a_node_is_cordoned_and_tainted(kubectl):
 
 def test_a_claim_grows(kubectl):
     kubectl.apply(objects.claim("data", "64Mi"))
-    finished(kubectl, "first", "echo kept > /data/note; sync", claims=["data"])
+    finished(kubectl, "first", "echo kept > /data/note; sync /data/note", claims=["data"])
     kubectl("delete", "pod", "first")
     kubectl("patch", "pvc", "data", "-p", '{"spec":{"resources":{"requests":{"storage":"128Mi"}}}}')
     assert "kept" in finished(kubectl, "second", "cat /data/note", claims=["data"])
@@ -430,7 +430,7 @@ def test_custom_resources(kubectl, module_berth):
 
 def test_a_second_pod_finds_the_data_of_the_first(kubectl):
     kubectl.apply(objects.claim("data"))
-    finished(kubectl, "first", "echo kept > /data/note; sync", claims=["data"])
+    finished(kubectl, "first", "echo kept > /data/note; sync /data/note", claims=["data"])
     assert kubectl.table("pvc")[0]["STATUS"] == "Bound"
     volume = kubectl.json("get", "pvc", "data")["spec"]["volumeName"]
     (row,) = kubectl.table("pv", volume)

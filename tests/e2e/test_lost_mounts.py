@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.hangs, pytest.mark.e2e]
 def writes(berth, name):
     """Runs a pod on a claim of its own to its end; it must find what it wrote."""
     berth.apply([objects.claim(f"data-{name}"),
-                 objects.pod(name, f"echo {name} > /data-{name}/f && sync && grep {name} /data-{name}/f",
+                 objects.pod(name, f"echo {name} > /data-{name}/f && sync /data-{name}/f && grep {name} /data-{name}/f",
                              claims=[f"data-{name}"])])
     berth.wait_phase("pod", name, "Succeeded")
 

@@ -48,7 +48,7 @@ def test_the_examples_do_what_the_readme_says(berth, leak_free):
 def test_a_second_pod_finds_the_data_of_the_first(berth, leak_free, fs_type, size):
     berth.apply([objects.storage_class(f"of-{fs_type}", fs_type),
                  objects.claim("data", size, f"of-{fs_type}")])
-    run_pod(berth, objects.pod("first", "grep ' /data ' /proc/mounts; echo kept > /data/note; sync", ["data"]))
+    run_pod(berth, objects.pod("first", "grep ' /data ' /proc/mounts; echo kept > /data/note; sync /data/note", ["data"]))
     claim = berth.get("pvc", "data")
     assert claim["status"]["phase"] == "Bound"
     volume = volume_of(berth, "data")

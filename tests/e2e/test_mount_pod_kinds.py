@@ -59,7 +59,7 @@ def test_cephfs_by_the_utilities_of_a_pod(module_berth, ceph_cluster, mount_pod)
     berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ceph"}, "data": {"key": key}})
     volume = {"cephfs": {"monitors": [ceph_cluster.monitor], "secretRef": {"name": "ceph"}}}
 
-    berth.apply(pod("writer", "echo precious >/data/file && sync && sleep 1000", volume))
+    berth.apply(pod("writer", "echo precious >/data/file && sync /data/file && sleep 1000", volume))
     writer = berth.wait_phase("pod", "writer", "Running")
     target = f"{berth.data}/kubelet/pods/{writer['metadata']['uid']}/volumes/kubernetes.io~cephfs/data"
     serving = mount_pods.daemons(berth.data, "ceph-fuse")

@@ -142,7 +142,7 @@ def test_each_node_says_what_it_is_and_how_much_room_it_has(cluster):
 def test_a_volume_is_where_its_pod_is_and_pods_go_where_their_volume_is(cluster):
     berth = cluster.berth
     berth.apply(objects.claim("data"))
-    where, _ = cluster.run(objects.pod("writer", "echo kept > /data/note; sync", ["data"], **on("node-b")))
+    where, _ = cluster.run(objects.pod("writer", "echo kept > /data/note; sync /data/note", ["data"], **on("node-b")))
     assert where == "node-b"
     assert cluster.volume_of("data")["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] == only_on("node-b")
     assert [len(cluster.images(name)) for name in NAMES] == [0, 1, 0]
@@ -198,7 +198,7 @@ def test_snapshots_clones_and_growth_are_done_on_the_volumes_node(cluster):
     berth = cluster.berth
     berth.apply([objects.claim("data", "64Mi"), objects.snapshot_class("snap")])
     try:
-        cluster.run(objects.pod("writer", "echo kept > /data/note; sync", ["data"], **on("node-c")))
+        cluster.run(objects.pod("writer", "echo kept > /data/note; sync /data/note", ["data"], **on("node-c")))
         berth.apply(objects.snapshot("monday", "data", "snap"))
         ready = wait_for("the snapshot", lambda: (s := berth.get("volumesnapshots", "monday"))
                          and s.get("status", {}).get("readyToUse") and s)
@@ -243,7 +243,7 @@ def test_an_inline_volume_is_on_each_node_that_a_daemon_runs_on(cluster):
 def test_a_volume_of_a_dead_node_waits_for_it_and_is_unharmed(cluster):
     berth = cluster.berth
     berth.apply(objects.claim("data"))
-    berth.apply(objects.pod("writer", "echo kept > /data/note; sync; sleep 1000", ["data"], **on("node-b")))
+    berth.apply(objects.pod("writer", "echo kept > /data/note; sync /data/note; sleep 1000", ["data"], **on("node-b")))
     berth.wait_phase("pods", "writer", "Running", seconds=120)
     wait_for("the note", lambda: berth.run("exec", "writer", "--", "cat", "/data/note", check=False).stdout == "kept\n")
     cluster.die("node-b")
@@ -277,7 +277,7 @@ def test_a_volume_of_a_driver_that_attaches_moves_on(cluster):
     try:
         wait_for("the driver on node-c", lambda: any(
             d["name"] == csi_double.NAME for d in berth.get("csinodes", "node-c")["spec"]["drivers"]))
-        berth.apply(objects.pod("writer", "echo kept > /data/note; sync; sleep 1000", ["data"], **on("node-c")))
+        berth.apply(objects.pod("writer", "echo kept > /data/note; sync /data/note; sleep 1000", ["data"], **on("node-c")))
         berth.wait_phase("pods", "writer", "Running", seconds=120)
         assert cluster.attached() == {"node-c"}
         there.kill()
