@@ -74,6 +74,21 @@ void PutText(char (&field)[N], std::string_view text) {
   std::memcpy(field, text.data(), size);
 }
 
+// Writes a text of the form "context: context: reason". Of one that is too long, the middle is left
+// out, because its beginning says what was done and its end says why that failed.
+template <size_t N>
+void PutReason(char (&field)[N], std::string_view text) {
+  constexpr std::string_view kGap = " ... ";
+  constexpr size_t kHead = N / 3;
+  if (text.size() < N) return PutText(field, text);
+  std::string whole(text.substr(0, CharacterEnd(text, kHead)));
+  whole += kGap;
+  size_t tail = text.size() - (N - 1 - whole.size());
+  while (tail < text.size() && ContinuesCharacter(text[tail])) ++tail;
+  whole += text.substr(tail);
+  PutText(field, whole);
+}
+
 template <size_t N>
 std::string FieldText(const char (&field)[N]) {
   return std::string(field, strnlen(field, N));
@@ -172,7 +187,7 @@ class FlightRing {
     slot.state = kDone;
     slot.end_ns = Nanoseconds(std::chrono::system_clock::now());
     slot.code = static_cast<int32_t>(status.code());
-    PutText(slot.message, Message(status));
+    PutReason(slot.message, Message(status));
     JoinEqualRecords(place, slot);
     WriteSlot(place, slot);
   }
@@ -191,7 +206,7 @@ class FlightRing {
     slot.code = static_cast<int32_t>(why.code());
     slot.pid = getpid();
     PutText(slot.what, "retry");
-    PutText(slot.message, Message(why));
+    PutReason(slot.message, Message(why));
     JoinEqualRecords(place, slot);
     WriteSlot(place, slot);
   }

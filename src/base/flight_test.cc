@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/utf8.h"
+
 namespace berth::base {
 namespace {
 
@@ -203,6 +205,23 @@ TEST_F(FlightTest, LongTextsAreCutAndLongKeysStayApart) {
   ASSERT_EQ(log.records.size(), 2u);
   EXPECT_NE(log.records[0].key, log.records[1].key);
   EXPECT_EQ(log.records[0].message.substr(0, 3), "mmm");
+}
+
+TEST_F(FlightTest, ALongReasonKeepsItsBeginningAndItsEnd) {
+  const auto recorder = Open();
+  std::string middle;
+  while (middle.size() < 1000) middle += "\u00e9";
+  Call(*recorder, "k", "NodeStageVolume",
+       Error(StatusCode::kDataLoss, "stage volume 'v': {}: image 'v.img' is missing", middle));
+  const std::string message = Read().records.at(0).message;
+  EXPECT_TRUE(message.starts_with("stage volume 'v': ")) << message;
+  EXPECT_TRUE(message.ends_with(": image 'v.img' is missing")) << message;
+  EXPECT_NE(message.find(" ... "), std::string::npos) << message;
+  EXPECT_TRUE(IsUtf8(message));
+  // A reason that fits is whole.
+  const std::string fits(271, 'm');
+  Call(*recorder, "k2", "NodeStageVolume", Error(StatusCode::kInternal, "{}", fits));
+  EXPECT_EQ(Read().records.at(1).message, fits);
 }
 
 }  // namespace

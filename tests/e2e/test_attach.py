@@ -1,5 +1,4 @@
 """Volumes of a driver that attaches (the double): fail-over between nodes, faults and a crash on the way."""
-import json
 
 import pytest
 from lib import csi_bed, objects
@@ -46,7 +45,7 @@ def attached_nodes(bed):
 
 
 def explain(bed, subject):
-    return json.loads(bed.berth.run("explain", subject, "-o", "json").stdout)
+    return bed.berth.explain(subject)
 
 
 def test_a_volume_moves_from_a_dead_node_once_somebody_vouches_for_that(bed):

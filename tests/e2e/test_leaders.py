@@ -2,7 +2,6 @@
 done twice, whether the leader is frozen, ended in order, or cut off from the API in the middle of calls."""
 import collections
 import datetime
-import json
 import re
 
 import pytest
@@ -103,7 +102,7 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
     claim(berth, "five")
 
     def cause():
-        return json.loads(berth.run("explain", "pvc/five", "-o", "json").stdout)["cause"] or {}
+        return berth.explain("pvc/five")["cause"] or {}
     wait_for("its cause", lambda: cause().get("id") == "no-leader")
     assert cause()["proof"] == [f"nobody holds lease 'default/{NAME}'"]
     berth.remove_everything()

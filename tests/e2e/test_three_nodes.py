@@ -1,7 +1,6 @@
 """Three nodes on one API, each with a mount namespace, a data folder, a pool and a containerd of its own. Volumes are
 made where their pods are, pods run where their volumes are, and the death of a node affects only its own."""
 import concurrent.futures
-import json
 import pathlib
 import shutil
 import subprocess
@@ -46,7 +45,7 @@ class Cluster:
         return self.berth.get("pv", self.berth.get("pvc", claim)["spec"]["volumeName"])
 
     def cause(self, subject):
-        return json.loads(self.berth.run("explain", subject, "-o", "json").stdout)["cause"] or {"id": None}
+        return self.berth.explain(subject)["cause"] or {"id": None}
 
     def taint(self, node, *taints):
         self.api.patch("nodes", node, {"spec": {"taints": list(taints)}})

@@ -51,7 +51,7 @@ def bare():
 
 
 def explain(berth, subject):
-    return json.loads(berth.run("explain", subject, "-o", "json").stdout)
+    return berth.explain(subject)
 
 
 def cause(berth, subject):
@@ -111,13 +111,13 @@ def test_no_class_then_no_runtime(bare):
     assert "'later' does not exist" in found["summary"] and found["owner"] == "person"
     proves(found, "classes that exist: local, now")
     assert [other["id"] for other in explain(bare, "pod/two")["then"]] == ["no-runtime"]
-    text = bare.run("explain", "pod/two").stdout
+    text = bare.run("explain", "pod/two", check=False).stdout
     assert "✗ claim" in text and "Cause: storage class 'later' does not exist" in text, text
 
     bare.apply(objects.storage_class("later", binding="Immediate"))
     found = wait_cause(bare, "pod/two", "no-runtime")
     proves(found, "ContainerRuntimeNotReady", "no.sock")
-    text = bare.run("explain", "pod/two").stdout
+    text = bare.run("explain", "pod/two", check=False).stdout
     assert "✓ volume" in text and "does not exist" not in text, text
     assert explain(bare, "pvc/classless")["verdict"] == "ok"
 
@@ -137,6 +137,7 @@ def test_driver_absent(bare):
     assert found["owner"] == "driver"
 
 
+@pytest.mark.security
 def test_driver_hung(bare):
     driver = driver_process(bare)
     os.kill(driver, signal.SIGSTOP)
@@ -145,24 +146,50 @@ def test_driver_hung(bare):
         found = wait_cause(bare, "pvc/hung", "driver-hung")
         proves(found, "CreateVolume", f"process {driver} 'berth' is stopped (state T)")
         assert found["command"] == f"kill -CONT {driver}"
+        # It stays the cause while the call fails at its deadline and is repeated.
+        seen = []
+
+        def fails_again():
+            seen.append(cause(bare, "pvc/hung"))
+            return "failed" in "\n".join(seen[-1].get("proof", [])) and len(seen) > 60
+        wait_for("the call to be repeated", fails_again, 90, interval=0.2)
+        assert {found["id"] for found in seen} == {"driver-hung"}, [f["summary"] for f in seen if f["id"] != "driver-hung"]
+        assert {found["command"] for found in seen} == {f"kill -CONT {driver}"}
     finally:
         os.kill(driver, signal.SIGCONT)
     bare.wait_phase("pvc", "hung", "Bound")
     assert explain(bare, "pvc/hung")["verdict"] == "ok"
 
 
-def test_driver_answers_error(bare):
+def image_of(berth, claim):
+    """The file behind a bound claim of the shared Berth."""
+    volume = berth.wait_phase("pvc", claim, "Bound")["spec"]["volumeName"]
+    handle = berth.get("pv", volume)["spec"]["csi"]["volumeHandle"]
+    return berth.folder.parent / "pool" / "volumes" / f"{handle}.img"
+
+
+@pytest.mark.security
+def test_an_image_file_that_is_missing_or_replaced(bare):
     bare.apply(objects.claim("broken", storage_class="now"))
-    volume = bare.wait_phase("pvc", "broken", "Bound")["spec"]["volumeName"]
-    handle = bare.get("pv", volume)["spec"]["csi"]["volumeHandle"]
-    image = bare.folder.parent / "pool" / "volumes" / f"{handle}.img"
+    image = image_of(bare, "broken")
     aside = image.with_suffix(".aside")
     image.rename(aside)
     with host_mount(bare, "broken", bare.folder / "broken") as subject:
-        found = wait_cause(bare, subject, "driver-error")
-        proves(found, "NodeStageVolume", "failed")
+        found = wait_cause(bare, subject, "data-lost")
+        proves(found, "NodeStageVolume", "failed", "is missing")
+        assert found["owner"] == "person" and "is missing" in found["summary"]
+        run("cp", "--sparse=always", aside, image)
+        wait_for("the other file", lambda: "another file than the one recorded" in cause(bare, subject).get("summary", ""), 60)
         aside.rename(image)
         wait_for("the mount", lambda: explain(bare, subject)["verdict"] == "ok", 60)
+
+
+@pytest.mark.security
+def test_a_file_system_that_nothing_can_make(bare):
+    bare.apply([objects.storage_class("zfs", fs_type="zfs", binding="Immediate"), objects.claim("zfs", storage_class="zfs")])
+    found = wait_cause(bare, "pvc/zfs", "wrong-file-system")
+    assert found["owner"] == "person" and "class 'zfs' asks for file system type 'zfs'" in found["summary"]
+    assert found["command"] == "berth get storageclass zfs -o yaml"
 
 
 def test_wrong_topology(bare):
@@ -250,6 +277,35 @@ def test_records_outlive_the_process(bare):
     for record in (bare.data / "flight").iterdir():
         assert record.stat().st_mode & 0o777 == 0o600
         assert record.stat().st_size < 9 << 20
+
+
+@pytest.mark.security
+def test_a_block_claim_in_volume_mounts(module_berth):
+    module_berth.apply([objects.claim("raw", block=True), objects.pod("mounts-raw", "true", ["raw"])])
+    found = wait_cause(module_berth, "pod/mounts-raw", "wrong-volume-mode")
+    assert found["owner"] == "person" and "names volume 'raw' in volumeMounts" in found["summary"]
+    proves(found, "volumeMode of claim 'default/raw' is Block")
+
+
+@pytest.mark.security
+def test_a_scheduler_that_nobody_runs(module_berth):
+    module_berth.apply(objects.pod("elsewhere", "true", schedulerName="mine"))
+    found = wait_cause(module_berth, "pod/elsewhere", "no-scheduler")
+    proves(found, "spec.schedulerName is 'mine'")
+    wait_for("a verdict", lambda: explain(module_berth, "pod/elsewhere")["verdict"] == "blocked")
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("way", ["envFrom", "volume"])
+def test_a_secret_that_does_not_exist(module_berth, way):
+    name = f"secret-of-{way.lower()}"
+    fields = {"container": {"envFrom": [{"secretRef": {"name": name}}]}} if way == "envFrom" else {
+        "volumes": [{"name": "keys", "secret": {"secretName": name}}], "mounts": [{"name": "keys", "mountPath": "/keys"}]}
+    module_berth.apply(objects.pod(name, "true", **fields))
+    found = wait_cause(module_berth, f"pod/{name}", "secret-missing")
+    assert f"secret 'default/{name}'" in found["summary"] and found["step"].startswith("create it"), found
+    module_berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+    module_berth.wait_phase("pods", name, "Succeeded")
 
 
 def test_image_missing(berth):

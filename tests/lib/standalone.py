@@ -128,6 +128,15 @@ class Standalone:
                           f"{result.stdout}{result.stderr}")
         return result
 
+    def explain(self, subject):
+        """Gives what `berth explain` prints as JSON. Its exit code is 1 if something is blocked."""
+        result = self.run("explain", subject, "-o", "json", check=False)
+        if result.returncode not in (0, 1) or not result.stdout:
+            raise Failure(f"berth explain {subject}: exit {result.returncode}\n{result.stdout}{result.stderr}")
+        explanation = json.loads(result.stdout)
+        assert result.returncode == (explanation["verdict"] == "blocked"), result
+        return explanation
+
     def end_by_file(self, pod, path):
         """Creates the file at which the pod's container ends. The container may end, and so kill touch, before touch
         has ended."""

@@ -87,12 +87,6 @@ LinkState CheckStep(const State& state, std::string_view step, std::string_view 
           .text = DescribeRecord(state, *last)};
 }
 
-bool IsReady(const State& state) {
-  if (state.host_mount) return state.host_mount->phase() == "Mounted";
-  return state.pod &&
-         (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
-}
-
 // Says whether the pod's runtime handler or the host mounts the volume, and why, if an event says
 // so, or if the only reason against the handler is that the pod has no runtimeClassName. Otherwise
 // empty.

@@ -54,17 +54,33 @@ std::string DescribeRecord(const State& state, const FlightRecord& record) {
 
 const FlightRecord* FindBadCall(const State& state, const std::string& key,
                                 std::vector<std::string_view> only) {
-  const FlightRecord* last = nullptr;
+  const FlightRecord* hanging = nullptr;
+  const FlightRecord* last = nullptr;    // the last call that has ended
+  const FlightRecord* waited = nullptr;  // the last failed call before the newest retry
+  bool retrying = false;                 // a call has ended since the newest retry
   for (const FlightRecord* record : FindRecords(state, key)) {
+    if (record->kind == FlightKind::kRetry) {
+      waited = last;
+      retrying = false;
+    }
     if (record->kind != FlightKind::kCall) continue;
     if (!only.empty() && std::find(only.begin(), only.end(), record->what) == only.end()) continue;
-    // A running call is preferred to one that has ended.
-    if (last != nullptr && last->running && !record->running) continue;
+    if (record->running) {
+      if (Hangs(state, *record)) hanging = record;
+      continue;
+    }
     last = record;
+    retrying = true;
+    if (waited != nullptr && waited->what == record->what) waited = nullptr;
   }
-  if (last == nullptr || last->interrupted) return nullptr;
-  if (last->running) return Hangs(state, *last) ? last : nullptr;
-  return last->code == StatusCode::kOk ? nullptr : last;
+  if (hanging != nullptr) return hanging;
+  const auto fails = [](const FlightRecord* call) {
+    return call != nullptr && !call->interrupted && call->code != StatusCode::kOk;
+  };
+  if (fails(last)) return last;
+  // The call that failed counts until the work has got to it again. Until then the other calls of
+  // the next try say nothing.
+  return retrying && fails(waited) && !last->interrupted ? waited : nullptr;
 }
 
 bool Hangs(const State& state, const FlightRecord& call) {
@@ -83,6 +99,13 @@ const ProcessInfo* FindStuckProcess(const State& state, const std::string& socke
   return stuck;
 }
 
+const ProcessInfo* FindStoppedServer(const State& state, const std::string& socket) {
+  const auto server = state.servers.find(socket);
+  if (server == state.servers.end() || server->second.processes.empty()) return nullptr;
+  const ProcessInfo& process = server->second.processes.front();
+  return process.stopped() ? &process : nullptr;
+}
+
 const ProcessInfo* FindStuckChild(const State& state, const std::string& key) {
   for (const FlightRecord* record : FindRecords(state, key)) {
     if (record->kind == FlightKind::kRetry) continue;
@@ -90,6 +113,19 @@ const ProcessInfo* FindStuckChild(const State& state, const std::string& key) {
     if (found != state.processes.end() && found->second.in_kernel()) return &found->second;
   }
   return nullptr;
+}
+
+void AddStoppedProcess(const ProcessInfo& process, Cause& cause) {
+  cause.owner = Owner::kDriver;
+  cause.proof.push_back(DescribeProcess(process));
+  cause.step = "a signal stopped the driver's process: let it continue (SIGCONT)";
+  cause.command = fmt::format("kill -CONT {}", process.pid);
+}
+
+bool IsReady(const State& state) {
+  if (state.host_mount) return state.host_mount->phase() == "Mounted";
+  return state.pod &&
+         (state.pod->ready() || state.pod->phase() == "Running" || state.pod->terminated());
 }
 
 namespace {
@@ -130,24 +166,45 @@ Cause MakeHangCause(const State& state, Link link, const FlightRecord& call) {
       "the call, because its outcome is unknown";
   const auto server = state.servers.find(call.target);
   if (server == state.servers.end() || server->second.processes.empty()) return cause;
-  const ProcessInfo& process = server->second.processes.front();
-  cause.proof.push_back(DescribeProcess(process));
-  if (process.stopped()) {
-    cause.step = "a signal stopped the driver's process: let it continue (SIGCONT)";
-    cause.command = fmt::format("kill -CONT {}", process.pid);
+  if (const ProcessInfo* stopped = FindStoppedServer(state, call.target)) {
+    AddStoppedProcess(*stopped, cause);
+  } else {
+    cause.proof.push_back(DescribeProcess(server->second.processes.front()));
   }
   return cause;
 }
 
-// Whether the driver listens but does not answer. The kernel then accepts the connection for the
-// driver, no data follows, and gRPC reports that the driver is unavailable.
+// Whether the driver listens but does not answer. A stopped process answers nothing, whatever its
+// last answer was. Otherwise the kernel accepts the connection for the driver, no data follows, and
+// gRPC reports that the driver is unavailable.
 bool IsMute(const State& state, const FlightRecord& call) {
-  const auto server = state.servers.find(call.target);
-  if (call.code != StatusCode::kUnavailable || server == state.servers.end()) return false;
-  const std::vector<ProcessInfo>& processes = server->second.processes;
-  return (!processes.empty() && processes.front().stopped()) ||
-         FindStuckProcess(state, call.target) != nullptr ||
-         call.message.find("before receiving SETTINGS") != std::string::npos;
+  if (FindStoppedServer(state, call.target) != nullptr) return true;
+  return call.code == StatusCode::kUnavailable && state.servers.contains(call.target) &&
+         (FindStuckProcess(state, call.target) != nullptr ||
+          call.message.find("before receiving SETTINGS") != std::string::npos);
+}
+
+// The file system type that the volume or its class names; empty: none.
+std::string FindFileSystemType(const State& state) {
+  if (state.volume && state.volume->has_csi() && !state.volume->csi().fs_type().empty()) {
+    return state.volume->csi().fs_type();
+  }
+  if (!state.storage_class) return "";
+  for (const auto& [name, value] : state.storage_class->parameters()) {
+    if (name == "csi.storage.k8s.io/fstype" || name == "fstype") return value;
+  }
+  return "";
+}
+
+// Whether an error is about the file system type, and not about one volume.
+bool RefusesType(const std::string& error, const std::string& type) {
+  const auto says = [&error](std::string_view text) {
+    return error.find(text) != std::string::npos;
+  };
+  if (type.empty() || !says(type)) return false;
+  return says("is not supported") || says("unknown filesystem type") || says("unsupported file") ||
+         says("executable file not found") || says("mkfs." + type + "': ") ||
+         says("unknown file system");
 }
 
 Cause MakeCallCause(const State& state, Link link, const FlightRecord& call) {
@@ -178,7 +235,34 @@ Cause MakeCallCause(const State& state, Link link, const FlightRecord& call) {
           "free space behind the driver, or ask for less (a claim's request can only be "
           "made smaller by a new claim)";
       break;
+    case StatusCode::kDataLoss:
+      cause.id = "data-lost";
+      cause.summary =
+          fmt::format("the storage of volume '{}' is missing or was replaced: {}",
+                      state.handle.empty() ? state.claim_key : state.handle, call.message);
+      cause.owner = Owner::kPerson;
+      cause.step =
+          "put the original back, or restore it from a backup; Berth repeats the call by itself";
+      break;
     default:
+      if (const std::string type = FindFileSystemType(state); RefusesType(call.message, type)) {
+        cause.id = "wrong-file-system";
+        cause.summary = fmt::format(
+            "{} asks for file system type '{}', which driver '{}' cannot "
+            "make: {}",
+            state.storage_class && !state.class_name.empty()
+                ? fmt::format("class '{}'", state.class_name)
+                : "the volume",
+            type, state.driver, call.message);
+        cause.owner = Owner::kPerson;
+        cause.step =
+            "create the class again with a type that the driver supports (a class cannot be "
+            "changed), and then the claim; or install what the node lacks for this type";
+        if (!state.class_name.empty()) {
+          cause.command = fmt::format("berth get storageclass {} -o yaml", state.class_name);
+        }
+        break;
+      }
       cause.id = "driver-error";
       cause.summary =
           fmt::format("the driver '{}' refuses {}: {}", state.driver, call.what, call.message);

@@ -23,9 +23,10 @@ std::string DescribeProcess(const platform::ProcessInfo& process);
 // "NodeStageVolume at /x/csi.sock failed 3 times in 2m, last 10s ago: INTERNAL: no such pool"
 std::string DescribeRecord(const State& state, const base::FlightRecord& record);
 
-// Returns the running call for `key` if it hangs, or, if no call runs, the last call if it failed.
-// Null otherwise. `only` has the names of the calls to consider, such as "NodeStageVolume"; empty
-// means all calls.
+// Returns the running call for `key` if it hangs; otherwise the last call that has ended, if it
+// failed, or the call that failed last if the work is being tried again and has not got to that
+// call yet. Null otherwise. `only` has the names of the calls to consider, such as
+// "NodeStageVolume"; empty means all calls.
 const base::FlightRecord* FindBadCall(const State& state, const std::string& key,
                                       std::vector<std::string_view> only = {});
 // Whether the call has run for kHangTime, or has ended with DEADLINE_EXCEEDED.
@@ -34,12 +35,21 @@ bool Hangs(const State& state, const base::FlightRecord& call);
 // Returns the process that serves `socket`, or the deepest descendant of it, that is blocked in the
 // kernel. Null if there is none.
 const platform::ProcessInfo* FindStuckProcess(const State& state, const std::string& socket);
-// Does the same for the threads that work for `key`, and the child processes that they wait for.
+// Returns the process that listens on `socket` if a signal has stopped it, because it then answers
+// nothing. Null otherwise.
+const platform::ProcessInfo* FindStoppedServer(const State& state, const std::string& socket);
+// Looks like FindStuckProcess for the threads that work for `key`, and the child processes that
+// they wait for.
 const platform::ProcessInfo* FindStuckChild(const State& state, const std::string& key);
 
 // Says when the failed work of `key` is retried, as in "the next try is in 8s". Empty if no retry
 // is recorded, and "the next try is due now" if its time has come.
 std::string DescribeRetry(const State& state, const std::string& key);
+
+// Adds the proof that the driver's process is stopped, and how to let it continue.
+void AddStoppedProcess(const platform::ProcessInfo& process, Cause& cause);
+// Whether the subject, a pod or a host mount, has its volumes.
+bool IsReady(const State& state);
 
 // Returns the cause of a call that FindBadCall returned: the call is blocked in the kernel, or the
 // driver hangs, is absent, has no room, or answers with an error.

@@ -8,8 +8,8 @@ namespace berth::cli {
 
 using base::StatusCode;
 
-Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
-                     const base::Clock& clock) {
+StatusOr<bool> ExplainObject(kube::Client& client, const ApiOptions& api,
+                             const ExplainOptions& options, const base::Clock& clock) {
   if (!options.output.empty() && options.output != "json") {
     return base::Error(StatusCode::kInvalidArgument,
                        "-o '{}' is unknown; the only known format is json", options.output);
@@ -26,7 +26,7 @@ Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainO
   const explain::Explanation explanation = explain::ExplainStates(states);
   Print(options.output == "json" ? explain::RenderJson(explanation).dump(2) + "\n"
                                  : explain::RenderText(explanation));
-  return base::OkStatus();
+  return explanation.verdict() != "blocked";
 }
 
 }  // namespace berth::cli

@@ -16,7 +16,8 @@ struct ExplainOptions {
   std::string flight_folder;       // of the roles behind the API; empty: they run elsewhere
 };
 
-Status ExplainObject(kube::Client& client, const ApiOptions& api, const ExplainOptions& options,
-                     const base::Clock& clock);
+// Prints what blocks the object. Returns whether nothing blocks it: it may still wait.
+StatusOr<bool> ExplainObject(kube::Client& client, const ApiOptions& api,
+                             const ExplainOptions& options, const base::Clock& clock);
 
 }  // namespace berth::cli

@@ -27,7 +27,7 @@ std::span<const Rule> AllRules() {
       &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
       &WrongParameter,
       // the controllers whose turn it is
-      &NoLeader, &RoleFails,
+      &DriverStopped, &NoLeader, &RoleFails,
       // volume
       &WrongTopology, &NoTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
       &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails, &ExpansionWaitsForNode,
@@ -36,15 +36,16 @@ std::span<const Rule> AllRules() {
       &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
       &SnapshotFails,
       // node
-      &NodeGone, &VolumesNodeGone, &AttachLimit, &Unschedulable,
+      &NodeGone, &VolumesNodeGone, &AttachLimit, &NoScheduler, &Unschedulable,
       // attachment
       &InUseElsewhere, &AttachFails, &WaitsForAttachment,
       // driver
       &DriverRefused, &DriverAbsent,
       // mount
-      &MountHung, &MountFails, &WorkRetries, &NodeHangs, &MountLost, &VolumeAbnormal,
+      &WrongVolumeMode, &MountHung, &MountFails, &WorkRetries, &NodeHangs, &MountLost,
+      &VolumeAbnormal,
       // containers
-      &NoRuntime, &ImageMissing, &ContainerFails,
+      &NoRuntime, &ConfigMissing, &ImageMissing, &ContainerFails,
       // deletion
       &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft,
       // if nothing else holds

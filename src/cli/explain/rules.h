@@ -96,7 +96,12 @@ std::optional<Cause> AttachFails(const State& state);
 std::optional<Cause> WaitsForAttachment(const State& state);
 std::optional<Cause> DriverRefused(const State& state);
 std::optional<Cause> DriverAbsent(const State& state);
+// rules_use.cc
+std::optional<Cause> WrongVolumeMode(const State& state);
+std::optional<Cause> NoScheduler(const State& state);
+std::optional<Cause> ConfigMissing(const State& state);
 // rules_roles.cc
+std::optional<Cause> DriverStopped(const State& state);
 std::optional<Cause> NoLeader(const State& state);
 std::optional<Cause> RoleFails(const State& state);
 std::optional<Cause> WaitsForRole(const State& state);

@@ -45,6 +45,55 @@ TEST_F(RulesTest, ACallThatHasJustBegunIsNoHang) {
   EXPECT_EQ(First().id, "");
 }
 
+TEST_F(RulesTest, AFailedCallCountsUntilTheNextTryHasGotToIt) {
+  Call(OnNode(), "NodeStageVolume", StatusCode::kDeadlineExceeded, "no answer");
+  Call(OnNode(), "retry", StatusCode::kDeadlineExceeded, "no answer").kind = FlightKind::kRetry;
+  Call(OnNode(), "NodeGetCapabilities", StatusCode::kOk, "");
+  Running(OnNode(), "NodeStageVolume").start = state_.now - seconds(1);
+  EXPECT_EQ(First().id, "driver-hung");
+  EXPECT_TRUE(Proves(First(), "NodeStageVolume at /run/fake.sock failed"));
+  // The next try ended for another reason, which its retry names.
+  state_.logs[0].records.pop_back();
+  Call(OnNode(), "retry", StatusCode::kNotFound, "read secret 'x'").kind = FlightKind::kRetry;
+  EXPECT_EQ(First().id, "secret-missing");
+}
+
+TEST_F(RulesTest, AStoppedDriverIsTheCauseWhateverItAnsweredLast) {
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'T', "")}};
+  Call(OnNode(), "NodeStageVolume", StatusCode::kAborted, "another call is at work");
+  EXPECT_EQ(First().id, "driver-hung");
+  EXPECT_EQ(First().command, "kill -CONT 42");
+}
+
+TEST_F(RulesTest, AStoppedDriverIsSeenBeforeACallFails) {
+  const std::string socket = fmt::format("/var/lib/kubelet/plugins/{}/csi.sock", kDriver);
+  state_.servers[socket] = {.processes = {Process(42, 'T', "")}};
+  EXPECT_EQ(First().id, "driver-hung");
+  EXPECT_EQ(First().owner, Owner::kDriver);
+  EXPECT_TRUE(Proves(First(), "process 42 'mount' is stopped (state T)"));
+  // The pod has its volumes, and needs no call.
+  state_.pod->Set({"status", "phase"}, "Running");
+  state_.object = *state_.pod;
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(RulesTest, AFileSystemTypeThatNothingCanMakeIsTheClasss) {
+  state_.storage_class->Set({"parameters"}, {{"csi.storage.k8s.io/fstype", "zfs"}});
+  Call(OnNode(), "NodeStageVolume", StatusCode::kInvalidArgument,
+       "file system type 'zfs' is not supported; supported: ext4, xfs");
+  EXPECT_EQ(First().id, "wrong-file-system");
+  EXPECT_EQ(First().owner, Owner::kPerson);
+  EXPECT_EQ(First().command, "berth get storageclass fast -o yaml");
+  Call(OnNode(), "NodeStageVolume", StatusCode::kInternal, "pool 'zfs' is offline");
+  EXPECT_EQ(First().id, "driver-error");
+}
+
+TEST_F(RulesTest, StorageThatIsMissingIsAPersonsToRestore) {
+  Call(OnNode(), "NodeStageVolume", StatusCode::kDataLoss, "image 'x' is missing");
+  EXPECT_EQ(First().id, "data-lost");
+  EXPECT_NE(First().summary.find("image 'x' is missing"), std::string::npos);
+}
+
 TEST_F(RulesTest, ACallThatIsRepeatedAfterItsDeadlineHangsToo) {
   Call(OnNode(), "NodePublishVolume", StatusCode::kDeadlineExceeded, "no answer");
   EXPECT_EQ(First().id, "driver-hung");

@@ -238,7 +238,7 @@ std::optional<Cause> Unschedulable(const State& state) {
   const std::string message =
       scheduled == nullptr ? "" : base::json::String(*scheduled, {"message"});
   if (NoRuntime(state).has_value() || AttachLimit(state).has_value() ||
-      InUseElsewhere(state).has_value()) {
+      InUseElsewhere(state).has_value() || NoScheduler(state).has_value()) {
     return std::nullopt;
   }
   return Cause{.id = "unscheduled",

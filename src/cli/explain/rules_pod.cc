@@ -185,7 +185,7 @@ std::optional<Cause> ImageMissing(const State& state) {
 
 std::optional<Cause> ContainerFails(const State& state) {
   if (!state.pod || state.pod->deleting() || state.pod->terminated()) return std::nullopt;
-  if (NoRuntime(state).has_value()) return std::nullopt;
+  if (NoRuntime(state).has_value() || ConfigMissing(state).has_value()) return std::nullopt;
   for (const Waiting& waiting : ListWaitingContainers(*state.pod)) {
     if (IsImageReason(waiting.reason) || waiting.reason == "ContainerCreating" ||
         waiting.reason == "PodInitializing") {

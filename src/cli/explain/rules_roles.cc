@@ -149,6 +149,32 @@ std::string DescribeLease(const State& state, const api::Lease& lease) {
 
 }  // namespace
 
+// A signal stopped the driver's process, and no call has failed yet that would say so.
+std::optional<Cause> DriverStopped(const State& state) {
+  const std::optional<Turn> turn = FindTurn(state);
+  const bool waits = state.wants_mount() && !IsReady(state);
+  if (state.driver.empty() || (!turn.has_value() && !waits && !state.object.deleting())) {
+    return std::nullopt;
+  }
+  const std::string key = turn.has_value() ? turn->key : NodeKey(state);
+  if (FindBadCall(state, key) != nullptr) return std::nullopt;
+  for (const auto& [socket, server] : state.servers) {
+    // Drivers have their sockets in a folder of their name.
+    const bool serves = socket.find(fmt::format("/{}/", state.driver)) != std::string::npos ||
+                        std::ranges::any_of(FindRecords(state, key), [&](const auto* record) {
+                          return record->kind == FlightKind::kCall && record->target == socket;
+                        });
+    const platform::ProcessInfo* stopped = FindStoppedServer(state, socket);
+    if (!serves || stopped == nullptr) continue;
+    Cause cause{.id = "driver-hung",
+                .link = turn.has_value() ? turn->link : Link::kStage,
+                .summary = fmt::format("the driver '{}' answers nothing", state.driver)};
+    AddStoppedProcess(*stopped, cause);
+    return cause;
+  }
+  return std::nullopt;
+}
+
 std::optional<Cause> NoLeader(const State& state) {
   const std::optional<Turn> turn = FindTurn(state);
   if (!turn.has_value()) return std::nullopt;

@@ -110,7 +110,7 @@ void AddExplain(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", options->output, "json");
   command->callback([connection = connection, options, &exit_code] {
     StopSignals signals;
-    exit_code = cli::ReportError([&]() -> Status {
+    const auto unblocked = [&]() -> base::StatusOr<bool> {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
       ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
@@ -120,7 +120,8 @@ void AddExplain(CLI::App& app, int& exit_code) {
         options->flight_folder = cli::FlightFolder(connection->api.data_folder);
       }
       return cli::ExplainObject(*client, connection->api, *options, base::SystemClock());
-    }());
+    }();
+    exit_code = unblocked.ok() ? (*unblocked ? 0 : 1) : cli::ReportError(unblocked.status());
   });
 }
 

@@ -119,6 +119,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim
   LOG_INFO("claim {} is to get another node, because node {} cannot have its volume: {}",
            base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
            base::ToString(why));
+  // This node must not take the claim again at once, because its driver would refuse again.
+  election_.Lost(claim.uid(), std::chrono::steady_clock::now());
   // The same write removes the finalizer, because no volume exists.
   Json patch = FinalizersPatch(*current, "", kProvisioningFinalizer);
   patch["metadata"]["annotations"] = {{std::string(kSelectedNode), nullptr}};

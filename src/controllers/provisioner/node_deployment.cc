@@ -49,11 +49,13 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
   }
   const auto now = std::chrono::steady_clock::now();
   const std::string& node = options_.node_deployment.node_name;
-  // If no other node has the driver, only this one can take the claim, so it reports the errors.
-  if (!reach_.IsOnlyNode(driver)) {
-    if (const auto wait = election_.Wait(claim.uid(), now); wait.count() > 0) {
-      return Outcome::After(wait);
-    }
+  // If no other node has the driver, only this one can take the claim, so it reports the errors. It
+  // waits only after a try that failed.
+  const bool only = reach_.IsOnlyNode(driver);
+  const auto wait =
+      only ? election_.WaitAfterLoss(claim.uid(), now) : election_.Wait(claim.uid(), now);
+  if (wait.count() > 0) return Outcome::After(wait);
+  if (!only) {
     Claim here = claim;
     here.set_annotation(kSelectedNode, node);
     const TopologyAnswer topology = FindTopology(here, driver, storage_class);

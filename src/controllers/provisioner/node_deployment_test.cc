@@ -134,6 +134,37 @@ TEST_F(NodeDeploymentTest, AClaimThatTheNodeCannotServeIsOfferedAgain) {
   EXPECT_EQ(script().Count("CreateVolume"), 2);
 }
 
+TEST(NodeElectionTest, TheOnlyNodeWaitsAfterALossAlone) {
+  NodeElection election(milliseconds(100), milliseconds(1000));
+  const NodeElection::Time now{};
+  EXPECT_EQ(election.WaitAfterLoss("a", now), milliseconds(0));
+  milliseconds longest{0};
+  for (int i = 0; i < 5; ++i) {
+    const milliseconds wait = election.Lost("a", now);
+    EXPECT_EQ(election.WaitAfterLoss("a", now), wait);
+    EXPECT_EQ(election.WaitAfterLoss("a", now + wait), milliseconds(0));
+    longest = std::max(longest, wait);
+  }
+  EXPECT_GE(longest, milliseconds(500));
+  election.Forget("a");
+  EXPECT_EQ(election.WaitAfterLoss("a", now), milliseconds(0));
+}
+
+// The claim goes back without a selected node, and comes to the same node again.
+TEST_F(NodeDeploymentTest, ANodeThatIsFullWaitsLongerAfterEachRefusal) {
+  BeginNodes({OnNode("node-a")});
+  constexpr int kRefusals = 5;
+  script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"), kRefusals);
+  const auto began = std::chrono::steady_clock::now();
+  cluster_.Put(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("CreateVolume"), kRefusals + 1);
+  // The waits are at least half of 2, 4, 8, 16 and 32 times the base delay.
+  const NodeDeployment delays = OnNode("node-a").node_deployment;
+  EXPECT_GE(std::chrono::steady_clock::now() - began,
+            std::min(delays.base_delay * 31, delays.max_delay));
+}
+
 TEST_F(NodeDeploymentTest, ALostRaceIsNoFailure) {
   BeginNodes({OnNode("node-a")});
   cluster_.client.FailNext("update", "persistentvolumeclaims",

@@ -17,6 +17,13 @@ milliseconds NodeElection::Wait(const std::string& uid, Time now) {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(it->second.due - now));
 }
 
+milliseconds NodeElection::WaitAfterLoss(const std::string& uid, Time now) const {
+  MutexLock lock(mutex_);
+  const auto turn = turns_.find(uid);
+  if (turn == turns_.end() || turn->second.losses == 0) return milliseconds(0);
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(turn->second.due - now));
+}
+
 milliseconds NodeElection::Lost(const std::string& uid, Time now) {
   MutexLock lock(mutex_);
   Turn& turn = turns_[uid];

@@ -94,7 +94,9 @@ void Provisioner::WatchClaims() {
         (change.before == nullptr || change.before->phase() != "Bound")) {
       QueueClonesOf(change.key);
     }
-    if (change.after == nullptr || claim.has_annotation(kSelectedNode)) {
+    const std::string selected = claim.annotation(kSelectedNode);
+    const bool elsewhere = !selected.empty() && selected != options_.node_deployment.node_name;
+    if (change.after == nullptr || IsBound(claim) || elsewhere) {
       provisioning_.EndElection(claim.uid());
     }
     if (change.after == nullptr) {
