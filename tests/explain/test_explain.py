@@ -144,7 +144,7 @@ def test_driver_hung(bare):
     try:
         bare.apply(objects.claim("hung", storage_class="now"))
         found = wait_cause(bare, "pvc/hung", "driver-hung")
-        proves(found, "CreateVolume", f"process {driver} 'berth' is stopped (state T)")
+        proves(found, f"process {driver} 'berth' is stopped (state T)")
         assert found["command"] == f"kill -CONT {driver}"
         # It stays the cause while the call fails at its deadline and is repeated.
         seen = []
@@ -155,6 +155,7 @@ def test_driver_hung(bare):
         wait_for("the call to be repeated", fails_again, 90, interval=0.2)
         assert {found["id"] for found in seen} == {"driver-hung"}, [f["summary"] for f in seen if f["id"] != "driver-hung"]
         assert {found["command"] for found in seen} == {f"kill -CONT {driver}"}
+        proves(seen[-1], "CreateVolume", "DEADLINE_EXCEEDED", f"process {driver} 'berth' is stopped (state T)")
     finally:
         os.kill(driver, signal.SIGCONT)
     bare.wait_phase("pvc", "hung", "Bound")

@@ -267,6 +267,14 @@ Cause MakeCallCause(const State& state, Link link, const FlightRecord& call) {
       cause.summary =
           fmt::format("the driver '{}' refuses {}: {}", state.driver, call.what, call.message);
       cause.step = "correct the problem that the driver names; Berth repeats the call by itself";
+      // What such a call asks for stands in the claim and its class.
+      if (call.code == StatusCode::kInvalidArgument && call.what.starts_with("Create")) {
+        cause.id = "request-refused";
+        cause.owner = Owner::kPerson;
+        cause.step =
+            "correct in the claim or its class what the message names: both have to be created "
+            "again, because these fields cannot be changed";
+      }
   }
   return cause;
 }
@@ -388,6 +396,19 @@ const api::Event* FindEvent(const State& state, std::string_view kind, std::stri
     }
     if (newest == nullptr || newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
       newest = &event;
+    }
+  }
+  return newest;
+}
+
+const api::Event* FindMountEvent(const State& state) {
+  if (!state.pod || IsReady(state) || state.pod->node_name().empty()) return nullptr;
+  const api::Event* newest = nullptr;
+  for (const char* reason : {"FailedMount", "FailedMapVolume", "FailedAttachVolume"}) {
+    const api::Event* event = FindEvent(state, "Pod", reason);
+    if (event == nullptr) continue;
+    if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
+      newest = event;
     }
   }
   return newest;

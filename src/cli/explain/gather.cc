@@ -82,7 +82,12 @@ class Gatherer {
     }
     if (!state_.volume) {
       // The volume is not provisioned yet; the class names the driver that will do it.
-      if (state_.storage_class) state_.driver = state_.storage_class->provisioner();
+      if (state_.storage_class && state_.storage_class->provisioner() != api::kNoProvisioner) {
+        state_.driver = state_.storage_class->provisioner();
+      }
+      if (state_.driver.empty()) {
+        ASSIGN_OR_RETURN(state_.volumes, ListObjects<api::PersistentVolume>(client_, ""));
+      }
       return FindDriver();
     }
     if (state_.volume->has_csi()) {

@@ -22,16 +22,16 @@ std::span<const Rule> AllRules() {
   // Of the rules for one link, a rule that explains the others comes before them.
   static constexpr std::array kRules = {
       // claim
-      &ClaimMissing, &NoClass,
+      &ClaimMissing, &ClaimBeingDeleted, &NoClass,
       // source
       &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
       &WrongParameter,
       // the controllers whose turn it is
-      &DriverStopped, &NoLeader, &RoleFails,
+      &DriverStopped, &NoLeader,
       // volume
       &WrongTopology, &NoTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
-      &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails, &ExpansionWaitsForNode,
-      &ModificationFails,
+      &VolumeTaken, &NoVolumeFits, &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails,
+      &ExpansionWaitsForNode, &ModificationFails,
       // snapshot
       &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
       &SnapshotFails,
@@ -45,11 +45,13 @@ std::span<const Rule> AllRules() {
       &WrongVolumeMode, &MountHung, &MountFails, &WorkRetries, &NodeHangs, &MountLost,
       &VolumeAbnormal,
       // containers
-      &NoRuntime, &ConfigMissing, &ImageMissing, &ContainerFails,
+      &NoRuntime, &ConfigMissing, &ImageMissing, &ContainerFails, &ContainerEnded, &NotReady,
       // deletion
       &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft,
+      // a role fails, and no other rule of the same link says why
+      &RoleFails,
       // if nothing else holds
-      &WaitsForRole};
+      &MountEventTells, &WaitsForRole};
   return kRules;
 }
 

@@ -58,6 +58,8 @@ std::vector<Cause> FindCauses(const State& state);
 // rules_claim.cc
 std::optional<Cause> ClaimMissing(const State& state);
 std::optional<Cause> NoClass(const State& state);
+std::optional<Cause> VolumeTaken(const State& state);
+std::optional<Cause> NoVolumeFits(const State& state);
 std::optional<Cause> WaitsForConsumer(const State& state);
 std::optional<Cause> ProvisionerAbsent(const State& state);
 std::optional<Cause> NoCapacity(const State& state);
@@ -97,6 +99,7 @@ std::optional<Cause> WaitsForAttachment(const State& state);
 std::optional<Cause> DriverRefused(const State& state);
 std::optional<Cause> DriverAbsent(const State& state);
 // rules_use.cc
+std::optional<Cause> ClaimBeingDeleted(const State& state);
 std::optional<Cause> WrongVolumeMode(const State& state);
 std::optional<Cause> NoScheduler(const State& state);
 std::optional<Cause> ConfigMissing(const State& state);
@@ -109,12 +112,15 @@ std::optional<Cause> WaitsForRole(const State& state);
 std::optional<Cause> MountHung(const State& state);
 std::optional<Cause> MountFails(const State& state);
 std::optional<Cause> WorkRetries(const State& state);
+std::optional<Cause> MountEventTells(const State& state);
 std::optional<Cause> NodeHangs(const State& state);
 std::optional<Cause> VolumeAbnormal(const State& state);
 std::optional<Cause> MountLost(const State& state);
 // rules_pod.cc
 std::optional<Cause> ImageMissing(const State& state);
 std::optional<Cause> ContainerFails(const State& state);
+std::optional<Cause> ContainerEnded(const State& state);
+std::optional<Cause> NotReady(const State& state);
 std::optional<Cause> DeletionFails(const State& state);
 std::optional<Cause> FinalizerLeft(const State& state);
 

@@ -32,6 +32,7 @@ std::optional<Cause> NoClass(const State& state) {
   if (!IsPending(state) || state.storage_class.has_value()) return std::nullopt;
   // The claim needs no class, because it names a volume that a person chose.
   if (!state.claim->volume_name().empty()) return std::nullopt;
+  if (state.claim->storage_class_name() == "") return std::nullopt;  // NoVolumeFits
   Cause cause{
       .id = "no-class",
       .link = Link::kClaim,
@@ -61,6 +62,65 @@ std::optional<Cause> NoClass(const State& state) {
     cause.command = "berth get storageclasses";
   }
   return cause;
+}
+
+std::optional<Cause> VolumeTaken(const State& state) {
+  if (!IsPending(state) || !state.volume || !state.volume->has_claim_ref()) return std::nullopt;
+  const std::string uid = state.volume->claim_uid();
+  const bool same_name = api::ObjectKey(state.volume->claim_namespace(),
+                                        state.volume->claim_name()) == state.claim_key;
+  if (same_name && (uid.empty() || uid == state.claim->uid())) return std::nullopt;
+  return Cause{
+      .id = "volume-taken",
+      .link = Link::kVolume,
+      .summary = fmt::format("claim '{}' names volume '{}', which belongs to claim '{}/{}'",
+                             state.claim_key, state.volume->name(), state.volume->claim_namespace(),
+                             state.volume->claim_name()),
+      .proof = {fmt::format("spec.claimRef of the volume has uid '{}', and the claim has "
+                            "uid '{}'",
+                            uid, state.claim->uid())},
+      .owner = Owner::kPerson,
+      .step = "create the claim again with another volume, or without volumeName",
+      .command = fmt::format("berth get pv {} -o yaml", state.volume->name())};
+}
+
+// The claim can only be bound to a volume that a person makes.
+std::optional<Cause> NoVolumeFits(const State& state) {
+  if (!IsPending(state) || !state.claim->volume_name().empty()) return std::nullopt;
+  const bool by_hand =
+      state.storage_class && state.storage_class->provisioner() == api::kNoProvisioner;
+  // "" asks for a volume without a class, and so never gets the default class.
+  const bool classless = state.claim->storage_class_name() == "";
+  if (!by_hand && !classless) return std::nullopt;
+  if (by_hand && state.storage_class->wait_for_first_consumer() && !state.wants_mount() &&
+      state.claim_pods.empty()) {
+    return std::nullopt;  // WaitsForConsumer
+  }
+  std::vector<std::string> proof;
+  for (const api::PersistentVolume& volume : state.volumes) {
+    if (volume.storage_class_name() != state.class_name) continue;
+    proof.push_back(fmt::format(
+        "volume '{}': {}, {}, access modes {}{}", volume.name(), volume.phase(), volume.capacity(),
+        fmt::join(volume.access_modes(), ", "),
+        volume.has_claim_ref()
+            ? fmt::format(", for claim '{}/{}'", volume.claim_namespace(), volume.claim_name())
+            : ""));
+  }
+  const std::string of_class =
+      classless ? std::string("without a class") : fmt::format("of class '{}'", state.class_name);
+  if (proof.empty()) proof.push_back(fmt::format("there is no PersistentVolume {}", of_class));
+  return Cause{
+      .id = "no-volume-fits",
+      .link = Link::kVolume,
+      .summary = fmt::format("no PersistentVolume {} fits claim '{}', which asks for {} with {}",
+                             of_class, state.claim_key, state.claim->requested_storage(),
+                             fmt::join(state.claim->access_modes(), ", ")),
+      .proof = std::move(proof),
+      .owner = Owner::kPerson,
+      .step =
+          "create a PersistentVolume that is as large and has these access modes, or create the "
+          "claim again with a class whose driver makes volumes",
+      .command = "berth get pv"};
 }
 
 std::optional<Cause> WaitsForConsumer(const State& state) {
@@ -128,7 +188,7 @@ std::optional<Cause> ProvisioningFails(const State& state) {
   // The event has the reason if there is no record: the record is on another machine, or the
   // provisioner gave up before any call.
   const api::Event* event = FindEvent(state, "PersistentVolumeClaim", "ProvisioningFailed");
-  if (event == nullptr) return std::nullopt;
+  if (event == nullptr || RoleFails(state).has_value()) return std::nullopt;
   const bool of_cluster = state.storage_class->provisioner() == api::kBlockProvisioner;
   return Cause{.id = of_cluster ? "storage-cluster-error" : "driver-error",
                .link = Link::kVolume,
@@ -142,6 +202,19 @@ std::optional<Cause> ProvisioningFails(const State& state) {
 std::optional<Cause> VolumeLost(const State& state) {
   if (!state.claim || state.claim->volume_name().empty() || state.volume.has_value()) {
     return std::nullopt;
+  }
+  if (state.claim->phase() == "Pending") {
+    return Cause{.id = "volume-missing",
+                 .link = Link::kVolume,
+                 .summary = fmt::format("claim '{}' names volume '{}', which does not exist",
+                                        state.claim_key, state.claim->volume_name()),
+                 .proof = {fmt::format("spec.volumeName is '{}', and the claim was never bound",
+                                       state.claim->volume_name())},
+                 .owner = Owner::kPerson,
+                 .step =
+                     "create that PersistentVolume, or create the claim again without "
+                     "volumeName",
+                 .command = "berth get pv"};
   }
   return Cause{.id = "volume-lost",
                .link = Link::kVolume,

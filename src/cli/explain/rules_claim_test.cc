@@ -92,5 +92,44 @@ TEST_F(RulesTest, ADriverThatIsNowhere) {
   EXPECT_TRUE(Proves(First(), "no node's CSINode lists the driver"));
 }
 
+TEST_F(RulesTest, AVolumeThatAPendingClaimNamesAndThatNeverWas) {
+  Unbind();
+  state_.claim->Set({"spec", "volumeName"}, "none");
+  EXPECT_EQ(First().id, "volume-missing");
+  state_.claim->Set({"status", "phase"}, "Lost");
+  EXPECT_EQ(First().id, "volume-lost");
+}
+
+TEST_F(RulesTest, AVolumeOfAnotherClaimIsTaken) {
+  state_.claim->Set({"status", "phase"}, "Pending");
+  state_.volume->Set({"spec", "claimRef"},
+                     {{"namespace", "default"}, {"name", "other"}, {"uid", "other-uid"}});
+  EXPECT_EQ(First().id, "volume-taken");
+  EXPECT_NE(First().summary.find("belongs to claim 'default/other'"), std::string::npos);
+  // It is about to be bound to this claim.
+  state_.volume->Set({"spec", "claimRef"}, {{"namespace", "default"}, {"name", "data"}});
+  EXPECT_NE(First().id, "volume-taken");
+}
+
+TEST_F(RulesTest, AClaimThatOnlyAPersonsVolumeCanServe) {
+  Unbind();
+  state_.storage_class->Set({"provisioner"}, "kubernetes.io/no-provisioner");
+  EXPECT_EQ(First().id, "no-volume-fits");
+  EXPECT_TRUE(Proves(First(), "there is no PersistentVolume of class 'fast'"));
+  state_.volumes = {api::PersistentVolume({{"metadata", {{"name", "small"}}},
+                                           {"spec",
+                                            {{"storageClassName", "fast"},
+                                             {"capacity", {{"storage", "1Mi"}}},
+                                             {"accessModes", {"ReadWriteOnce"}}}},
+                                           {"status", {{"phase", "Available"}}}})};
+  EXPECT_TRUE(Proves(First(), "volume 'small': Available, 1Mi, access modes ReadWriteOnce"));
+  EXPECT_NE(First().summary.find("asks for 1Gi with ReadWriteOnce"), std::string::npos);
+  // A claim of class "" never gets the default class.
+  state_.claim->Set({"spec", "storageClassName"}, "");
+  state_.class_name.clear();
+  state_.storage_class.reset();
+  EXPECT_EQ(First().id, "no-volume-fits");
+}
+
 }  // namespace
 }  // namespace berth::cli::explain

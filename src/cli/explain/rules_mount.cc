@@ -56,6 +56,11 @@ const KnownProblem& FindKnownProblem(const std::string& message) {
        "by itself"},
       {"read CSIDriver", "driver-mode", Owner::kPerson,
        "allow the node to read the driver's CSIDriver object; Berth tries again by itself"},
+      {"install it on the node", "utility-missing", Owner::kPerson,
+       "install the utility on the node, or deploy its mount pod (docs/mount-pods.md); Berth tries "
+       "again by itself"},
+      {"hostPath type check failed", "host-path", Owner::kPerson,
+       "make the path on the node, or correct the pod's hostPath; Berth tries again by itself"},
       {"", "node-error", Owner::kNodeAgent,
        "correct the problem that the message names; Berth tries again by itself"}};
   return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const KnownProblem& known) {
@@ -102,6 +107,7 @@ std::optional<Cause> MountFails(const State& state) {
 
 // Work of the node agent fails without a failed call. The record of its retry has the reason.
 std::optional<Cause> WorkRetries(const State& state) {
+  if (ConfigMissing(state).has_value()) return std::nullopt;
   for (const std::string& key : CollectNodeKeys(state)) {
     if (FindBadCall(state, key) != nullptr) continue;  // the call tells more about the failure
     const FlightRecord* retry = nullptr;
@@ -121,6 +127,28 @@ std::optional<Cause> WorkRetries(const State& state) {
         .step = std::string(problem.step)};
   }
   return std::nullopt;
+}
+
+// The node agent says in an event why the pod waits for a volume, and no other rule knows it.
+std::optional<Cause> MountEventTells(const State& state) {
+  if (!state.pod || state.object.deleting() || state.pod->terminated()) return std::nullopt;
+  const api::Event* event = FindMountEvent(state);
+  if (event == nullptr) return std::nullopt;
+  for (const Rule rule : AllRules()) {
+    if (rule != &MountEventTells && rule != &WaitsForRole && rule != &ContainerFails &&
+        rule(state).has_value()) {
+      return std::nullopt;
+    }
+  }
+  return Cause{
+      .id = "mount-fails",
+      .link = Link::kPublish,
+      .summary = event->String({"message"}),
+      .proof = {fmt::format("event {}, {} ago", event->String({"reason"}),
+                            api::AgeSince(event->String({"lastTimestamp"}), state.now))},
+      .owner = Owner::kPerson,
+      .step = "correct the problem that the message names; Berth tries again by itself",
+      .command = fmt::format("berth describe pod {} -n {}", state.pod->name(), state.pod->ns())};
 }
 
 // The subject is a node, and a call for some volume hangs on it.

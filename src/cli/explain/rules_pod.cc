@@ -1,6 +1,7 @@
 // Rules for containers and for deletions.
 #include <algorithm>
 
+#include "api/time.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -191,6 +192,18 @@ std::optional<Cause> ContainerFails(const State& state) {
         waiting.reason == "PodInitializing") {
       continue;
     }
+    if (waiting.reason == "CreateContainerConfigError" ||
+        waiting.reason == "CreateContainerError") {
+      return Cause{.id = "container-config",
+                   .link = Link::kContainers,
+                   .summary = fmt::format("container '{}' cannot be made: {}", waiting.container,
+                                          waiting.message),
+                   .proof = {fmt::format("{}; it has not run", waiting.reason)},
+                   .owner = Owner::kPerson,
+                   .step = "correct in the pod, or in its volume, what the message names",
+                   .command = fmt::format("berth get pod {} -n {} -o yaml", state.pod->name(),
+                                          state.pod->ns())};
+    }
     return Cause{.id = "container-fails",
                  .link = Link::kContainers,
                  .summary = fmt::format("container '{}' does not run: {}", waiting.container,
@@ -210,6 +223,48 @@ std::optional<Cause> ContainerFails(const State& state) {
                .owner = Owner::kPerson,
                .step = "run 'berth doctor', which checks the runtime and its network",
                .command = "berth doctor"};
+}
+
+std::optional<Cause> ContainerEnded(const State& state) {
+  if (!state.pod || state.pod->deleting() || state.pod->phase() != "Failed") return std::nullopt;
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const base::Json& status : base::json::Array(state.pod->json(), {"status", list})) {
+      const base::Json* ended = base::json::Find(status, {"state", "terminated"});
+      if (ended == nullptr || base::json::Int(*ended, {"exitCode"}, 0) == 0) continue;
+      const std::string name = base::json::String(status, {"name"});
+      const std::string message = base::json::String(*ended, {"message"});
+      return Cause{
+          .id = "container-ended",
+          .link = Link::kContainers,
+          .summary = fmt::format("container '{}' ended with an error", name),
+          .proof = {fmt::format("{}, exit code {}{}{}", base::json::String(*ended, {"reason"}),
+                                base::json::Int(*ended, {"exitCode"}, 0),
+                                message.empty() ? "" : ": ", message)},
+          .owner = Owner::kPerson,
+          .step = "read what the container wrote; this pod does not start again",
+          .command =
+              fmt::format("berth logs {} -n {} -c {}", state.pod->name(), state.pod->ns(), name)};
+    }
+  }
+  return std::nullopt;
+}
+
+// The containers run, and their readiness probe fails.
+std::optional<Cause> NotReady(const State& state) {
+  if (!state.pod || state.pod->deleting() || state.pod->phase() != "Running") return std::nullopt;
+  const base::Json* ready = state.pod->condition("Ready");
+  if (ready == nullptr || base::json::String(*ready, {"status"}) != "False") return std::nullopt;
+  const api::Event* event = FindEvent(state, "Pod", "Unhealthy");
+  if (event == nullptr || !ListWaitingContainers(*state.pod).empty()) return std::nullopt;
+  return Cause{
+      .id = "not-ready",
+      .link = Link::kContainers,
+      .summary = fmt::format("the pod runs, and is not ready: {}", event->String({"message"})),
+      .proof = {fmt::format("event Unhealthy, {} ago",
+                            api::AgeSince(event->String({"lastTimestamp"}), state.now))},
+      .owner = Owner::kPerson,
+      .step = "find out why the probe fails; the pod's volumes are mounted",
+      .command = fmt::format("berth logs {} -n {}", state.pod->name(), state.pod->ns())};
 }
 
 // The deletion of the subject waits for a call that fails.
@@ -235,11 +290,13 @@ std::optional<Cause> FinalizerLeft(const State& state) {
   if (!state.object.deleting()) return std::nullopt;
   const std::vector<std::string> finalizers = state.object.finalizers();
   if (finalizers.empty()) return std::nullopt;
-  // A finalizer that no part of Berth removes blocks for ever, so it is named first.
-  std::string finalizer = finalizers.front();
-  for (const std::string& candidate : finalizers) {
-    if (FindHolder(state, candidate).foreign) finalizer = candidate;
-  }
+  // A finalizer that no part of Berth removes blocks for ever, so it is named first. Then comes one
+  // that waits for a person, because the others may wait for that.
+  const auto rank = [&state](const std::string& candidate) {
+    const Holder holder = FindHolder(state, candidate);
+    return holder.foreign ? 0 : holder.owner == Owner::kPerson ? 1 : 2;
+  };
+  const std::string finalizer = *std::ranges::min_element(finalizers, {}, rank);
   const Holder holder = FindHolder(state, finalizer);
   Cause cause{
       .id = "finalizer-left",

@@ -217,14 +217,21 @@ std::optional<Cause> RoleFails(const State& state) {
   if (retry == nullptr) return std::nullopt;
   const bool refused =
       IsApiRefusal(retry->message) || retry->code == base::StatusCode::kPermissionDenied;
+  // These codes mean that no try can succeed until a person changes what is asked for.
+  const bool asked = retry->code == base::StatusCode::kInvalidArgument ||
+                     retry->code == base::StatusCode::kNotFound ||
+                     retry->code == base::StatusCode::kFailedPrecondition ||
+                     retry->code == base::StatusCode::kOutOfRange;
   return Cause{
-      .id = refused ? "api-refuses" : "controller-error",
+      .id = refused ? "api-refuses"
+            : asked ? "request-refused"
+                    : "controller-error",
       .link = turn->link,
       .summary = fmt::format("{}{}: {}", refused ? "the API refuses a request of " : "",
                              NameOf(*turn), retry->message),
       .proof = {fmt::format("it tried {} times in {}; {}", retry->count,
                             DescribeAge(state, retry->first), DescribeRetry(state, turn->key))},
-      .owner = refused ? Owner::kPerson : Owner::kController,
+      .owner = refused || asked ? Owner::kPerson : Owner::kController,
       .step = refused ? AdviseOnApiRefusal(retry->message)
                       : "correct the problem that the message names; Berth tries again by itself"};
 }

@@ -210,7 +210,8 @@ TEST_F(RolesRulesTest, NobodysTurn) {
   state_.claim_pods = {*healthy_.pod};
   EXPECT_EQ(First().id, "waits-for-role") << "once the scheduler has chosen";
   state_.storage_class->Set({"provisioner"}, "kubernetes.io/no-provisioner");
-  EXPECT_EQ(First().id, "") << "such volumes are made by hand";
+  EXPECT_EQ(First().id, "no-volume-fits") << "such volumes are made by hand";
+  EXPECT_EQ(First().owner, Owner::kPerson);
 }
 
 }  // namespace

@@ -31,9 +31,12 @@ std::string FindUser(const api::Pod& pod, const std::string& volume, bool as_dev
   return "";
 }
 
-// "configmap" or "secret", and the name: what a message such as `configmap "a" not found` says.
+// What a message says that names an object which does not exist, or lacks a key:
+// `configmap "a" not found`, "references non-existent config key: a", "couldn't find key a in
+// Secret".
 struct MissingObject {
-  std::string kind, name;
+  std::string kind;  // "secret" or "configmap"
+  std::string name;  // empty: a key of it is missing, which the message names
 };
 
 std::optional<MissingObject> ParseMissing(std::string_view message) {
@@ -47,27 +50,56 @@ std::optional<MissingObject> ParseMissing(std::string_view message) {
     if (end == std::string_view::npos) continue;
     return MissingObject{std::string(kind), std::string(message.substr(name, end - name))};
   }
+  const auto says = [&](std::string_view text) {
+    return message.find(text) != std::string_view::npos;
+  };
+  if (says("references non-existent config key") || says("couldn't find key")) {
+    const bool secret = says("secret ") || says("Secret ");
+    return MissingObject{secret ? "secret" : "configmap", ""};
+  }
   return std::nullopt;
 }
 
-// The reasons why the pod waits that name an object: of its containers, and of its volumes.
-std::vector<std::string> ListReasons(const State& state) {
-  std::vector<std::string> out;
+struct Reason {
+  Link link;
+  std::string text;
+};
+
+// The reasons why the pod waits that may name an object: of its containers, and of its volumes.
+std::vector<Reason> ListReasons(const State& state) {
+  std::vector<Reason> out;
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const base::Json& status : base::json::Array(state.pod->json(), {"status", list})) {
-      out.push_back(base::json::String(status, {"state", "waiting", "message"}));
+      out.push_back(
+          {Link::kContainers, base::json::String(status, {"state", "waiting", "message"})});
     }
   }
-  // An event stays when its cause is gone, so it counts only until the containers exist.
-  if (state.pod->phase() == "Pending" && !state.pod->ready()) {
-    if (const api::Event* event = FindEvent(state, "Pod", "FailedMount")) {
-      out.push_back(event->String({"message"}));
-    }
+  if (const api::Event* event = FindMountEvent(state)) {
+    out.push_back({Link::kPublish, event->String({"message"})});
   }
   return out;
 }
 
 }  // namespace
+
+std::optional<Cause> ClaimBeingDeleted(const State& state) {
+  if (!state.claim || !state.claim->deleting() || !state.wants_mount() || IsReady(state) ||
+      state.object.deleting() || state.object.kind() == "PersistentVolumeClaim") {
+    return std::nullopt;
+  }
+  return Cause{
+      .id = "claim-deleted",
+      .link = Link::kClaim,
+      .summary = fmt::format("claim '{}' is being deleted, so no new pod gets its volume",
+                             state.claim_key),
+      .proof = {fmt::format("it is deleted since {}",
+                            state.claim->String({"metadata", "deletionTimestamp"}))},
+      .owner = Owner::kPerson,
+      .step =
+          "create the pod again with another claim, or delete it: the claim goes when no pod "
+          "uses it",
+      .command = fmt::format("berth explain pvc/{} -n {}", state.claim->name(), state.claim->ns())};
+}
 
 std::optional<Cause> WrongVolumeMode(const State& state) {
   if (!state.pod || !state.claim || state.pod->terminated() || state.pod->deleting()) {
@@ -118,13 +150,16 @@ std::optional<Cause> NoScheduler(const State& state) {
 
 std::optional<Cause> ConfigMissing(const State& state) {
   if (!state.pod || state.pod->deleting() || state.pod->terminated()) return std::nullopt;
-  for (const std::string& reason : ListReasons(state)) {
+  for (const auto& [link, reason] : ListReasons(state)) {
     const std::optional<MissingObject> missing = ParseMissing(reason);
     if (!missing.has_value()) continue;
     return Cause{.id = missing->kind == "secret" ? "secret-missing" : "configmap-missing",
-                 .link = Link::kContainers,
-                 .summary = fmt::format("{} '{}/{}', which the pod names, does not exist",
-                                        missing->kind, state.pod->ns(), missing->name),
+                 .link = link,
+                 .summary = missing->name.empty()
+                                ? fmt::format("a {} lacks a key that the pod names: {}",
+                                              missing->kind, reason)
+                                : fmt::format("{} '{}/{}', which the pod names, does not exist",
+                                              missing->kind, state.pod->ns(), missing->name),
                  .proof = {reason},
                  .owner = Owner::kPerson,
                  .step =

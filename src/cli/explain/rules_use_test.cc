@@ -64,8 +64,60 @@ TEST_F(UseTest, ASecretOrConfigMapOfTheEnvironmentIsMissing) {
   EXPECT_EQ(First().step.find("create it"), 0u);
   WaitBecauseOf("configmap \"settings\" not found");
   EXPECT_EQ(First().id, "configmap-missing");
-  WaitBecauseOf("key settings not found in configmap");
-  EXPECT_EQ(First().id, "container-fails");
+  WaitBecauseOf("couldn't find key zz in ConfigMap default/settings");
+  EXPECT_EQ(First().id, "configmap-missing");
+  EXPECT_NE(First().summary.find("lacks a key"), std::string::npos);
+  WaitBecauseOf("subPath 'a/b' of volume 'data': Not a directory");
+  EXPECT_EQ(First().id, "container-config");
+  EXPECT_NE(First().summary.find("Not a directory"), std::string::npos);
+}
+
+TEST_F(UseTest, AClaimThatIsBeingDeletedTakesNoNewPod) {
+  state_.claim->Set({"metadata", "deletionTimestamp"}, "2026-01-01T00:50:00Z");
+  Unschedule("persistentvolumeclaim \"data\" is being deleted.");
+  EXPECT_EQ(First().id, "claim-deleted");
+  state_.pod->Set({"status", "phase"}, "Running");
+  state_.pod->Set({"spec", "nodeName"}, "node-a");
+  state_.object = *state_.pod;
+  EXPECT_EQ(First().id, "");
+}
+
+TEST_F(UseTest, AnEventOfTheNodeAgentIsTheCauseIfNoRuleKnowsBetter) {
+  state_.events = {api::Event({{"reason", "FailedMount"},
+                               {"message", "volume 'd': no Flexvolume driver 'example.com/none'"},
+                               {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                               {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
+  EXPECT_EQ(First().id, "mount-fails");
+  EXPECT_NE(First().summary.find("example.com/none"), std::string::npos);
+  Call(OnNode(), "NodeStageVolume", base::StatusCode::kInternal, "no such pool");
+  EXPECT_EQ(First().id, "driver-error");
+}
+
+TEST_F(UseTest, AContainerThatEndedWithAnError) {
+  state_.pod->Set({"status", "phase"}, "Failed");
+  state_.pod->Set(
+      {"status", "containerStatuses"},
+      {{{"name", "main"},
+        {"state",
+         {{"terminated",
+           {{"reason", "StartError"}, {"exitCode", 128}, {"message", "no such file"}}}}}}});
+  state_.object = *state_.pod;
+  EXPECT_EQ(First().id, "container-ended");
+  EXPECT_TRUE(Proves(First(), "StartError, exit code 128: no such file"));
+}
+
+TEST_F(UseTest, AContainerThatRunsAndIsNotReady) {
+  state_.pod->Set({"status", "phase"}, "Running");
+  state_.pod->Set({"status", "conditions"},
+                  {{{"type", "Ready"}, {"status", "False"}, {"reason", "ContainersNotReady"}}});
+  state_.object = *state_.pod;
+  EXPECT_EQ(First().id, "");
+  state_.events = {api::Event({{"reason", "Unhealthy"},
+                               {"message", "Readiness probe failed: exit code 1"},
+                               {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                               {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
+  EXPECT_EQ(First().id, "not-ready");
+  EXPECT_NE(First().summary.find("Readiness probe failed"), std::string::npos);
 }
 
 TEST_F(UseTest, ASecretOfAVolumeIsMissingUntilItIsMounted) {

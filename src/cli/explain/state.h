@@ -57,6 +57,7 @@ struct State {
 
   // Objects that the rules compare the chain with.
   std::vector<api::StorageClass> classes;
+  std::vector<api::PersistentVolume> volumes;  // if the claim waits for one that a person makes
   std::vector<api::Node> nodes;
   std::vector<api::CsiNode> csi_nodes;
   std::vector<api::VolumeAttachment> attachments;  // of the volume, to any node
