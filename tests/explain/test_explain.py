@@ -309,6 +309,107 @@ def test_a_secret_that_does_not_exist(module_berth, way):
     module_berth.wait_phase("pods", name, "Succeeded")
 
 
+def static_volume(name, storage_class, size):
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": storage_class,
+                     "csi": {"driver": DRIVER, "volumeHandle": name}}}
+
+
+def other_volume(name, source):
+    """A pod with a volume that no claim stands behind."""
+    return objects.pod(name, "sleep 60", volumes=[{"name": "v", **source}], mounts=[{"name": "v", "mountPath": "/v"}])
+
+
+# Causes that a person has to remove: what is applied, the subject, the id of the cause, and words of its summary.
+CAUSES = {
+    "a key of a ConfigMap that is missing": (
+        [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "few"}, "data": {"a": "b"}},
+         other_volume("keyless", {"configMap": {"name": "few", "items": [{"key": "q", "path": "q"}]}})],
+        "pod/keyless", "configmap-missing", "non-existent config key: q"),
+    "an access mode that the driver lacks": (
+        [objects.claim("many", storage_class="now", accessModes=["ReadWriteMany"])],
+        "pvc/many", "request-refused", "access mode"),
+    "a class parameter that the driver does not know": (
+        [objects.storage_class("red", binding="Immediate") | {"parameters": {"colour": "red"}},
+         objects.claim("red", storage_class="red")], "pvc/red", "request-refused", "unknown parameter 'colour'"),
+    "a volume that is named and does not exist": (
+        [objects.claim("named", storage_class="now", volumeName="none")], "pvc/named", "volume-missing", "volume 'none'"),
+    "a volume without a class that does not exist": (
+        [objects.claim("by-hand", storage_class="")], "pvc/by-hand", "no-volume-fits", "asks for 64Mi"),
+    "a volume made by hand that is too small": (
+        [objects.storage_class("hand", provisioner="kubernetes.io/no-provisioner", binding="Immediate"),
+         static_volume("tiny", "hand", "1Mi"), objects.claim("large", storage_class="hand")],
+        "pvc/large", "no-volume-fits", "of class 'hand'"),
+    "attributes that the driver cannot give": (
+        [objects.claim("attributes", storage_class="now", volumeAttributesClassName="none")],
+        "pvc/attributes", "request-refused", "VolumeAttributesClass 'none'"),
+    "a folder of the host that is missing": (
+        [other_volume("hostless", {"hostPath": {"path": "/no/such", "type": "Directory"}})],
+        "pod/hostless", "host-path", "/no/such is not a directory"),
+    "a Flexvolume driver that is missing": (
+        [other_volume("flexless", {"flexVolume": {"driver": "example.com/none"}})],
+        "pod/flexless", "mount-fails", "example.com"),
+    "a command that the image lacks": (
+        [objects.pod("wordless", "x", container={"command": ["/nope"]})],
+        "pod/wordless", "container-ended", "ended with an error"),
+    "a probe that fails": (
+        [objects.pod("unready", "sleep 600", container={"readinessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1}})],
+        "pod/unready", "not-ready", "Readiness probe failed"),
+}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_cause_that_a_person_removes(module_berth, cause):
+    module_berth.apply(objects.storage_class("now", binding="Immediate"))
+    given, subject, wanted, words = CAUSES[cause]
+    module_berth.apply(given)
+    found = wait_cause(module_berth, subject, wanted)
+    assert words in found["summary"] and found["owner"] == "person", found
+
+
+@pytest.mark.security
+def test_claims_that_take_or_copy_what_they_cannot_have(module_berth):
+    module_berth.apply([objects.storage_class("now", binding="Immediate"),
+                        objects.claim("owner", storage="128Mi", storage_class="now")])
+    volume = module_berth.wait_phase("pvc", "owner", "Bound")["spec"]["volumeName"]
+    source = {"kind": "PersistentVolumeClaim", "name": "owner"}
+    module_berth.apply([objects.claim("thief", storage_class="now", volumeName=volume),
+                        objects.claim("small-copy", storage_class="now", dataSource=source)])
+    assert "belongs to claim 'default/owner'" in wait_cause(module_berth, "pvc/thief", "volume-taken")["summary"]
+    found = wait_cause(module_berth, "pvc/small-copy", "request-refused")
+    assert "the copy must have at least its size" in found["summary"] and found["owner"] == "person"
+    module_berth.run("delete", "pv", volume, "--wait=false")
+    found = wait_cause(module_berth, f"pv/{volume}", "finalizer-left")
+    assert "pv-protection" in found["summary"] and found["owner"] == "person", found
+
+
+@pytest.mark.security
+def test_a_new_pod_on_a_claim_that_is_being_deleted(module_berth):
+    module_berth.apply([objects.claim("going"), objects.pod("user", "sleep 600", ["going"])])
+    module_berth.wait_phase("pods", "user", "Running")
+    module_berth.run("delete", "pvc", "going", "--wait=false")
+    module_berth.apply(objects.pod("late", "sleep 600", ["going"]))
+    wait_cause(module_berth, "pod/late", "claim-deleted")
+    assert explain(module_berth, "pod/user")["verdict"] == "ok"
+
+
+@pytest.mark.security
+def test_a_full_pool_is_asked_again_with_pauses(bare):
+    pool = bare.folder.parent / "pool"
+    subprocess.run(["dd", "if=/dev/zero", f"of={pool}/fill", "bs=1M"], capture_output=True)
+    try:
+        bare.apply(objects.claim("late", storage_class="now"))
+        found = wait_cause(bare, "pvc/late", "no-capacity")
+        proves(found, "RESOURCE_EXHAUSTED")
+    finally:
+        (pool / "fill").unlink()
+    bare.wait_phase("pvc", "late", "Bound")
+    events = [event for event in bare.items("events") if event["involvedObject"]["name"] == "late"
+              and event["reason"] == "ProvisioningFailed"]
+    assert sum(event.get("count", 1) for event in events) < 20, events
+
+
 def test_image_missing(berth):
     pod = objects.pod("pictureless", "true")
     pod["spec"]["containers"][0].update(image="berth.local/nothing:1", imagePullPolicy="Never")
