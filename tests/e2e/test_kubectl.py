@@ -347,12 +347,13 @@ def test_a_rollout_and_its_undoing(kubectl):
     item["spec"]["template"] = template("two")
     kubectl.apply(item)
     kubectl("rollout", "status", "ds/r", "--timeout=60s", timeout=90)
-    assert kubectl("logs", "ds/r") == "two\n"
+    # A pod that runs may not have written yet.
+    wait_for("the second template", lambda: kubectl("logs", "ds/r") == "two\n")
     history = kubectl("rollout", "history", "ds/r")
     assert re.search(r"^1\b", history, re.M) and re.search(r"^2\b", history, re.M), history
     kubectl("rollout", "undo", "ds/r")
     kubectl("rollout", "status", "ds/r", "--timeout=60s", timeout=90)
-    assert kubectl("logs", "ds/r") == "one\n"
+    wait_for("the first template", lambda: kubectl("logs", "ds/r") == "one\n")
     kubectl("rollout", "restart", "ds/r")
     kubectl("rollout", "status", "ds/r", "--timeout=60s", timeout=90)
 

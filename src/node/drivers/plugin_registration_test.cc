@@ -374,6 +374,8 @@ TEST_F(PluginRegistrationTest, WhatWasAnnouncedEndsWithItsAnnouncement) {
     const auto socket = drivers_.FindSocket("demo.csi.example.com");
     return socket.ok() && *socket == driver_->socket();
   }));
+  // The socket is known before the registration is written, and only what was written can end.
+  ASSERT_TRUE(WaitFor([&] { return announced_->registered(nullptr); }));
   announced_.reset();
   ASSERT_TRUE(WaitListed(false));
   registration_->WriteAgain();
