@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddShimCommands(app, exit_code);
   berth::cmd::AddFlexCommands(app, exit_code);
   berth::cmd::AddFenceCommands(app, exit_code);
+  berth::cmd::AddPoolCommands(app, exit_code);
   berth::cmd::AddBlockAgentCommand(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
