@@ -21,6 +21,7 @@ void AddShimCommands(CLI::App& app, int& exit_code);         // install-shims, r
 void AddFlexCommands(CLI::App& app, int& exit_code);         // flex check, install, list, remove
 void AddFenceCommands(CLI::App& app, int& exit_code);        // fence break
 void AddPoolCommands(CLI::App& app, int& exit_code);         // pool adopt
+void AddCertificateCommands(CLI::App& app, int& exit_code);  // certificate list, revoke
 void AddBlockAgentCommand(CLI::App& app, int& exit_code);
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);

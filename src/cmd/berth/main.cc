@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);
   berth::cmd::AddTokenCommands(app, exit_code);
+  berth::cmd::AddCertificateCommands(app, exit_code);
   berth::cmd::AddFaultCommands(app);
   berth::cmd::AddShimCommands(app, exit_code);
   berth::cmd::AddFlexCommands(app, exit_code);
