@@ -4,9 +4,14 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "platform/allocator.h"
+#include "platform/limits.h"
 
 int main(int argc, char** argv) {
   berth::platform::TuneAllocator();
+  // Nearly every role holds Secrets, keys or tokens, and so do the client commands.
+  if (const auto hidden = berth::platform::HideMemory(); !hidden.ok()) {
+    berth::cli::PrintError(fmt::format("Warning: {}\n", berth::base::Message(hidden)));
+  }
   // The sidecar by whose name the program is called, or whose name is its first argument; null if
   // there is none.
   const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;
