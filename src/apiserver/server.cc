@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds kGrace{1500};
 CertificateOptions CertificateOptionsOf(const ServerOptions& options) {
   return {.folder = options.certificate_folder,
           .listen_address = options.listen_address,
-          .node_name = options.node_name};
+          .node_name = options.node_name,
+          .revocation_file = options.revocation_file};
 }
 
 class ServerImpl : public Server {
@@ -34,7 +35,8 @@ class ServerImpl : public Server {
       : options_(options),
         signer_(std::move(signer)),
         static_tokens_(options.token_file),
-        authenticator_(store, clock, signer_, static_tokens_),
+        revocations_(options.revocation_file),
+        authenticator_(store, clock, signer_, static_tokens_, revocations_),
         authorizer_(store),
         workers_({.name = "api-worker", .max_threads = kWorkers}),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
@@ -97,13 +99,17 @@ class ServerImpl : public Server {
   void Tick() {
     router_.watches().Tick();
     const auto now = std::chrono::steady_clock::now();
-    if (now < next_check_) return;
-    next_check_ = now + options_.check_certificates;
-    workers_.Post([this] { RenewCertificates(); });
+    const bool due = now >= next_check_;
+    if (due) next_check_ = now + options_.check_certificates;
+    workers_.Post([this, due] {
+      base::MutexLock lock(renew_mutex_);
+      if (revocations_.TakeChange() || due) RenewCertificates();
+    });
   }
 
-  // Renews certificates while the server runs, because it may run longer than they are valid.
-  void RenewCertificates() {
+  // Renews certificates while the server runs, because it may run longer than they are valid, and
+  // because they may be revoked.
+  void RenewCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(renew_mutex_) {
     const auto certificates =
         EnsureCertificates(CertificateOptionsOf(options_), context_.clock.Now());
     if (!certificates.ok()) {
@@ -140,6 +146,7 @@ class ServerImpl : public Server {
   const ServerOptions options_;
   const TokenSigner signer_;
   StaticTokens static_tokens_;
+  Revocations revocations_;
   Authenticator authenticator_;
   Authorizer authorizer_;
   InFlight in_flight_;
@@ -150,6 +157,7 @@ class ServerImpl : public Server {
   HttpFront front_{
       [this](std::shared_ptr<http::Exchange> exchange) { router_.Handle(std::move(exchange)); }};
   base::Mutex groups_mutex_;
+  base::Mutex renew_mutex_;
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only

@@ -32,6 +32,7 @@ struct ServerOptions {
   std::string node_name = {};        // the node whose agent gets a certificate; empty: none
   std::string node_kubeconfig = {};  // path of the file to write for that agent; empty: none
   std::string token_file = {};       // people's tokens (static_tokens.h); may be missing
+  std::string revocation_file = {};  // revoked certificates (revocations.h); may be missing
   // How often a running server checks whether certificates must be made again.
   std::chrono::milliseconds check_certificates = std::chrono::hours(12);
 };

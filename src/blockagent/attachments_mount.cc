@@ -28,18 +28,44 @@ using platform::MountEntry;
 
 constexpr std::chrono::seconds kLookTime{10};
 
-// Whether one of the pod's volumes is the claim of `volume`.
-bool UsesClaim(const api::Pod& pod, const api::PersistentVolume& volume) {
-  if (pod.ns() != volume.claim_namespace()) return false;
-  const std::string claim = volume.claim_name();
-  for (const Json& one : base::json::Array(pod.json(), {"spec", "volumes"})) {
-    if (base::json::String(one, {"persistentVolumeClaim", "claimName"}) == claim) return true;
-    if (base::json::Find(one, {"ephemeral"}) != nullptr &&
-        pod.name() + "-" + base::json::String(one, {"name"}) == claim) {
-      return true;
+enum class ClaimUse { kNone, kByName, kByTemplate };
+
+// How the pod names a claim of its namespace in its volumes.
+ClaimUse FindClaimUse(const api::Pod& pod, const std::string& claim) {
+  for (const api::PodVolume& volume : pod.volumes()) {
+    if (volume.claim_name() == claim) return ClaimUse::kByName;
+    if (volume.has_claim_template() && pod.name() + "-" + volume.name() == claim) {
+      return ClaimUse::kByTemplate;
     }
   }
-  return false;
+  return ClaimUse::kNone;
+}
+
+// Fails unless the pod is on `node` and uses the claim that `volume` is bound to. Names alone prove
+// nothing, because a claim may be deleted and another one get its name.
+Status CheckUsesClaim(const api::Pod& pod, const std::string& node,
+                      const api::PersistentVolume& volume, const api::PersistentVolumeClaim& claim,
+                      ClaimUse use) {
+  const auto refuse = [&](std::string_view why) {
+    return Error(StatusCode::kPermissionDenied,
+                 "pod {} does not use the claim {} of PersistentVolume {}: {}", Quote(pod.key()),
+                 Quote(volume.claim_namespace() + "/" + volume.claim_name()), Quote(volume.name()),
+                 why);
+  };
+  if (pod.node_name() != node) {
+    return refuse(fmt::format("the pod is on node {}", Quote(pod.node_name())));
+  }
+  if (claim.phase() != "Bound") return refuse(fmt::format("the claim is {}", claim.phase()));
+  if (volume.claim_uid() != claim.uid()) return refuse("the volume is bound to an older claim");
+  if (claim.volume_name() != volume.name()) {
+    return refuse(fmt::format("the claim is bound to volume {}", Quote(claim.volume_name())));
+  }
+  if (use != ClaimUse::kByTemplate) return base::OkStatus();
+  const auto owners = claim.owner_references();
+  const bool owned = std::any_of(owners.begin(), owners.end(), [&](const auto& owner) {
+    return owner.controller && owner.uid == pod.uid();
+  });
+  return owned ? base::OkStatus() : refuse("the claim was not made from the pod's template");
 }
 
 // Whether the device is neither mounted nor open exclusively, and nothing is mounted at the target.
@@ -119,12 +145,18 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   }
   // This check is needed because an inline volume of the pod may have a PersistentVolume's name,
   // and the pod would then get a volume that is not its own.
-  if (!UsesClaim(subject.pod, pv)) {
+  const std::string claim_key = pv.claim_namespace() + "/" + pv.claim_name();
+  const ClaimUse use = FindClaimUse(subject.pod, pv.claim_name());
+  if (subject.pod.ns() != pv.claim_namespace() || use == ClaimUse::kNone) {
     return Error(StatusCode::kPermissionDenied,
                  "pod {} does not use the claim {} of PersistentVolume {}",
-                 Quote(subject.pod.key()), Quote(pv.claim_namespace() + "/" + pv.claim_name()),
-                 Quote(call.volume));
+                 Quote(subject.pod.key()), Quote(claim_key), Quote(call.volume));
   }
+  ASSIGN_OR_RETURN(const api::PersistentVolumeClaim claim,
+                   RequireFound(kube::Get<api::PersistentVolumeClaim>(
+                                    parts_.client, pv.claim_namespace(), pv.claim_name()),
+                                fmt::format("claim {}", Quote(claim_key))));
+  RETURN_IF_ERROR(CheckUsesClaim(subject.pod, options_.node, pv, claim, use));
   ASSIGN_OR_RETURN(const api::StorageCluster cluster, FindCluster(parts_.client, subject.cluster));
   subject.backend = *cluster.backend();
   subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});

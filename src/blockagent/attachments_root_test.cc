@@ -376,5 +376,54 @@ TEST_F(AttachmentsTest, OnlyThePodOfTheClaimGetsTheVolume) {
   ExpectNothingLeft(*agent, "pv-1");
 }
 
+TEST_F(AttachmentsTest, AClaimOfTheSameNameIsNotTheClaimOfTheVolume) {
+  site_.AddVolume("pv-1");
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  const base::Json claim = site_.client.Peek(api::kinds::kPersistentVolumeClaim, "default", "pv-1");
+  const base::Json pod = site_.client.Peek(api::kinds::kPod, "default", "web");
+  const auto expect_refused = [&](base::Json changed, const char* why) {
+    site_.client.Add(std::move(changed));
+    const base::Status refused = agent->Mount(call, FakeSite::Soon());
+    EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+    EXPECT_THAT(std::string(base::Message(refused)), HasSubstr(why));
+    ExpectNothingLeft(*agent, "pv-1");
+    site_.client.Add(claim);
+    site_.client.Add(pod);
+  };
+  base::Json changed = claim;
+  changed["metadata"]["uid"] = "made-after-the-first-one-was-deleted";
+  expect_refused(changed, "an older claim");
+  changed = claim;
+  changed["status"]["phase"] = "Pending";
+  expect_refused(changed, "the claim is Pending");
+  changed = claim;
+  changed["spec"]["volumeName"] = "pv-2";
+  expect_refused(changed, "'pv-2'");
+  changed = pod;
+  changed["spec"]["nodeName"] = "n2";
+  expect_refused(changed, "the pod is on node 'n2'");
+  // The pod's own template would make a claim of this name, but a person made it.
+  changed = pod;
+  changed["metadata"]["name"] = "pv";
+  changed["spec"]["volumes"] = base::Json::array(
+      {{{"name", "1"}, {"ephemeral", {{"volumeClaimTemplate", base::Json::object()}}}}});
+  MountCall of_template = call;
+  of_template.pod = "pv";
+  site_.client.Add(changed);
+  const base::Status refused = agent->Mount(of_template, FakeSite::Soon());
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("not made from the pod's template"));
+  changed = claim;
+  changed["metadata"]["ownerReferences"] =
+      base::Json::array({{{"kind", "Pod"}, {"uid", call.pod_uid}, {"controller", true}}});
+  site_.client.Add(changed);
+  ASSERT_TRUE(agent->Mount(of_template, FakeSite::Soon()).ok());
+  ASSERT_TRUE(agent->Unmount(of_template.mount_dir, FakeSite::Soon()).ok());
+  site_.client.Add(claim);
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+}
+
 }  // namespace
 }  // namespace berth::blockagent

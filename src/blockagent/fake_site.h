@@ -137,16 +137,22 @@ class FakeSite {
     ASSERT_TRUE(image.ok()) << image.status();
     AddVolumeOf(name, name, modes, fs_type);
   }
-  // Adds a PersistentVolume, but no image.
+  // Adds a PersistentVolume and the claim that it is bound to, but no image.
   void AddVolumeOf(const std::string& image, const std::string& name,
                    const std::vector<std::string>& modes = {"ReadWriteOnce"},
                    const std::string& fs_type = "ext4") {
+    const std::string claim_uid = base::NewUuid();
+    client.Add({{"apiVersion", "v1"},
+                {"kind", "PersistentVolumeClaim"},
+                {"metadata", {{"name", name}, {"namespace", "default"}, {"uid", claim_uid}}},
+                {"spec", {{"volumeName", name}}},
+                {"status", {{"phase", "Bound"}}}});
     client.Add({{"apiVersion", "v1"},
                 {"kind", "PersistentVolume"},
                 {"metadata", {{"name", name}}},
                 {"spec",
                  {{"accessModes", modes},
-                  {"claimRef", {{"namespace", "default"}, {"name", name}}},
+                  {"claimRef", {{"namespace", "default"}, {"name", name}, {"uid", claim_uid}}},
                   {"flexVolume",
                    {{"driver", "berth.dev/block"},
                     {"fsType", fs_type},

@@ -1,5 +1,9 @@
-"""Backups of the objects are made while Berth runs, and restored when it is stopped."""
+"""Backups of the objects are made while Berth runs, and restored when it is stopped; a whole Berth moves to another
+machine with its pool."""
+import subprocess
+
 import pytest
+from lib import objects
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.api, pytest.mark.e2e]
@@ -52,3 +56,45 @@ def test_a_damaged_database_is_refused_with_what_to_do_and_a_backup_mends_it(ber
     berth.run("restore", backup)
     berth.start()
     assert len(berth.get("configmaps", "kept")["data"]["key"]) == 100_000
+
+
+def run_pod(berth, name, script):
+    berth.apply(objects.pod(name, script, ["data"]))
+    ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
+    output = berth.run("logs", name).stdout
+    assert ended["status"]["phase"] == "Succeeded", f"{output}\n{berth.describe('pods', name)}"
+    berth.run("delete", "pod", name)
+    return output
+
+
+@pytest.mark.security
+def test_a_whole_berth_is_restored_on_another_machine(new_berth, tmp_path):
+    old = new_berth().start()
+    old.apply(objects.claim("data"))
+    run_pod(old, "writer", "echo kept > /data/file && sync")
+    backup = tmp_path / "objects.backup"
+    old.run("backup", backup)
+    old.stop()
+
+    # The other machine has neither the folder's inodes nor anything else of the old one.
+    new = new_berth()
+    new.run("restore", backup)
+    subprocess.run(["cp", "--archive", "--sparse=always", old.data / "pool", new.data / "pool"], check=True)
+    new.start()
+    new.apply(objects.pod("reader", "cat /data/file", ["data"]))
+    said = wait_for("the pod to say what is to be done", lambda: [
+        event["message"] for event in new.events("reader") if "berth pool adopt" in event["message"]])
+    assert str(new.data / "pool") in said[0]
+    new.run("delete", "pod", "reader")
+    refused = new.run("pool", "adopt", "--dangerous", check=False)
+    assert refused.returncode != 0 and "stop 'berth up'" in refused.stderr
+    new.stop()
+
+    shown = new.run("pool", "adopt").stdout
+    (volume,) = [line for line in shown.splitlines() if line.startswith("adopt ")]
+    assert "ext4 with UUID" in volume and "nothing is changed" in shown
+    assert new.run("pool", "adopt").stdout == shown, "showing it changed something"
+    assert "adopted 1 images" in new.run("pool", "adopt", "--dangerous").stdout
+    new.start()
+    assert run_pod(new, "reader", "cat /data/file && echo new >> /data/file && sync") == "kept\n"
+    assert run_pod(new, "again", "cat /data/file") == "kept\nnew\n"

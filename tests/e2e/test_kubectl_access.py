@@ -123,3 +123,34 @@ def test_a_node_has_no_exec(kubectl, node):
     running(kubectl, "web")
     for arguments in (("exec", "web", "--", "true"), ("attach", "web"), ("port-forward", "web", ":80"), ("logs", "web")):
         assert "forbidden" in node.fails(*arguments).lower(), arguments
+
+
+@pytest.mark.security
+def test_a_revoked_certificate_is_refused_at_once_and_replaced(kubectl, node, module_berth):
+    assert node.json("get", "node", "node-a")["metadata"]["name"] == "node-a"
+    written = module_berth.data / "node.kubeconfig"
+    assert written.read_text() == node.kubeconfig.read_text()
+    assert "system:node:node-a" in module_berth.run("certificate", "revoke", node.kubeconfig).stdout
+    error = node.fails("get", "node", "node-a")
+    assert "Unauthorized" in error or "must be logged in" in error, error
+    assert kubectl.json("get", "node", "node-a"), "the administrator's certificate is another one"
+    # The server gives its node a new certificate, and the old one stays refused.
+    wait_for("the new kubeconfig", lambda: written.read_text() != node.kubeconfig.read_text())
+    path = node.kubeconfig.parent / "renewed.kubeconfig"
+    path.write_text(written.read_text())
+    assert other(kubectl, path).json("get", "node", "node-a")["metadata"]["name"] == "node-a"
+    error = node.fails("get", "node", "node-a")
+    assert "Unauthorized" in error or "must be logged in" in error, error
+    listed = module_berth.run("certificate", "list").stdout.splitlines()
+    present, *replaced = [line.split()[0] for line in listed if "system:node:node-a" in line]
+    assert present == "node" and set(replaced) == {"<replaced>"}, listed
+    assert "has no client certificate" in module_berth.run("certificate", "revoke", token_config(node, path),
+                                                            check=False).stderr
+
+
+def token_config(client, path):
+    """Writes a kubeconfig with a token as its only credentials."""
+    document = yaml.safe_load(client.kubeconfig.read_text())
+    document["users"] = [{"name": user["name"], "user": {"token": "berth-x.y"}} for user in document["users"]]
+    path.write_text(yaml.safe_dump(document))
+    return path

@@ -120,7 +120,7 @@ class Standalone:
     # -- the command line
 
     def run(self, *arguments, check=True, stdin=None, timeout=60):
-        words = 2 if arguments[0] in ("token", "upgrade", "flex", "fence") else 1
+        words = 2 if arguments[0] in ("token", "certificate", "upgrade", "flex", "fence", "pool") else 1
         result = subprocess.run([self.binary, *arguments[:words], "--data", self.data, *arguments[words:]], text=True,
                                 input=stdin, capture_output=True, timeout=timeout)
         if check and result.returncode != 0:

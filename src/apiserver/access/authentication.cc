@@ -69,6 +69,11 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
   std::shared_ptr<http::User> user;
   if (request.user != nullptr) {
     if (request.user->valid_until < clock_.Now()) return UnauthorizedError();
+    if (revocations_.IsRevoked(*request.user)) {
+      LOG_INFO("api: refused {} {}: the certificate of {} is revoked", request.method,
+               base::Quote(request.raw_path()), base::Quote(request.user->name));
+      return UnauthorizedError();
+    }
     user = std::make_shared<http::User>(*request.user);
   } else {
     const std::string_view token = BearerToken(request);

@@ -4,7 +4,8 @@
 // (its CN is the user, its O are the groups), on the UNIX socket as root. Otherwise a bearer token
 // identifies the user. It is a service account's token (token_signer.h) or a person's
 // (static_tokens.h). The account and the bound object of a service account's token are looked up
-// each time, because the token ends with them. There is no anonymous user: a request without a user
+// each time, because the token ends with them. A client certificate may be revoked, which is looked
+// up each time, too (revocations.h). There is no anonymous user: a request without a user
 // gets 401, except for health and version. An administrator may act as another user (the headers
 // Impersonate-User, -Group, -Uid and -Extra-*).
 #pragma once
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "apiserver/access/authorization.h"
+#include "apiserver/access/revocations.h"
 #include "apiserver/access/static_tokens.h"
 #include "apiserver/access/token_signer.h"
 #include "base/clock.h"
@@ -32,10 +34,14 @@ base::Status UnauthorizedError();
 
 class Authenticator {
  public:
-  // Borrows all arguments. The file of `static_tokens` may be missing.
+  // Borrows all arguments. The files of `static_tokens` and `revocations` may be missing.
   Authenticator(store::Store& store, const base::Clock& clock, const TokenSigner& signer,
-                StaticTokens& static_tokens)
-      : store_(store), clock_(clock), signer_(signer), static_tokens_(static_tokens) {}
+                StaticTokens& static_tokens, Revocations& revocations)
+      : store_(store),
+        clock_(clock),
+        signer_(signer),
+        static_tokens_(static_tokens),
+        revocations_(revocations) {}
 
   // The user of a request, with the group system:authenticated; 401 if there is none. Must not be
   // called on the event loop for a request with a token, because it then reads the store.
@@ -62,6 +68,7 @@ class Authenticator {
   const base::Clock& clock_;
   const TokenSigner& signer_;
   StaticTokens& static_tokens_;
+  Revocations& revocations_;
 };
 
 // Finds the user that the request asks to impersonate; null if it asks for none. 403 if the sender

@@ -188,7 +188,8 @@ TEST_F(AuthenticationTest, AConnectionDoesNotOutliveItsCertificate) {
   const auto key =
       EnsureCertificates({.folder = folder_ + "/k", .listen_address = "127.0.0.1"}, clock_.Now());
   const TokenSigner signer = TokenSigner::Load(key->token_key).value();
-  Authenticator authenticator(*store_, clock_, signer, none);
+  Revocations nothing("");
+  Authenticator authenticator(*store_, clock_, signer, none, nothing);
   http::Request request{.method = "GET", .target = "/api"};
   request.user = std::make_shared<http::User>(
       http::User{.name = "x", .uid = {}, .valid_until = clock_.Now() + std::chrono::seconds(1)});

@@ -8,6 +8,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
+#include "apiserver/access/revocations.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
@@ -168,9 +169,15 @@ bool MatchesIdentity(X509* certificate, const Identity& identity) {
   return AlternativeNames(wanted.get()) == AlternativeNames(certificate);
 }
 
+using RevokedList = std::vector<RevokedCertificate>;
+
 bool IsUsable(const Pair& pair, const Pair& authority, const Identity& identity,
-              base::WallTime now) {
+              const RevokedList& revoked, base::WallTime now) {
   if (EndsSoon(pair, now) || !MatchesIdentity(pair.certificate.get(), identity)) return false;
+  const std::string digest = DigestOf(pair.certificate.get());
+  if (std::ranges::any_of(revoked, [&](const auto& one) { return one.sha256 == digest; })) {
+    return false;
+  }
   if (X509_verify(pair.certificate.get(), authority.key.get()) == 1) return true;
   ERR_clear_error();
   return false;
@@ -191,15 +198,15 @@ bool MayReplace(const Status& reading) {
   return reading.code() == StatusCode::kNotFound || reading.code() == StatusCode::kDataLoss;
 }
 
-// Reads the pair of `name`, or makes it again if it is missing or damaged, ends soon, or does not
-// match. `authority` signs the pair; null: the pair is the authority itself. Sets `renewed` if the
-// pair is made. Other errors of the reading are returned, and the files stay.
+// Reads the pair of `name`, or makes it again if it is missing, damaged or revoked, ends soon, or
+// does not match. `authority` signs the pair; null: the pair is the authority itself. Sets
+// `renewed` if the pair is made. Other errors of the reading are returned, and the files stay.
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
-                                const Identity& identity, const Pair* authority, base::WallTime now,
-                                bool& renewed) {
+                                const Identity& identity, const Pair* authority,
+                                const RevokedList& revoked, base::WallTime now, bool& renewed) {
   auto pair = ReadPair(folder, name);
-  if (pair.ok() &&
-      (authority == nullptr ? !EndsSoon(*pair, now) : IsUsable(*pair, *authority, identity, now))) {
+  if (pair.ok() && (authority == nullptr ? !EndsSoon(*pair, now)
+                                         : IsUsable(*pair, *authority, identity, revoked, now))) {
     return pair;
   }
   if (!pair.ok() && !MayReplace(pair.status())) return pair;
@@ -253,25 +260,30 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
     return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
                  strerror(errno));
   }
+  // A damaged list makes no certificate new: the server refuses all of them then (revocations.h).
+  const RevokedList revoked =
+      options.revocation_file.empty()
+          ? RevokedList()
+          : ReadRevocations(options.revocation_file).value_or(RevokedList());
   Certificates out;
   ASSIGN_OR_RETURN(const Pair authority,
                    EnsurePair(folder, "ca", {.common_name = "berth-ca", .authority = true}, nullptr,
-                              now, out.renewed));
+                              revoked, now, out.renewed));
   ASSIGN_OR_RETURN(const Pair server,
                    EnsurePair(folder, "server",
                               {.common_name = "berth-api",
                                .alternative_names = ServerNames(options.listen_address),
                                .server = true},
-                              &authority, now, out.renewed));
+                              &authority, revoked, now, out.renewed));
   ASSIGN_OR_RETURN(
       const Pair admin,
       EnsurePair(folder, "admin", {.common_name = "berth-admin", .organization = "system:masters"},
-                 &authority, now, out.renewed));
+                 &authority, revoked, now, out.renewed));
   if (!options.node_name.empty()) {
     ASSIGN_OR_RETURN(const Pair node, EnsurePair(folder, "node",
                                                  {.common_name = "system:node:" + options.node_name,
                                                   .organization = "system:nodes"},
-                                                 &authority, now, out.renewed));
+                                                 &authority, revoked, now, out.renewed));
     out.node_certificate = node.certificate_pem;
     out.node_key = node.key_pem;
   }
@@ -282,6 +294,26 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
   out.admin_certificate = admin.certificate_pem;
   out.admin_key = admin.key_pem;
   return out;
+}
+
+base::StatusOr<ClientCertificate> DescribeCertificate(std::string_view certificate,
+                                                      std::string_view ca_certificate) {
+  ASSIGN_OR_RETURN(const CertificatePtr authority, ParseCertificate(ca_certificate));
+  ASSIGN_OR_RETURN(const CertificatePtr client, ParseCertificate(certificate));
+  if (X509_verify(client.get(), X509_get0_pubkey(authority.get())) != 1) {
+    ERR_clear_error();
+    return Error(StatusCode::kInvalidArgument, "another authority signed the certificate");
+  }
+  ClientCertificate described{.sha256 = DigestOf(client.get())};
+  char name[256] = {};
+  X509_NAME_get_text_by_NID(X509_get_subject_name(client.get()), NID_commonName, name, sizeof name);
+  described.user = name;
+  tm end{};
+  if (described.sha256.empty() || ASN1_TIME_to_tm(X509_get0_notAfter(client.get()), &end) != 1) {
+    return OpenSslError("read the certificate");
+  }
+  described.expires = std::chrono::system_clock::from_time_t(timegm(&end));
+  return described;
 }
 
 base::Status WriteKubeconfig(const std::string& path, const std::string& server_url,

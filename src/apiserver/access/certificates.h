@@ -9,10 +9,11 @@
 //
 // Each file is made when it is missing or cannot be read. A certificate is also made again when it
 // expires in less than 60 days or does not match its key, and a signed one when it no longer
-// matches the authority, the names or the addresses. Keys are EC P-256.
+// matches the authority, the names or the addresses, or is revoked. Keys are EC P-256.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "apiserver/access/openssl_ptr.h"
 #include "base/clock.h"
@@ -35,14 +36,26 @@ struct Certificates {
 
 struct CertificateOptions {
   std::string folder;
-  std::string listen_address;  // one of the server certificate's addresses
-  std::string node_name = {};  // the node whose agent gets a certificate; empty: none
+  std::string listen_address;        // one of the server certificate's addresses
+  std::string node_name = {};        // the node whose agent gets a certificate; empty: none
+  std::string revocation_file = {};  // see revocations.h; empty: nothing is revoked
 };
 
 // Reads the files of the folder, and makes those that are missing or must be made again. Errors
 // come from the file system and from OpenSSL (INTERNAL).
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now);
+
+// What `berth certificate` tells of a client's certificate.
+struct ClientCertificate {
+  std::string user;    // CN
+  std::string sha256;  // see revocations.h
+  base::WallTime expires;
+};
+// Reads a certificate that the authority `ca_certificate` signed. Both are PEM. INVALID_ARGUMENT:
+// another authority signed it. DATA_LOSS: one of them is no certificate.
+base::StatusOr<ClientCertificate> DescribeCertificate(std::string_view certificate,
+                                                      std::string_view ca_certificate);
 
 // The user that a kubeconfig is for.
 struct KubeconfigUser {

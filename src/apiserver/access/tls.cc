@@ -2,6 +2,8 @@
 
 #include <openssl/ssl.h>
 
+#include "apiserver/access/revocations.h"
+
 namespace berth::apiserver {
 namespace {
 
@@ -41,9 +43,13 @@ std::shared_ptr<const http::User> PeerUser(SSL* ssl) {
   if (!certificate || SSL_get_verify_result(ssl) != X509_V_OK) return nullptr;
   tm end{};
   if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) return nullptr;
+  const std::string digest = DigestOf(certificate.get());
+  if (digest.empty()) return nullptr;
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   auto user = std::make_shared<http::User>();
   user->valid_until = std::chrono::system_clock::from_time_t(timegm(&end));
+  user->extra.push_back(
+      {std::string(kCredentialId), {fmt::format("{}{}", kCertificateId, digest)}});
   for (int i = 0; i < X509_NAME_entry_count(subject); ++i) {
     const X509_NAME_ENTRY* entry = X509_NAME_get_entry(subject, i);
     const int nid = OBJ_obj2nid(X509_NAME_ENTRY_get_object(entry));

@@ -14,7 +14,8 @@ namespace berth::apiserver {
 base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certificates);
 
 // The user of a finished handshake: its name is the CN of the client's certificate, its groups are
-// the O's, and it is valid until the certificate expires. nullptr if the client sent no certificate
+// the O's, it is valid until the certificate expires, and its `extra` has the certificate's digest
+// (revocations.h). nullptr if the client sent no certificate
 // of the server's authority, or one without a CN.
 std::shared_ptr<const http::User> PeerUser(SSL* ssl);
 

@@ -4,13 +4,18 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <chrono>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
 
 namespace berth::block {
 namespace {
+
+constexpr std::chrono::seconds kImageOpenTime{10};  // of the file system that has the image
 
 base::Status SyncFolderOf(const std::string& path) {
   const std::string folder(base::FolderOf(path));
@@ -52,27 +57,31 @@ base::StatusOr<ImageIdentity> FinishImage(const base::UniqueFd& image, const std
 }
 
 base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& record,
-                                         const PoolPlace& place, int flags) {
-  base::UniqueFd fd(open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd.valid()) {
-    const int error = errno;
-    if (error == ENOENT) return NotTheImageError(path, "is missing");
-    if (error == ELOOP) return NotTheImageError(path, "is a symbolic link");
-    return platform::ErrnoError(error, "open image " + base::Quote(path));
-  }
+                                         const PoolPlace& place, int flags,
+                                         std::string_view advice) {
+  const std::string context = "open image " + base::Quote(path);
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(context, kImageOpenTime, [path, flags] {
+                     const int fd = open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC);
+                     return fd < 0 ? -errno : fd;
+                   }));
+  if (opened.error == ENOENT) return NotTheImageError(path, "is missing");
+  if (opened.error == ELOOP) return NotTheImageError(path, "is a symbolic link");
+  if (opened.error != 0) return platform::ErrnoError(opened.error, context);
   struct stat st;
-  if (fstat(fd.get(), &st) != 0) return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  if (fstat(opened.fd.get(), &st) != 0) {
+    return platform::ErrnoError(errno, "stat " + base::Quote(path));
+  }
   if (!IsRecorded(st, record, place)) {
-    return NotTheImageError(path,
-                            fmt::format("is another file than the one recorded (inode {}, was {}): "
-                                        "put the original file back, or give the volume up",
-                                        st.st_ino, record.image.inode));
+    return NotTheImageError(
+        path, fmt::format("is another file than the one recorded (inode {}, was {}): {}", st.st_ino,
+                          record.image.inode, advice));
   }
   const int64_t least = record.growing_from > 0 ? record.growing_from : record.size_bytes;
   if (st.st_size < least) {
     return NotTheImageError(path, fmt::format("is {} bytes long instead of {}", st.st_size, least));
   }
-  return fd;
+  return std::move(opened.fd);
 }
 
 base::Status RemoveImage(const std::string& path, const Record& record, const PoolPlace& place) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -26,9 +27,13 @@ struct PoolPlace {
 };
 
 // Opens the image that `record` describes with `flags` (O_RDONLY or O_RDWR), and checks that it is
-// the recorded file. DATA_LOSS: it is missing, is another file, or is shorter than the record says.
-base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& record,
-                                         const PoolPlace& place, int flags);
+// the recorded file. It is opened in a child process, because its file system may have died.
+// DATA_LOSS: it is missing, is another file, or is shorter than the record says; of another file,
+// the message says `advice`.
+// DEADLINE_EXCEEDED: its file system does not answer.
+base::StatusOr<base::UniqueFd> OpenImage(
+    const std::string& path, const Record& record, const PoolPlace& place, int flags,
+    std::string_view advice = "put the original file back, or give the volume up");
 
 // Removes the image that `record` describes; OK if it is missing. FAILED_PRECONDITION: another file
 // than the recorded one has its name; that file is not removed.

@@ -302,17 +302,10 @@ base::Status ImageFolder::Delete(const std::string& image) {
   struct stat st;
   if (lstat(PathOf(image).c_str(), &st) != 0 && errno == ENOENT)
     return RemoveImageAndRecord(*record, place);
-  // The lock is held until the image is gone, so that no node maps it meanwhile.
-  base::UniqueFd held;
-  if (record->snapshot_of.empty()) {
-    ASSIGN_OR_RETURN(const Located located, Locate(image));
-    ASSIGN_OR_RETURN(held, OpenLocked(located, O_RDWR, ImageLock::kWriter));
-  } else {
-    ASSIGN_OR_RETURN(const bool locked, HasLock(image));
-    if (locked) {
-      return Error(StatusCode::kFailedPrecondition, "snapshot {} is mapped", Quote(image));
-    }
-  }
+  // The lock is held until the image is gone, so that no node maps it meanwhile. It is a writer's
+  // lock for a snapshot, too, because a mapped snapshot has a reader's.
+  ASSIGN_OR_RETURN(const Located located, Locate(image));
+  ASSIGN_OR_RETURN(const base::UniqueFd held, OpenLocked(located, O_RDWR, ImageLock::kWriter));
   return RemoveImageAndRecord(*record, place);
 }
 

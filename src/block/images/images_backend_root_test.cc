@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/assert_ok.h"
+#include "base/fake_faults.h"
 #include "block/backend.h"
 #include "block/images/image_lock.h"
 #include "block/sizes.h"
@@ -245,6 +248,29 @@ TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesOfWhateverHasItOpen) {
     ASSERT_OK(mounter_->UnmountLazy(mount_));
     EXPECT_FALSE(*two_->HasLock(image)) << type;
     ASSERT_OK(one_->ForceUnmap(*mapping, std::chrono::seconds(5)));
+  }
+}
+
+TEST_F(ImagesBackendTest, NobodyMapsASnapshotThatIsBeingDeleted) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  ASSERT_OK(one_->CreateSnapshot("pvc-1", "snap"));
+  const auto mapping = two_->Map("snap", {.read_only = true});
+  ASSERT_OK(mapping);
+  EXPECT_EQ(one_->Delete("snap").code(), StatusCode::kFailedPrecondition);
+  ASSERT_OK(two_->Unmap(*mapping));
+  // The deletion stands still before its first change, and holds the lock by then.
+  const base::FakeFaults faults("block.image_record.write.before=delay:3000");
+  std::atomic<bool> ended = false;
+  std::jthread deletion([&] {
+    EXPECT_TRUE(one_->Delete("snap").ok());
+    ended = true;
+  });
+  bool locked = false;
+  while (!locked && !ended) locked = two_->HasLock("snap").value_or(false);
+  EXPECT_TRUE(locked) << "a snapshot can be mapped while it is deleted";
+  if (locked) {
+    EXPECT_EQ(two_->Map("snap", {.read_only = true}).status().code(),
+              StatusCode::kFailedPrecondition);
   }
 }
 

@@ -58,8 +58,9 @@ uint64_t SequenceOf(const Mapping& mapping) {
 // number twice within one boot.
 base::StatusOr<bool> IsStillAttached(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
-  return base::json::String(mapping.state, {"bootId"}) == boot_id &&
-         SequenceOf(mapping) == platform::ReadDiskSequence(mapping.device);
+  if (base::json::String(mapping.state, {"bootId"}) != boot_id) return false;
+  ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(mapping.device));
+  return SequenceOf(mapping) == sequence;
 }
 
 // Opens the device in a child process and calls `act`, which returns 0 or an errno. OK if the
@@ -174,7 +175,8 @@ base::StatusOr<Mapping> LoopMappings::Attach(const base::UniqueFd& file, const s
           file, {.read_only = read_only, .block_size = kSectorSize, .label = LabelOf(image)},
           kDeviceAnswerTime));
   RETURN_IF_ERROR(base::FaultPoint<"block.map.attached">());
-  return ToMapping({.loop = loop, .sequence = platform::ReadDiskSequence(loop.path)}, image);
+  ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(loop.path));
+  return ToMapping({.loop = loop, .sequence = sequence}, image);
 }
 
 base::StatusOr<Mapping> LoopMappings::Refresh(const Mapping& mapping) const {

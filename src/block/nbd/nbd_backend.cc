@@ -190,9 +190,10 @@ class NbdBackend : public Backend {
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
     if (!device.has_value()) return base::OkStatus();
     bool mounted = false;
+    ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(device->path));
     const base::Status shut_down =
-        ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number},
-                       platform::ReadDiskSequence(device->path), patience, mounted);
+        ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number}, sequence,
+                       patience, mounted);
     if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
     RETURN_IF_ERROR(base::FaultPoint<"block.nbd_force.shut_down">());
     // The kernel keeps the device's settings while a process has it open. The tiny size marks the

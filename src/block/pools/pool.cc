@@ -99,7 +99,11 @@ std::vector<Record> Pool::List(Kind kind) const {
 }
 
 base::StatusOr<base::UniqueFd> Pool::OpenChecked(const Record& record, int flags) const {
-  return OpenImage(paths_.Image(record.kind, record.id), record, place_, flags);
+  return OpenImage(
+      paths_.Image(record.kind, record.id), record, place_, flags,
+      fmt::format("put the original file back, or, if the pool was copied or restored, "
+                  "stop its driver and look at 'berth pool adopt --pool {}'",
+                  paths_.folder()));
 }
 
 base::Status Pool::CheckImage(const Record& record) const {

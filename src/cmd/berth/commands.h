@@ -14,12 +14,14 @@ namespace berth::cmd {
 //
 // apply, get, describe, explain, doctor, delete, logs, exec, mount, umount, upgrade
 void AddClientCommands(CLI::App& app, int& exit_code);
-void AddBackupCommands(CLI::App& app, int& exit_code);  // backup, restore
-void AddTokenCommands(CLI::App& app, int& exit_code);   // token create, list, delete
-void AddFaultCommands(CLI::App& app);                   // faults list
-void AddShimCommands(CLI::App& app, int& exit_code);    // install-shims, remove-shims
-void AddFlexCommands(CLI::App& app, int& exit_code);    // flex check, install, list, remove
-void AddFenceCommands(CLI::App& app, int& exit_code);   // fence break
+void AddBackupCommands(CLI::App& app, int& exit_code);       // backup, restore
+void AddTokenCommands(CLI::App& app, int& exit_code);        // token create, list, delete
+void AddFaultCommands(CLI::App& app);                        // faults list
+void AddShimCommands(CLI::App& app, int& exit_code);         // install-shims, remove-shims
+void AddFlexCommands(CLI::App& app, int& exit_code);         // flex check, install, list, remove
+void AddFenceCommands(CLI::App& app, int& exit_code);        // fence break
+void AddPoolCommands(CLI::App& app, int& exit_code);         // pool adopt
+void AddCertificateCommands(CLI::App& app, int& exit_code);  // certificate list, revoke
 void AddBlockAgentCommand(CLI::App& app, int& exit_code);
 void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);

@@ -6,6 +6,7 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
 #include "csidriver/driver.h"
+#include "platform/limits.h"
 
 namespace berth::cmd {
 
@@ -33,6 +34,9 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;
     base::InitLogging("csi-driver", *verbosity);
+    if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
+      LOG_WARNING("{}", base::ToString(raised));
+    }
     const auto driver = csidriver::Driver::Start(*options);
     if (!driver.ok()) {
       LOG_ERROR("{}", base::ToString(driver.status()));

@@ -4,9 +4,14 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "platform/allocator.h"
+#include "platform/limits.h"
 
 int main(int argc, char** argv) {
   berth::platform::TuneAllocator();
+  // Nearly every role holds Secrets, keys or tokens, and so do the client commands.
+  if (const auto hidden = berth::platform::HideMemory(); !hidden.ok()) {
+    berth::cli::PrintError(fmt::format("Warning: {}\n", berth::base::Message(hidden)));
+  }
   // The sidecar by whose name the program is called, or whose name is its first argument; null if
   // there is none.
   const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;
@@ -33,10 +38,12 @@ int main(int argc, char** argv) {
   berth::cmd::AddClientCommands(app, exit_code);
   berth::cmd::AddBackupCommands(app, exit_code);
   berth::cmd::AddTokenCommands(app, exit_code);
+  berth::cmd::AddCertificateCommands(app, exit_code);
   berth::cmd::AddFaultCommands(app);
   berth::cmd::AddShimCommands(app, exit_code);
   berth::cmd::AddFlexCommands(app, exit_code);
   berth::cmd::AddFenceCommands(app, exit_code);
+  berth::cmd::AddPoolCommands(app, exit_code);
   berth::cmd::AddBlockAgentCommand(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;

@@ -84,7 +84,8 @@ class StandaloneImpl : public Standalone {
                                                .node_sockets = options_.node.node_sockets,
                                                .node_name = options_.node.node_name,
                                                .node_kubeconfig = PathBelow("node.kubeconfig"),
-                                               .token_file = TokenPath(data_folder())}));
+                                               .token_file = TokenPath(data_folder()),
+                                               .revocation_file = RevocationPath(data_folder())}));
     kube::Config config;
     config.socket = cli::ApiSocket(data_folder());
     ASSIGN_OR_RETURN(access_, ApiAccess::New(config, options_.node.node_name, clock_));
@@ -192,6 +193,10 @@ class StandaloneImpl : public Standalone {
 std::string DatabasePath(const std::string& data_folder) { return data_folder + "/api/objects.db"; }
 
 std::string TokenPath(const std::string& data_folder) { return data_folder + "/api/tokens.json"; }
+
+std::string RevocationPath(const std::string& data_folder) {
+  return data_folder + "/api/revoked.json";
+}
 
 StatusOr<std::unique_ptr<Standalone>> Standalone::Start(const UpOptions& options) {
   auto standalone = std::make_unique<StandaloneImpl>(options);

@@ -6,6 +6,7 @@
 //     node.kubeconfig        the kubeconfig of the node agent
 //     api/objects.db         the store        api/pki/  certificates
 //     api/tokens.json        users' tokens, hashed
+//     api/revoked.json       revoked certificates
 //     run/nodes/NAME.sock    logs and exec of each node on this machine
 #pragma once
 
@@ -29,6 +30,8 @@ struct UpOptions {
 std::string DatabasePath(const std::string& data_folder);
 // <data>/api/tokens.json
 std::string TokenPath(const std::string& data_folder);
+// <data>/api/revoked.json
+std::string RevocationPath(const std::string& data_folder);
 
 class Standalone {
  public:

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <charconv>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "base/fault.h"
@@ -61,6 +62,10 @@ UniqueFd OpenLoop(const std::string& path, int number, int flags) {
   }
   return fd;
 }
+
+// Whether the error of a call on a loop device, or on its folder in /sys, says that the device or
+// its image is gone. Any other error, such as EMFILE, says nothing about the device.
+bool IsGoneError(int error) { return error == ENOENT || error == ENXIO || error == ENODEV; }
 
 // Describes an open loop device; nullopt with errno ENXIO: nothing is attached.
 std::optional<LoopDevice> ReadLoopStatus(int fd, const std::string& path) {
@@ -228,26 +233,62 @@ base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& 
   });
 }
 
+namespace {
+
+// Whether a file is attached to the device: the folder "loop" is there only while one is. Errors
+// other than "it is gone" are the caller's, who must not take a device for free without knowing.
+base::StatusOr<bool> HasImage(std::string_view name) {
+  const std::string path = fmt::format("/sys/block/{}/loop", name);
+  if (access(path.c_str(), F_OK) == 0) return true;
+  if (IsGoneError(errno)) return false;
+  return ErrnoError(errno, fmt::format("look for {}", path));
+}
+
+// Describes a loop device in use; nullopt: no file is attached to it any more.
+base::StatusOr<std::optional<LoopDevice>> ReadLoop(std::string_view name, int number) {
+  ASSIGN_OR_RETURN(const bool attached, HasImage(name));
+  if (!attached) return std::optional<LoopDevice>();
+  const std::string path = LoopPath(number);
+  const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
+  if (!fd.valid()) {
+    const int error = errno;
+    // A node that cannot be made is missing, too, while its device is in use.
+    if (error == ENOENT) {
+      ASSIGN_OR_RETURN(const bool still_attached, HasImage(name));
+      if (!still_attached) return std::optional<LoopDevice>();
+    } else if (IsGoneError(error)) {
+      return std::optional<LoopDevice>();
+    }
+    return ErrnoError(error, fmt::format("open {}, which shows an image", path));
+  }
+  std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path);
+  if (!loop.has_value() && !IsGoneError(errno)) {
+    return ErrnoError(errno, fmt::format("find the image of {}", path));
+  }
+  return loop;
+}
+
+}  // namespace
+
 base::StatusOr<std::vector<LoopDevice>> ListLoops() {
   DIR* dir = opendir("/sys/block");
   if (dir == nullptr) return ErrnoError(errno, "list /sys/block");
+  const std::unique_ptr<DIR, int (*)(DIR*)> closer(dir, closedir);
   std::vector<LoopDevice> loops;
-  while (const dirent* entry = readdir(dir)) {
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(dir);
+    if (entry == nullptr && errno != 0) return ErrnoError(errno, "list /sys/block");
+    if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     int number = 0;
     if (!name.starts_with("loop") ||
         std::from_chars(name.data() + 4, name.data() + name.size(), number).ec != std::errc()) {
       continue;
     }
-    // The folder "loop" is there only while a file is attached.
-    if (access(fmt::format("/sys/block/{}/loop", name).c_str(), F_OK) != 0) continue;
-    const std::string path = LoopPath(number);
-    const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
-    if (!fd.valid()) continue;  // it was removed meanwhile
-    if (std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path))
-      loops.push_back(*std::move(loop));
+    ASSIGN_OR_RETURN(std::optional<LoopDevice> loop, ReadLoop(name, number));
+    if (loop.has_value()) loops.push_back(*std::move(loop));
   }
-  closedir(dir);
   std::sort(loops.begin(), loops.end(),
             [](const LoopDevice& a, const LoopDevice& b) { return a.device < b.device; });
   return loops;

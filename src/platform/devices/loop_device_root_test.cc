@@ -4,13 +4,16 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "platform/devices/loop_device.h"
+#include "platform/devices/loop_table.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/mounts/mounter.h"
@@ -171,6 +174,51 @@ TEST_F(LoopDeviceTest, ManyAttachAtOnceAndEachGetsItsOwn) {
     attached_.push_back(*results[i]);
     EXPECT_EQ(FindLoops(*IdentifyFile(images[i]))->size(), 1u);
   }
+}
+
+// Lets this process have `count` more descriptors at most, as long as the object lives.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t count) {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const base::UniqueFd lowest_free(dup(STDERR_FILENO));
+    rlimit low = before_;
+    low.rlim_cur = static_cast<rlim_t>(lowest_free.get()) + count;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  }
+  ~DescriptorLimit() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_F(LoopDeviceTest, WithoutDescriptorsADeviceDoesNotCountAsGone) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const LoopDevice loop = Attach(image);
+  const FileIdentity identity = *IdentifyFile(image);
+  bool listed = false;
+  bool looked = false;
+  bool numbered = false;
+  for (rlim_t count = 0; count < 16; ++count) {
+    base::StatusOr<std::vector<LoopDevice>> found;
+    base::StatusOr<std::vector<LoopEntry>> entries;
+    base::StatusOr<uint64_t> sequence;
+    {
+      const DescriptorLimit limit(count);
+      found = FindLoops(identity);
+      entries = LookAtLoops([&](std::string_view path) { return path == image; });
+      sequence = ReadDiskSequence(loop.path);
+    }
+    if (found.ok()) EXPECT_EQ(found->size(), 1u) << "with " << count << " descriptors";
+    if (entries.ok()) EXPECT_EQ(entries->size(), 1u) << "with " << count << " descriptors";
+    if (sequence.ok()) EXPECT_NE(*sequence, 0u) << "with " << count << " descriptors";
+    listed = found.ok();
+    looked = entries.ok();
+    numbered = sequence.ok();
+  }
+  EXPECT_TRUE(listed && looked && numbered) << "the walk ended too early";
 }
 
 TEST_F(LoopDeviceTest, RefusesWhatIsNoImage) {

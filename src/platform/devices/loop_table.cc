@@ -24,37 +24,64 @@ namespace {
 
 constexpr uint64_t kSector = 512;
 
-// Reads a file of one line below `folder`; "" if it cannot be read.
-std::string ReadAttributeIn(int folder, const std::string& path) {
+// Reads a file of one line below `folder`; "" if the device or its image is gone. Any other
+// failure, such as a lack of descriptors, is an error, because it says nothing about the device.
+base::StatusOr<std::string> ReadAttributeIn(int folder, const std::string& path) {
   // The kernel returns a whole attribute, at most a page, in one read.
   std::array<char, 4096> text;
   const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : 0;
-  std::string_view line(text.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : -1;
+  if (n < 0) {
+    if (errno == ENOENT || errno == ENXIO || errno == ENODEV) return std::string();
+    return ErrnoError(errno, fmt::format("read attribute {} of a block device", path));
+  }
+  std::string_view line(text.data(), static_cast<size_t>(n));
   if (line.ends_with('\n')) line.remove_suffix(1);
   return std::string(line);
 }
 
-std::string ReadAttribute(std::string_view device, std::string_view name) {
+base::StatusOr<std::string> ReadAttribute(std::string_view device, std::string_view name) {
   return ReadAttributeIn(AT_FDCWD, fmt::format("/sys/block/{}/{}", device, name));
 }
 
-uint64_t ReadNumberAttribute(std::string_view device, std::string_view name) {
-  const std::string text = ReadAttribute(device, name);
+base::StatusOr<uint64_t> ReadNumberAttribute(std::string_view device, std::string_view name) {
+  ASSIGN_OR_RETURN(const std::string text, ReadAttribute(device, name));
   uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
-dev_t ReadDeviceNumber(std::string_view device) {
-  const std::string text = ReadAttribute(device, "dev");
+base::StatusOr<dev_t> ReadDeviceNumber(std::string_view device) {
+  ASSIGN_OR_RETURN(const std::string text, ReadAttribute(device, "dev"));
   const size_t colon = text.find(':');
   unsigned major_number = 0;
   unsigned minor_number = 0;
-  if (colon == std::string::npos) return 0;
+  if (colon == std::string::npos) return dev_t{0};
   std::from_chars(text.data(), text.data() + colon, major_number);
   std::from_chars(text.data() + colon + 1, text.data() + text.size(), minor_number);
   return makedev(major_number, minor_number);
+}
+
+// Describes a device by its attributes in /sys.
+base::StatusOr<LoopEntry> DescribeDevice(const std::string& name) {
+  LoopEntry entry;
+  LoopDevice& loop = entry.loop;
+  loop.path = "/dev/" + name;
+  ASSIGN_OR_RETURN(loop.device, ReadDeviceNumber(name));
+  ASSIGN_OR_RETURN(const uint64_t read_only, ReadNumberAttribute(name, "ro"));
+  ASSIGN_OR_RETURN(const uint64_t direct_io, ReadNumberAttribute(name, "loop/dio"));
+  ASSIGN_OR_RETURN(const uint64_t block_size,
+                   ReadNumberAttribute(name, "queue/logical_block_size"));
+  ASSIGN_OR_RETURN(const uint64_t sectors, ReadNumberAttribute(name, "size"));
+  ASSIGN_OR_RETURN(entry.sequence, ReadNumberAttribute(name, "diskseq"));
+  ASSIGN_OR_RETURN(entry.size_limit, ReadNumberAttribute(name, "loop/sizelimit"));
+  ASSIGN_OR_RETURN(const uint64_t autoclear, ReadNumberAttribute(name, "loop/autoclear"));
+  loop.read_only = read_only != 0;
+  loop.direct_io = direct_io != 0;
+  loop.block_size = static_cast<uint32_t>(block_size);
+  loop.size = sectors * kSector;
+  entry.autoclear = autoclear != 0;
+  return entry;
 }
 
 struct Answer {
@@ -115,20 +142,10 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
   for (const std::string& name : names) {
     // The folder "loop" is there only while a file is attached.
     if (!name.starts_with("loop")) continue;
-    std::string image = ReadAttributeIn(folder.get(), name + "/loop/backing_file");
+    ASSIGN_OR_RETURN(std::string image, ReadAttributeIn(folder.get(), name + "/loop/backing_file"));
     if (image.empty() || (wanted && !wanted(image))) continue;
-    LoopEntry entry;
-    entry.loop = {
-        .path = "/dev/" + name,
-        .device = ReadDeviceNumber(name),
-        .read_only = ReadNumberAttribute(name, "ro") != 0,
-        .direct_io = ReadNumberAttribute(name, "loop/dio") != 0,
-        .block_size = static_cast<uint32_t>(ReadNumberAttribute(name, "queue/logical_block_size")),
-        .size = ReadNumberAttribute(name, "size") * kSector};
+    ASSIGN_OR_RETURN(LoopEntry entry, DescribeDevice(name));
     entry.image_path = std::move(image);
-    entry.sequence = ReadNumberAttribute(name, "diskseq");
-    entry.size_limit = ReadNumberAttribute(name, "loop/sizelimit");
-    entry.autoclear = ReadNumberAttribute(name, "loop/autoclear") != 0;
     // If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
     if (access(entry.loop.path.c_str(), F_OK) != 0) {
       mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);
@@ -146,16 +163,22 @@ base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const auto single = AskDevices(std::span(found).subspan(i, 1), timeout);
     ApplyAnswer(single.ok() ? single->front() : Answer{}, found[i]);
   }
-  // These were detached meanwhile.
-  std::erase_if(found, [](const LoopEntry& entry) {
-    return !entry.answered && ReadDiskSequence(entry.loop.path) != entry.sequence;
-  });
+  // Devices that were detached meanwhile are left out.
+  std::vector<LoopEntry> attached;
+  for (LoopEntry& entry : found) {
+    if (!entry.answered) {
+      ASSIGN_OR_RETURN(const uint64_t sequence, ReadDiskSequence(entry.loop.path));
+      if (sequence != entry.sequence) continue;
+    }
+    attached.push_back(std::move(entry));
+  }
+  found = std::move(attached);
   std::sort(found.begin(), found.end(),
             [](const LoopEntry& a, const LoopEntry& b) { return a.loop.device < b.loop.device; });
   return found;
 }
 
-uint64_t ReadDiskSequence(std::string_view device) {
+base::StatusOr<uint64_t> ReadDiskSequence(std::string_view device) {
   return ReadNumberAttribute(base::FileNameOf(device), "diskseq");
 }
 

@@ -30,13 +30,14 @@ struct LoopEntry {
 };
 
 // Lists the devices whose image path `wanted` accepts, by device number; an empty `wanted` accepts
-// all. It waits at most `timeout` for the file systems of all images, and then as long for each.
+// all. It waits at most `timeout` for the file systems of all images, and then as long for each. A
+// device that is gone meanwhile is left out; a lack of descriptors is an error of the whole list.
 base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 
 // Reads the present attachment number of a block device such as "/dev/loop3". 0: there is no such
-// device.
-uint64_t ReadDiskSequence(std::string_view device);
+// device. An error: it is not known.
+base::StatusOr<uint64_t> ReadDiskSequence(std::string_view device);
 
 }  // namespace berth::platform

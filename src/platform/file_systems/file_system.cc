@@ -17,7 +17,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/files/durable_file.h"
-#include "platform/processes/child.h"
+#include "platform/processes/forked_child.h"
 
 namespace berth::platform {
 namespace {
@@ -33,11 +33,24 @@ struct FreeProbe {
 };
 using Probe = std::unique_ptr<std::remove_pointer_t<blkid_probe>, FreeProbe>;
 
-std::string GetProbeValue(blkid_probe probe, const char* name) {
+std::string_view GetProbeValue(blkid_probe probe, const char* name) {
   const char* value = nullptr;
   if (blkid_probe_lookup_value(probe, name, &value, nullptr) != 0 || value == nullptr) return "";
   return value;
 }
+
+enum class ProbeOutcome { kNothing, kFound, kContradiction, kReadError };
+
+using ProbeText = std::array<char, 256>;  // ends in '\0'; libblkid's values are shorter
+
+struct ProbeAnswer {
+  ProbeOutcome outcome = ProbeOutcome::kReadError;
+  ProbeText type = {};
+  ProbeText uuid = {};
+  ProbeText usage = {};
+};
+
+void CopyText(std::string_view from, ProbeText& to) { from.copy(to.data(), to.size() - 1); }
 
 base::StatusOr<base::UniqueFd> OpenDevice(const std::string& device) {
   base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -101,19 +114,18 @@ void ReadEndsAhead(int fd, uint64_t size) {
   posix_fadvise(fd, static_cast<off_t>(size - tail), static_cast<off_t>(tail), POSIX_FADV_WILLNEED);
 }
 
-}  // namespace
-
-base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
-  const std::string context = fmt::format("probe {}", Quote(device));
-  RETURN_IF_ERROR_WITH(CheckReads(device, kReadTimeout), context);
-  ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
-  ASSIGN_OR_RETURN(const uint64_t size, ReadDeviceSize(fd.get(), device));
+// Probes the device; 0 or an errno. Runs in a forked child.
+int ProbeDevice(const char* device, ProbeAnswer& answer) {
+  const base::UniqueFd fd(open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return errno;
+  struct stat st;
+  if (fstat(fd.get(), &st) != 0) return errno;
+  uint64_t size = static_cast<uint64_t>(st.st_size);
+  if (!S_ISREG(st.st_mode) && ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return errno;
   ReadEndsAhead(fd.get(), size);
   const Probe probe(blkid_new_probe());
-  if (probe == nullptr) return ErrnoError(ENOMEM, context);
-  if (blkid_probe_set_device(probe.get(), fd.get(), 0, 0) != 0) {
-    return base::Error(StatusCode::kInternal, "{}: libblkid cannot read it", context);
-  }
+  if (probe == nullptr) return ENOMEM;
+  if (blkid_probe_set_device(probe.get(), fd.get(), 0, 0) != 0) return 0;
   // A damaged superblock counts, too, because its file system may be repaired.
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_UUID |
@@ -121,20 +133,48 @@ base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& devic
   blkid_probe_enable_partitions(probe.get(), 1);
   blkid_probe_enable_topology(probe.get(), 0);
   const int result = blkid_do_safeprobe(probe.get());
-  if (result == -2) {
-    return base::Error(StatusCode::kFailedPrecondition,
-                       "{}: several signatures contradict each other; wipe the stale one", context);
+  answer.outcome = result == -2  ? ProbeOutcome::kContradiction
+                   : result < 0  ? ProbeOutcome::kReadError
+                   : result == 0 ? ProbeOutcome::kFound
+                                 : ProbeOutcome::kNothing;
+  if (answer.outcome != ProbeOutcome::kFound) return 0;
+  std::string_view type = GetProbeValue(probe.get(), "TYPE");
+  if (!type.empty()) {
+    CopyText(GetProbeValue(probe.get(), "UUID"), answer.uuid);
+    CopyText(GetProbeValue(probe.get(), "USAGE"), answer.usage);
+  } else if (type = GetProbeValue(probe.get(), "PTTYPE"); !type.empty()) {
+    CopyText(GetProbeValue(probe.get(), "PTUUID"), answer.uuid);
+    CopyText("partition table", answer.usage);
+  } else {
+    type = "unknown";
+    CopyText("partition table", answer.usage);
   }
-  if (result < 0) return base::Error(StatusCode::kInternal, "{}: read error", context);
-  if (result > 0) return std::optional<Signature>();
-  Signature signature{GetProbeValue(probe.get(), "TYPE"), GetProbeValue(probe.get(), "UUID"),
-                      GetProbeValue(probe.get(), "USAGE")};
-  if (signature.type.empty()) {
-    signature = {GetProbeValue(probe.get(), "PTTYPE"), GetProbeValue(probe.get(), "PTUUID"),
-                 "partition table"};
+  CopyText(type, answer.type);
+  return 0;
+}
+
+}  // namespace
+
+base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
+  const std::string context = fmt::format("probe {}", Quote(device));
+  // libblkid allocates memory, and the device may stop answering at any of its reads.
+  ASSIGN_OR_RETURN(const ProbeAnswer answer,
+                   AskForkedChild<ProbeAnswer>(context, kReadTimeout, [&](ProbeAnswer& found) {
+                     return ProbeDevice(device.c_str(), found);
+                   }));
+  switch (answer.outcome) {
+    case ProbeOutcome::kNothing:
+      return std::optional<Signature>();
+    case ProbeOutcome::kContradiction:
+      return base::Error(StatusCode::kFailedPrecondition,
+                         "{}: several signatures contradict each other; wipe the stale one",
+                         context);
+    case ProbeOutcome::kReadError:
+      return base::Error(StatusCode::kInternal, "{}: read error", context);
+    case ProbeOutcome::kFound:
+      break;
   }
-  if (signature.type.empty()) signature.type = "unknown";
-  return std::optional<Signature>(std::move(signature));
+  return std::optional(Signature{answer.type.data(), answer.uuid.data(), answer.usage.data()});
 }
 
 base::Status FileSystem::IsSupported(Exec& exec) const {

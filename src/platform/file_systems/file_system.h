@@ -29,8 +29,9 @@ struct Signature {
   std::string usage;  // "filesystem", "raid", "crypto", "other", "partition table"
 };
 
-// A full probe of superblocks and partition tables; nullopt: no signature of any kind.
-// FAILED_PRECONDITION: several that contradict each other.
+// A full probe of superblocks and partition tables, in a child process, because the device may have
+// died; nullopt: no signature of any kind. FAILED_PRECONDITION: several that contradict each other.
+// DEADLINE_EXCEEDED: the device does not answer.
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device);
 
 struct FormatOptions {

@@ -63,9 +63,6 @@ struct OpenedInChild {
 base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::milliseconds timeout,
                                           std::function<int()> body, std::vector<int> keeps = {});
 
-// OK if the device's first sector can be read in time; else the error.
-base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout);
-
 // Closes all descriptors of the calling process except these. Async-signal-safe.
 void CloseAllBut(std::span<const int> kept);
 

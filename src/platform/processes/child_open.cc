@@ -1,5 +1,4 @@
-// Calls that may block for ever and therefore run in a child: opening, and the first read of a
-// device.
+// Opening, which may block for ever and therefore runs in a child.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -73,15 +72,6 @@ base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::mi
     return base::Error(base::StatusCode::kInternal, "{}: no descriptor came", what);
   }
   return opened;
-}
-
-base::Status CheckReads(const std::string& device, std::chrono::milliseconds timeout) {
-  return RunInChild(fmt::format("read device {}", base::Quote(device)), timeout, [device] {
-    std::array<char, 512> sector;
-    const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return errno;
-    return pread(fd, sector.data(), sector.size(), 0) < 0 ? errno : 0;
-  });
 }
 
 }  // namespace berth::platform
