@@ -1,6 +1,7 @@
 #include "apiserver/resource_writer.h"
 
 #include "api/merging/patch.h"
+#include "apiserver/access/block_agent_restriction.h"
 #include "apiserver/access/node_restriction.h"
 #include "apiserver/body_decoder.h"
 #include "apiserver/formats/reply_format.h"
@@ -111,28 +112,50 @@ void ResourceWriter::StartMutation(bool dry_run, Mutation::Options options, Plan
 
 Mutation::Planner ResourceWriter::AddNodeRestriction(const ResourceRequest& request,
                                                      Planner planner) {
-  if (request.role.kind != Role::Kind::kNode) return planner;
-  return [node = request.role.node, info = request.rules->info, subresource = request.subresource,
+  const Role::Kind role = request.role.kind;
+  if (role != Role::Kind::kNode && role != Role::Kind::kBlockAgent) return planner;
+  return [this, role, node = request.role.node, info = request.rules->info,
+          subresource = request.subresource,
           deletes = request.verb == "delete" || request.subresource == "eviction",
           inner = std::move(planner)](const store::Record* current) {
     auto planned = inner(current);
     if (!planned.ok()) return planned;
-    NodeWrite write{.node = node, .info = *info, .subresource = subresource, .deletes = deletes};
     Json before;
     Json after;
     const Status allowed = [&]() -> Status {
       if (current != nullptr) {
         ASSIGN_OR_RETURN(before, DecodeStored(*current->value));
-        write.before = &before;
       }
       if (!deletes) {
         ASSIGN_OR_RETURN(after, DecodeStored(planned->text));
-        write.after = &after;
       }
-      return CheckNodeWrite(write);
+      const Json* const old_object = current != nullptr ? &before : nullptr;
+      const Json* const new_object = deletes ? nullptr : &after;
+      if (role == Role::Kind::kNode) {
+        return CheckNodeWrite({.node = node,
+                               .info = *info,
+                               .subresource = subresource,
+                               .deletes = deletes,
+                               .before = old_object,
+                               .after = new_object});
+      }
+      return CheckBlockAgentWrite(
+          {.node = node,
+           .info = *info,
+           .subresource = subresource,
+           .before = old_object,
+           .after = new_object,
+           .find_node = [this](const std::string& name) { return FindNode(name); }});
     }();
     return allowed.ok() ? std::move(planned) : base::StatusOr<Mutation::Plan>(allowed);
   };
+}
+
+base::StatusOr<std::optional<Json>> ResourceWriter::FindNode(const std::string& name) {
+  auto found = StoreLookup(context_.store).Get(api::kinds::kNode, "", name);
+  if (found.ok()) return std::optional<Json>(*std::move(found));
+  if (found.status().code() == StatusCode::kNotFound) return std::optional<Json>();
+  return found.status();
 }
 
 void ResourceWriter::RunMutation(const ResourceRequest& request, bool dry_run,

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/merging/conform.h"
@@ -38,9 +39,11 @@ class ResourceWriter {
   // The total number of attempts of a write that conflicts with other writes.
   static constexpr int kConflictAttempts = 6;
 
-  // Returns `planner` with the check of what a node agent may write (node_restriction.h), if the
-  // user is one.
-  static Planner AddNodeRestriction(const ResourceRequest& request, Planner planner);
+  // Returns `planner` with the check of what a node agent or a block agent may write
+  // (node_restriction.h, block_agent_restriction.h), if the user is one.
+  Planner AddNodeRestriction(const ResourceRequest& request, Planner planner);
+  // Gives the Node of that name; nullopt: there is none.
+  base::StatusOr<std::optional<Json>> FindNode(const std::string& name);
   // Makes the answer from the written object, with code 201 if it was created, else `code`.
   static Render ObjectRenderer(KindPtr kind, int code = 200);
   // Starts a mutation of the request's object. `render` makes the answer from the result.

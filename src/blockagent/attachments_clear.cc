@@ -1,6 +1,8 @@
 // The part of Attachments that takes uses off which a NodeCleanup or a fence names, whether or not
 // there is a record of them.
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "blockagent/attachments.h"
 #include "blockagent/mount_point.h"
@@ -15,6 +17,18 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 using platform::MountEntry;
+
+namespace {
+
+// Whether the record has `mount_point` for a pod, or for all pods.
+bool UsesFolder(const Record& record, const std::string& mount_point) {
+  return (!record.shared_mount.empty() && MountPointOf(record.shared_mount) == mount_point) ||
+         std::ranges::any_of(record.uses, [&](const Use& use) {
+           return MountPointOf(use.entry.mount_dir) == mount_point;
+         });
+}
+
+}  // namespace
 
 StatusOr<bool> Attachments::IsFenced(const std::string& volume, const FenceEntry& use) {
   return fences_.HasEntry(volume, use);
@@ -39,11 +53,16 @@ Status Attachments::TakeEntryOffLocked(const CleanupEntry& entry, const Force& f
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
   const MountEntry* mounted = platform::FindMount(table, MountPointOf(use.mount_dir));
   if (record.has_value()) {
-    // Other pods use the volume here. Only this pod's mount is unmounted.
-    if (mounted != nullptr) RETURN_IF_ERROR(UnmountAt(*record, use.mount_dir, force.on));
+    // Other pods use the volume here. Only this pod's mount is unmounted; an entry that names the
+    // folder of another pod proves nothing about that pod.
+    if (mounted != nullptr && !UsesFolder(*record, mounted->mount_point)) {
+      RETURN_IF_ERROR(UnmountAt(*record, use.mount_dir, force.on));
+    }
     return fences_.Release(entry.volume, use);
   }
   ASSIGN_OR_RETURN(std::optional<Record> adopted, AdoptMount(use.mount_dir, mounted));
+  // The folder may be that of another volume, which this entry does not concern.
+  if (adopted.has_value() && adopted->volume != entry.volume) adopted.reset();
   if (!adopted.has_value()) {
     ASSIGN_OR_RETURN(adopted, AdoptImage(entry));
   }

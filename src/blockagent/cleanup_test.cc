@@ -6,6 +6,7 @@
 #include "base/assert_ok.h"
 #include "block/fake_backend.h"
 #include "blockagent/cluster_cleanup.h"
+#include "blockagent/fake_rights.h"
 #include "blockagent/node_cleanup_worker.h"
 #include "blockagent/node_cleanups.h"
 #include "kube/fake_client.h"
@@ -98,7 +99,7 @@ class CleanupTest : public testing::Test {
   void Open() {
     auto opened = Attachments::Open(
         {.node = "n1", .data_folder = folder_.path(), .kubelet_folder = "/k", .consumers = {}},
-        {.client = client_,
+        {.client = agent_,
          .exec = exec_,
          .mounter = mounter_,
          .events = events_,
@@ -110,7 +111,7 @@ class CleanupTest : public testing::Test {
          }});
     ASSERT_TRUE(opened.ok()) << base::ToString(opened.status());
     attachments_ = *std::move(opened);
-    worker_.emplace(NodeCleanupWorker::Options{.node = "n1", .patience = patience_}, client_,
+    worker_.emplace(NodeCleanupWorker::Options{.node = "n1", .patience = patience_}, agent_,
                     events_, *attachments_);
   }
 
@@ -131,6 +132,7 @@ class CleanupTest : public testing::Test {
   const platform::TempFolder folder_;
   base::FakeClock clock_;
   kube::FakeClient client_{clock_};
+  AgentClient agent_{client_, "n1"};
   volume::FakeMounter mounter_;
   volume::FakeExec exec_;
   volume::FakeEventSink events_;
@@ -259,6 +261,45 @@ TEST_F(CleanupTest, AStrangersMountIsLeft) {
   EXPECT_TRUE(HasCleanup());
 }
 
+// Whoever may write a NodeCleanup could else take any volume away by an entry that nobody's fence
+// names.
+TEST_F(CleanupTest, AnEntryWithTheFolderOfAnotherPodTakesNothingAway) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  AddPod("uid-pv-1");
+  Open();
+  CleanupEntry entry = Entry("pv-1");
+  entry.attachment.pod_uid = "nobody";
+  ASSERT_OK(AddCleanups(client_, "n1", {entry}));
+  ASSERT_OK(WorkOff());
+  EXPECT_TRUE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
+  EXPECT_TRUE(IsMapped("pv-1"));
+  EXPECT_TRUE(HasFence("pv-1"));
+  EXPECT_FALSE(HasCleanup());
+}
+
+TEST_F(CleanupTest, AnEntryWithTheFolderOfAnotherVolumeTakesNothingAway) {
+  Attach("pv-1");
+  AddFence("pv-1");
+  AddPod("uid-pv-1");
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-1"}}},
+               {"spec",
+                {{"flexVolume",
+                  {{"driver", "berth.dev/block"},
+                   {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  Open();
+  CleanupEntry entry = Entry("pv-2");
+  entry.image = "";
+  entry.attachment.mount_dir = FenceEntryOf("pv-1").mount_dir;
+  ASSERT_OK(AddCleanups(client_, "n1", {entry}));
+  EXPECT_THAT(base::ToString(WorkOff()), HasSubstr("nothing shows that this is the volume"));
+  EXPECT_TRUE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
+  EXPECT_TRUE(IsMapped("pv-1"));
+  EXPECT_TRUE(HasFence("pv-1"));
+}
+
 class ClusterCleanupTest : public CleanupTest {
  protected:
   void DeleteCluster() {
@@ -281,7 +322,7 @@ TEST_F(ClusterCleanupTest, ForcesAllVolumesOffAndSaysSo) {
   AddFence("pv-3");  // of which this node has nothing
   AddPod("uid-pv-1");
   Open();
-  ClusterCleanup cleanup("n1", client_, *attachments_);
+  ClusterCleanup cleanup("n1", agent_, *attachments_);
   cleanup.Start();
   cleanup.QueueCluster("main");
   DeleteCluster();
@@ -306,7 +347,7 @@ TEST_F(ClusterCleanupTest, AVolumeThatHangsHoldsUpNoOther) {
   };
   Open();
   DeleteCluster();
-  ClusterCleanup cleanup("n1", client_, *attachments_);
+  ClusterCleanup cleanup("n1", agent_, *attachments_);
   cleanup.Start();
   cleanup.QueueCluster("main");
   WaitFor("Cleaning");

@@ -60,15 +60,16 @@ class DriverKillTest : public testing::Test {
   void SetUp() override {
     const std::string program = fs::canonical("/proc/self/exe").parent_path() / "berth-flex";
     ASSERT_TRUE(fs::exists(program)) << program;
-    auto agent = Agent::Start({.node = kNode,
-                               .data_folder = site_.folder / "data",
-                               .kubelet_folder = site_.folder / ("kubelet-" + std::string(kNode)),
-                               .socket = site_.folder / "sock",
-                               .drivers = {"berth.dev/block"},
-                               .plugin_folder = site_.folder / "plugins",
-                               .driver_executable = program,
-                               .resync = milliseconds(100)},
-                              site_.client, site_.events, site_.clock, nullptr);
+    auto agent =
+        Agent::Start({.node = kNode,
+                      .data_folder = site_.folder / "data",
+                      .kubelet_folder = site_.folder / ("kubelet-" + std::string(kNode)),
+                      .socket = site_.folder / "sock",
+                      .drivers = {"berth.dev/block"},
+                      .plugin_folder = site_.folder / "plugins",
+                      .driver_executable = program,
+                      .resync = milliseconds(100)},
+                     site_.ClientOf(std::string(kNode)), site_.events, site_.clock, nullptr);
     ASSERT_TRUE(agent.ok()) << agent.status();
     agent_ = *std::move(agent);
     driver_ = site_.folder / "plugins/berth.dev~block/block";

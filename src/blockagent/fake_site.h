@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "blockagent/attachments.h"
+#include "blockagent/fake_rights.h"
 #include "kube/fake_client.h"
 #include "platform/devices/loop_device.h"
 #include "platform/files/durable_file.h"
@@ -118,7 +120,7 @@ class FakeSite {
                            .data_folder = folder / ("data-" + node),
                            .kubelet_folder = folder / ("kubelet-" + node),
                            .consumers = {.lease_time = lease_time, .now = [this] { return now; }}},
-                          {.client = client,
+                          {.client = ClientOf(node),
                            .exec = *exec,
                            .mounter = *mounter,
                            .events = events,
@@ -128,6 +130,13 @@ class FakeSite {
                            }});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
+  }
+
+  // The API as the agent of `node` may use it.
+  kube::Client& ClientOf(const std::string& node) {
+    auto& agent = agents_[node];
+    if (agent == nullptr) agent = std::make_unique<AgentClient>(client, node);
+    return *agent;
   }
 
   void AddVolume(const std::string& name, int64_t megabytes = 64,
@@ -212,6 +221,7 @@ class FakeSite {
 
  private:
   std::vector<std::string> nodes_;
+  std::map<std::string, std::unique_ptr<AgentClient>> agents_;
 };
 
 }  // namespace berth::blockagent

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <thread>
 
 #include "api/kinds/kinds.h"
 #include "blockagent/consumers.h"
+#include "blockagent/fake_rights.h"
 #include "blockagent/node_cleanups.h"
 #include "kube/fake_client.h"
 
@@ -77,11 +80,22 @@ class FenceTest : public testing::Test {
     const auto fence = client_.Peek<VolumeFence>("", "pv-1");
     return fence.has_value() ? fence->entries() : std::vector<FenceEntry>();
   }
-  Fences On(const std::string& node) { return Fences({client_, events_, clock_, node}); }
+  // The API as the agent of `node` may use it.
+  kube::Client& ClientOf(const std::string& node) {
+    const base::MutexLock lock(mutex_);
+    auto& client = clients_[node];
+    if (client == nullptr) client = std::make_unique<AgentClient>(client_, node);
+    return *client;
+  }
+  Fences On(const std::string& node) { return Fences({ClientOf(node), events_, clock_, node}); }
 
   base::FakeClock clock_;
   kube::FakeClient client_{clock_};
   Events events_;
+
+ private:
+  base::Mutex mutex_;
+  std::map<std::string, std::unique_ptr<AgentClient>> clients_ ABSL_GUARDED_BY(mutex_);
 };
 
 TEST_F(FenceTest, TheFirstMakesItAndTheLastRemovesIt) {
@@ -303,7 +317,7 @@ class ConsumersTest : public FenceTest {
 
   Consumers::Time now_{};
   int asked_ = 0;
-  Consumers consumers_{client_, {.now = [this] { return now_; }}};
+  Consumers consumers_{ClientOf("n1"), {.now = [this] { return now_; }}};
 };
 
 TEST_F(ConsumersTest, APodIsItsUid) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "api/codecs/yaml.h"
+#include "base/log.h"
+
 namespace berth::kube {
 
 using base::MutexLock;
@@ -14,6 +17,27 @@ std::string MakeRight(std::string_view verb, std::string_view resource, std::str
 }
 
 }  // namespace
+
+Json FindRoleRules(std::span<const std::string_view> manifests,
+                   const std::vector<std::string>& names) {
+  Json rules = Json::array();
+  for (const std::string_view text : manifests) {
+    const auto documents = api::ParseYaml(text);
+    if (!documents.ok()) {
+      LOG_ERROR("rights of the roles: {}", base::ToString(documents.status()));
+      continue;
+    }
+    for (const Json& document : *documents) {
+      const std::string kind = base::json::String(document, {"kind"});
+      if ((kind == "ClusterRole" || kind == "Role") &&
+          std::ranges::find(names, base::json::String(document, {"metadata", "name"})) !=
+              names.end()) {
+        rules.insert(rules.end(), document["rules"].begin(), document["rules"].end());
+      }
+    }
+  }
+  return rules;
+}
 
 void RestrictedClient::Grant(const Json& rules) {
   MutexLock lock(mutex_);

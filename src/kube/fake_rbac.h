@@ -7,6 +7,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,11 @@
 #include "kube/client.h"
 
 namespace berth::kube {
+
+// The rules of the Roles and ClusterRoles in the YAML texts `manifests` that have one of `names`.
+// They are empty if none has.
+Json FindRoleRules(std::span<const std::string_view> manifests,
+                   const std::vector<std::string>& names);
 
 class RestrictedClient : public Client {
  public:

@@ -1,8 +1,12 @@
-"""deploy/block-agent renders to the right objects, and the programs take the flags in them."""
+"""deploy/block-agent renders to the right objects, the programs take the flags in them, and an agent has its rights and no
+others."""
+import json
 import subprocess
 
 import pytest
 import yaml
+from lib.block_agent import define_kinds, with_token
+from lib.kubectl import Kubectl
 from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.blockagent]
@@ -47,7 +51,7 @@ def test_rights_reach_the_accounts_that_work(objects):
     for name in AGENTS:
         assert pod_of(agent_set(name))["serviceAccountName"] in accounts
     for (kind, name), item in objects.items():
-        if not kind.endswith("Binding"):
+        if kind not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         assert (item["roleRef"]["kind"], item["roleRef"]["name"]) in objects, "the role that it binds"
         subject, = item["subjects"]
@@ -87,3 +91,88 @@ def test_the_proxys_life_is_that_of_the_volumes():
 
 def test_the_example_is_what_the_kinds_allow(kubectl):
     kubectl.run("apply", "--dry-run=server", "-f", str(FOLDER / "example.yaml"))
+
+
+def rights(rules):
+    return {(verb, group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]
+            for verb in rule["verbs"]}
+
+
+def test_each_policy_is_bound_to_deny(objects):
+    policies = {name: item for (kind, name), item in objects.items() if kind == "ValidatingAdmissionPolicy"}
+    bindings = {item["spec"]["policyName"]: item["spec"] for (kind, _), item in objects.items()
+                if kind == "ValidatingAdmissionPolicyBinding"}
+    written = {resource for policy in policies.values() for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+               for resource in rule["resources"]}
+    assert {"volumefences", "volumefences/status", "nodecleanups", "nodecleanups/status", "storageclusters/status"} <= written
+    assert set(bindings) == set(policies)
+    for name, policy in policies.items():
+        assert policy["spec"]["failurePolicy"] == "Fail" and bindings[name]["validationActions"] == ["Deny"]
+        assert ("paramKind" in policy["spec"]) == ("paramRef" in bindings[name])
+
+
+@pytest.fixture
+def agent(kubectl, module_berth, tmp_path):
+    """Gives a client with the token of the block agent of node-a."""
+    define_kinds(module_berth)
+    token = module_berth.run("token", "create", "node-a", "--role", "block-agent").stdout.strip()
+    path = with_token(kubectl.kubeconfig, token, tmp_path / "agent.kubeconfig")
+    return Kubectl(kubectl.binary, (1, kubectl.minor, ""), path, kubectl.ns, tmp_path / "home")
+
+
+# kubectl validates by definitions that an agent may not read.
+CREATE, REPLACE = (("create", "--validate=false", "-f", "-"), ("replace", "--validate=false", "-f", "-"))
+
+
+@pytest.mark.security
+def test_an_agent_has_the_rights_of_its_manifest_and_no_others(agent, objects):
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}}
+    answer = json.loads(agent(*CREATE, "-o", "json", stdin=json.dumps(review)))["status"]
+    own = {(verb, group, resource) for verb, group, resource in rights(answer["resourceRules"])
+           if not resource.startswith("selfsubject")}
+    assert own == rights(objects["ClusterRole", "berth-block-agent"]["rules"]) and not answer["incomplete"]
+    for asked in (("get", "secrets"), ("delete", "persistentvolumeclaims"), ("create", "pods", "--subresource=exec"),
+                  ("get", "nodes", "--subresource=proxy"), ("list", "pods"), ("patch", "nodes")):
+        assert agent.run("auth", "can-i", *asked, check=False).stdout.strip() == "no", asked
+
+
+@pytest.mark.security
+def test_an_agent_writes_the_entries_of_its_own_node_alone(agent, kubectl):
+    def fence(*nodes):
+        return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": kubectl.ns},
+                "attachments": [{"node": node, "podUID": f"uid-{node}", "mountDir": f"/pods/{node}"} for node in nodes]}
+
+    def replace(client, *nodes):
+        return {**client.json("get", "volumefence", kubectl.ns), "attachments": fence(*nodes)["attachments"]}
+
+    name = ("volumefence", kubectl.ns)
+    own = "only entries of its own node"
+    assert own in agent.fails(*CREATE, stdin=json.dumps(fence("node-b")))
+    agent(*CREATE, stdin=json.dumps(fence("node-a")))
+    assert own in agent.fails(*REPLACE, stdin=json.dumps(replace(agent, "node-a", "node-b")))
+    # Another agent joins. Its Node is there, and then it is said to be off.
+    kubectl.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
+    try:
+        kubectl(*REPLACE, stdin=json.dumps(replace(kubectl, "node-b")))
+        assert "only if that Node is deleted" in agent.fails(*REPLACE, stdin=json.dumps(replace(agent, "node-a")))
+        assert "only for an entry of its own" in agent.fails("delete", *name)
+        kubectl("taint", "node", "node-b", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+        agent(*REPLACE, stdin=json.dumps(replace(agent, "node-a")))
+        agent("delete", *name)
+    finally:
+        kubectl("delete", "node", "node-b", "--wait=false")
+
+
+@pytest.mark.security
+def test_an_agent_removes_only_what_its_own_node_has_to_do(agent, kubectl):
+    def cleanup(node):
+        attachment = {"node": node, "podUID": kubectl.ns, "mountDir": "/pods/x"}
+        return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "NodeCleanup", "metadata": {"name": node},
+                "entries": [{"volume": "pv", "attachment": attachment}]}
+
+    other = f"other-{kubectl.ns}"
+    agent(*CREATE, stdin=json.dumps(cleanup(other)))
+    assert "only what its own node has to do" in agent.fails("delete", "nodecleanup", other)
+    kubectl("delete", "nodecleanup", other)
+    agent(*CREATE, stdin=json.dumps(cleanup("node-a")))
+    agent("delete", "nodecleanup", "node-a")

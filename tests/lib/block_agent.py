@@ -6,19 +6,31 @@ import signal
 import subprocess
 import time
 
+import yaml
 from lib.standalone import ROOT, Failure, wait_for
 
 DRIVER = "berth.dev/block"
 CRDS = sorted((ROOT / "deploy" / "crds").glob("storage.berth.dev_*.yaml"))
 
 
+def with_token(kubeconfig, token, path):
+    """Writes a kubeconfig for the same API, which has the token as its only credentials."""
+    document = yaml.safe_load(pathlib.Path(kubeconfig).read_text())
+    document["users"] = [{"name": user["name"], "user": {"token": token}} for user in document["users"]]
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
 class BlockAgent:
-    """The agent of one node: of the `berth up` itself, or of a FurtherNode."""
+    """The agent of one node: of the `berth up` itself, or of a FurtherNode. It has the rights of a block agent of that
+    node, and no others, unless it is given a kubeconfig."""
 
     def __init__(self, berth, name, data, folder, inside=lambda *command: list(map(str, command)), flags=(),
                  kubeconfig=None):
         self.berth = berth
-        self.kubeconfig = kubeconfig or berth.data / "kubeconfig"
+        self.kubeconfig = kubeconfig
+        self.token = None
         self.name = name
         self.data = pathlib.Path(data)
         self.inside = inside
@@ -27,10 +39,17 @@ class BlockAgent:
         self.flags = list(flags)
         self.process = None
 
+    def credentials(self):
+        if self.kubeconfig is not None:
+            return self.kubeconfig
+        if self.token is None:
+            self.token = self.berth.run("token", "create", self.name, "--role", "block-agent").stdout.strip()
+        return with_token(self.berth.data / "kubeconfig", self.token, self.socket.parent / "block-agent.kubeconfig")
+
     def start(self, env=None):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.inside(self.berth.binary, "block-agent", "--kubeconfig", self.kubeconfig,
+                self.inside(self.berth.binary, "block-agent", "--kubeconfig", self.credentials(),
                             "--node-name", self.name, "--data", self.data, "--socket", self.socket,
                             "--kubelet-dir", self.data / "kubelet", "--volume-plugin-dir",
                             self.data / "volume-plugins", *self.flags),

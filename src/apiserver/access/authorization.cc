@@ -1,5 +1,6 @@
 #include "apiserver/access/authorization.h"
 
+#include "apiserver/access/block_agent_rules.h"
 #include "apiserver/access/node_rules.h"
 #include "apiserver/formats/kube_status.h"
 #include "apiserver/formats/object_text.h"
@@ -69,6 +70,15 @@ Json MakeRule(Json verbs, Json groups, Json resources) {
           {"resources", std::move(resources)}};
 }
 
+// The table of a role that is bound to a node.
+std::span<const NodeRule> RulesOfKind(Role::Kind kind) {
+  return kind == Role::Kind::kBlockAgent ? BlockAgentRules() : NodeRules();
+}
+
+bool IsBoundToNode(const Role& role) {
+  return role.kind == Role::Kind::kNode || role.kind == Role::Kind::kBlockAgent;
+}
+
 std::string RefusalText(const http::User& user, const AccessAttributes& asked) {
   if (asked.resource.empty()) {
     return fmt::format("User \"{}\" cannot {} path \"{}\"", user.name, asked.verb, asked.path);
@@ -108,6 +118,9 @@ Role Authorizer::RoleOf(const http::User& user) {
   if (Contains(user.groups, kNodes) && user.name.starts_with(kNodePrefix)) {
     return {.kind = Role::Kind::kNode, .node = user.name.substr(kNodePrefix.size())};
   }
+  if (Contains(user.groups, kBlockAgents) && user.name.starts_with(kBlockAgentPrefix)) {
+    return {.kind = Role::Kind::kBlockAgent, .node = user.name.substr(kBlockAgentPrefix.size())};
+  }
   const auto account = ServiceAccountOf(user.name);
   if (!account) return {};
   const auto record =
@@ -116,10 +129,11 @@ Role Authorizer::RoleOf(const http::User& user) {
   const Json object = DecodeStored(*record->value).value_or(Json());
   const std::string role = String(Map(object, {"metadata", "annotations"}), {kRoleAnnotation});
   if (role == "administrator") return {.kind = Role::Kind::kAdministrator};
-  if (role == "node") {
+  if (role == "node" || role == "block-agent") {
     for (const auto& [key, values] : user.extra) {
       if (key == kNodeNameExtra && values.size() == 1 && !values[0].empty()) {
-        return {.kind = Role::Kind::kNode, .node = values[0]};
+        return {.kind = role == "node" ? Role::Kind::kNode : Role::Kind::kBlockAgent,
+                .node = values[0]};
       }
     }
   }
@@ -130,11 +144,11 @@ Decision Authorizer::Decide(const http::User& user, const Role& role,
                             const AccessAttributes& asked) {
   if (role.kind == Role::Kind::kAdministrator) return {.allowed = true};
   if (IsOpenToAll(asked)) return {.allowed = true};
-  if (role.kind != Role::Kind::kNode) return {};
+  if (!IsBoundToNode(role)) return {};
   if (role.node.empty()) {
     return {.reason = fmt::format("unknown node for user \"{}\"", user.name)};
   }
-  return DecideForNode(role.node, asked, reach_);
+  return DecideByRules(RulesOfKind(role.kind), role.node, asked, reach_);
 }
 
 base::Status Authorizer::Authorize(const http::User& user, const Role& role,
@@ -157,8 +171,8 @@ Json Authorizer::RulesOf(const Role& role) {
     rules.push_back(MakeRule({"create"}, {std::string(one.group)}, {std::string(one.resource)}));
   }
   Json status = {{"incomplete", false}};
-  if (role.kind == Role::Kind::kNode) {
-    for (const NodeRule& rule : NodeRules()) {
+  if (IsBoundToNode(role)) {
+    for (const NodeRule& rule : RulesOfKind(role.kind)) {
       Json verbs = Json::array();
       for (const std::string_view verb : rule.verbs) verbs.push_back(std::string(verb));
       const std::string resource = rule.subresource.empty()
@@ -166,6 +180,8 @@ Json Authorizer::RulesOf(const Role& role) {
                                        : fmt::format("{}/{}", rule.resource, rule.subresource);
       rules.push_back(MakeRule(std::move(verbs), {std::string(rule.group)}, {resource}));
     }
+  }
+  if (role.kind == Role::Kind::kNode) {
     // The list is incomplete, because a node's rights also depend on the pods that are bound to it.
     status["incomplete"] = true;
     status["evaluationError"] =

@@ -1,12 +1,15 @@
 // Authorization: decides what a user may do. It is checked once per request, before the body is
 // read.
 //
-// There are two roles (docs/adr/0006-two-roles.md). Members of system:masters are administrators
-// and may do everything. A node agent (user system:node:NAME, group system:nodes) may do what the
-// Node authorizer of Kubernetes allows: node_rules.h. A service account has the role that its
-// annotation "berth.dev/role" names, "administrator" or "node" (the node of the pod that its token
-// is bound to), and none without it. Every authenticated user may read the server's own documents
-// (version, discovery, OpenAPI) and send reviews about their own rights.
+// There are two roles (docs/adr/0006-two-roles.md), and one for the block agent. Members of
+// system:masters are administrators and may do everything. A node agent (user system:node:NAME,
+// group system:nodes) may do what the Node authorizer of Kubernetes allows: node_rules.h. The block
+// agent of a node (user berth.dev:block-agent:NAME, group berth.dev:block-agents) may do what
+// deploy/block-agent grants it in Kubernetes: block_agent_rules.h. A service account has the role
+// that its annotation "berth.dev/role" names, "administrator", or "node" or "block-agent" (of the
+// node of the pod that its token is bound to), and none without it. Every authenticated user may
+// read the server's own documents (version, discovery, OpenAPI) and send reviews about their own
+// rights.
 #pragma once
 
 #include <string>
@@ -39,9 +42,10 @@ struct AccessAttributes {
 };
 
 struct Role {
-  enum class Kind { kNone, kAdministrator, kNode };
+  enum class Kind { kNone, kAdministrator, kNode, kBlockAgent };
   Kind kind = Kind::kNone;
-  // For kNode: the node's name; empty for a member of system:nodes whose user names no node.
+  // For kNode and kBlockAgent: the node's name; empty for a member of the group whose user names no
+  // node.
   std::string node;
 };
 
@@ -53,6 +57,8 @@ struct Decision {
 inline constexpr std::string_view kAdministrators = "system:masters";
 inline constexpr std::string_view kNodes = "system:nodes";
 inline constexpr std::string_view kNodePrefix = "system:node:";  // prefix of a node agent's user
+inline constexpr std::string_view kBlockAgents = "berth.dev:block-agents";
+inline constexpr std::string_view kBlockAgentPrefix = "berth.dev:block-agent:";
 inline constexpr std::string_view kRoleAnnotation = "berth.dev/role";
 
 // "system:serviceaccount:NS:NAME" as namespace and name; nullopt for other users.

@@ -2,6 +2,10 @@
 
 #include "apiserver/access/authorization.h"
 
+#include "api/kinds/block_kinds.h"
+#include "api/kinds/fake_block_writes.h"
+#include "apiserver/access/block_agent_restriction.h"
+#include "apiserver/access/block_agent_rules.h"
 #include "apiserver/access/node_restriction.h"
 #include "apiserver/access/node_rules.h"
 #include "apiserver/api_fixture.h"
@@ -292,6 +296,64 @@ TEST(NodeRestrictionTest, ANodeWritesOnlyWhatIsItsOwn) {
   }
 }
 
+TEST(BlockAgentRulesTest, ABlockAgentMayWhatItsManifestGrants) {
+  constexpr const char* kBlock = "storage.berth.dev";
+  const RuleCase cases[] = {
+      {MakeAttributes("watch", "", "persistentvolumes"), true},
+      {MakeAttributes("patch", "", "persistentvolumes", "pv"), false},
+      {MakeAttributes("get", "", "pods", "other", "", "n"), true},
+      {MakeAttributes("list", "", "pods"), false},
+      {MakeAttributes("get", "", "nodes", "b"), true},
+      {MakeAttributes("patch", "", "nodes", "a"), false},
+      {MakeAttributes("get", "", "nodes", "b", "proxy"), false},
+      {MakeAttributes("get", "", "secrets", "mine", "", "n"), false},
+      {MakeAttributes("get", "", "persistentvolumeclaims", "mine", "", "n"), false},
+      {MakeAttributes("delete", "", "persistentvolumeclaims", "mine", "", "n"), false},
+      {MakeAttributes("get", "coordination.k8s.io", "leases", "b", "", "kube-node-lease"), true},
+      {MakeAttributes("update", "coordination.k8s.io", "leases", "a", "", "kube-node-lease"),
+       false},
+      {MakeAttributes("create", "", "events", "", "", "n"), true},
+      {MakeAttributes("create", kBlock, "volumefences"), true},
+      {MakeAttributes("update", kBlock, "volumefences", "pv", "status"), true},
+      {MakeAttributes("deletecollection", kBlock, "volumefences"), false},
+      {MakeAttributes("delete", kBlock, "nodecleanups", "a"), true},
+      {MakeAttributes("patch", kBlock, "storageclusters", "main", "status"), true},
+      {MakeAttributes("patch", kBlock, "storageclusters", "main"), false},
+      {MakeAttributes("list", kBlock, "hostmounts"), false},
+  };
+  FakeReach reach;
+  for (const RuleCase& one : cases) {
+    EXPECT_EQ(DecideByRules(BlockAgentRules(), "a", one.asked, reach).allowed, one.allowed)
+        << one.asked.verb << " " << one.asked.resource << "/" << one.asked.subresource;
+  }
+}
+
+TEST(BlockAgentRestrictionTest, AnAgentWritesTheEntriesOfItsOwnNodeAlone) {
+  namespace k = api::kinds;
+  const Json nodes = api::BlockWriteNodes();
+  for (const api::BlockWrite& write : api::BlockWrites()) {
+    const api::KindInfo* info = nullptr;
+    for (const auto* kind : {&k::kVolumeFence, &k::kNodeCleanup, &k::kStorageCluster}) {
+      if (kind->plural == write.resource) info = kind;
+    }
+    ASSERT_NE(info, nullptr) << write.resource;
+    const auto checked = CheckBlockAgentWrite(
+        {.node = "a",
+         .info = *info,
+         .subresource = write.subresource,
+         .before = write.before.is_null() ? nullptr : &write.before,
+         .after = write.after.is_null() ? nullptr : &write.after,
+         .find_node = [&](const std::string& name) -> base::StatusOr<std::optional<Json>> {
+           for (const Json& node : nodes) {
+             if (node["metadata"]["name"] == name) return std::optional<Json>(node);
+           }
+           return std::optional<Json>();
+         }});
+    EXPECT_EQ(checked.code(), write.allowed ? StatusCode::kOk : StatusCode::kPermissionDenied)
+        << write.resource << ": " << write.what << ": " << base::Message(checked);
+  }
+}
+
 class AuthorizerTest : public ApiTest {
  protected:
   AuthorizerTest() = default;
@@ -323,14 +385,25 @@ TEST_F(AuthorizerTest, RolesComeFromGroupsAndFromTheAccountsAnnotation) {
   EXPECT_EQ(authorizer.RoleOf({.name = "x", .uid = {}, .groups = {"system:nodes"}}).kind,
             Kind::kNone);
 
+  const Role agent = authorizer.RoleOf(
+      {.name = "berth.dev:block-agent:n1", .uid = {}, .groups = {"berth.dev:block-agents"}});
+  EXPECT_EQ(agent.kind, Kind::kBlockAgent);
+  EXPECT_EQ(agent.node, "n1");
+  EXPECT_EQ(authorizer.RoleOf({.name = "berth.dev:block-agent:n1", .uid = {}}).kind, Kind::kNone);
+  EXPECT_EQ(authorizer.RoleOf({.name = "x", .uid = {}, .groups = {"berth.dev:block-agents"}}).kind,
+            Kind::kNone);
+
   MakeAccount("plain", "");
   MakeAccount("admin", "administrator");
   MakeAccount("agent", "node");
+  MakeAccount("block", "block-agent");
   MakeAccount("typo", "Administrator");
   EXPECT_EQ(authorizer.RoleOf(Account("plain")).kind, Kind::kNone);
   EXPECT_EQ(authorizer.RoleOf(Account("admin")).kind, Kind::kAdministrator);
   EXPECT_EQ(authorizer.RoleOf(Account("agent")).kind, Kind::kNode);
   EXPECT_EQ(authorizer.RoleOf(Account("agent")).node, "a");
+  EXPECT_EQ(authorizer.RoleOf(Account("block")).kind, Kind::kBlockAgent);
+  EXPECT_EQ(authorizer.RoleOf(Account("block")).node, "a");
   EXPECT_EQ(authorizer.RoleOf(Account("typo")).kind, Kind::kNone);
   EXPECT_EQ(authorizer.RoleOf(Account("absent")).kind, Kind::kNone);
   http::User unbound = Account("agent");

@@ -104,8 +104,13 @@ std::span<const NodeRule> NodeRules() {
 }
 
 Decision DecideForNode(std::string_view node, const AccessAttributes& asked, ReachOracle& reach) {
+  return DecideByRules(NodeRules(), node, asked, reach);
+}
+
+Decision DecideByRules(std::span<const NodeRule> rules, std::string_view node,
+                       const AccessAttributes& asked, ReachOracle& reach) {
   Decision decision;
-  for (const NodeRule& rule : NodeRules()) {
+  for (const NodeRule& rule : rules) {
     if (rule.group != asked.group || rule.resource != asked.resource ||
         rule.subresource != asked.subresource ||
         std::find(rule.verbs.begin(), rule.verbs.end(), asked.verb) == rule.verbs.end()) {

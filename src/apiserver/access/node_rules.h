@@ -32,7 +32,11 @@ struct NodeRule {
 
 std::span<const NodeRule> NodeRules();
 
-// Whether the agent of `node` may do what `asked` describes; with the reason if it may not.
+// Whether `rules` allow what `asked` describes to an agent of `node`; with the reason if they do
+// not.
+Decision DecideByRules(std::span<const NodeRule> rules, std::string_view node,
+                       const AccessAttributes& asked, ReachOracle& reach);
+// The same with NodeRules().
 Decision DecideForNode(std::string_view node, const AccessAttributes& asked, ReachOracle& reach);
 
 }  // namespace berth::apiserver

@@ -46,6 +46,9 @@ Status CreateToken(const Arguments& arguments) {
   } else if (arguments.role == "node") {
     token.user = fmt::format("{}{}", apiserver::kNodePrefix, arguments.name);
     token.groups.emplace_back(apiserver::kNodes);
+  } else if (arguments.role == "block-agent") {
+    token.user = fmt::format("{}{}", apiserver::kBlockAgentPrefix, arguments.name);
+    token.groups.emplace_back(apiserver::kBlockAgents);
   }
   if (arguments.seconds > 0) token.expires = now + std::chrono::seconds(arguments.seconds);
   RETURN_IF_ERROR(
@@ -102,10 +105,14 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
   CLI::App* create =
       AddTokenCommand(*group, exit_code, arguments, "create",
                       "Make a token and print it; it cannot be shown again", CreateToken);
-  create->add_option("user", arguments->name, "Name of the user; with --role node, of the node")
+  create
+      ->add_option("user", arguments->name,
+                   "Name of the user; with --role node or block-agent, of the node")
       ->required();
-  create->add_option("--role", arguments->role, "administrator or node; without it: no rights")
-      ->check(CLI::IsMember({"administrator", "node"}));
+  create
+      ->add_option("--role", arguments->role,
+                   "administrator, node or block-agent; without it: no rights")
+      ->check(CLI::IsMember({"administrator", "node", "block-agent"}));
   create->add_option("--group", arguments->groups, "A group of the user");
   create
       ->add_option("--expires-in", arguments->seconds,

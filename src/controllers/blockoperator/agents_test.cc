@@ -92,6 +92,23 @@ TEST_F(AgentsTest, InstallsTheKinds) {
   }));
 }
 
+TEST_F(AgentsTest, InstallsTheKindsOverThoseOfAnEarlierRelease) {
+  options_.agents.install = true;
+  options_.agents.deploy = false;
+  Json earlier = {{"apiVersion", "apiextensions.k8s.io/v1"},
+                  {"kind", "CustomResourceDefinition"},
+                  {"metadata",
+                   {{"name", "volumefences.storage.berth.dev"},
+                    {"labels", {{std::string(kManagedByProgram), kBerth}}}}},
+                  {"spec", {{"scope", "Namespaced"}}}};
+  cluster_.client.Add(earlier);
+  Start();
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    return cluster_.Get<api::CustomResourceDefinition>("", "volumefences.storage.berth.dev")
+               .String({"spec", "scope"}) == "Cluster";
+  }));
+}
+
 TEST(AgentSetTest, AKubeletsFolderIsAtTheSamePathInsideAndOutside) {
   for (const std::string_view manifest : AgentManifests()) {
     const auto set = AgentSet(manifest, {.ns = "x", .image = "y", .kubelet_folder = "/k/kubelet"});
