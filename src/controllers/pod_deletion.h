@@ -16,12 +16,12 @@ struct Disruption {
 };
 
 // Writes the condition, and with `failed` also the phase Failed unless the pod has ended. A
-// condition that the pod has already is not written again.
+// condition that the pod has already is not written again. NOT_FOUND: the pod is gone.
 base::Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods,
                            const api::Pod& pod, const Disruption& disruption, bool failed);
 
-// Calls MarkDisrupted with `failed`, then deletes the pod without a grace period. For pods that no
-// node agent will ever end.
+// Calls MarkDisrupted with `failed` unless the pod has ended, and then deletes the pod without a
+// grace period. Only for pods that no node agent will ever end. OK if the pod is gone already.
 base::Status FailAndDelete(const Context& context, kube::Informer<api::Pod>& pods,
                            const api::Pod& pod, const Disruption& disruption = {});
 

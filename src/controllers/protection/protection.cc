@@ -134,7 +134,7 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   if (InUse(*claim)) return Outcome::Done();  // the end of the use queues the claim again
   const StatusOr<bool> in_use = InUseNow(*claim);
   if (!in_use.ok()) return AfterApi(in_use.status());
-  // The informer did not know this use, so it may miss its end too.
+  // The informer has not seen this use, so the end of the use may not queue the claim.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
   LOG_INFO("claim {} is not used any more: removing its finalizer", base::Quote(key));
   return AfterApi(

@@ -133,7 +133,7 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   }
   const bool behind = requested > Bytes(claim.capacity()) && !claim.capacity().empty();
   if (has >= requested && !behind) return std::nullopt;
-  // The node could not do it: the controller's part is done again before the node may try again.
+  // The node could not grow it. The controller does its part again before the node may try again.
   if (status == kNodeInfeasible) return begun ? allocated : requested;
   if (has >= requested && status.empty()) {
     // An older resizer set this condition without a status. The node finishes the expansion.
@@ -152,7 +152,7 @@ std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
     memory.not_before.reset();
     return std::nullopt;
   }
-  // The wait is set, because the node would refuse the same size again at once.
+  // The controller waits, because the node would refuse the same size again at once.
   if (!memory.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
     memory.not_before = now + options_.retry_max;
     memory.request = request;

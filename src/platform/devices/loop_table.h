@@ -2,7 +2,7 @@
 // their images. The kernel asks these for an image's inode, so a file system that no longer answers
 // would block the caller.
 //
-// The only change that it makes is a missing device node in /dev. Thread-safe.
+// It changes one thing: it makes a device node that is missing in /dev. Thread-safe.
 #pragma once
 
 #include <chrono>

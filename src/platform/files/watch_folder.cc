@@ -31,13 +31,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A plugin folder holds only a few subfolders. The limit prevents that a large tree, which is moved
-// into the folder by mistake, uses up all watches.
+// A plugin folder holds only a few subfolders. Because of the limit, a large tree that is moved
+// into the folder by mistake does not use up all watches of the machine.
 constexpr size_t kMaxFolders = 4096;
 // The pause between two reads of the folders while the watched folder is missing or some folders
-// have no watch, because they cause no events.
+// have no watch. They are read without an event, because a folder without a watch causes none.
 constexpr std::chrono::milliseconds kUnwatched(1000);
-// How often one call reads events: this is more than the kernel's queue holds by default.
+// How often one call reads events. That many reads get more events than the kernel's queue holds by
+// default.
 constexpr int kMaxReads = 64;
 constexpr int kFolder = O_RDONLY | O_DIRECTORY;
 
@@ -93,8 +94,8 @@ class InotifyWatch : public FolderWatch {
     }
   }
 
-  // Waits for the end of a window that events open, or until a requested call is due. False: the
-  // watch ends.
+  // Waits for the end of a window that events open, or until a requested call is due, or until the
+  // path leads to another folder. False: the watch ends.
   bool AwaitChange() {
     for (;;) {
       const Clock::time_point due = GetDueTime(), check = checked_ + options_.recheck;
@@ -200,7 +201,8 @@ class InotifyWatch : public FolderWatch {
                     base::Quote(path_)));
   }
 
-  // A change of a parent causes no event. True: the folders must be read again.
+  // Whether the path leads to another folder than the watched one, so that the folders must be read
+  // again. This is checked from time to time, because a change of a parent causes no event.
   bool LeadsElsewhere() {
     checked_ = Clock::now();
     struct stat named;
@@ -316,12 +318,12 @@ class InotifyWatch : public FolderWatch {
   base::Mutex mutex_;
   Clock::time_point requested_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
   // After Start only the watch's thread uses these.
-  Clock::time_point last_call_;  // the last call
+  Clock::time_point last_call_;  // when on_change_ was last called
   std::set<int> watches_;
   int root_ = -1;
   dev_t root_device_ = 0;
   ino_t root_inode_ = 0;
-  Clock::time_point checked_;  // the last check that the path leads to it
+  Clock::time_point checked_;  // when it was last checked that the path leads to the watched folder
   bool root_gone_ = false;
   bool rescan_ = false;   // the watched folders may have changed
   base::Status trouble_;  // why a folder has no watch
