@@ -49,7 +49,7 @@ DaemonSets::DaemonSets(Context context, Options options)
                [this](const std::string& key) { return Sync(key); }) {
   AddControllerIndex(pods_);
   AddControllerIndex(revisions_);
-  Watch();
+  AddHandlers();
 }
 
 DaemonSets::~DaemonSets() { Stop(); }
@@ -67,7 +67,7 @@ void DaemonSets::AddOwner(const api::Object& object) {
   }
 }
 
-void DaemonSets::Watch() {
+void DaemonSets::AddHandlers() {
   sets_.AddHandler([this](const auto& change) { workers_.Add(change.key); });
   pods_.AddHandler([this](const auto& change) {
     if (change.after == nullptr || change.after->deleting()) {

@@ -51,12 +51,12 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);
   claims_.AddSubset(kClaimsToResize, &MayNeedExpansion);
-  Watch();
+  AddHandlers();
 }
 
 Resizer::~Resizer() { Stop(); }
 
-void Resizer::Watch() {
+void Resizer::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
@@ -118,8 +118,8 @@ bool Resizer::InUse(const Claim& claim) const {
   });
 }
 
-std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
-                                       const Memory& memory) const {
+std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume& volume,
+                                               const Memory& memory) const {
   const std::string status = claim.resize_status();
   const int64_t requested = Bytes(claim.requested_storage());
   const int64_t allocated = Bytes(claim.allocated_storage());
@@ -143,7 +143,7 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   return requested;
 }
 
-std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
+std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim) {
   const auto now = std::chrono::steady_clock::now();
   MutexLock lock(mutex_);
   Memory& memory = memories_[claim.key()];
@@ -175,7 +175,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     MutexLock lock(mutex_);
     if (const auto known = memories_.find(key); known != memories_.end()) memory = known->second;
   }
-  const std::optional<int64_t> target = Target(*claim, *volume, memory);
+  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, memory);
   if (!target.has_value()) {
     MutexLock lock(mutex_);
     memories_.erase(key);
@@ -186,7 +186,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     if (InUse(*claim)) return Outcome::Done();
     memories_[key].waits_for_end_of_use = false;
   }
-  if (const auto patience = Patience(*claim)) return Outcome::After(*patience);
+  if (const auto wait = GetWaitTime(*claim)) return Outcome::After(*wait);
   return Expand(*claim, *volume, *driver, *target);
 }
 

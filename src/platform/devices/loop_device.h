@@ -63,7 +63,7 @@ base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOpt
 
 // Lists all loop devices in use, or those whose backing file is `backing`, by device number. Makes
 // missing device nodes in /dev. The kernel asks the file systems of all images, and one that no
-// longer answers blocks the caller (LookAtLoops in loop_table.h does not block).
+// longer answers blocks the caller (ListLoopEntries in loop_table.h does not block).
 base::StatusOr<std::vector<LoopDevice>> ListLoops();
 base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 

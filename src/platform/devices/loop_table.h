@@ -31,7 +31,7 @@ struct LoopEntry {
 
 // Lists the devices whose image path `wanted` accepts, by device number; an empty `wanted` accepts
 // all. It waits at most `timeout` for the file systems of all images, and then as long for each.
-base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
+base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 

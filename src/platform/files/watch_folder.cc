@@ -226,7 +226,7 @@ class InotifyWatch : public FolderWatch {
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
       root_ = WatchTreeAt(fd.get(), 0);
       // If the folder was moved away before it was watched, there was no event.
-      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
+      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = MakeTrouble(ESTALE, "");
     }
     for (const int wd : before) {
       if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
@@ -243,7 +243,7 @@ class InotifyWatch : public FolderWatch {
     if (fd.valid()) {
       trouble_ = base::OkStatus();
     } else if (trouble_.ok()) {
-      trouble_ = Failure(errno, "");
+      trouble_ = MakeTrouble(errno, "");
     }
     return fd;
   }
@@ -271,7 +271,7 @@ class InotifyWatch : public FolderWatch {
     const int wd =
         inotify_add_watch(inotify_.get(), fmt::format("/proc/self/fd/{}", fd).c_str(), events_);
     if (wd < 0) {
-      trouble_ = Failure(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
+      trouble_ = MakeTrouble(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
       return -1;
     }
     watches_.insert(wd);
@@ -279,7 +279,7 @@ class InotifyWatch : public FolderWatch {
       // If a DT_UNKNOWN entry is no folder, O_DIRECTORY refuses it.
       if (type == DT_DIR || type == DT_UNKNOWN) WatchSubfolder(fd, name, depth + 1);
     });
-    if (error != 0) trouble_ = Failure(error, "");
+    if (error != 0) trouble_ = MakeTrouble(error, "");
     return wd;
   }
 
@@ -289,11 +289,11 @@ class InotifyWatch : public FolderWatch {
     if (fd.valid()) {
       WatchTreeAt(fd.get(), depth);
     } else if (errno == EMFILE || errno == ENFILE || errno == EACCES) {
-      trouble_ = Failure(errno, fmt::format(": open {}", base::Quote(name)));
+      trouble_ = MakeTrouble(errno, fmt::format(": open {}", base::Quote(name)));
     }
   }
 
-  base::Status Failure(int error, std::string_view what) const {
+  base::Status MakeTrouble(int error, std::string_view what) const {
     return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
   }
 
