@@ -236,7 +236,7 @@ TEST_F(AttachmentsTest, AVolumeGrowsWithItsImage) {
     std::cout << "growing while mounted: skipped, this process lacks CAP_SYS_RESOURCE\n";
   }
   ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
-  // And at the next mount.
+  // It grows at the next mount, too.
   ASSERT_TRUE(site_.BackendOf("operator")->Grow("pv-1", 192 << 20).ok());
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
   EXPECT_GT(megabytes(), 160u);
@@ -277,7 +277,7 @@ TEST_F(AttachmentsTest, AVolumeThatIsNoLongerOursIsTakenOffAtOnce) {
   auto agent = site_.Start("n1");
   const MountCall call = site_.AddPod("n1", "web", "pv-1");
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
-  // Somebody has it open.
+  // A process has a file of the volume open.
   const base::UniqueFd open_file(
       open((call.mount_dir + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_TRUE(open_file.valid());

@@ -278,7 +278,7 @@ TEST_F(HandlerTest, TellsUsageAndThatAFileSystemCanBeWrittenNoMore) {
 
     const std::string id = Id(type);
     StartContainer(id, {{Target(volume), "/data"}});
-    // FS_IOC_SHUTDOWN, in the container's view of it.
+    // The file system is shut down (FS_IOC_SHUTDOWN) by the container's path of it.
     const auto pid = platform::ReadFile(Bundle(id) + "/pid");
     const base::UniqueFd root(
         open(fmt::format("/proc/{}/root/data", *pid).c_str(), O_RDONLY | O_DIRECTORY));

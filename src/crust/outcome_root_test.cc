@@ -132,7 +132,7 @@ TEST_F(OutcomeTest, AMountThatWasGivenUpIsNotHeldForGoneWhileTheKernelMayDoIt) {
   ASSERT_OK(Unpublish());
 }
 
-// Whoever has its device has nothing to do with this sandbox.
+// The process that has the device open has nothing to do with this sandbox.
 TEST_F(OutcomeTest, AMountThatFailedForCertainIsNotWaitedFor) {
   ASSERT_EQ(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).code(),
             StatusCode::kInvalidArgument);

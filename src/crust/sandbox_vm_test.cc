@@ -177,7 +177,7 @@ class DatabaseTest : public SandboxTest {
     std::filesystem::permissions("/mnt/tmp", std::filesystem::perms::all);
   }
 
-  // The volume, for the container alone.
+  // Gives the volume to the container alone.
   void Give() {
     auto plan = PlanOf(loop_.path, "ext4");
     ASSERT_OK(plan.status());

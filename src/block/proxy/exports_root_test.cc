@@ -152,7 +152,7 @@ TEST_F(ProxyTest, ItsImageIsLockedForAsLongAsTheDaemonLives) {
   StartProxy();
   ASSERT_OK(backend_->Unmap(*mapping));
   EXPECT_FALSE(*other->HasLock("pvc-1"));
-  // And the other way round.
+  // The first back end cannot map what the other one has mapped either.
   const auto theirs = other->Map("pvc-1", {});
   ASSERT_OK(theirs);
   EXPECT_EQ(backend_->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);

@@ -58,7 +58,7 @@ TEST(ServedTest, GoesByTheArgumentsWhereTheKernelNamesNone) {
   // Not those that were there before, nor those that are not seen here.
   EXPECT_THAT(FindServedMounts({unnamed}, kHost, {kHost[3], kHost[4]}, {kHost[4]}),
               ElementsAre(kHost[3]));
-  // With the same number, but another mount than before.
+  // The mount has the number of an earlier mount, but is another one.
   EXPECT_THAT(FindServedMounts({unnamed}, {Fuse("9", "0:51", "/k/new")}, kHost, {kHost[4]}),
               ElementsAre(Fuse("9", "0:51", "/k/new")));
 }

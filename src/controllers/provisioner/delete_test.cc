@@ -53,7 +53,7 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
 }
 
 TEST_F(DeleteTest, AfterARestartWhatWasDeletedIsNotDeletedAgain) {
-  // The finalizer went with the volume; somebody else's holds the object.
+  // The finalizer was removed with the volume. A finalizer of another program keeps the object.
   cluster_.Put(MakeVolume("old", {{"metadata",
                                    {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
                                     {"deletionTimestamp", "2026-01-01T00:00:00Z"},
