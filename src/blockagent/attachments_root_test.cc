@@ -70,7 +70,7 @@ TEST_F(AttachmentsTest, MountsAndTakesOffAgain) {
     const auto fence = site_.client.Peek(api::kinds::kVolumeFence, "", volume);
     EXPECT_EQ(fence["status"]["devices"][0]["devicePath"], mount->source);
     Write(call, "kept");
-    // Again is no harm.
+    // A second call does no harm.
     ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
     ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
     EXPECT_FALSE(site_.MountAt(call.mount_dir).has_value());
@@ -163,7 +163,7 @@ TEST_F(AttachmentsTest, NeverFormatsWhatHoldsSomethingElse) {
   std::string head(4, '\0');
   file.read(head.data(), 4);
   EXPECT_EQ(head, "LUKS");
-  // With the pod all of it goes.
+  // Everything is removed with the pod.
   site_.RemovePod("web");
   ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
   ExpectNothingLeft(*agent, "pv-1");

@@ -96,7 +96,7 @@ class OutcomeTest : public testing::Test {
     request.set_host_target_path(TargetIn(place));
     return handler_->RuntimeUnpublishVolume(request).status();
   }
-  // As a mount does.
+  // Opens the device exclusively, as a mount does.
   base::UniqueFd Claim() const {
     base::UniqueFd fd(open(device_.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
     EXPECT_TRUE(fd.valid());

@@ -52,7 +52,7 @@ class SandboxTest : public testing::Test {
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "pins").ok());
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "utilities").ok());
   }
-  // As a handler does that comes back.
+  // Opens the sandbox as a restarted handler does.
   void Open() {
     sandbox_.reset();
     auto sandbox = kind_->OpenSandbox("s1");
