@@ -122,7 +122,7 @@ TEST_F(ListTest, TellsHowManyFollow) {
   const auto last = List("limit=2&continue=" + Token(second));
   EXPECT_THAT(Names(last.json), ElementsAre("c0004"));
   EXPECT_FALSE(last.json["metadata"].contains("remainingItemCount"));
-  // With a selector nobody counts.
+  // A list with a selector has no remainingItemCount.
   EXPECT_FALSE(List("limit=2&labelSelector=!x").json["metadata"].contains("remainingItemCount"));
 }
 

@@ -26,7 +26,7 @@ TEST_F(ApiTest, ANamespaceWaitsForItsFinalizers) {
   // What is in it can still be read and deleted.
   EXPECT_EQ(Delete(At(kNamespaces, "x") + "/configmaps/a").code, 200);
 
-  // An ordinary write leaves the finalizers, whatever it says.
+  // An ordinary write does not change the finalizers, even if its object has others.
   Json without = marked.json;
   without["spec"]["finalizers"] = Json::array();
   EXPECT_EQ(Put(At(kNamespaces, "x"), without).json["spec"]["finalizers"],

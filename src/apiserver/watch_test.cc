@@ -53,7 +53,7 @@ TEST_F(WatchTest, WatchEndsAtItsTimeout) {
   OpenWatch watch(socket(), kConfigMaps,
                   fmt::format("timeoutSeconds=1&resourceVersion={}", store_->current()));
   EXPECT_EQ(watch.NextBrief(), "end");
-  // Cleanly: the connection goes on.
+  // The watch ends cleanly, so the connection takes the next request.
   watch.connection().Send(RequestText("GET", "/healthz", "", ""));
   EXPECT_EQ(ReadResponse(watch.connection()).body, "ok");
 }
@@ -72,8 +72,8 @@ TEST_F(WatchTest, AWatcherThatDoesNotReadHoldsUpNobody) {
         200);
     EXPECT_EQ(keen.NextBrief(), "MODIFIED big");
   }
-  // The lazy one gets some of them, in order, and then the end: it goes on from the last that it
-  // saw.
+  // The lazy watcher gets some of the events, in order, and then the end of the watch. It can go on
+  // from the last event that it saw.
   int got = 0;
   while (lazy.NextBrief() != "end") ++got;
   EXPECT_GT(got, 0);
@@ -126,7 +126,7 @@ TEST_F(WatchTest, ALastBookmarkComesBeforeTheEnd) {
   OpenWatch watch(socket(), kConfigMaps,
                   fmt::format("timeoutSeconds=4&allowWatchBookmarks=true&resourceVersion={}",
                               store_->current()));
-  // Something else happens, which the client doesn't see but by the bookmark's revision.
+  // The client sees nothing of this write but the revision in the bookmark.
   ASSERT_EQ(Post("/api/v1/namespaces/default/secrets", ConfigMap("s")).code, 201);
   const Json bookmark = watch.Next();
   EXPECT_EQ(bookmark["type"], "BOOKMARK");

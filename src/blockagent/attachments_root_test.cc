@@ -70,7 +70,7 @@ TEST_F(AttachmentsTest, MountsAndTakesOffAgain) {
     const auto fence = site_.client.Peek(api::kinds::kVolumeFence, "", volume);
     EXPECT_EQ(fence["status"]["devices"][0]["devicePath"], mount->source);
     Write(call, "kept");
-    // Again is no harm.
+    // A second call does no harm.
     ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
     ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
     EXPECT_FALSE(site_.MountAt(call.mount_dir).has_value());
@@ -163,7 +163,7 @@ TEST_F(AttachmentsTest, NeverFormatsWhatHoldsSomethingElse) {
   std::string head(4, '\0');
   file.read(head.data(), 4);
   EXPECT_EQ(head, "LUKS");
-  // With the pod all of it goes.
+  // Everything is removed with the pod.
   site_.RemovePod("web");
   ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
   ExpectNothingLeft(*agent, "pv-1");
@@ -236,7 +236,7 @@ TEST_F(AttachmentsTest, AVolumeGrowsWithItsImage) {
     std::cout << "growing while mounted: skipped, this process lacks CAP_SYS_RESOURCE\n";
   }
   ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
-  // And at the next mount.
+  // It grows at the next mount, too.
   ASSERT_TRUE(site_.BackendOf("operator")->Grow("pv-1", 192 << 20).ok());
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
   EXPECT_GT(megabytes(), 160u);
@@ -277,7 +277,7 @@ TEST_F(AttachmentsTest, AVolumeThatIsNoLongerOursIsTakenOffAtOnce) {
   auto agent = site_.Start("n1");
   const MountCall call = site_.AddPod("n1", "web", "pv-1");
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
-  // Somebody has it open.
+  // A process has a file of the volume open.
   const base::UniqueFd open_file(
       open((call.mount_dir + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_TRUE(open_file.valid());

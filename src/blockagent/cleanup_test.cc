@@ -245,7 +245,7 @@ TEST_F(CleanupTest, WhatTheFenceNoLongerNamesIsForcedAtOnce) {
   ASSERT_TRUE(AddCleanups(client_, "n1", {Entry("pv-1")}).ok());
   ASSERT_TRUE(WorkOff().ok());
   EXPECT_FALSE(IsMapped("pv-1"));
-  // Its pod is told, whoever takes it off.
+  // The pod gets an event, whichever part of the agent detaches the volume.
   EXPECT_TRUE(std::ranges::any_of(events_.events(), [](const auto& event) {
     return event.object.kind == "Pod" && event.reason == "FenceLost";
   }));

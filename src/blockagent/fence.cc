@@ -216,6 +216,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
     fence.set_entries(ApplyDecision(entries, request, decision));
     auto written = WriteFence(options_.client, fence, found.has_value());
     if (written.ok()) {
+      LOG_INFO("volume {}: the fence is taken for {}", Quote(request.volume),
+               Describe(request.entry));
       ReportBroken(context, decision);
       RETURN_IF_ERROR(base::FaultPoint<"blockagent.fence.acquire.after">());
       return written;
@@ -247,7 +249,10 @@ Status Fences::Release(const std::string& volume, const FenceEntry& use) {
       fence->set_entries(entries);
       written = WriteFence(options_.client, *fence, /*exists=*/true).status();
     }
-    if (written.ok()) return base::FaultPoint<"blockagent.fence.release.after">();
+    if (written.ok()) {
+      LOG_INFO("volume {}: the fence is released for {}", Quote(volume), Describe(use));
+      return base::FaultPoint<"blockagent.fence.release.after">();
+    }
     if (!IsRace(written)) {
       return base::Annotate(written, fmt::format("write the fence of volume {}", Quote(volume)));
     }

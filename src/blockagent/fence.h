@@ -3,7 +3,7 @@
 //
 //   Acquire   read ─▶ decide (fence_rules.h) ─▶ [break] NodeCleanup of the old node ─▶ write
 //              ▲                                                                        │
-//              └── somebody else wrote: AlreadyExists, conflict ◀───────────────────────┤
+//              └── another agent wrote: AlreadyExists, conflict ◀───────────────────────┤
 //                                                                  granted ◀────────────┘
 //   Release   the entry goes, and the object with its last one: deleted as it was read
 //

@@ -115,7 +115,7 @@ class RaceTest : public testing::TestWithParam<unsigned> {
     return status.ok();
   }
 
-  // What whoever holds the volume does with it.
+  // What an agent does with the volume while it holds the volume.
   void HoldVolume(uint64_t agent, const Attachments& attachments, const MountCall& call) {
     if (const int others = holders_.fetch_add(1); others != 0) {
       Fail(agent, fmt::format("{} others hold the volume, too", others));

@@ -81,7 +81,7 @@ TEST_F(DriverCallsTest, WhoMayNotCallCallsNothing) {
   EXPECT_TRUE(Delete("none").ok()) << "the connection is not taken for lost";
 }
 
-// Between two terms of a leader somebody put another driver's socket in the place of this one's.
+// Between two terms of a leader another driver's socket took the place of this driver's socket.
 TEST_F(DriverCallsTest, AnotherDriverIsNotTakenForTheOneThatIsServed) {
   connection_->Stop();
   auto made = DriverConnection::New(driver_->socket(), {.retry_start = std::chrono::milliseconds(1),

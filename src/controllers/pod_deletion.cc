@@ -13,20 +13,17 @@ namespace {
 
 constexpr const char* kDisruptionTarget = "DisruptionTarget";
 
-bool Says(const Json* condition, const Disruption& disruption) {
+bool Describes(const Json* condition, const Disruption& disruption) {
   return condition != nullptr && String(*condition, {"status"}) == "True" &&
          String(*condition, {"reason"}) == disruption.reason &&
          String(*condition, {"message"}) == disruption.message;
 }
 
-}  // namespace
-
-Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods, const api::Pod& pod,
-                     const Disruption& disruption, bool failed) {
-  Json status = Json::object();
-  if (failed && !pod.terminated()) status["phase"] = "Failed";
+// Adds the condition to `status`, unless the pod has it, and writes the status.
+Status WriteStatus(const Context& context, kube::Informer<api::Pod>& pods, const api::Pod& pod,
+                   const Disruption& disruption, Json status) {
   const Json* present = pod.condition(kDisruptionTarget);
-  if (!disruption.reason.empty() && !Says(present, disruption)) {
+  if (!disruption.reason.empty() && !Describes(present, disruption)) {
     const bool stays = present != nullptr && String(*present, {"status"}) == "True";
     const std::string now = api::FormatTime(context.clock.Now());
     status["conditions"] = Json::array(
@@ -46,10 +43,17 @@ Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods, con
   return written.status();
 }
 
+}  // namespace
+
+Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods, const api::Pod& pod,
+                     const Disruption& disruption) {
+  return WriteStatus(context, pods, pod, disruption, Json::object());
+}
+
 Status FailAndDelete(const Context& context, kube::Informer<api::Pod>& pods, const api::Pod& pod,
                      const Disruption& disruption) {
   if (!pod.terminated()) {
-    const Status marked = MarkDisrupted(context, pods, pod, disruption, true);
+    const Status marked = WriteStatus(context, pods, pod, disruption, {{"phase", "Failed"}});
     if (marked.code() == base::StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(marked);
   }

@@ -15,13 +15,13 @@ struct Disruption {
   std::string message;
 };
 
-// Writes the condition, and with `failed` also the phase Failed unless the pod has ended. A
-// condition that the pod has already is not written again.
+// Writes the condition, unless the pod has it already. NOT_FOUND: the pod is gone.
 base::Status MarkDisrupted(const Context& context, kube::Informer<api::Pod>& pods,
-                           const api::Pod& pod, const Disruption& disruption, bool failed);
+                           const api::Pod& pod, const Disruption& disruption);
 
-// Calls MarkDisrupted with `failed`, then deletes the pod without a grace period. For pods that no
-// node agent will ever end.
+// Writes the condition and the phase Failed, unless the pod has ended, and then deletes the pod
+// without a grace period. Only for pods that no node agent will ever end. OK if the pod is gone
+// already.
 base::Status FailAndDelete(const Context& context, kube::Informer<api::Pod>& pods,
                            const api::Pod& pod, const Disruption& disruption = {});
 

@@ -178,12 +178,12 @@ TEST_F(HandlerTest, AContainerNeverGetsThePlainFolderOfTheHost) {
   const auto device = MakeDevice("ext4", 64 * kMiB);
   Plan({"pv"});
   BeginSandbox();
-  // Not published yet.
+  // The volume is not published yet.
   Outcome created = Create(Id("one"), false, {{Target("pv"), "/data"}});
   EXPECT_EQ(created.exit_code, 1);
   EXPECT_THAT(created.log, HasSubstr("is not in sandbox"));
   ASSERT_TRUE(Publish(PublishRequest("pv", device, "ext4")).ok());
-  // Spelled in another way.
+  // The path of the volume is spelled in another way.
   StartContainer(Id("one"), {{options_.kubelet_folder + "/./pods//" + uid_ +
                                   "/volumes/x/../kubernetes.io~csi/pv/mount/",
                               "/data"}});
@@ -278,7 +278,7 @@ TEST_F(HandlerTest, TellsUsageAndThatAFileSystemCanBeWrittenNoMore) {
 
     const std::string id = Id(type);
     StartContainer(id, {{Target(volume), "/data"}});
-    // FS_IOC_SHUTDOWN, in the container's view of it.
+    // The file system is shut down (FS_IOC_SHUTDOWN) by the container's path of it.
     const auto pid = platform::ReadFile(Bundle(id) + "/pid");
     const base::UniqueFd root(
         open(fmt::format("/proc/{}/root/data", *pid).c_str(), O_RDONLY | O_DIRECTORY));

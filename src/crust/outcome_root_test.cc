@@ -96,7 +96,7 @@ class OutcomeTest : public testing::Test {
     request.set_host_target_path(TargetIn(place));
     return handler_->RuntimeUnpublishVolume(request).status();
   }
-  // As a mount does.
+  // Opens the device exclusively, as a mount does.
   base::UniqueFd Claim() const {
     base::UniqueFd fd(open(device_.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
     EXPECT_TRUE(fd.valid());
@@ -132,7 +132,7 @@ TEST_F(OutcomeTest, AMountThatWasGivenUpIsNotHeldForGoneWhileTheKernelMayDoIt) {
   ASSERT_OK(Unpublish());
 }
 
-// Whoever has its device has nothing to do with this sandbox.
+// The process that has the device open has nothing to do with this sandbox.
 TEST_F(OutcomeTest, AMountThatFailedForCertainIsNotWaitedFor) {
   ASSERT_EQ(Publish(base::Error(StatusCode::kInvalidArgument, "bad superblock")).code(),
             StatusCode::kInvalidArgument);

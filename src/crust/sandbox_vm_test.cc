@@ -52,7 +52,7 @@ class SandboxTest : public testing::Test {
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "pins").ok());
     EXPECT_TRUE(mounter_->UnmountLazy(folder_ / "utilities").ok());
   }
-  // As a handler does that comes back.
+  // Opens the sandbox as a restarted handler does.
   void Open() {
     sandbox_.reset();
     auto sandbox = kind_->OpenSandbox("s1");
@@ -177,7 +177,7 @@ class DatabaseTest : public SandboxTest {
     std::filesystem::permissions("/mnt/tmp", std::filesystem::perms::all);
   }
 
-  // The volume, for the container alone.
+  // Gives the volume to the container alone.
   void Give() {
     auto plan = PlanOf(loop_.path, "ext4");
     ASSERT_OK(plan.status());

@@ -81,7 +81,7 @@ TEST_F(UtilityMountTest, TheMountIsInNobodysTable) {
   EXPECT_THAT(Left(), ElementsAre("at"));
   EXPECT_EQ(*platform::ReadFile(seen + ".said"),
             fmt::format("{} {} -o ro,deep=1\n", Share(), folder_ / "utilities/at"));
-  // Whoever serves it keeps no volume of the host's.
+  // The server of the mount keeps no volume of the host busy.
   EXPECT_THAT(*platform::ReadFile(seen), HasSubstr(folder_ / "utilities/at"));
   EXPECT_THAT(*platform::ReadFile(seen), testing::Not(HasSubstr(Volume())));
   EXPECT_TRUE(HostSees(Volume()));

@@ -219,7 +219,7 @@ TEST_F(CopiesTest, AFileSystemMountedOutOfSightIsNotCopied) {
   const VolumeCapability capability = MountCapability("ext4");
   const std::string id = Create("pvc", capability, 16 * kMiB);
   ASSERT_TRUE(Stage(id, capability).ok());
-  // Somebody holds the device for himself, as a mount in another namespace does.
+  // A process holds the device exclusively, as a mount in another namespace does.
   const platform::LoopDevice loop = LoopOf(id);
   {
     const base::UniqueFd held(open(loop.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));

@@ -72,7 +72,7 @@ class Daemon {
     return response.volume().volume_id();
   }
 
-  // From the host to a sandbox and back, without unstaging.
+  // Moves the volume from the host to a sandbox and back, without unstaging it.
   base::Status DeferBetween(const std::string& id) {
     RETURN_IF_ERROR(Unpublish(id, Target(id)));
     csi::v1::NodePublishVolumeRequest publish = PublishRequest(id, Sandbox(id));

@@ -290,7 +290,7 @@ TEST_F(DriverTest, CallsUnderWayAreAnsweredWhenTheDriverEnds) {
         << result;
   }
   Restart();
-  // Whoever was told of a volume finds it; one whose answer was lost is whole as well.
+  // Each volume whose creation was answered is found. A volume whose answer was lost may be there.
   EXPECT_GE(client_->ListVolumes({}, kTimeout)->entries_size(), static_cast<int>(made));
 }
 

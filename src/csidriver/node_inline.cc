@@ -56,7 +56,10 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(const block::Record volume, pool_.CreateVolume(wanted));
   const base::Status mounted =
       MountInline(volume, capability, request.readonly() || capability.read_only());
-  if (mounted.ok()) return csi::v1::NodePublishVolumeResponse();
+  if (mounted.ok()) {
+    LOG_INFO("inline volume {} is published at {}", base::Quote(volume.name), base::Quote(path));
+    return csi::v1::NodePublishVolumeResponse();
+  }
   if (!was_there && mounted.code() != StatusCode::kDeadlineExceeded) {
     if (const base::Status removed = RemoveInline(volume); !removed.ok()) {
       LOG_WARNING("inline volume {} could not be published, and not be removed either: {}",
@@ -122,6 +125,8 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
   if (volume.has_value() && volume->inline_target == path) {
     RETURN_IF_ERROR_WITH(RemoveInline(*volume),
                          fmt::format("unpublish inline volume {}", base::Quote(volume->name)));
+    LOG_INFO("inline volume {} is unpublished from {}", base::Quote(volume->name),
+             base::Quote(path));
     return csi::v1::NodeUnpublishVolumeResponse();
   }
   // The volume is gone or never existed, but an empty target may remain.

@@ -135,6 +135,8 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
                                : PublishAt(volume, capability, wanted, presence);
   RETURN_IF_ERROR_WITH(
       published, fmt::format("publish volume {} at {}", base::Quote(volume.id), base::Quote(path)));
+  LOG_INFO("volume {} is published at {}{}", base::Quote(volume.id), base::Quote(path),
+           wanted.deferred ? ": the container runtime mounts it" : "");
   return published;
 }
 
@@ -261,6 +263,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   if (const base::Status unmounted = UnmountUnpublished(id); !unmounted.ok()) {
     LOG_WARNING("{}: {}", context, base::ToString(unmounted));
   }
+  LOG_INFO("volume {} is unpublished from {}", base::Quote(id), base::Quote(path));
   return csi::v1::NodeUnpublishVolumeResponse();
 }
 

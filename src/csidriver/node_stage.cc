@@ -118,6 +118,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     return base::Annotate(
         prepared, fmt::format("stage volume {} at {}", base::Quote(volume.id), base::Quote(path)));
   }
+  LOG_INFO("volume {} is staged at {}", base::Quote(volume.id), base::Quote(path));
   return csi::v1::NodeStageVolumeResponse();
 }
 
@@ -217,6 +218,7 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   const DeviceUse use = presence.recorded().has_value() ? presence.recorded()->use : DeviceUse{};
   RETURN_IF_ERROR_WITH(DetachVolume(id, use), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(records_.Remove(id));
+  LOG_INFO("volume {} is unstaged", base::Quote(id));
   return csi::v1::NodeUnstageVolumeResponse();
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/text.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::node {
@@ -19,15 +20,10 @@ namespace {
 
 using base::Json;
 
-std::string Trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
 std::string ReadFirstLine(const std::string& path) {
   auto text = platform::ReadFile(path, 4096);
   if (!text.ok()) return "";
-  return Trimmed(text->substr(0, text->find('\n')));
+  return std::string(base::Trim(text->substr(0, text->find('\n'))));
 }
 
 // PRETTY_NAME of os-release(5).

@@ -199,7 +199,7 @@ StatusOr<Value> Sum(CallContext& context, Args args) {
   return whole;
 }
 
-// False also if the budget is used up.
+// Whether the list has the item. Returns false also if the budget is used up.
 bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
   for (size_t i = 0; i < list.size() && budget.left() >= 0; ++i) {
     if (list.item(i).Equals(wanted, budget)) return true;

@@ -249,7 +249,7 @@ TEST(Protobuf, WhatHasNoPlaceIsLeftOut) {
 TEST(Protobuf, UnknownFieldsAreSkipped) {
   const Schema* schema = SchemaOf(kinds::kConfigMap);
   const std::string known = Bytes({0x12, 6, 0x0a, 1, 'k', 0x12, 1, 'v'});
-  // Of each wire type, a group among them.
+  // There is an unknown field of each wire type; a group is one of them.
   for (const std::string& unknown :
        {Bytes({0xa0, 0x06, 5}), Bytes({0xa2, 0x06, 2, 'x', 'y'}), Bytes({0xa5, 0x06, 1, 2, 3, 4}),
         Bytes({0xa1, 0x06, 1, 2, 3, 4, 5, 6, 7, 8}), Bytes({0xa3, 0x06, 0x08, 1, 0xa4, 0x06})}) {

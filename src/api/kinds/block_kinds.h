@@ -1,5 +1,5 @@
 // The kinds of the block agent, which CustomResourceDefinitions define (deploy/crds): the users of
-// a volume, the volumes that a node must still take off, and the storage clusters with the volumes.
+// a volume, the volumes that a node must still detach, and the storage clusters with the volumes.
 // The classes are like those in kinds.h, but are not in the table of built-in kinds.
 //
 // All are cluster-scoped, so that pods of any namespace can use volumes without a copy of a secret.
@@ -57,7 +57,7 @@ class VolumeFence : public Object {
   void set_entries(const std::vector<FenceEntry>& entries);
 };
 
-// NodeCleanup.entries[]: an attachment of the node that must be taken off there.
+// NodeCleanup.entries[]: an attachment of the node, whose volume the node must detach.
 struct CleanupEntry {
   std::string volume;  // the PersistentVolume's name
   FenceEntry attachment;
@@ -71,7 +71,7 @@ struct CleanupEntry {
   bool operator==(const CleanupEntry&) const = default;
 };
 
-// The attachments that the agent of a node must take off. Its name is the Node's.
+// The volumes that the agent of a node must detach. Its name is the Node's.
 class NodeCleanup : public Object {
  public:
   static constexpr const KindInfo& kInfo = kinds::kNodeCleanup;

@@ -18,7 +18,7 @@ bool AllowsSecrets(const base::Json& storage_class) {
   return IsTrue(storage_class, kAllowSecretsAnnotation);
 }
 
-std::string HandlerSocket(const base::Json& runtime_class) {
+std::string FindHandlerSocket(const base::Json& runtime_class) {
   std::string socket = base::json::String(runtime_class, {"fsMgmtSocket"});
   if (!socket.empty()) return socket;
   return base::json::String(runtime_class, {"metadata", "annotations", kSocketAnnotation});

@@ -20,6 +20,6 @@ inline constexpr std::string_view kAllowSecretsAnnotation =
 bool AllowsRuntimeAssistedMount(const base::Json& storage_class);
 bool AllowsSecrets(const base::Json& storage_class);
 // The path of the handler's UNIX socket. Empty: the handler of that class mounts no volumes.
-std::string HandlerSocket(const base::Json& runtime_class);
+std::string FindHandlerSocket(const base::Json& runtime_class);
 
 }  // namespace berth::api

@@ -11,10 +11,11 @@ TEST(RuntimeMount, FieldsAndAnnotationsSayTheSame) {
       AllowsRuntimeAssistedMount({{"metadata", {{"annotations", {{kAllowAnnotation, "true"}}}}}}));
   EXPECT_FALSE(AllowsRuntimeAssistedMount({{"allowRuntimeAssistedMount", false}}));
   EXPECT_FALSE(AllowsRuntimeAssistedMount(base::Json()));
-  EXPECT_EQ(HandlerSocket({{"fsMgmtSocket", "/run/a.sock"}}), "/run/a.sock");
-  EXPECT_EQ(HandlerSocket({{"metadata", {{"annotations", {{kSocketAnnotation, "/run/b.sock"}}}}}}),
-            "/run/b.sock");
-  EXPECT_EQ(HandlerSocket({{"handler", "runc"}}), "");
+  EXPECT_EQ(FindHandlerSocket({{"fsMgmtSocket", "/run/a.sock"}}), "/run/a.sock");
+  EXPECT_EQ(
+      FindHandlerSocket({{"metadata", {{"annotations", {{kSocketAnnotation, "/run/b.sock"}}}}}}),
+      "/run/b.sock");
+  EXPECT_EQ(FindHandlerSocket({{"handler", "runc"}}), "");
 }
 
 TEST(RuntimeMount, SecretsAreAllowedByTheirOwnAnnotation) {

@@ -428,7 +428,7 @@ TEST(ApplyTest, KubectlTakesOverFromItsClientSideApply) {
       thing.object()["metadata"]["annotations"][annotation],
       R"({"apiVersion":"v1","kind":"Thing","metadata":{"name":"one"},"spec":{"mode":"x","size":2}})"
       "\n");
-  // What somebody else changed since is a conflict still.
+  // A field that another manager has changed since then is still a conflict.
   object["spec"] = R"({"size": 2, "mode": "z"})"_json;
   object["metadata"] = thing.object()["metadata"];
   thing.Update("editor", object);

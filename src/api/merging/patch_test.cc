@@ -118,7 +118,7 @@ TEST(StrategicMergeTest, ListsWithinItemsMergeToo) {
                     {"name": "a", "env": [{"name": "Y", "value": "2"}], "args": ["y"]}]}})"_json),
             R"({"spec": {"initContainers": [{"name": "a", "args": ["y"], "env": [
           {"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}]}})"_json);
-  // And in a pod within another kind.
+  // The same holds for a pod's spec within another kind.
   EXPECT_EQ(
       Strategic(kinds::kDaemonSet,
                 R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}]}}}})"_json,

@@ -221,7 +221,8 @@ class FakeNode {
       }
       send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
       if (!answer.starts_with("HTTP/1.1 101")) return;
-      // After the switch: an echo, until the client ends; of what came with the head, too.
+      // After the switch all bytes are sent back until the client ends, also those that came with
+      // the head.
       const size_t head = request_.find("\r\n\r\n") + 4;
       send(peer.get(), request_.data() + head, request_.size() - head, MSG_NOSIGNAL);
       for (ssize_t got; (got = recv(peer.get(), data, sizeof(data), 0)) > 0;) {

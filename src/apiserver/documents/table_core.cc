@@ -3,6 +3,7 @@
 #include "api/names.h"
 #include "api/time.h"
 #include "apiserver/documents/table_columns.h"
+#include "base/text.h"
 
 namespace berth::apiserver {
 
@@ -79,10 +80,7 @@ Json EventSourceCell(const Json& event, base::WallTime) {
 }
 
 Json EventMessageCell(const Json& event, base::WallTime) {
-  const std::string message = String(event, {"message"});
-  const size_t first = message.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return "";
-  return message.substr(first, message.find_last_not_of(" \t\r\n") - first + 1);
+  return std::string(base::Trim(String(event, {"message"})));
 }
 
 Json EventCountCell(const Json& event, base::WallTime) {

@@ -163,7 +163,7 @@ TEST_F(FormatTest, OnlyKindsWithMessagesAreProtobuf) {
             406);
   EXPECT_EQ(Get(At(kConfigMaps, "a")).code, 404);
   EXPECT_EQ(Call("GET", kHostMounts, "", kWantProtobuf).json["kind"], "HostMountList");
-  // Nor is a table, whatever it shows.
+  // A table is not served as protobuf either: the reply is the list in JSON.
   EXPECT_EQ(Call("GET", kPods, "",
                  "Accept: application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,"
                  "application/json\r\n")

@@ -21,7 +21,7 @@ constexpr int64_t kDefaultGrace = 30;  // seconds
 // How much the server may add to an object of the maximum size.
 constexpr size_t kDefaultsRoom = 64 * 1024;
 
-// `ephemeral`: an update of the ephemeral containers alone.
+// `ephemeral`: the update changes only the ephemeral containers.
 Status ValidateObject(const KindRules& rules, const Json& object, const Json* old,
                       bool ephemeral = false) {
   FieldErrors errors;
@@ -70,7 +70,7 @@ std::optional<int64_t> PodGrace(const Json& pod, std::optional<int64_t> asked) {
       asked.value_or(Int(pod, {"spec", "terminationGracePeriodSeconds"}, kDefaultGrace));
   if (grace < 0) grace = 1;
   const std::string phase = String(pod, {"status", "phase"});
-  // Zero if no node agent runs the pod, because then there is nothing to end.
+  // The time is zero if no node agent runs the pod, because then there is nothing to end.
   if (String(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" || phase == "Failed")
     grace = 0;
   if (left != nullptr && left->is_number_integer() && grace >= left->get<int64_t>()) {
@@ -114,7 +114,7 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
-// Whether `value` nests deeper than `levels`. The member `skip` is not counted (null: all are).
+// Whether `value` nests deeper than `levels`. The value `skip` does not count; null: all count.
 bool IsDeeperThan(const Json& value, int levels, const Json* skip) {
   if (!value.is_structured() || &value == skip) return false;
   if (levels == 0) return true;

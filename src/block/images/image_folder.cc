@@ -466,7 +466,7 @@ std::string ImageFolder::DescribeHolders(const Located& image) const {
   const std::string name = "/" + image.info.name;
   std::vector<std::string> known;
   const auto loops =
-      platform::LookAtLoops([&](std::string_view path) { return path.ends_with(name); });
+      platform::ListLoopEntries([&](std::string_view path) { return path.ends_with(name); });
   if (loops.ok()) {
     for (const platform::LoopEntry& entry : *loops) {
       if (entry.loop.backing == image.identity) known.push_back(entry.loop.path + " shows it");

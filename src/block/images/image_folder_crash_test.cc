@@ -1,6 +1,6 @@
 // A process that makes, grows, copies and removes images of a folder is killed at each of its fault
-// points in turn, or the step fails; whoever comes next must find whole images, and the same work
-// must end well.
+// points in turn, or the step fails. The next process must find whole images, and the same work
+// must then succeed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -117,7 +117,7 @@ TEST_F(ImageFolderTest, AnImageIsRemovedFromAFullFileSystem) {
   EXPECT_NE(access((folder_ / "pvc-1").c_str(), F_OK), 0);
 }
 
-// As a crash leaves it that came while the file system was full.
+// A crash leaves such a record if the file system was full.
 TEST_F(ImageFolderTest, ARecordWhoseImageIsGoneIsRemoved) {
   ASSERT_TRUE(images_.Create({.name = "pvc-1", .size_bytes = kMiB}).ok());
   {

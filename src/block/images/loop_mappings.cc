@@ -132,7 +132,7 @@ platform::FileIdentity LoopMappings::BackingOf(const Mapping& mapping) {
 base::StatusOr<LoopMappings::Found> LoopMappings::Find(const std::string& image) const {
   ASSIGN_OR_RETURN(
       std::vector<LoopEntry> entries,
-      platform::LookAtLoops([&](std::string_view path) { return FileNameOf(path) == image; }));
+      platform::ListLoopEntries([&](std::string_view path) { return FileNameOf(path) == image; }));
   Found found;
   for (LoopEntry& entry : entries) {
     if (!IsMine(entry, image)) {
@@ -150,7 +150,7 @@ base::StatusOr<LoopMappings::Found> LoopMappings::Find(const std::string& image)
 }
 
 base::StatusOr<std::vector<Mapping>> LoopMappings::ListMappings() const {
-  ASSIGN_OR_RETURN(const std::vector<LoopEntry> entries, platform::LookAtLoops({}));
+  ASSIGN_OR_RETURN(const std::vector<LoopEntry> entries, platform::ListLoopEntries({}));
   std::vector<Mapping> mappings;
   for (const LoopEntry& entry : entries) {
     const std::string_view image = FileNameOf(entry.image_path);

@@ -268,7 +268,11 @@ base::StatusOr<Record> Pool::CreateFromRecord(Record record, const std::optional
   record.created = clock_.Now();
   RETURN_IF_ERROR(ReserveSpace(record));
   const base::Status made = RunCreateSteps(record, source);
-  if (made.ok()) return record;
+  if (made.ok()) {
+    LOG_INFO("{} {} is made with the name {} and {} bytes", NameOf(record.kind),
+             base::Quote(record.id), base::Quote(record.name), record.size_bytes);
+    return record;
+  }
   if (const base::Status removed = RemoveImageAndRecord(record); !removed.ok()) {
     LOG_ERROR("a {} that could not be made is not removed yet: {}", NameOf(record.kind),
               base::ToString(removed));
@@ -319,6 +323,8 @@ base::Status Pool::RemoveImageAndRecord(Record record) {
   RETURN_IF_ERROR(RemoveImage(paths_.Image(record.kind, record.id), record, place_));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.unlinked">());
   RETURN_IF_ERROR(platform::RemoveDurably<"block.record">(paths_.Record(record.kind, record.id)));
+  LOG_INFO("{} {} with the name {} is deleted", NameOf(record.kind), base::Quote(record.id),
+           base::Quote(record.name));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.after">());
   base::MutexLock lock(mutex_);
   shelf(record.kind).records.erase(record.id);

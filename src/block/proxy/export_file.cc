@@ -90,7 +90,7 @@ base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& pr
 base::StatusOr<bool> IsShownByLoop(const std::string& store_folder, const std::string& image) {
   const std::string folder = store_folder + "/";
   const std::string name = "/" + image;
-  ASSIGN_OR_RETURN(const auto loops, platform::LookAtLoops([&](std::string_view path) {
+  ASSIGN_OR_RETURN(const auto loops, platform::ListLoopEntries([&](std::string_view path) {
                      return path.starts_with(folder) &&
                             (path.ends_with(name) || path.ends_with(name + " (deleted)"));
                    }));

@@ -152,7 +152,7 @@ TEST_F(ProxyTest, ItsImageIsLockedForAsLongAsTheDaemonLives) {
   StartProxy();
   ASSERT_OK(backend_->Unmap(*mapping));
   EXPECT_FALSE(*other->HasLock("pvc-1"));
-  // And the other way round.
+  // The first back end cannot map what the other one has mapped either.
   const auto theirs = other->Map("pvc-1", {});
   ASSERT_OK(theirs);
   EXPECT_EQ(backend_->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
@@ -338,7 +338,7 @@ TEST_F(ProxyTest, AForcedUnmapEndsWhatHangs) {
   const base::UniqueFd file(open((mount_ + "/file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(write(file.get(), "a", 1), 1);
   ASSERT_EQ(fsync(file.get()), 0);
-  // As a daemon whose server answers no more.
+  // The stopped daemon looks like one whose server does not answer any more.
   kill(Daemon(), SIGSTOP);
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_TRUE(backend_->FindMapping("pvc-1").ok());

@@ -1,4 +1,4 @@
-// From a claim to a bound volume.
+// Tests the rules for the way from a claim to a bound volume.
 #include "cli/explain/rules_fixture.h"
 
 namespace berth::cli::explain {

@@ -1,4 +1,4 @@
-// From a bound volume to a node that may use it.
+// Tests the rules for the way from a bound volume to a node that may use it.
 #include "cli/explain/chain.h"
 #include "cli/explain/rules_fixture.h"
 

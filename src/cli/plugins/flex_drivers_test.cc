@@ -21,7 +21,7 @@ using testing::Not;
 
 class FlexDriversTest : public testing::Test {
  protected:
-  // With an executable, made of one file, at SOURCE/path.
+  // Makes a driver, whose executable is one file, at SOURCE/path.
   std::string Make(const std::string& path, std::string_view content, mode_t mode = 0755) {
     const std::string full = folder_ / "source/" + path;
     fs::create_directories(fs::path(full).parent_path());

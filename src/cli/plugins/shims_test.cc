@@ -73,7 +73,7 @@ TEST_F(ShimsTest, InstallsTheUtilitiesOfATypeAndRemovesThem) {
   EXPECT_THAT(told_, Contains("installed " + folder_.path() +
                               "/sbin/mount.nfs: runs in the pod of kubernetes.io/nfs"));
 
-  // Again, it changes nothing.
+  // A second installation changes nothing.
   ASSERT_TRUE(Install(Options({"nfs"})).ok());
   EXPECT_EQ(Read(folder_ / "sbin/mount.nfs"), "the program");
 

@@ -52,13 +52,13 @@ TEST(ServedTest, GoesByTheArgumentsWhereTheKernelNamesNone) {
   const FuseServer one{.arguments = {"glusterfs", "/k/one"}, .connections = {std::nullopt}};
   const FuseServer unnamed{.arguments = {"daemon"}, .connections = {std::nullopt}};
   EXPECT_THAT(FindServedMounts({one}, kHost, kHost, {}), ElementsAre(kHost[1], kHost[2]));
-  // One of those that came is its own, and nobody knows which.
+  // One of the new mounts is served by the daemon, and it is not known which one.
   EXPECT_THAT(FindServedMounts({unnamed}, kHost, kHost, {}),
               ElementsAre(kHost[1], kHost[2], kHost[3], kHost[4]));
-  // Not those that were there before, nor those that are not seen here.
+  // Mounts that were there before, and mounts that are not seen here, do not count.
   EXPECT_THAT(FindServedMounts({unnamed}, kHost, {kHost[3], kHost[4]}, {kHost[4]}),
               ElementsAre(kHost[3]));
-  // With the same number, but another mount than before.
+  // The mount has the number of an earlier mount, but is another one.
   EXPECT_THAT(FindServedMounts({unnamed}, {Fuse("9", "0:51", "/k/new")}, kHost, {kHost[4]}),
               ElementsAre(Fuse("9", "0:51", "/k/new")));
 }

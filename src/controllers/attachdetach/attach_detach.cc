@@ -63,7 +63,7 @@ AttachDetach::AttachDetach(Context context, Options options)
   AddPodIndexes(pods_);
   AddAttachmentIndexes(attachments_);
   if (host_mounts_ != nullptr) AddHostMountIndexes(*host_mounts_);
-  Watch();
+  AddHandlers();
 }
 
 AttachDetach::~AttachDetach() { Stop(); }
@@ -85,7 +85,7 @@ void AttachDetach::AddNode(const std::string& node) {
   }
 }
 
-void AttachDetach::Watch() {
+void AttachDetach::AddHandlers() {
   pods_.AddHandler([this](const auto& change) {
     const api::Pod& pod = change.latest();
     if (pod.node_name().empty() || IsIrrelevant(change)) return;

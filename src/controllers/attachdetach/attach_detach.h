@@ -84,7 +84,7 @@ class AttachDetach : public Controller {
   };
   using Wanted = std::map<std::string, Users>;  // by node
 
-  void Watch();
+  void AddHandlers();
   void AddClaim(const std::string& claim_key);
   void AddNode(const std::string& node);
 

@@ -160,7 +160,7 @@ TEST_F(AttachDetachTest, ANodeThatManagesItselfIsLeftAlone) {
   cluster_.Put(MakePod("web-data", "data", On("node-own")));
   Barrier();
   EXPECT_FALSE(Exists("data", "node-own"));
-  // As soon as it says so it is managed.
+  // The controller manages the node as soon as the Node has the annotation.
   cluster_.Put(MakeNode("node-own"));
   EXPECT_TRUE(WaitExists("data", "node-own"));
 }

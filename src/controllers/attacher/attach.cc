@@ -1,4 +1,4 @@
-// From a wanted attachment to an attached one (attacher.h).
+// Attaches the volume of a VolumeAttachment (attacher.h).
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"

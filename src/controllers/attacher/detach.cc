@@ -1,4 +1,4 @@
-// From a deleted attachment to none (attacher.h).
+// Detaches the volume of a deleted VolumeAttachment (attacher.h).
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"

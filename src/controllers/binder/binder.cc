@@ -35,12 +35,12 @@ Binder::Binder(Context context)
   AddClaimIndexes(claims_);
   AddVolumeIndexes(volumes_);
   AddPodIndexes(pods_);
-  Watch();
+  AddHandlers();
 }
 
 Binder::~Binder() { Stop(); }
 
-void Binder::Watch() {
+void Binder::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     claim_workers_.Add(change.key);
     if (const std::string volume = change.latest().volume_name(); !volume.empty()) {

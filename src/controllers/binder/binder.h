@@ -58,7 +58,7 @@ class Binder : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
-  void Watch();
+  void AddHandlers();
 
   // claim_sync.cc
   Outcome SyncClaim(const std::string& key);

@@ -242,7 +242,7 @@ TEST_F(BinderTest, AVolumeIsReleasedWhenTheApiItselfSaysThatItsClaimIsGone) {
   cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
   cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   cluster_.Start();
-  // As long as the API does not answer nothing is released.
+  // The volume is released only after the API has answered that the claim is gone.
   cluster_.client.FailNext("get", "persistentvolumeclaims",
                            base::Error(base::StatusCode::kUnavailable, "down"));
   cluster_.client.Remove(Claim::kInfo, "default", "data");

@@ -96,7 +96,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   if (source.status().code() == StatusCode::kUnimplemented) return Outcome::Done();
   if (!source.ok()) return Failed(claim, storage_class.name(), source.status());
   wanted.source = *source;
-  const StatusOr<Claim> begun = Begin(claim, plan);
+  const StatusOr<Claim> begun = BeginProvisioning(claim, plan);
   if (!begun.ok()) return AfterApi(begun.status());
 
   const StatusOr<block::ImageInfo> image =
@@ -118,7 +118,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   return WriteVolume(*begun, VolumeObject(plan, *begun, storage_class, image->size_bytes));
 }
 
-StatusOr<Provisioner::Claim> Provisioner::Begin(const Claim& claim, const Plan& plan) {
+StatusOr<Provisioner::Claim> Provisioner::BeginProvisioning(const Claim& claim, const Plan& plan) {
   if (claim.has_finalizer(kProvisioningFinalizer)) return claim;
   Json patch = FinalizersPatch(claim, kProvisioningFinalizer, "");
   patch["metadata"]["annotations"][std::string(kBegunIn)] = plan.settings.cluster;

@@ -48,7 +48,7 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
       volume_workers_(QueueOptions("block-volume", options, context.flight),
                       [this](const std::string& key) { return SyncVolume(key); }) {
   AddIndexes();
-  Watch();
+  AddHandlers();
   WatchUses();
 }
 
@@ -58,7 +58,7 @@ void Provisioner::AddIndexes() {
   AddBlockIndexes(volumes_);
 }
 
-void Provisioner::Watch() {
+void Provisioner::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     // The source's volume is queued, because its deletion waits while a copy of it is under way.
     if (change.before != nullptr && IsOpen(*change.before)) {

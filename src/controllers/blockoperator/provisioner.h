@@ -57,7 +57,7 @@ class Provisioner {
   using Cluster = api::StorageCluster;
 
   void AddIndexes();
-  void Watch();
+  void AddHandlers();
   void WatchUses();
   void RetryClaims();
   void RetryVolumesOf(const std::string& cluster);
@@ -66,7 +66,7 @@ class Provisioner {
   Outcome SyncClaim(const std::string& key);
   Outcome Provision(const Claim& claim, const api::StorageClass& storage_class);
   Outcome Create(const Claim& claim, const api::StorageClass& storage_class, const Plan& plan);
-  base::StatusOr<Claim> Begin(const Claim& claim, const Plan& plan);
+  base::StatusOr<Claim> BeginProvisioning(const Claim& claim, const Plan& plan);
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
   // Deletes the image that may have been made for the claim, unless a PersistentVolume names it,
   // and then removes the finalizer. To be called if the claim needs no image any more.

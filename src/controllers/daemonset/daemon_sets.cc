@@ -49,7 +49,7 @@ DaemonSets::DaemonSets(Context context, Options options)
                [this](const std::string& key) { return Sync(key); }) {
   AddControllerIndex(pods_);
   AddControllerIndex(revisions_);
-  Watch();
+  AddHandlers();
 }
 
 DaemonSets::~DaemonSets() { Stop(); }
@@ -67,7 +67,7 @@ void DaemonSets::AddOwner(const api::Object& object) {
   }
 }
 
-void DaemonSets::Watch() {
+void DaemonSets::AddHandlers() {
   sets_.AddHandler([this](const auto& change) { workers_.Add(change.key); });
   pods_.AddHandler([this](const auto& change) {
     if (change.after == nullptr || change.after->deleting()) {
@@ -210,6 +210,8 @@ Status DaemonSets::CreatePod(const Set& set, const std::string& node, const std:
     return created.status();
   }
   pods_.Observe(created->json());
+  LOG_INFO("pod {} of daemon set {} is made for node {}", base::Quote(created->key()),
+           base::Quote(set.key()), base::Quote(node));
   context_.events.Record(set.reference(), EventType::kNormal, "SuccessfulCreate",
                          fmt::format("Created pod: {}", created->name()));
   return base::OkStatus();
@@ -222,6 +224,7 @@ Status DaemonSets::DeletePod(const Set& set, const api::Pod& pod) {
                            fmt::format("Error deleting: {}", base::Message(deleted)));
     return deleted;
   }
+  LOG_INFO("pod {} of daemon set {} is deleted", base::Quote(pod.key()), base::Quote(set.key()));
   {
     // The deletion is remembered until the informer has seen it. If it has already, there is
     // nothing to remember.

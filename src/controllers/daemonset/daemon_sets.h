@@ -60,7 +60,7 @@ class DaemonSets : public Controller {
     SteadyTime since;
   };
 
-  void Watch();
+  void AddHandlers();
   void AddOwner(const api::Object& object);
 
   // daemon_sets.cc

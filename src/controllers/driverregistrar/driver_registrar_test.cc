@@ -85,7 +85,7 @@ TEST_F(DriverRegistrarTest, AManifestThatMakesNoSenseIsRefusedWithItsKey) {
 TEST_F(DriverRegistrarTest, WhatAPersonMadeStays) {
   AddObject(Json::object());
   Begin({{Key("podInfoOnMount"), "true"}});
-  // Once for the connection, once for the manifest.
+  // One call is for the connection, and one for the manifest.
   ASSERT_TRUE(cluster_.driver->script().WaitFor("GetPluginInfo", 2));
   cluster_.Stop();
   EXPECT_FALSE(Get().pod_info_on_mount());

@@ -64,7 +64,7 @@ Condition Finalizers(const Content& content) {
       "Some content in the namespace has finalizers remaining: " + Join(content.finalizers, "in")};
 }
 
-void Put(Json& conditions, const Condition& condition, const std::string& now) {
+void SetCondition(Json& conditions, const Condition& condition, const std::string& now) {
   const std::string status = condition.holds ? "True" : "False";
   Json next = {{"type", std::string(condition.type)},
                {"status", status},
@@ -87,15 +87,15 @@ void Put(Json& conditions, const Condition& condition, const std::string& now) {
 Json DeletionConditions(const Json& present, const Content& content,
                         const std::string& discovery_failure, const std::string& now) {
   Json conditions = present;
-  Put(conditions, Discovery(discovery_failure), now);
+  SetCondition(conditions, Discovery(discovery_failure), now);
   // This condition is always False, because discovery itself reads the names of groups.
-  Put(conditions,
-      {"NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions",
-       "All legacy kube types successfully parsed"},
-      now);
-  Put(conditions, Deletion(content), now);
-  Put(conditions, Remaining(content), now);
-  Put(conditions, Finalizers(content), now);
+  SetCondition(conditions,
+               {"NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions",
+                "All legacy kube types successfully parsed"},
+               now);
+  SetCondition(conditions, Deletion(content), now);
+  SetCondition(conditions, Remaining(content), now);
+  SetCondition(conditions, Finalizers(content), now);
   return conditions;
 }
 

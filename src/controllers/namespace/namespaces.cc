@@ -31,12 +31,12 @@ Namespaces::Namespaces(Context context, Options options)
         context_.client,
         kube::InformerOptions{.field_selector = fmt::format("metadata.name={}", kRootCa)});
   }
-  Watch();
+  AddHandlers();
 }
 
 Namespaces::~Namespaces() { Stop(); }
 
-void Namespaces::Watch() {
+void Namespaces::AddHandlers() {
   namespaces_.AddHandler([this](const auto& change) {
     if (change.after != nullptr) workers_.Add(change.key);
   });

@@ -47,7 +47,7 @@ class Namespaces : public Controller {
  private:
   using Outcome = base::KeyedWorkers::Outcome;
 
-  void Watch();
+  void AddHandlers();
   Outcome Sync(const std::string& name);
 
   base::Status EnsureDefaults(const api::Namespace& ns);

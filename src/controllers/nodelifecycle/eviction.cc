@@ -85,10 +85,10 @@ NodeLifecycle::Outcome NodeLifecycle::Evict(const api::Pod& pod) {
               base::Quote(pod.node_name()));
   context_.events.Record(pod.reference(), EventType::kNormal, "TaintManagerEviction",
                          fmt::format("Marking for deletion Pod {}", pod.key()));
-  const Status marked = MarkDisrupted(context_, pods_, pod,
-                                      {.reason = "DeletionByTaintManager",
-                                       .message = "Taint manager: deleting due to NoExecute taint"},
-                                      false);
+  const Status marked =
+      MarkDisrupted(context_, pods_, pod,
+                    {.reason = "DeletionByTaintManager",
+                     .message = "Taint manager: deleting due to NoExecute taint"});
   if (!marked.ok()) return AfterApi(marked);
   const Status deleted = kube::Delete(context_.client, pod);
   if (deleted.ok()) {

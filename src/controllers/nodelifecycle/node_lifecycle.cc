@@ -42,12 +42,12 @@ NodeLifecycle::NodeLifecycle(Context context, Options options)
       pod_workers_(QueueOptions("evict-pods"),
                    [this](const std::string& key) { return SyncPod(key); }) {
   AddPodIndexes(pods_);
-  Watch();
+  AddHandlers();
 }
 
 NodeLifecycle::~NodeLifecycle() { Stop(); }
 
-void NodeLifecycle::Watch() {
+void NodeLifecycle::AddHandlers() {
   leases_.AddHandler([this](const auto& change) {
     if (change.after == nullptr || change.after->ns() != api::kNodeLeaseNamespace) return;
     NoteLease(change.after->name(), change.after->renew_time());

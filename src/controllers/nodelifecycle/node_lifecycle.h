@@ -70,7 +70,7 @@ class NodeLifecycle : public Controller {
     bool was_ready = false;
   };
 
-  void Watch();
+  void AddHandlers();
   void NoteLease(const std::string& node, const std::string& renewed);
   void NoteStatus(const api::Node& node);
   void Forget(const std::string& node);

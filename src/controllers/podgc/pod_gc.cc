@@ -43,12 +43,12 @@ PodGc::PodGc(Context context, Options options)
                 .retry_max = std::chrono::seconds(60)},
                [this](const std::string& key) { return Sync(key); }) {
   AddPodIndexes(pods_);
-  Watch();
+  AddHandlers();
 }
 
 PodGc::~PodGc() { Stop(); }
 
-void PodGc::Watch() {
+void PodGc::AddHandlers() {
   pods_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
     const api::Pod& pod = *change.after;

@@ -45,7 +45,7 @@ class PodGc : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  void Watch();
+  void AddHandlers();
   // A key is "namespace/name" of a pod, the name of a node, or kEndedPods.
   Outcome Sync(const std::string& key);
   Outcome SyncPod(const std::string& key);

@@ -33,7 +33,7 @@ bool Uses(const api::Pod& pod, const std::string& claim) {
 
 // Whether `uses` is true for any object of kind T in the namespace, which is listed in pages.
 template <typename T, typename Predicate>
-StatusOr<bool> AnyOf(kube::Client& client, const std::string& ns, Predicate uses) {
+StatusOr<bool> HasUser(kube::Client& client, const std::string& ns, Predicate uses) {
   kube::ListOptions options;
   options.limit = kPageSize;
   do {
@@ -60,12 +60,12 @@ Protection::Protection(Context context, Options options)
                       [this](const std::string& key) { return SyncVolume(key); }) {
   AddPodIndexes(pods_);
   if (host_mounts_ != nullptr) AddHostMountIndexes(*host_mounts_);
-  Watch();
+  AddHandlers();
 }
 
 Protection::~Protection() { Stop(); }
 
-void Protection::Watch() {
+void Protection::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
     if (change.after->deleting() == change.after->has_finalizer(kClaimProtection)) {
@@ -113,10 +113,10 @@ bool Protection::InUse(const Claim& claim) const {
 
 StatusOr<bool> Protection::InUseNow(const Claim& claim) const {
   ASSIGN_OR_RETURN(const bool by_pod,
-                   AnyOf<api::Pod>(context_.client, claim.ns(),
-                                   [&](const api::Pod& pod) { return Uses(pod, claim.name()); }));
+                   HasUser<api::Pod>(context_.client, claim.ns(),
+                                     [&](const api::Pod& pod) { return Uses(pod, claim.name()); }));
   if (by_pod || host_mounts_ == nullptr) return by_pod;
-  return AnyOf<api::HostMount>(context_.client, claim.ns(), [&](const api::HostMount& mount) {
+  return HasUser<api::HostMount>(context_.client, claim.ns(), [&](const api::HostMount& mount) {
     return mount.claim_name() == claim.name();
   });
 }
@@ -134,7 +134,7 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   if (InUse(*claim)) return Outcome::Done();  // the end of the use queues the claim again
   const StatusOr<bool> in_use = InUseNow(*claim);
   if (!in_use.ok()) return AfterApi(in_use.status());
-  // The informer did not know this use, so it may miss its end too.
+  // The informer has not seen this use, so the end of the use may not queue the claim.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
   LOG_INFO("claim {} is not used any more: removing its finalizer", base::Quote(key));
   return AfterApi(

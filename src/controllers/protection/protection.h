@@ -39,7 +39,7 @@ class Protection : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
-  void Watch();
+  void AddHandlers();
   Outcome SyncClaim(const std::string& key);
   Outcome SyncVolume(const std::string& key);
   bool InUse(const Claim& claim) const;

@@ -49,12 +49,12 @@ CapacityController::CapacityController(Context context, DriverConnection& driver
                 .retry_max = options_.retry_max,
                 .flight = context.flight},
                [this](const std::string& key) { return SyncClass(key); }) {
-  Watch();
+  AddHandlers();
 }
 
 CapacityController::~CapacityController() { Stop(); }
 
-void CapacityController::Watch() {
+void CapacityController::AddHandlers() {
   classes_.AddHandler([this](const auto& change) { workers_.AddNow(change.key); });
   nodes_.AddHandler([this](const auto& change) {
     if (!SameLabels(change.before.get(), change.after.get())) AddAllClasses();

@@ -41,7 +41,7 @@ class CapacityController : public Controller {
   using Capacity = api::CsiStorageCapacity;
   using CapacityPtr = std::shared_ptr<const Capacity>;
 
-  void Watch();
+  void AddHandlers();
   void AddAllClasses();
   Outcome SyncClass(const std::string& name);
   base::Status Publish(const api::StorageClass& storage_class, const DriverInfo& driver);

@@ -99,7 +99,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
                                        plan.volume_name, DriverError(deleted.status())));
     return Outcome::Retry(why);
   }
-  handles_.ReleaseHandle(volume.volume_id());
+  handles_.ReleaseHandle(api::VolumeHandle(volume.volume_id()));
   LOG_INFO("volume {} is deleted, which was made for claim {} and is not what was asked for",
            base::Quote(volume.volume_id()), base::Quote(claim.key()));
   attempts_.Record(claim.uid(), {});

@@ -264,7 +264,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   }
   if (!response.ok()) return FailCall(claim, inputs, earlier, OfDriver(response.status()));
   const std::string& handle = response->volume().volume_id();
-  if (const std::string owner = handles_.AssignHandle(handle, inputs.driver.name, plan.volume_name);
+  if (const std::string owner = handles_.AssignHandle(api::VolumeHandle(handle), inputs.driver.name,
+                                                      api::VolumeName(plan.volume_name));
       !owner.empty()) {
     // The volume belongs to another claim, so it is not deleted.
     const Status taken =

@@ -1,4 +1,4 @@
-// From a released PersistentVolume to nothing.
+// Tests how the provisioner deletes a released PersistentVolume.
 #include "controllers/provisioner/provisioner_fixture.h"
 
 namespace berth::controllers::provisioner {
@@ -8,7 +8,7 @@ using ::testing::IsEmpty;
 
 class DeleteTest : public ProvisionerTest {
  protected:
-  // A volume as it is left when its claim went.
+  // Adds a PersistentVolume whose claim is gone.
   std::string Release(const Json& more = nullptr) {
     cluster_.Put(Unprotected("data"));
     EXPECT_TRUE(WaitVolume("pvc-uid-data"));
@@ -53,7 +53,7 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
 }
 
 TEST_F(DeleteTest, AfterARestartWhatWasDeletedIsNotDeletedAgain) {
-  // The finalizer went with the volume; somebody else's holds the object.
+  // The finalizer was removed with the volume. A finalizer of another program keeps the object.
   cluster_.Put(MakeVolume("old", {{"metadata",
                                    {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
                                     {"deletionTimestamp", "2026-01-01T00:00:00Z"},

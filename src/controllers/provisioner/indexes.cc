@@ -40,7 +40,7 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolume>& volumes) {
   });
   volumes.AddIndex(kVolumesByHandle, [](const Volume& volume) {
     if (!volume.has_csi()) return Keys{};
-    return Keys{HandleKey(volume.csi().driver(), volume.csi().volume_handle())};
+    return Keys{HandleKey(volume.csi().driver(), api::VolumeHandle(volume.csi().volume_handle()))};
   });
 }
 

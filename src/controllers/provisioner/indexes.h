@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "kube/informer.h"
 
 namespace berth::controllers::provisioner {
@@ -21,8 +22,8 @@ inline constexpr char kClaimsBySnapshot[] = "snapshotSource";
 inline constexpr char kVolumesToSync[] = "toSync";
 // Index: a driver's volume (HandleKey) → the PersistentVolumes that stand for it.
 inline constexpr char kVolumesByHandle[] = "handle";
-inline std::string HandleKey(const std::string& driver, const std::string& handle) {
-  return driver + "/" + handle;
+inline std::string HandleKey(const std::string& driver, const api::VolumeHandle& handle) {
+  return driver + "/" + handle.text();
 }
 
 // Whether the provisioner could have work for the claim: it is not bound, or it still has the

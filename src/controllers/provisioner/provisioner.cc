@@ -115,7 +115,7 @@ void Provisioner::WatchClaims() {
 void Provisioner::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr && change.before->has_csi()) {
-      handles_.ReleaseHandle(change.before->csi().volume_handle());
+      handles_.ReleaseHandle(api::VolumeHandle(change.before->csi().volume_handle()));
     }
     if (change.after == nullptr || !change.after->has_csi()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) QueueClaimOf(*change.after);

@@ -61,7 +61,7 @@ TEST_F(DelayedTest, ANodeThatIsGoneIsGivenUp) {
 }
 
 TEST_F(DelayedTest, AfterARestartAClaimThatWasHeldIsNotGivenUpWithItsNode) {
-  // An earlier process may have made the volume; the node went while none ran.
+  // An earlier process may have made the volume. The node was deleted while no process ran.
   BeginDelayed();
   Json claim = Late("node-gone");
   claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};

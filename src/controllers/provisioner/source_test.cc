@@ -224,7 +224,7 @@ TEST_F(RestoreTest, ASnapshotThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIs
 }
 
 TEST_F(RestoreTest, TheSweepLetsASnapshotGoThatNobodyWaitsFor) {
-  // The claim went while no provisioner ran.
+  // The claim was deleted while no provisioner ran.
   cluster_.client.Serve(api::kinds::kVolumeSnapshot);
   cluster_.client.Serve(api::kinds::kVolumeSnapshotContent);
   AddSnapshot({{"metadata", {{"finalizers", {std::string(kSnapshotProtection)}}}}});

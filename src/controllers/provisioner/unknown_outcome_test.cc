@@ -129,7 +129,7 @@ TEST_F(UnknownOutcomeTest, ARefusedClaimIsHeldNoLonger) {
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Internal desc = CreateVolume: no"));
-  // Whoever comes next, and another program too, sees that nothing is left of it.
+  // The next process, or another program, sees by the missing finalizer that no volume is left.
   EXPECT_TRUE(
       cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
 }

@@ -93,8 +93,8 @@ Status VolumeDeletion::SyncFinalizer(const Volume& volume) {
 // the other object is wanted, its data must stay.
 Status VolumeDeletion::CheckAlone(const Volume& volume) const {
   const api::CsiSource csi = volume.csi();
-  for (const auto& other :
-       volumes_.ByIndex(kVolumesByHandle, HandleKey(csi.driver(), csi.volume_handle()))) {
+  for (const auto& other : volumes_.ByIndex(
+           kVolumesByHandle, HandleKey(csi.driver(), api::VolumeHandle(csi.volume_handle())))) {
     if (other->name() == volume.name() || IsUnwanted(*other)) continue;
     return base::Error(
         StatusCode::kFailedPrecondition,
@@ -130,7 +130,7 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
   if (!deleted.ok()) return OfDriver(deleted);
   LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(volume.csi().volume_handle()),
            base::Quote(volume.name()));
-  handles_.ReleaseHandle(volume.csi().volume_handle());
+  handles_.ReleaseHandle(api::VolumeHandle(volume.csi().volume_handle()));
   base::MutexLock lock(mutex_);
   destroyed_[volume.name()] = volume.uid();
   return base::OkStatus();

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "kube/informer.h"
 
@@ -22,20 +23,20 @@ class VolumeHandles {
   explicit VolumeHandles(const kube::Informer<api::PersistentVolume>& volumes)
       : volumes_(volumes) {}
 
-  // Gives the volume `handle` of `driver` to the PersistentVolume `volume_name`. Returns "" if that
-  // one has it now; else the name of the PersistentVolume that has it already. An empty handle
-  // never belongs to a PersistentVolume.
-  std::string AssignHandle(const std::string& handle, const std::string& driver,
-                           const std::string& volume_name) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives the volume `handle` of `driver` to the PersistentVolume `volume`. Returns "" if that one
+  // has it now; else the name of the PersistentVolume that has it already. An empty handle never
+  // belongs to a PersistentVolume.
+  std::string AssignHandle(const api::VolumeHandle& handle, const std::string& driver,
+                           const api::VolumeName& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called when the driver has no such volume any more, or its PersistentVolume is gone.
-  void ReleaseHandle(const std::string& handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleaseHandle(const api::VolumeHandle& handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const kube::Informer<api::PersistentVolume>& volumes_;
   base::Mutex mutex_;
   // The handles from CreateVolume, for volumes whose objects this process has not deleted: handle
   // to name.
-  std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
+  std::map<api::VolumeHandle, api::VolumeName> given_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::controllers::provisioner

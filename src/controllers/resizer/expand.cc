@@ -59,9 +59,9 @@ StatusOr<bool> Resizer::NeedsCall(const DriverInfo& driver) {
                driver.name);
 }
 
-StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::ExpandRequest(const Volume& volume,
-                                                                        const DriverInfo& driver,
-                                                                        int64_t target) const {
+StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::MakeRequest(const Volume& volume,
+                                                                      const DriverInfo& driver,
+                                                                      int64_t target) const {
   const api::CsiSource csi = volume.csi();
   csi::v1::ControllerExpandVolumeRequest request;
   request.set_volume_id(csi.volume_handle());
@@ -75,7 +75,8 @@ StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::ExpandRequest(const Vo
   return request;
 }
 
-StatusOr<Resizer::Claim> Resizer::Begin(const Claim& claim, const Volume& volume, int64_t target) {
+StatusOr<Resizer::Claim> Resizer::WriteTarget(const Claim& claim, const Volume& volume,
+                                              int64_t target) {
   if (claim.resize_status() == kControllerInProgress &&
       Bytes(claim.allocated_storage()) == target) {
     return claim;
@@ -98,31 +99,32 @@ StatusOr<Resizer::Claim> Resizer::Begin(const Claim& claim, const Volume& volume
 Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
                                  int64_t target) {
   const StatusOr<bool> needs_call = NeedsCall(driver);
-  if (!needs_call.ok()) return ExpandFailed(claim, driver, needs_call.status());
+  if (!needs_call.ok()) return HandleFailure(claim, driver, needs_call.status());
   // Errors that need no driver are found here, before the record says that the driver may have
   // begun.
   csi::v1::ControllerExpandVolumeRequest request;
   if (*needs_call) {
-    StatusOr<csi::v1::ControllerExpandVolumeRequest> made = ExpandRequest(volume, driver, target);
-    if (!made.ok()) return ExpandFailed(claim, driver, made.status());
+    StatusOr<csi::v1::ControllerExpandVolumeRequest> made = MakeRequest(volume, driver, target);
+    if (!made.ok()) return HandleFailure(claim, driver, made.status());
     request = *std::move(made);
   }
-  const StatusOr<Claim> begun = Begin(claim, volume, target);
+  const StatusOr<Claim> begun = WriteTarget(claim, volume, target);
   if (!begun.ok()) {
-    return ExpandFailed(claim, driver,
-                        base::Annotate(begun.status(), "write the target to the claim"));
+    return HandleFailure(claim, driver,
+                         base::Annotate(begun.status(), "write the target to the claim"));
   }
   const StatusOr<Expanded> expanded =
-      *needs_call ? Call(request)
+      *needs_call ? CallDriver(request)
                   : StatusOr<Expanded>(Expanded{.bytes = target, .node_part = true});
-  if (!expanded.ok()) return ExpandFailed(*begun, driver, expanded.status());
+  if (!expanded.ok()) return HandleFailure(*begun, driver, expanded.status());
   if (const Status written = WriteVolume(volume, *begun, *expanded); !written.ok()) {
-    return ExpandFailed(*begun, driver, base::Annotate(written, "write the PersistentVolume"));
+    return HandleFailure(*begun, driver, base::Annotate(written, "write the PersistentVolume"));
   }
-  return Finish(*begun, *expanded);
+  return FinishExpansion(*begun, *expanded);
 }
 
-StatusOr<Resizer::Expanded> Resizer::Call(const csi::v1::ControllerExpandVolumeRequest& request) {
+StatusOr<Resizer::Expanded> Resizer::CallDriver(
+    const csi::v1::ControllerExpandVolumeRequest& request) {
   const int64_t target = request.capacity_range().required_bytes();
   const StatusOr<csi::v1::ControllerExpandVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout);
@@ -137,8 +139,8 @@ StatusOr<Resizer::Expanded> Resizer::Call(const csi::v1::ControllerExpandVolumeR
                   .node_part = response->node_expansion_required()};
 }
 
-Resizer::Outcome Resizer::ExpandFailed(const Claim& claim, const DriverInfo& driver,
-                                       const Status& status) {
+Resizer::Outcome Resizer::HandleFailure(const Claim& claim, const DriverInfo& driver,
+                                        const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
   const std::string message = FailureText(status);
   const bool infeasible = IsInfeasible(status);
@@ -189,7 +191,7 @@ Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expa
   return Patch(context_.client, volumes_, volume, patch).status();
 }
 
-Resizer::Outcome Resizer::Finish(const Claim& claim, const Expanded& expanded) {
+Resizer::Outcome Resizer::FinishExpansion(const Claim& claim, const Expanded& expanded) {
   Json patch;
   if (expanded.node_part) {
     patch["status"] = {

@@ -152,26 +152,27 @@ Modifier::Outcome Modifier::Modify(const Claim& claim, const Volume& volume,
                                    const DriverInfo& driver, const std::string& target) {
   const StatusOr<Class> found = kube::Get<Class>(context_.client, "", target);
   if (found.status().code() == StatusCode::kNotFound) return WaitForClass(claim, target);
-  if (!found.ok()) return ModifyFailed(claim, found.status());
+  if (!found.ok()) return HandleFailure(claim, found.status());
   if (found->driver_name() != driver.name) {
-    return ModifyFailed(claim, Error(StatusCode::kInvalidArgument,
-                                     "VolumeAttributesClass '{}' is for driver '{}', not for '{}'",
-                                     target, found->driver_name(), driver.name));
+    return HandleFailure(claim, Error(StatusCode::kInvalidArgument,
+                                      "VolumeAttributesClass '{}' is for driver '{}', not for '{}'",
+                                      target, found->driver_name(), driver.name));
   }
-  const auto request = ModifyRequest(claim, volume, *found);
-  if (!request.ok()) return ModifyFailed(claim, request.status());
-  const StatusOr<Claim> begun = Begin(claim, target);
+  const auto request = MakeRequest(claim, volume, *found);
+  if (!request.ok()) return HandleFailure(claim, request.status());
+  const StatusOr<Claim> begun = WriteTarget(claim, target);
   if (!begun.ok()) {
-    return ModifyFailed(claim, base::Annotate(begun.status(), "write the target to the claim"));
+    return HandleFailure(claim, base::Annotate(begun.status(), "write the target to the claim"));
   }
   const Status modified =
       driver_.Call(&rpc::CsiClient::ControllerModifyVolume, *request, options_.timeout).status();
-  if (!modified.ok()) return ModifyFailed(*begun, OfDriver(modified));
+  if (!modified.ok()) return HandleFailure(*begun, OfDriver(modified));
   return Finish(*begun, volume, target);
 }
 
-StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::ModifyRequest(
-    const Claim& claim, const Volume& volume, const Class& target) const {
+StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::MakeRequest(const Claim& claim,
+                                                                       const Volume& volume,
+                                                                       const Class& target) const {
   csi::v1::ControllerModifyVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
   CopyTo(target.parameters(), request.mutable_mutable_parameters());
@@ -193,7 +194,7 @@ StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::ModifyRequest(
   return request;
 }
 
-StatusOr<Modifier::Claim> Modifier::Begin(const Claim& claim, const std::string& target) {
+StatusOr<Modifier::Claim> Modifier::WriteTarget(const Claim& claim, const std::string& target) {
   if (ModifyStatus(claim) == kInProgress && TargetClass(claim) == target) return claim;
   ASSIGN_OR_RETURN(
       Claim begun,
@@ -268,7 +269,7 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
   // The modification may have begun before somebody deleted the class. The record stays InProgress,
   // because the outcome is unknown.
   if (ModifyStatus(claim) == kInProgress) {
-    return ModifyFailed(
+    return HandleFailure(
         claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
   }
   if (ModifyStatus(claim) == kPending && TargetClass(claim) == name) return Outcome::Done();
@@ -282,7 +283,7 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
           .status());
 }
 
-Modifier::Outcome Modifier::ModifyFailed(const Claim& claim, const Status& status) {
+Modifier::Outcome Modifier::HandleFailure(const Claim& claim, const Status& status) {
   if (IsOfApi(status)) return AfterApi(status);
   // INVALID_ARGUMENT from the driver means that it changed nothing. From our own checks before the
   // first call it means that nothing will change until somebody edits an object. After a call, our

@@ -55,14 +55,14 @@ class Modifier {
   Outcome SyncClaim(const std::string& key);
   Outcome Modify(const Claim& claim, const Volume& volume, const DriverInfo& driver,
                  const std::string& target);
-  base::StatusOr<csi::v1::ControllerModifyVolumeRequest> ModifyRequest(const Claim& claim,
-                                                                       const Volume& volume,
-                                                                       const Class& target) const;
-  base::StatusOr<Claim> Begin(const Claim& claim, const std::string& target);
+  base::StatusOr<csi::v1::ControllerModifyVolumeRequest> MakeRequest(const Claim& claim,
+                                                                     const Volume& volume,
+                                                                     const Class& target) const;
+  base::StatusOr<Claim> WriteTarget(const Claim& claim, const std::string& target);
   Outcome Finish(const Claim& claim, const Volume& volume, const std::string& target);
   Outcome Cancel(const Claim& claim);
   Outcome WaitForClass(const Claim& claim, const std::string& name);
-  Outcome ModifyFailed(const Claim& claim, const base::Status& status);
+  Outcome HandleFailure(const Claim& claim, const base::Status& status);
   void WatchClasses();
   // Queues the claims that ask for the class.
   void QueueClaimsOf(const std::string& class_name);

@@ -51,12 +51,12 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);
   claims_.AddSubset(kClaimsToResize, &MayNeedExpansion);
-  Watch();
+  AddHandlers();
 }
 
 Resizer::~Resizer() { Stop(); }
 
-void Resizer::Watch() {
+void Resizer::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
@@ -118,8 +118,8 @@ bool Resizer::InUse(const Claim& claim) const {
   });
 }
 
-std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
-                                       const Memory& memory) const {
+std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume& volume,
+                                               const Memory& memory) const {
   const std::string status = claim.resize_status();
   const int64_t requested = Bytes(claim.requested_storage());
   const int64_t allocated = Bytes(claim.allocated_storage());
@@ -133,7 +133,7 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   }
   const bool behind = requested > Bytes(claim.capacity()) && !claim.capacity().empty();
   if (has >= requested && !behind) return std::nullopt;
-  // The node could not do it: the controller's part is done again before the node may try again.
+  // The node could not grow it. The controller does its part again before the node may try again.
   if (status == kNodeInfeasible) return begun ? allocated : requested;
   if (has >= requested && status.empty()) {
     // An older resizer set this condition without a status. The node finishes the expansion.
@@ -143,7 +143,7 @@ std::optional<int64_t> Resizer::Target(const Claim& claim, const Volume& volume,
   return requested;
 }
 
-std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
+std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim) {
   const auto now = std::chrono::steady_clock::now();
   MutexLock lock(mutex_);
   Memory& memory = memories_[claim.key()];
@@ -152,7 +152,7 @@ std::optional<std::chrono::milliseconds> Resizer::Patience(const Claim& claim) {
     memory.not_before.reset();
     return std::nullopt;
   }
-  // The wait is set, because the node would refuse the same size again at once.
+  // The controller waits, because the node would refuse the same size again at once.
   if (!memory.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
     memory.not_before = now + options_.retry_max;
     memory.request = request;
@@ -175,7 +175,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     MutexLock lock(mutex_);
     if (const auto known = memories_.find(key); known != memories_.end()) memory = known->second;
   }
-  const std::optional<int64_t> target = Target(*claim, *volume, memory);
+  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, memory);
   if (!target.has_value()) {
     MutexLock lock(mutex_);
     memories_.erase(key);
@@ -186,7 +186,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     if (InUse(*claim)) return Outcome::Done();
     memories_[key].waits_for_end_of_use = false;
   }
-  if (const auto patience = Patience(*claim)) return Outcome::After(*patience);
+  if (const auto wait = GetWaitTime(*claim)) return Outcome::After(*wait);
   return Expand(*claim, *volume, *driver, *target);
 }
 

@@ -91,15 +91,15 @@ class Resizer : public Controller {
     std::string request;  // at that time
   };
 
-  void Watch();
+  void AddHandlers();
   Outcome SyncClaim(const std::string& key);
   Outcome Resync();
   // The size in bytes to which the volume must grow; nullopt: this controller has nothing to do.
-  std::optional<int64_t> Target(const Claim& claim, const Volume& volume,
-                                const Memory& memory) const;
+  std::optional<int64_t> FindTargetSize(const Claim& claim, const Volume& volume,
+                                        const Memory& memory) const;
   // The time until an impossible target is tried again; nullopt: now. If the node has just refused
   // the target, the wait begins here.
-  std::optional<std::chrono::milliseconds> Patience(const Claim& claim);
+  std::optional<std::chrono::milliseconds> GetWaitTime(const Claim& claim);
   bool InUse(const Claim& claim) const;
 
   // expand.cc
@@ -108,15 +108,15 @@ class Resizer : public Controller {
   // True: the driver must be called for an expansion. False: the node does all of it.
   // FAILED_PRECONDITION: neither can expand.
   base::StatusOr<bool> NeedsCall(const DriverInfo& driver);
-  base::StatusOr<csi::v1::ControllerExpandVolumeRequest> ExpandRequest(const Volume& volume,
-                                                                       const DriverInfo& driver,
-                                                                       int64_t target) const;
-  base::StatusOr<Claim> Begin(const Claim& claim, const Volume& volume, int64_t target);
-  base::StatusOr<Expanded> Call(const csi::v1::ControllerExpandVolumeRequest& request);
-  Outcome ExpandFailed(const Claim& claim, const DriverInfo& driver, const base::Status& status);
+  base::StatusOr<csi::v1::ControllerExpandVolumeRequest> MakeRequest(const Volume& volume,
+                                                                     const DriverInfo& driver,
+                                                                     int64_t target) const;
+  base::StatusOr<Claim> WriteTarget(const Claim& claim, const Volume& volume, int64_t target);
+  base::StatusOr<Expanded> CallDriver(const csi::v1::ControllerExpandVolumeRequest& request);
+  Outcome HandleFailure(const Claim& claim, const DriverInfo& driver, const base::Status& status);
   base::Status WriteFailure(const Claim& claim, const std::string& message, bool infeasible);
   base::Status WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded);
-  Outcome Finish(const Claim& claim, const Expanded& expanded);
+  Outcome FinishExpansion(const Claim& claim, const Expanded& expanded);
 
   const Context context_;
   DriverConnection& driver_;

@@ -50,7 +50,7 @@ Scheduler::Scheduler(Context context, Options options)
   AddVolumeIndexes(volumes_);
   AddAttachmentIndexes(attachments_);
   if (host_mounts_ != nullptr) AddHostMountIndexes(*host_mounts_);
-  Watch();
+  AddHandlers();
 }
 
 Scheduler::~Scheduler() { Stop(); }
@@ -66,7 +66,7 @@ void Scheduler::RetryWaiting() {
   for (const auto& mount : host_mounts_->List()) mount_workers_.Add(mount->key());
 }
 
-void Scheduler::Watch() {
+void Scheduler::AddHandlers() {
   pods_.AddHandler([this](const auto& change) {
     const api::Pod& pod = change.latest();
     const bool placed = change.after == nullptr || !pod.node_name().empty();

@@ -91,7 +91,7 @@ class Scheduler : public Controller {
   // one.
   using Placement = std::vector<std::pair<ClaimPtr, VolumePtr>>;
 
-  void Watch();
+  void AddHandlers();
   void RetryWaiting();
   void NoteClaimChange(const Claim* before, const Claim* after);
   Progress ProgressOf(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -27,12 +27,12 @@ const base::Metrics::Description& InFlight() {
 
 }  // namespace
 
-void OperationTimes::Begin(const char* operation, const std::string& uid) {
+void OperationTimes::BeginOperation(const char* operation, const std::string& uid) {
   under_way_.try_emplace({operation, uid}, std::chrono::steady_clock::now());
 }
 
-void OperationTimes::End(const char* operation, const api::VolumeSnapshot& snapshot,
-                         const std::string& driver, const char* status) {
+void OperationTimes::EndOperation(const char* operation, const api::VolumeSnapshot& snapshot,
+                                  const std::string& driver, const char* status) {
   const auto it = under_way_.find({operation, snapshot.uid()});
   if (it == under_way_.end()) return;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - it->second;
@@ -54,15 +54,15 @@ void OperationTimes::NoteSnapshot(const api::VolumeSnapshot& snapshot, const std
   if (metrics_ == nullptr) return;
   MutexLock lock(mutex_);
   if (snapshot.deleting()) {
-    Begin(kDelete, snapshot.uid());
+    BeginOperation(kDelete, snapshot.uid());
   } else {
     const bool taken = !snapshot.creation_time().empty();
     if (!taken && !snapshot.ready() && snapshot.source_content().empty()) {
-      Begin(kCreate, snapshot.uid());
+      BeginOperation(kCreate, snapshot.uid());
     }
-    if (!snapshot.ready()) Begin(kCreateAndReady, snapshot.uid());
-    if (taken) End(kCreate, snapshot, driver, "success");
-    if (snapshot.ready()) End(kCreateAndReady, snapshot, driver, "success");
+    if (!snapshot.ready()) BeginOperation(kCreateAndReady, snapshot.uid());
+    if (taken) EndOperation(kCreate, snapshot, driver, "success");
+    if (snapshot.ready()) EndOperation(kCreateAndReady, snapshot, driver, "success");
   }
   ReportInFlight();
 }
@@ -70,9 +70,9 @@ void OperationTimes::NoteSnapshot(const api::VolumeSnapshot& snapshot, const std
 void OperationTimes::NoteDeletion(const api::VolumeSnapshot& snapshot, const std::string& driver) {
   if (metrics_ == nullptr) return;
   MutexLock lock(mutex_);
-  End(kDelete, snapshot, driver, "success");
-  End(kCreate, snapshot, driver, "cancel");
-  End(kCreateAndReady, snapshot, driver, "cancel");
+  EndOperation(kDelete, snapshot, driver, "success");
+  EndOperation(kCreate, snapshot, driver, "cancel");
+  EndOperation(kCreateAndReady, snapshot, driver, "cancel");
   ReportInFlight();
 }
 

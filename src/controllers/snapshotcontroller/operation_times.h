@@ -33,9 +33,11 @@ class OperationTimes {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  void Begin(const char* operation, const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const char* operation, const api::VolumeSnapshot& snapshot, const std::string& driver,
-           const char* status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginOperation(const char* operation, const std::string& uid)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndOperation(const char* operation, const api::VolumeSnapshot& snapshot,
+                    const std::string& driver, const char* status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReportInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   base::Metrics* const metrics_;

@@ -72,7 +72,7 @@ SnapshotController::SnapshotController(Context context, Options options)
       claim_workers_(Workers("snapclaims", options_, context),
                      [this](const std::string& key) { return SyncClaim(key); }) {
   AddIndexes();
-  Watch();
+  AddHandlers();
 }
 
 SnapshotController::~SnapshotController() { Stop(); }
@@ -94,7 +94,7 @@ void SnapshotController::AddIndexes() {
   });
 }
 
-void SnapshotController::Watch() {
+void SnapshotController::AddHandlers() {
   snapshots_.AddHandler([this](const auto& change) {
     const Snapshot& snapshot = change.latest();
     if (!snapshot.source_claim().empty()) {

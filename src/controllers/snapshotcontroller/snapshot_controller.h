@@ -77,7 +77,7 @@ class SnapshotController : public Controller {
   using Class = api::VolumeSnapshotClass;
 
   void AddIndexes();
-  void Watch();
+  void AddHandlers();
 
   Outcome SyncSnapshot(const std::string& key);
   Outcome SyncContent(const std::string& key);

@@ -446,7 +446,8 @@ TEST_F(SnapshotControllerTest, AContentThatNamesAnotherIsNotDeletedWithIt) {
 }
 
 TEST_F(SnapshotControllerTest, AContentWithoutItsSnapshotIsKept) {
-  // Copied from elsewhere, perhaps, by somebody who means to make the VolumeSnapshot next.
+  // A person may have copied the content from another cluster, and may make the VolumeSnapshot
+  // next.
   cluster_.Put(MakeContent("monday", "handle-pv-1", {{"metadata", {{"finalizers", nullptr}}}}));
   Begin();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().has_finalizer(kContentProtection); }));

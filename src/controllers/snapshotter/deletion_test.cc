@@ -196,7 +196,7 @@ TEST_F(SnapshotterTest, ADeletionThatWaitedForAnotherGoesOnWhenThatGoes) {
   EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
 }
 
-// -- a failed DeleteSnapshot: whatever it was, it is asked until the snapshot is gone
+// -- a failed DeleteSnapshot: whatever the failure is, the call is repeated until it succeeds
 
 class DeleteFailureTest : public SnapshotterTest,
                           public ::testing::WithParamInterface<StatusCode> {};

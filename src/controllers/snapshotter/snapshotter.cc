@@ -62,12 +62,12 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
                 .flight = context.flight},
                [this](const std::string& key) { return SyncContent(key); }) {
   contents_.AddIndex(kContentsByHandle, Handles);
-  Watch();
+  AddHandlers();
 }
 
 Snapshotter::~Snapshotter() { Stop(); }
 
-void Snapshotter::Watch() {
+void Snapshotter::AddHandlers() {
   contents_.AddHandler([this](const auto& change) {
     const bool went = change.before != nullptr && ShouldDelete(*change.before);
     if (change.after == nullptr) Forget(*change.before);

@@ -96,7 +96,7 @@ class Snapshotter : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Content = api::VolumeSnapshotContent;
 
-  void Watch();
+  void AddHandlers();
   bool IsOurs(const Content& content, const DriverInfo& driver) const;
   Outcome SyncContent(const std::string& key);
 

@@ -81,7 +81,7 @@ TEST_F(CsiNodesTest, ACountChangesInPlaceAndAnIdByRemoval) {
   EXPECT_EQ(CsiNode().driver(demo_.name)->allocatable_count, 8);
   changed.node_id = "id-2";
   ASSERT_TRUE(nodes_.AddDriver(changed).ok());
-  // The Node's annotation, the removal, the addition.
+  // The three writes are the Node's annotation, the removal and the addition.
   EXPECT_EQ(client_.TakeActions().size(), 3U);
   EXPECT_EQ(CsiNode().driver(demo_.name)->node_id, "id-2");
 }

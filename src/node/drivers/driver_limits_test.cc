@@ -109,7 +109,7 @@ TEST_F(DriverLimitsTest, OfOneDriverDoNotWaitForOthersThatHang) {
   for (const auto& driver : hung) EXPECT_TRUE(driver->script().WaitFor("NodeGetInfo"));
   client_.Add(Attachment(8));
   EXPECT_TRUE(WaitCount(5));
-  // Nor does the end of the process.
+  // The end of the process does not wait for the hung drivers either.
   limits_.Stop();
 }
 

@@ -264,6 +264,7 @@ Status HostMountTargets::BindVolume(HostMountRecord& record, const std::string& 
       made->minor == volume->minor && made->root == volume->root) {
     record.mount = *made;
     record.mounted = true;
+    LOG_INFO("host mount {} is mounted at {}", Quote(record.key), Quote(record.path));
     return WriteRecord(record);
   }
   // The folder was renamed after it was opened, so the volume is mounted at the folder's new path.
@@ -284,6 +285,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
   RETURN_IF_ERROR_WITH(mounted, context);
   if (*mounted) {
     RETURN_IF_ERROR_WITH(mounter_.Unmount(record.path), context);
+    LOG_INFO("host mount {} is unmounted from {}", Quote(record.key), Quote(record.path));
   } else if (record.boot_id == boot_id_ && record.mounted) {
     ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
     for (const platform::MountEntry& entry : table) {

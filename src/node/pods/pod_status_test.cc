@@ -74,7 +74,7 @@ TEST_F(PodStatusTest, AnEphemeralContainerHasAStatusAndCountsForNothing) {
             "ContainerCreating");
   EXPECT_EQ(status["phase"], "Running");
   EXPECT_EQ(Condition(status, "Ready"), "True");
-  // With an id it would count as one that ran.
+  // The status has no container id, because a container with an id counts as one that ran.
   Add("look", Phase::kCreated);
   EXPECT_FALSE(Make()["ephemeralContainerStatuses"][0].contains("containerID"));
   Add("look", Phase::kRunning);

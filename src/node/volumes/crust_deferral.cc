@@ -43,7 +43,7 @@ StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
 StatusOr<std::string> CrustDeferral::ReadHandlerSocket(const std::string& class_name) {
   const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
-  return api::HandlerSocket(*runtime_class);
+  return api::FindHandlerSocket(*runtime_class);
 }
 
 // The volume's StorageClass. Null: it has none, or its class is gone; null allows neither

@@ -56,7 +56,7 @@ class SubPath : public MountTest {
                                           api::PodUid("u"), api::VolumeName("data"), "main", 0),
                                       .read_only = read_only});
   }
-  // In the constructor's order: after folder_.
+  // It is constructed after folder_, which it uses.
   const volume::Paths paths_{folder_ + "/kubelet"};
 };
 

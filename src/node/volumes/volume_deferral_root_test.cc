@@ -87,7 +87,7 @@ TEST_F(VolumeDeferralTest, WhatWasLeftToAHandlerIsNotMountedByTheHostLater) {
   world_.shared->FailAll("SetUp", base::OkStatus());
   ASSERT_TRUE(world_.WaitReason("uid-web", "its mount was left to the runtime handler at"));
   EXPECT_THAT(world_.shared->Mounted(), testing::ElementsAre(FakeVolumeWorld::Device("x")));
-  // Nor after a restart.
+  // The host does not mount it after a restart either.
   world_.Restart();
   world_.manager->WantVolumes(Sandboxed());
   ASSERT_TRUE(world_.WaitReason("uid-web", "its mount was left to the runtime handler at"));

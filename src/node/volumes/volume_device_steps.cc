@@ -63,6 +63,7 @@ StatusOr<bool> VolumeUnits::MountDevice(Job& job, const Attachment& attachment) 
   const Status mounted = job.volume.plugin->MountDevice(*job.pod, spec, attachment.publish_context);
   span.End(mounted);
   if (!mounted.ok()) return ReportFailure(job, "mount it on the node", mounted);
+  LOG_INFO("volume {} is mounted on the node", Quote(device.record.device_name));
   const auto table = deps_.host.mounter().List();
   if (!table.ok()) return ReportFailure(job, "mount it on the node", table.status());
   device.mount = IdentifyMount(*table, job.volume.plugin->DevicePath(device.record));

@@ -462,7 +462,7 @@ TEST(VolumeManager, MountsInsideAVolumeGoBeforeIt) {
   ASSERT_TRUE(world.Start().ok());
   world.manager->WantVolumes(world.ClaimPod("web", "x"));
   ASSERT_TRUE(world.WaitReady("uid-web"));
-  // By a container with Bidirectional propagation.
+  // A container with Bidirectional propagation makes a mount inside the volume.
   const std::string inside = world.manager->State("uid-web").published.at("data").path + "/inside";
   ASSERT_TRUE(
       world.host->mounter().Mount({.source = "tmpfs", .target = inside, .fs_type = "tmpfs"}).ok());

@@ -19,7 +19,7 @@ using World = FakeVolumeWorld;
 
 const base::Status kRebooted = base::Error(StatusCode::kUnavailable, "the node agent was killed");
 
-// As if the records had been written in an earlier boot.
+// Makes the records look as if they had been written in an earlier boot.
 void AgeRecords(World& world) {
   for (const std::string folder : {"devices", "pods"}) {
     for (const std::string& name : world.RecordFiles(folder)) {

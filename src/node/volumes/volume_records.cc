@@ -1,11 +1,7 @@
 #include "node/volumes/volume_records.h"
 
-#include <cerrno>
-#include <cstdio>
-
 #include "base/ids.h"
 #include "base/json.h"
-#include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/record_files.h"
 
@@ -44,10 +40,9 @@ Status CheckPathPart(std::string_view what, std::string_view part) {
   return OkStatus();
 }
 
-Status CheckHeader(const Json& json, std::string_view type) {
-  if (!json.is_object() || base::json::Int(json, {"version"}) != kVersion ||
-      base::json::String(json, {"type"}) != type) {
-    return Error(StatusCode::kDataLoss, "not a {} record of version {}", type, kVersion);
+Status CheckType(const Json& json, std::string_view type) {
+  if (base::json::String(json, {"type"}) != type) {
+    return Error(StatusCode::kDataLoss, "not a record of type {}", type);
   }
   if (base::json::String(json, {"plugin"}).empty()) {
     return Error(StatusCode::kDataLoss, "no plugin is named");
@@ -89,7 +84,7 @@ Json Encode(const StoredDevice& device) {
 }
 
 StatusOr<StoredDevice> DecodeDevice(const Json& json) {
-  RETURN_IF_ERROR(CheckHeader(json, "device"));
+  RETURN_IF_ERROR(CheckType(json, "device"));
   StoredDevice device;
   ASSIGN_OR_RETURN(device.step, ParseStep(json));
   device.boot_id = base::json::String(json, {"bootId"});
@@ -162,7 +157,7 @@ Json Encode(const StoredPodVolume& volume) {
 }
 
 StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
-  RETURN_IF_ERROR(CheckHeader(json, "podVolume"));
+  RETURN_IF_ERROR(CheckType(json, "podVolume"));
   StoredPodVolume volume;
   ASSIGN_OR_RETURN(volume.step, ParseStep(json));
   volume.boot_id = base::json::String(json, {"bootId"});
@@ -203,7 +198,7 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
 
 StatusOr<Json> ReadRecord(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kMaxRecord));
-  return base::json::Parse(text, {.max_bytes = kMaxRecord, .max_depth = 32});
+  return platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecord, .max_depth = 32});
 }
 
 }  // namespace

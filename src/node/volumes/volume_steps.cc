@@ -269,6 +269,8 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
   job.stored = stored;
   const StatusOr<volume::Published> published = PublishForPod(job, attachment, *choice);
   if (!published.ok()) return ReportFailure(job, "set it up", published.status());
+  LOG_INFO("volume {} of pod {} is {}", Quote(stored.record.folder_name), Quote(job.pod->key()),
+           published->deferred.has_value() ? "left to the runtime handler" : "set up");
   stored = *job.stored;
   stored.published = *published;
   // A file system that must grow does so before the volume's first pod uses it, as with the

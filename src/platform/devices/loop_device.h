@@ -63,10 +63,10 @@ base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOpt
 
 // Lists all loop devices in use, or those whose backing file is `backing`, by device number. Makes
 // missing device nodes in /dev. The kernel asks the file systems of all images, and one that no
-// longer answers blocks the caller (LookAtLoops in loop_table.h does not block). A device that is
-// gone meanwhile is left out. Any other failure, such as a lack of descriptors, is an error of the
-// whole list, because a caller that misses an image's device would attach or delete it while it is
-// in use.
+// longer answers blocks the caller (ListLoopEntries in loop_table.h does not block). A device that
+// is gone meanwhile is left out. Any other failure, such as a lack of descriptors, is an error of
+// the whole list, because a caller that misses an image's device would attach or delete it while it
+// is in use.
 base::StatusOr<std::vector<LoopDevice>> ListLoops();
 base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
 

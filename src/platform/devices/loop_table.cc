@@ -129,7 +129,7 @@ void ApplyAnswer(const Answer& answer, LoopEntry& entry) {
 
 }  // namespace
 
-base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
+base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout) {
   // /sys/block is not used, because its names are symlinks to this folder and there may be hundreds

@@ -2,7 +2,7 @@
 // their images. The kernel asks these for an image's inode, so a file system that no longer answers
 // would block the caller.
 //
-// The only change that it makes is a missing device node in /dev. Thread-safe.
+// It changes one thing: it makes a device node that is missing in /dev. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct LoopEntry {
 // Lists the devices whose image path `wanted` accepts, by device number; an empty `wanted` accepts
 // all. It waits at most `timeout` for the file systems of all images, and then as long for each. A
 // device that is gone meanwhile is left out; a lack of descriptors is an error of the whole list.
-base::StatusOr<std::vector<LoopEntry>> LookAtLoops(
+base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 

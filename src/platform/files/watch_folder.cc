@@ -31,13 +31,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-// A plugin folder holds only a few subfolders. The limit prevents that a large tree, which is moved
-// into the folder by mistake, uses up all watches.
+// A plugin folder holds only a few subfolders. Because of the limit, a large tree that is moved
+// into the folder by mistake does not use up all watches of the machine.
 constexpr size_t kMaxFolders = 4096;
 // The pause between two reads of the folders while the watched folder is missing or some folders
-// have no watch, because they cause no events.
+// have no watch. They are read without an event, because a folder without a watch causes none.
 constexpr std::chrono::milliseconds kUnwatched(1000);
-// How often one call reads events: this is more than the kernel's queue holds by default.
+// How often one call reads events. That many reads get more events than the kernel's queue holds by
+// default.
 constexpr int kMaxReads = 64;
 constexpr int kFolder = O_RDONLY | O_DIRECTORY;
 
@@ -93,8 +94,8 @@ class InotifyWatch : public FolderWatch {
     }
   }
 
-  // Waits for the end of a window that events open, or until a requested call is due. False: the
-  // watch ends.
+  // Waits for the end of a window that events open, or until a requested call is due, or until the
+  // path leads to another folder. False: the watch ends.
   bool AwaitChange() {
     for (;;) {
       const Clock::time_point due = GetDueTime(), check = checked_ + options_.recheck;
@@ -200,7 +201,8 @@ class InotifyWatch : public FolderWatch {
                     base::Quote(path_)));
   }
 
-  // A change of a parent causes no event. True: the folders must be read again.
+  // Whether the path leads to another folder than the watched one, so that the folders must be read
+  // again. This is checked from time to time, because a change of a parent causes no event.
   bool LeadsElsewhere() {
     checked_ = Clock::now();
     struct stat named;
@@ -224,7 +226,7 @@ class InotifyWatch : public FolderWatch {
     if (const base::UniqueFd fd = OpenRoot(); fd.valid()) {
       root_ = WatchTreeAt(fd.get(), 0);
       // If the folder was moved away before it was watched, there was no event.
-      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = Failure(ESTALE, "");
+      if (trouble_.ok() && !SetRoot(fd.get())) trouble_ = MakeTrouble(ESTALE, "");
     }
     for (const int wd : before) {
       if (!watches_.contains(wd)) inotify_rm_watch(inotify_.get(), wd);
@@ -241,7 +243,7 @@ class InotifyWatch : public FolderWatch {
     if (fd.valid()) {
       trouble_ = base::OkStatus();
     } else if (trouble_.ok()) {
-      trouble_ = Failure(errno, "");
+      trouble_ = MakeTrouble(errno, "");
     }
     return fd;
   }
@@ -269,7 +271,7 @@ class InotifyWatch : public FolderWatch {
     const int wd =
         inotify_add_watch(inotify_.get(), fmt::format("/proc/self/fd/{}", fd).c_str(), events_);
     if (wd < 0) {
-      trouble_ = Failure(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
+      trouble_ = MakeTrouble(errno, errno == ENOSPC ? " (fs.inotify.max_user_watches)" : "");
       return -1;
     }
     watches_.insert(wd);
@@ -277,7 +279,7 @@ class InotifyWatch : public FolderWatch {
       // If a DT_UNKNOWN entry is no folder, O_DIRECTORY refuses it.
       if (type == DT_DIR || type == DT_UNKNOWN) WatchSubfolder(fd, name, depth + 1);
     });
-    if (error != 0) trouble_ = Failure(error, "");
+    if (error != 0) trouble_ = MakeTrouble(error, "");
     return wd;
   }
 
@@ -287,11 +289,11 @@ class InotifyWatch : public FolderWatch {
     if (fd.valid()) {
       WatchTreeAt(fd.get(), depth);
     } else if (errno == EMFILE || errno == ENFILE || errno == EACCES) {
-      trouble_ = Failure(errno, fmt::format(": open {}", base::Quote(name)));
+      trouble_ = MakeTrouble(errno, fmt::format(": open {}", base::Quote(name)));
     }
   }
 
-  base::Status Failure(int error, std::string_view what) const {
+  base::Status MakeTrouble(int error, std::string_view what) const {
     return ErrnoError(error, fmt::format("watch folder {}{}", base::Quote(path_), what));
   }
 
@@ -316,12 +318,12 @@ class InotifyWatch : public FolderWatch {
   base::Mutex mutex_;
   Clock::time_point requested_ ABSL_GUARDED_BY(mutex_) = Clock::time_point::max();
   // After Start only the watch's thread uses these.
-  Clock::time_point last_call_;  // the last call
+  Clock::time_point last_call_;  // when on_change_ was last called
   std::set<int> watches_;
   int root_ = -1;
   dev_t root_device_ = 0;
   ino_t root_inode_ = 0;
-  Clock::time_point checked_;  // the last check that the path leads to it
+  Clock::time_point checked_;  // when it was last checked that the path leads to the watched folder
   bool root_gone_ = false;
   bool rescan_ = false;   // the watched folders may have changed
   base::Status trouble_;  // why a folder has no watch

@@ -136,7 +136,7 @@ TEST_F(WatchFolderTest, IsSilentAfterItsEnd) {
   EXPECT_EQ(calls.count(), before);
 }
 
-// Of all inotify descriptors.
+// Counts the watches of all inotify descriptors of this process.
 int WatchesOfThisProcess() {
   int watches = 0;
   const auto fds = ListFolder("/proc/self/fdinfo");

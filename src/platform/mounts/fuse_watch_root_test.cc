@@ -48,7 +48,7 @@ class Server {
     }
     out_ = base::UniqueFd(ready[0]);
     close(ready[1]);
-    // Of a parent and its child both write.
+    // Both the parent and its child write.
     for (int i = 0; i < (with_child ? 2 : 1); ++i) {
       pid_t child = 0;
       if (read(out_.get(), &child, sizeof(child)) != sizeof(child)) std::abort();

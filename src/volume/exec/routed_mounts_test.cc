@@ -187,7 +187,7 @@ TEST_F(RoutedMountsTest, WhatIsUsedIsNotKilledWithItsRecord) {
   pid_t daemon = 0;
   std::ifstream(bin_ + "/daemon") >> daemon;
   ASSERT_GT(daemon, 0);
-  // Somebody detaches it, and it is mounted once more: who held it works on.
+  // The mount is detached and made once more. The daemon of the first mount goes on.
   ASSERT_TRUE(pods_.mounter().Unmount(mount_.target).ok());
   ASSERT_TRUE(Mount().ok());
   EXPECT_EQ(kill(daemon, 0), 0);

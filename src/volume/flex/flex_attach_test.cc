@@ -110,7 +110,7 @@ TEST_F(FlexAttachTest, ADriverThatWasRemovedDetachesWhatItAttachedAndAttachesNot
   EXPECT_THAT(versions_->holds(), ElementsAre(std::string("1") + kHold));
   driver_->Remove();
   EXPECT_EQ(attach_.Attach(spec_, api::NodeName("node-a")).status().code(), StatusCode::kNotFound);
-  // Also after a restart.
+  // A new process detaches it as well.
   FlexAttach later(exec_, paths_, driver_, versions_);
   ASSERT_TRUE(later.Init().ok());
   EXPECT_TRUE(*later.Attaches());

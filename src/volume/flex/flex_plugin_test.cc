@@ -505,7 +505,7 @@ TEST_F(FlexPluginTest, ADriverMayCeaseToAttachWhileItsDevicesAreMounted) {
   Init();
   ASSERT_TRUE(plugin_->TearDown(RecordOf(spec)).ok());
   ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(spec)).ok());
-  // Only who attaches knows how a device is unmounted.
+  // Only a version that attaches knows how a device is unmounted.
   EXPECT_THAT(calls_, ElementsAre("2 unmount", "1 unmountdevice"));
 }
 

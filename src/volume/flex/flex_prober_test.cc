@@ -340,7 +340,7 @@ TEST_F(FlexProberTest, AScanThatFailsIsAnErrorAndOnceMore) {
   EXPECT_TRUE(ProbeUntil([&] { return Output("nfs") == "two"; }));
 }
 
-// A storm of events, with somebody who asks all the time.
+// A storm of events, while a caller asks all the time.
 TEST_F(FlexProberTest, AStormIsOneScanAWindow) {
   using std::chrono::milliseconds, std::chrono::steady_clock;
   folder_.Install("nfs", "one");

@@ -216,7 +216,7 @@ TEST_F(LocalVolumeRootTest, ADeviceIsOneVolumesAlone) {
   EXPECT_EQ(plugin_.MountDevice(Pod("u-2"), raw, {}).code(), StatusCode::kFailedPrecondition);
   End(spec, {"u-1"});
 
-  // Nor what the node itself has mounted.
+  // A device that the node itself has mounted is not used either.
   ASSERT_OK(platform::MakeFolders(folder_ / "host"));
   ASSERT_OK(
       host_.mounter().Mount({.source = device, .target = folder_ / "host", .fs_type = "ext4"}));

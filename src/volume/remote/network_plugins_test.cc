@@ -50,7 +50,7 @@ class NetworkPluginsTest : public testing::Test {
     ADD_FAILURE() << "no plugin for the volume";
     abort();
   }
-  // Of a volume of a pod, or with `pv` of a PersistentVolume's spec.
+  // Makes the spec of a pod's volume, or with `pv` that of a PersistentVolume.
   static VolumeSpec Spec(std::string_view source, bool pv = false) {
     Json json = Json::parse(source);
     if (!pv) {

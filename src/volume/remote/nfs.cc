@@ -1,6 +1,7 @@
 #include "volume/remote/nfs.h"
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace berth::volume {
 namespace {
@@ -12,12 +13,6 @@ std::string ToSourceText(const Json& source) {
     server = "[" + server + "]";
   }
   return fmt::format("{}:{}", server, base::json::String(source, {"path"}));
-}
-
-// The kernel shows a path without trailing slashes.
-std::string_view WithoutLastSlashes(std::string_view source) {
-  while (source.ends_with('/') && !source.ends_with(":/")) source.remove_suffix(1);
-  return source;
 }
 
 }  // namespace
@@ -34,8 +29,9 @@ StatusOr<HelperMount> NfsPlugin::MakeMount(const Wanted& wanted) {
 }
 
 bool NfsPlugin::ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const {
+  // The slashes at the end do not count, because the kernel shows a path without them.
   return (entry.fs_type == "nfs" || entry.fs_type == "nfs4") &&
-         WithoutLastSlashes(entry.source) == WithoutLastSlashes(ToSourceText(Source(spec)));
+         base::TrimSlashes(entry.source) == base::TrimSlashes(ToSourceText(Source(spec)));
 }
 
 }  // namespace berth::volume

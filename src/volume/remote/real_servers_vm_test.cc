@@ -156,7 +156,7 @@ TEST_F(CephTest, AFileSystemServesPods) {
   Json below = Source("ceph");
   below["cephfs"]["path"] = "/sub";
   const VolumeSpec sub = Spec(below);
-  // In the place of the other it is not taken for it.
+  // A mount at the place of another volume does not count as that volume.
   EXPECT_EQ(UseVolume(sub, "u-1").status().code(), StatusCode::kFailedPrecondition);
   const auto inner = UseVolume(sub, "u-2");
   ASSERT_OK(inner.status());
