@@ -6,6 +6,7 @@ std::span<const NodeRule> BlockAgentRules() {
   constexpr std::string_view kBlock = "storage.berth.dev";
   static const std::vector<NodeRule> rules = {
       {"", "persistentvolumes", "", {"get", "list", "watch"}},
+      {"", "persistentvolumeclaims", "", {"get"}},
       // Whether the user that a fence names is still there.
       {"", "nodes", "", {"get"}},
       {"", "pods", "", {"get"}},

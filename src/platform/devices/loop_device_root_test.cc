@@ -208,7 +208,7 @@ TEST_F(LoopDeviceTest, WithoutDescriptorsADeviceDoesNotCountAsGone) {
     {
       const DescriptorLimit limit(count);
       found = FindLoops(identity);
-      entries = LookAtLoops([&](std::string_view path) { return path == image; });
+      entries = ListLoopEntries([&](std::string_view path) { return path == image; });
       sequence = ReadDiskSequence(loop.path);
     }
     if (found.ok()) EXPECT_EQ(found->size(), 1u) << "with " << count << " descriptors";
