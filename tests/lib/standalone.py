@@ -65,13 +65,14 @@ class Standalone:
         self.runtime_socket = runtime_socket
         self.binary = binary
         self.flags = list(flags)
+        self.port = 0  # of the API; 0: any that is free
         self.process = None
         self.folder.mkdir(parents=True, exist_ok=True)
 
     # -- the process
 
     def start(self, env=None, wait=True):
-        command = self.inside(self.binary, "up", "--data", self.data, "--port", "0", "--node-name", "node-a",
+        command = self.inside(self.binary, "up", "--data", self.data, "--port", self.port, "--node-name", "node-a",
                               "--container-runtime-endpoint", f"unix://{self.runtime_socket}", *self.flags)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -89,6 +90,11 @@ class Standalone:
         nodes = self.items("nodes")
         return any(c["type"] == "Ready" and c["status"] == "True"
                    for node in nodes for c in node.get("status", {}).get("conditions", []))
+
+    def keep_port(self):
+        """The API gets its port of now at the next start, too, as others know it."""
+        server = re.search(r"https://[\d.]+:(\d+)", (self.data / "kubeconfig").read_text())
+        self.port = int(server[1])
 
     def stop(self, seconds=30):
         if self.process is None:
