@@ -22,6 +22,7 @@ namespace {
 using base::StatusCode;
 using base::StatusOr;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // One container "main" with a log file; exec goes to a URL that a test sets.
@@ -65,7 +66,11 @@ class StreamingTest : public ::testing::Test {
         "2026-01-01T00:00:01.000000000Z stdout P two, \n"
         "2026-01-01T00:00:01.000000001Z stdout F in parts\n"
         "2026-01-01T00:00:02.000000000Z stderr F three\n");
-    auto server = StreamingServer::Start(folder_ + "/s.sock", backend_, clock_);
+    Restart({});
+  }
+  void Restart(const StreamLimits& limits) {
+    server_.reset();
+    auto server = StreamingServer::Start(folder_ + "/s.sock", backend_, clock_, limits);
     ASSERT_TRUE(server.ok()) << base::ToString(server.status());
     server_ = *std::move(server);
   }
@@ -205,6 +210,60 @@ TEST_F(StreamingTest, EndsItsStreamsWhenItStops) {
   Send(fd.get(), std::string("GET ") + kLogs + "?follow=true HTTP/1.1\r\nHost: node\r\n\r\n");
   EXPECT_THAT(ReceiveUntil(fd.get(), "three\n"), HasSubstr("three\n"));
   server_.reset();
+  EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
+}
+
+TEST_F(StreamingTest, AUsersStreamsKeepNobodyOut) {
+  Restart({.streams = 6, .per_user = 2, .administrators = 2});
+  std::vector<base::UniqueFd> streams;
+  // Asks for a stream, and keeps it if it is granted. The answer, of an error with its body.
+  const auto follow = [&](std::string_view headers) {
+    base::UniqueFd fd = Connect();
+    Send(fd.get(), fmt::format("GET {}?follow=true HTTP/1.1\r\n{}\r\n", kLogs, headers));
+    std::string answer = ReceiveUntil(fd.get(), "\r\n\r\n");
+    if (answer.starts_with("HTTP/1.1 200 ")) {
+      streams.push_back(std::move(fd));
+    } else if (answer.find('}') == std::string::npos) {
+      answer += ReceiveUntil(fd.get(), "}");
+    }
+    return answer;
+  };
+  const auto granted = StartsWith("HTTP/1.1 200 ");
+  const std::string_view ann = "X-Remote-User: ann\r\nX-Remote-Group: system:authenticated\r\n";
+  EXPECT_THAT(follow(ann), granted);
+  EXPECT_THAT(follow(ann), granted);
+  const std::string refused = follow(ann);
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 429 "));
+  EXPECT_THAT(refused, HasSubstr("user 'ann' has too many streams (2)"));
+  EXPECT_THAT(follow("X-Remote-User: bob\r\n"), granted);
+  EXPECT_THAT(follow("X-Remote-User: eve\r\n"), granted);
+  // The rest is for administrators; a request without a user comes from root itself.
+  EXPECT_THAT(follow("X-Remote-User: dan\r\n"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(follow("X-Remote-User: adm\r\nX-Remote-Group: system:masters\r\n"), granted);
+  EXPECT_THAT(follow(""), granted);
+  EXPECT_THAT(follow(""), StartsWith("HTTP/1.1 503 "));
+  // A stream that has ended leaves its place.
+  streams.erase(streams.begin());
+  std::string answer;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!answer.starts_with("HTTP/1.1 200 ") && std::chrono::steady_clock::now() < deadline) {
+    answer = follow(ann);
+  }
+  EXPECT_THAT(answer, granted);
+}
+
+TEST_F(StreamingTest, AStreamInWhichNothingPassesEnds) {
+  Restart({.quiet = std::chrono::milliseconds(100)});
+  const base::UniqueFd listener = ListenAsRuntime();
+  const base::UniqueFd fd = Connect();
+  Send(fd.get(),
+       "POST /exec/default/web/uid/main?command=cat&stdin=1&stdout=1 HTTP/1.1\r\n"
+       "X-Remote-User: ann\r\n\r\n");
+  const base::UniqueFd runtime(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(runtime.valid());
+  const timeval limit{.tv_sec = 10, .tv_usec = 0};
+  setsockopt(runtime.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  EXPECT_THAT(ReceiveUntil(runtime.get(), ""), Not(HasSubstr("X-Remote-User")));
   EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
 }
 
