@@ -9,6 +9,10 @@ namespace berth::http {
 namespace beast = boost::beast;
 
 namespace {
+
+// The shortest end of a chunked body: "0\r\n\r\n".
+constexpr size_t kLastChunkSize = 5;
+
 std::string ToStd(beast::string_view s) { return {s.data(), s.size()}; }
 
 Request CopyFields(const beast::http::request<beast::http::string_body>& message) {
@@ -37,6 +41,9 @@ RequestReader::Result RequestReader::Next() {
       head_checked_ = false;
       head_size_ = 0;
     }
+    // Beast's parser asserts that it never sees less of the last chunk once it has begun with it.
+    // Whatever else begins so is followed by more as well.
+    if (head_checked_ && parser_->chunked() && in_[0] == '0' && in_.size() < kLastChunkSize) break;
     boost::system::error_code error;
     const size_t used = parser_->put(boost::asio::buffer(in_), error);
     in_.erase(0, used);

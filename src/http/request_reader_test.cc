@@ -11,6 +11,8 @@ using testing::HasSubstr;
 TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
   const std::string bytes =
       "GET /a?b=c HTTP/1.1\r\nX: y\r\n\r\n"
+      "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+      "POST /e HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
       "POST /d HTTP/1.1\r\nContent-Length: 3\r\nConnection: close\r\n\r\nxyz";
   for (size_t step = 1; step < bytes.size(); ++step) {
     RequestReader reader({.max_head = 1000, .max_body = 1000});
@@ -22,14 +24,16 @@ TEST(RequestReaderTest, ReadsRequestsWhateverTheirPieces) {
         if (result == Result::kRequest) requests.push_back(reader.TakeRequest());
       }
     }
-    ASSERT_EQ(requests.size(), 2u) << step;
+    ASSERT_EQ(requests.size(), 4u) << step;
     EXPECT_EQ(requests[0].method, "GET");
     EXPECT_EQ(requests[0].raw_path(), "/a");
     EXPECT_EQ(requests[0].raw_query(), "b=c");
     EXPECT_EQ(requests[0].Header("x"), "y");
     EXPECT_FALSE(requests[0].wants_close);
-    EXPECT_EQ(requests[1].body, "xyz");
-    EXPECT_TRUE(requests[1].wants_close);
+    EXPECT_EQ(requests[1].body, "hello");
+    EXPECT_EQ(requests[2].body, "");
+    EXPECT_EQ(requests[3].body, "xyz");
+    EXPECT_TRUE(requests[3].wants_close);
     EXPECT_TRUE(reader.idle());
   }
 }
@@ -56,6 +60,7 @@ TEST(RequestReaderTest, RefusesWhatItCannotRead) {
       {"GET / HTTP/1.0\r\n\r\n", 505},
       {"GET / HTTP/1.1\r\nX: " + std::string(2000, 'y') + "\r\n\r\n", 431},
       {"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413},
+      {chunked + "zz\r\n", 400},
       {chunked + "3e9\r\n", 413},
       {chunked + "1;" + std::string(2000, 'x'), 431},
       {chunked + "0\r\nX: " + std::string(2000, 'y'), 431},
