@@ -141,6 +141,19 @@ def test_a_known_tokens_body_is_read(berth, config):
         api.close()
 
 
+def test_refusals_do_not_fill_the_log(berth, config):
+    stranger = kube.Api(config).as_token("of-nobody")
+    begin = time.monotonic()
+    try:
+        for _ in range(400):
+            assert stranger.get("/api/v1/not-to-be-logged-each-time").code == 401
+    finally:
+        stranger.close()
+    lines = berth.log.read_text(errors="replace").count("not-to-be-logged-each-time")
+    assert "api: refused " in berth.log.read_text(errors="replace")
+    assert lines <= 20 * (2 + (time.monotonic() - begin) / 10), lines
+
+
 def test_half_open_connections_take_no_seat_from_owners(berth, config):
     def by_root():
         create_by_root(berth, 100)
