@@ -304,7 +304,7 @@ TEST_F(StrangersTest, UnfinishedHandshakesCostLittleAndHoldUpNobody) {
   }
   WaitFor([&] { return server_->connections() >= kConnections; });
   EXPECT_TRUE(ServesOwners());
-  EXPECT_LT((AnonymousKib() - before) * 1024 / static_cast<long>(kConnections), 8192);
+  EXPECT_LT((AnonymousKib() - before) * 1024 / static_cast<long>(kConnections), 16'384);
 }
 
 TEST_F(StrangersTest, AHandshakeThatEndsInItsFirstRecordEndsTheConnection) {

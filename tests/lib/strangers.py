@@ -8,9 +8,11 @@ NOBODY = 65534
 # Runs as nobody, who may be unable to read this tree, so it is given to the interpreter as text. It prints one line
 # when it has opened everything, and ends with its standard input.
 ATTACK = r'''
-import select, socket, ssl, sys
+import resource, socket, ssl, sys
 
 kind, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 def connect(number):
     stream = socket.socket()
