@@ -20,6 +20,8 @@ Reason ReasonOfRefusal(int code) {
       return Reason::kTooManyRequests;
     case 500:
       return Reason::kInternalError;
+    case 503:
+      return Reason::kServiceUnavailable;
     default:
       return Reason::kBadRequest;
   }

@@ -56,8 +56,8 @@ bool IsHeaderText(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
 }
 
-// The request's head as it is sent to the node agent: with another path, without credentials, and
-// without reuse of the connection unless it is upgraded to a stream.
+// The request's head as it is sent to the node agent: with another path, with the user in place of
+// the credentials, and without reuse of the connection unless it is upgraded to a stream.
 std::string MakeHead(const http::Request& request, std::string_view path, size_t body_size) {
   const bool upgrade = !request.Header("Upgrade").empty();
   const std::string_view query = request.raw_query();
@@ -69,10 +69,18 @@ std::string MakeHead(const http::Request& request, std::string_view path, size_t
                      http::EqualsIgnoreCase(name, "Transfer-Encoding") ||
                      http::EqualsIgnoreCase(name, "Authorization") ||
                      http::EqualsIgnoreCase(name.substr(0, 12), "Impersonate-") ||
+                     http::EqualsIgnoreCase(name.substr(0, 9), "X-Remote-") ||
                      http::EqualsIgnoreCase(name, "Expect") ||
                      (http::EqualsIgnoreCase(name, "Connection") && !upgrade);
     if (own || !IsHeaderText(name) || !IsHeaderText(value)) continue;
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+  }
+  if (request.user != nullptr) {
+    const auto add = [&](std::string_view name, std::string_view value) {
+      if (IsHeaderText(value)) fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+    };
+    add("X-Remote-User", request.user->name);
+    for (const std::string& group : request.user->groups) add("X-Remote-Group", group);
   }
   if (!upgrade) head += "Connection: close\r\n";
   if (body_size > 0 || request.method == "POST") {

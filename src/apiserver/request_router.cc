@@ -178,6 +178,30 @@ void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   });
 }
 
+void RequestRouter::IdentifySender(http::Request head, std::function<void(http::Identity)> done) {
+  const bool reads = head.method == "GET" || head.method == "HEAD";
+  if (reads && IsPublicPath(head.raw_path())) return done({});
+  context_.workers.Post([this, head = std::move(head), done = std::move(done)] {
+    http::Identity identity;
+    try {
+      auto user = authenticator_.Identify(head);
+      if (user.ok()) {
+        identity.user = *std::move(user);
+      } else {
+        identity.refusal = {
+            .code = static_cast<int>(base::json::Int(StatusObject(user.status()), {"code"})),
+            .message = std::string(base::Message(user.status()))};
+      }
+    } catch (const std::exception& error) {
+      LOG_ERROR("api: {} {}: cannot identify the sender: {}", head.method,
+                base::Quote(head.raw_path()), error.what());
+      identity.refusal = {.code = 500,
+                          .message = "the request failed because of an error in the server"};
+    }
+    done(std::move(identity));
+  });
+}
+
 // Determines the user, applies impersonation, and determines the role.
 base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
   ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,

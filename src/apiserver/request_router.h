@@ -1,7 +1,8 @@
 // Routes requests to their handlers, on a worker.
 //
 // The order of the steps is: authenticate, parse the URL, authorise, and only then read the rest of
-// the request.
+// the request. A sender with a token is authenticated twice if the body did not come with the head:
+// before the body is received, and, because the token may have ended meanwhile, after that.
 #pragma once
 
 #include <memory>
@@ -15,6 +16,7 @@
 #include "apiserver/resource_reader.h"
 #include "apiserver/resource_writer.h"
 #include "apiserver/watch_service.h"
+#include "http/service.h"
 
 namespace berth::apiserver {
 
@@ -26,6 +28,9 @@ class RequestRouter {
 
   // Queues the request for a worker, which answers it. Called on the event loop.
   void Handle(std::shared_ptr<http::Exchange> exchange);
+  // Queues the head of a request with a token for a worker, which finds the token's owner, or a
+  // refusal. Called on the event loop.
+  void IdentifySender(http::Request head, std::function<void(http::Identity)> done);
   WatchService& watches() { return watches_; }
   Documents& documents() { return documents_; }
 

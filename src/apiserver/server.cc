@@ -155,7 +155,10 @@ class ServerImpl : public Server {
   ApiContext context_;
   RequestRouter router_;
   HttpFront front_{
-      [this](std::shared_ptr<http::Exchange> exchange) { router_.Handle(std::move(exchange)); }};
+      [this](std::shared_ptr<http::Exchange> exchange) { router_.Handle(std::move(exchange)); },
+      [this](http::Request head, std::function<void(http::Identity)> done) {
+        router_.IdentifySender(std::move(head), std::move(done));
+      }};
   base::Mutex groups_mutex_;
   base::Mutex renew_mutex_;
   DefinitionController definitions_;

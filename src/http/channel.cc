@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <openssl/err.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -27,6 +28,45 @@ IoResult Channel::ToIoResult(int result) {
       broken_ = true;
       return {State::kError};
   }
+}
+
+namespace {
+
+// RFC 8446, section 5.1: content type, version, length.
+constexpr int kRecordHead = 5;
+constexpr unsigned char kHandshakeRecord = 22;
+constexpr int kMaxRecord = 16 * 1024;
+
+}  // namespace
+
+bool Channel::HelloArrived() {
+  int arrived = 0;
+  // Woken with less than was awaited: the client has ended, and the handshake finds that.
+  const bool woken_early =
+      ioctl(fd_, FIONREAD, &arrived) != 0 || (awaited_ > 0 && arrived < awaited_);
+  if (woken_early || (awaited_ > kRecordHead)) return true;
+  if (arrived < kRecordHead) {
+    SetLowWater(kRecordHead);
+    return false;
+  }
+  unsigned char head[kRecordHead];
+  if (recv(fd_, head, sizeof(head), MSG_PEEK) != kRecordHead) return true;
+  const int record = kRecordHead + head[3] * 256 + head[4];
+  // OpenSSL refuses what is no handshake.
+  if (head[0] != kHandshakeRecord || record > kMaxRecord || arrived >= record) return true;
+  SetLowWater(record);
+  return false;
+}
+
+void Channel::StartTls(SslPtr ssl) {
+  if (awaited_ > 0) SetLowWater(1);
+  awaited_ = 0;
+  ssl_ = std::move(ssl);
+}
+
+void Channel::SetLowWater(int bytes) {
+  awaited_ = bytes;
+  setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
 IoResult Channel::Handshake() {

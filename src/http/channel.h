@@ -1,7 +1,9 @@
 // A connected, non-blocking socket, plain or with TLS, read and written without blocking.
 //
 // TLS works straight on the descriptor, with OpenSSL's buffers released while a connection idles,
-// so that thousands of idle watches cost little. Not thread-safe: it belongs to the event loop.
+// so that thousands of idle watches cost little. A client costs no TLS object before the first
+// record of its handshake has arrived, because such an object takes over 50 KB during a handshake.
+// Not thread-safe: it belongs to the event loop.
 #pragma once
 
 #include <string>
@@ -19,12 +21,17 @@ struct IoResult {
 
 class Channel {
  public:
-  // Borrows `fd`. Without `ssl` the channel is plain.
-  Channel(int fd, SslPtr ssl) : fd_(fd), ssl_(std::move(ssl)) {}
+  // Borrows `fd`. The channel is plain until StartTls.
+  explicit Channel(int fd) : fd_(fd) {}
 
-  bool secure() const { return ssl_ != nullptr; }
-  SSL* ssl() const { return ssl_.get(); }
+  SSL* ssl() const { return ssl_.get(); }  // null: the channel is plain
 
+  // Whether a TLS handshake can make progress. Until then the socket becomes readable only when
+  // more of the first record than before has arrived: call it at first, and each time that the
+  // socket becomes readable.
+  bool HelloArrived();
+  // Uses TLS from now on.
+  void StartTls(SslPtr ssl);
   // One step of the TLS handshake, for a channel with TLS. kDone: the handshake is complete.
   IoResult Handshake();
   // Reads up to `size` bytes. kEof: the peer has ended its direction.
@@ -39,7 +46,11 @@ class Channel {
   // Turns the result of an SSL_ function into an IoResult.
   IoResult ToIoResult(int result);
 
+  // Lets the socket become readable when `bytes` have arrived.
+  void SetLowWater(int bytes);
+
   const int fd_;
+  int awaited_ = 0;  // bytes of the first record; 0: not waiting
   SslPtr ssl_;
   bool broken_ = false;
 };

@@ -1,7 +1,9 @@
-// For tests: a small blocking HTTP client on a UNIX socket.
+// For tests: a small blocking HTTP client on a UNIX socket, or on a TCP port of this machine.
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,7 +19,7 @@ namespace berth::http {
 
 using base::Json;
 
-// A connection to a UNIX socket with a deadline on every read.
+// A connection with a deadline on every read.
 class TestConnection {
  public:
   static constexpr std::chrono::seconds kDeadline{10};
@@ -28,6 +30,19 @@ class TestConnection {
     path.copy(address.sun_path, sizeof(address.sun_path) - 1);
     if (connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
       fd_.Reset();
+  }
+
+  // Connects from `address`, one of 127.0.0.0/8.
+  explicit TestConnection(uint16_t port, const char* address = "127.0.0.1")
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in own{.sin_family = AF_INET};
+    inet_pton(AF_INET, address, &own.sin_addr);
+    sockaddr_in server{.sin_family = AF_INET, .sin_port = htons(port)};
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(fd_.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own)) != 0 ||
+        connect(fd_.get(), reinterpret_cast<sockaddr*>(&server), sizeof(server)) != 0) {
+      fd_.Reset();
+    }
   }
 
   bool connected() const { return fd_.valid(); }

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 
 #include "base/log.h"
 #include "http/server.h"
@@ -22,10 +23,11 @@ constexpr size_t kMaxRefusedReads = 256;
 
 }  // namespace
 
-Connection::Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user)
+Connection::Connection(Server& server, Socket socket, bool tls, std::shared_ptr<const User> user)
     : server_(server),
+      tls_(tls),
       socket_(std::move(socket)),
-      channel_(socket_.native_handle(), std::move(ssl)),
+      channel_(socket_.native_handle()),
       user_(std::move(user)),
       reader_({.max_head = server.limits().max_head,
                .max_body = server.limits().max_body,
@@ -34,7 +36,7 @@ Connection::Connection(Server& server, Socket socket, SslPtr ssl, std::shared_pt
 Connection::~Connection() = default;
 
 void Connection::Start() {
-  if (channel_.secure()) {
+  if (tls_) {
     deadline_ = std::chrono::steady_clock::now() + server_.limits().handshake;
     Handshake();
   } else {
@@ -45,33 +47,25 @@ void Connection::Start() {
 
 void Connection::AwaitRequest() {
   phase_ = Phase::kReading;
-  idle_since_ = std::chrono::steady_clock::now();
+  server_.SetStage(*this, Stage::kWaiting);
   const Limits& limits = server_.limits();
-  deadline_ = idle_since_ + (reader_.idle() && !limits.one_request ? limits.idle : limits.request);
-}
-
-std::optional<Connection::Time> Connection::idle_since() const {
-  if (phase_ != Phase::kReading || !reader_.idle()) return std::nullopt;
-  return idle_since_;
-}
-
-// Changes the bytes that are reserved for the current request's body to `bytes`. Returns false if
-// the server has fewer left.
-bool Connection::ReserveBody(size_t bytes) {
-  const bool granted = server_.ReserveBody(held_, bytes);
-  if (granted) held_ = bytes;
-  return granted;
+  deadline_ = std::chrono::steady_clock::now() +
+              (reader_.idle() && !limits.one_request ? limits.idle : limits.request);
 }
 
 void Connection::Wake() { server_.WakeLater(shared_from_this()); }
 
 void Connection::Handshake() {
+  if (channel_.ssl() == nullptr) {
+    if (!channel_.HelloArrived()) return WaitRead();
+    SslPtr ssl = server_.MakeSsl(socket_.native_handle());
+    if (!ssl) return Close();
+    channel_.StartTls(std::move(ssl));
+  }
   const IoResult result = channel_.Handshake();
   switch (result.state) {
     case State::kDone:
-      user_ = server_.service().FindCertificateUser(channel_.ssl());
-      AwaitRequest();
-      return ReadSocket();
+      return OnHandshake();
     case State::kWantRead:
       return WaitRead();
     case State::kWantWrite:
@@ -79,6 +73,15 @@ void Connection::Handshake() {
     default:
       return Close();
   }
+}
+
+void Connection::OnHandshake() {
+  // The handshake is something that the client completed, so a silence begins anew.
+  server_.SetStage(*this, Stage::kWorking);
+  user_ = server_.service().FindCertificateUser(channel_.ssl());
+  if (user_ && !server_.PromoteConnection(*this, *user_)) return Close();
+  AwaitRequest();
+  ReadSocket();
 }
 
 void Connection::WaitRead() {
@@ -120,6 +123,7 @@ void Connection::ReadSocket() {
   const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
   while (!closed() && !eof_) {
+    if (phase_ == Phase::kJudging) return;
     if (phase_ == Phase::kBusy && reader_.waiting() >= kMaxPipelined) return;
     if (phase_ == Phase::kProxying && upstream_->full()) return;
     const IoResult result = channel_.Read(scratch.data(), scratch.size());
@@ -146,11 +150,13 @@ void Connection::OnBytes(std::string_view bytes) {
       if (reader_.idle() && !server_.limits().one_request) {
         deadline_ = std::chrono::steady_clock::now() + server_.limits().request;
       }
+      server_.SetStage(*this, Stage::kPartial);
       reader_.Append(bytes);
       return ParseRequest();
     case Phase::kBusy:
       return reader_.Append(bytes);
     case Phase::kProxying:
+      if (server_.limits().quiet) moved_ = std::chrono::steady_clock::now();
       return upstream_->Send(bytes);
     default:
       return;  // lingering: the bytes are discarded, because unread ones would reset the connection
@@ -176,20 +182,61 @@ void Connection::ParseRequest() {
       return DispatchRequest();
     case RequestReader::Result::kRefused:
       return RefuseRequest(reader_.refusal());
+    case RequestReader::Result::kHead:
+      if (AdmitHead()) ReceiveBody();
+      return;
     case RequestReader::Result::kMore:
-      break;
+      return AwaitBytes();
   }
-  // The head is checked before the body arrives, so that a client does not send the body of a
-  // refused request.
-  if (const auto head = reader_.TakeHead()) {
-    const auto refusal = server_.service().CheckHead(*head, user_.get());
-    if (refusal) return RefuseRequest(*refusal);
+}
+
+bool Connection::AdmitHead() {
+  const RequestHead head = reader_.head();
+  if (const auto refusal = server_.service().CheckHead(head, user_.get())) {
+    RefuseRequest(*refusal);
+    return false;
   }
-  if (!ReserveBody(reader_.body_size())) {
+  if (user_ || !head.has_credentials) return true;
+  phase_ = Phase::kJudging;
+  server_.SetStage(*this, Stage::kWorking);
+  server_.service().Identify(
+      reader_.CopyHead(), [&loop = server_.loop(), weak = weak_from_this()](Identity identity) {
+        boost::asio::post(loop, [weak, identity = std::move(identity)]() mutable {
+          if (const auto self = weak.lock()) {
+            static_cast<Connection&>(*self).OnIdentified(std::move(identity));
+          }
+        });
+      });
+  return false;
+}
+
+void Connection::OnIdentified(Identity identity) {
+  if (phase_ != Phase::kJudging) return;
+  phase_ = Phase::kReading;
+  server_.SetStage(*this, Stage::kPartial);
+  if (identity.refusal) return RefuseRequest(*identity.refusal);
+  if (identity.user && client_class() == ClientClass::kStranger &&
+      !server_.PromoteConnection(*this, *identity.user)) {
+    return RefuseRequest({.code = 429, .message = "too many connections of this user"});
+  }
+  ReceiveBody();
+  if (phase_ == Phase::kReading && !waiting_read_) ReadSocket();
+}
+
+void Connection::ReceiveBody() {
+  // The memory is reserved before the reader takes it.
+  AwaitBytes();
+  if (phase_ == Phase::kReading) ParseRequest();
+}
+
+// Makes ready to read the rest of a request.
+void Connection::AwaitBytes() {
+  if (!server_.ReserveMemory(*this, reader_.memory())) {
     return RefuseRequest(
         {.code = 429,
          .message = "the server is busy with other large requests, please try again later"});
   }
+  if (!reader_.idle()) server_.SetStage(*this, Stage::kPartial);
   if (reader_.TakeExpectation()) {
     out_.push_back(MakeFrame("HTTP/1.1 100 Continue\r\n\r\n"));
     WriteQueued();
@@ -201,6 +248,7 @@ void Connection::DispatchRequest() {
   request.user = user_;
   request.wants_close |= retired_ || server_.limits().one_request;
   phase_ = Phase::kBusy;
+  server_.SetStage(*this, Stage::kWorking);
   deadline_ = Time::max();
   exchange_ = std::make_shared<Exchange>(weak_from_this(), std::move(request));
   server_.service().Handle(Exchange::NewHandle(exchange_));
@@ -217,7 +265,7 @@ void Connection::RefuseRequest(const Refusal& refusal) {
   if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
   out_.push_back(MakeFrame(EncodeResponse(*response, true)));
   reader_.Clear();
-  ReserveBody(0);
+  server_.ReserveMemory(*this, 0);
   phase_ = Phase::kBusy;
   end_after_out_ = close_after_out_ = true;
   WriteQueued();
@@ -227,6 +275,11 @@ void Connection::SendPending() {
   if (closed() || !exchange_) return;
   Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
+  if (pending.user && client_class() == ClientClass::kStranger &&
+      !server_.PromoteConnection(*this, *pending.user)) {
+    if (!pending.end) return Close();
+    close_after_out_ = true;
+  }
   if (pending.proxy) return StartProxy(std::move(pending.proxy));
   for (Frame& frame : pending.frames) out_.push_back(std::move(frame));
   if (pending.on_drained) on_drained_ = std::move(pending.on_drained);
@@ -283,6 +336,7 @@ bool Connection::WriteSome() {
     case State::kWantWrite:
       if (deadline_ == Time::max()) {
         deadline_ = std::chrono::steady_clock::now() + FindUnreadLimit();
+        server_.SetStage(*this, Stage::kPartial);
       }
       WaitWrite();
       return false;
@@ -313,7 +367,10 @@ void Connection::DropSent(size_t bytes) {
     ++frames;
   }
   // The client reads, so the stall timer is reset.
-  if (phase_ == Phase::kBusy || phase_ == Phase::kProxying) deadline_ = Time::max();
+  if (phase_ == Phase::kBusy || phase_ == Phase::kProxying) {
+    deadline_ = Time::max();
+    server_.SetStage(*this, Stage::kWorking);
+  }
   if (exchange_ && phase_ == Phase::kBusy) exchange_->CountSent(frames, bytes);
 }
 
@@ -334,6 +391,7 @@ void Connection::Linger() {
   if (upstream_) upstream_->Close();
   if (eof_) return Close();
   phase_ = Phase::kLingering;
+  server_.SetStage(*this, Stage::kPartial);
   deadline_ = std::chrono::steady_clock::now() + server_.limits().linger;
   if (!waiting_read_ || retired_) ReadSocket();
   if (retired_)
@@ -341,18 +399,23 @@ void Connection::Linger() {
 }
 
 void Connection::EndExchange() {
-  ReserveBody(0);
+  server_.ReserveMemory(*this, 0);
   if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->MarkOver();
 }
 
 void Connection::RetireConnection() {
   retired_ = true;
-  if (phase_ == Phase::kHandshake || phase_ == Phase::kReading || phase_ == Phase::kLingering) {
-    Close();
-  }
+  const bool answers = phase_ == Phase::kBusy || phase_ == Phase::kProxying;
+  if (!answers) Close();
 }
 
 void Connection::CloseIfLate(Time now) {
+  if (const auto& quiet = server_.limits().quiet;
+      quiet && phase_ == Phase::kProxying && now - moved_ >= *quiet) {
+    LOG_INFO("{}: closed a stream in which no byte passed for {} s", server_.name(),
+             std::chrono::duration_cast<std::chrono::seconds>(*quiet).count());
+    return Close();
+  }
   if (now < std::min(deadline_, answer_deadline_)) return;
   if (phase_ == Phase::kReading && !reader_.idle())
     LOG_DEBUG("{}: closed the connection of a client that sent only a part of its request",
@@ -395,6 +458,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
     return WriteQueued();
   }
   phase_ = Phase::kProxying;
+  moved_ = std::chrono::steady_clock::now();
   upstream_->Send(target->head);
   if (reader_.waiting() > 0) upstream_->Send(reader_.TakeRest());
   if (eof_ && server_.limits().half_close) upstream_->EndSending();
@@ -404,6 +468,7 @@ void Connection::StartProxy(std::unique_ptr<ProxyTarget> target) {
 
 // Queues bytes of the far side. Returns whether all of them were written.
 bool Connection::SendToClient(std::string bytes) {
+  if (server_.limits().quiet) moved_ = std::chrono::steady_clock::now();
   out_.push_back(MakeFrame(std::move(bytes)));
   WriteQueued();
   return out_.empty();

@@ -1,6 +1,10 @@
 // One client connection: it reads requests one after the other, passes each to the Service, and
 // writes the answer.
 //
+//               judging
+//     a token and │ ▲ │ it is judged
+//   no body came  │ │ │ (refused: busy)
+//                 │ │ ▼
 //   handshake ──▶ reading ── a request is complete or faulty ──▶ busy ── Proxy ──▶ proxying
 //                    ▲                                           │  │                 │
 //                    └─────── answered, and to be kept ──────────┘  │ answered, and   │ the target
@@ -8,8 +12,8 @@
 //                                                                   ▼                 │
 //   closed ◀── the client's end was read, or time is up ──────── lingering ◀──────────┘
 //
-// Without TLS a connection begins in reading. From each state it goes to closed when it fails or
-// its deadline passes.
+// While a token is judged, nothing is read from the client. Without TLS a connection begins in
+// reading. From each state it goes to closed when it fails or its deadline passes.
 //
 // Belongs to the event loop's thread; only Wake and RenderRefusal may be called from others. An
 // idle connection keeps no buffers: the loop's one scratch buffer serves all reads.
@@ -25,20 +29,23 @@
 #include "http/channel.h"
 #include "http/exchange.h"
 #include "http/request_reader.h"
+#include "http/seats.h"
+#include "http/service.h"
 
 namespace berth::http {
 
 class Server;
 class Upstream;
 
-class Connection : public ExchangeHost, public std::enable_shared_from_this<Connection> {
+class Connection : public ExchangeHost,
+                   public Seat,
+                   public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
-  using Time = std::chrono::steady_clock::time_point;
 
-  // With `ssl`, the client's certificate gives the user. Otherwise the user is `user`, which may be
+  // With `tls`, the client's certificate gives the user. Otherwise the user is `user`, which may be
   // null.
-  Connection(Server& server, Socket socket, SslPtr ssl, std::shared_ptr<const User> user);
+  Connection(Server& server, Socket socket, bool tls, std::shared_ptr<const User> user);
   ~Connection() override;
 
   void Start();
@@ -53,14 +60,12 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void RetireConnection();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
-  // The time since which the connection has waited for the first byte of a request; nullopt if it
-  // is not waiting for one.
-  std::optional<Time> idle_since() const;
 
  private:
-  enum class Phase { kHandshake, kReading, kBusy, kProxying, kLingering, kClosed };
+  enum class Phase { kHandshake, kReading, kJudging, kBusy, kProxying, kLingering, kClosed };
 
   void Handshake();
+  void OnHandshake();
   void WaitRead();
   void WaitWrite();
   void WaitHangup();
@@ -68,10 +73,16 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   void OnBytes(std::string_view bytes);
   void OnEof();
   void ParseRequest();
+  // Decides about a request of which only the head has arrived. False: it is refused, or its
+  // credentials are being judged.
+  bool AdmitHead();
+  void OnIdentified(Identity identity);
+  // Reads on in the body of an admitted request.
+  void ReceiveBody();
+  void AwaitBytes();
   void DispatchRequest();
   void RefuseRequest(const Refusal& refusal);
   void AwaitRequest();
-  bool ReserveBody(size_t bytes);
   void WriteQueued();
   bool WriteSome();
   std::chrono::milliseconds FindUnreadLimit();
@@ -84,6 +95,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   bool SendToClient(std::string bytes);
 
   Server& server_;
+  const bool tls_;
   Socket socket_;
   Channel channel_;
   std::shared_ptr<const User> user_;
@@ -96,8 +108,6 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   bool eof_ = false;      // the client's end was read
 
   RequestReader reader_;
-  Time idle_since_;
-  size_t held_ = 0;  // bytes that this connection holds of Limits::max_bodies
 
   std::shared_ptr<Exchange> exchange_;
   std::vector<Frame> out_;
@@ -108,6 +118,7 @@ class Connection : public ExchangeHost, public std::enable_shared_from_this<Conn
   std::function<void()> on_drained_;
 
   std::unique_ptr<Upstream> upstream_;
+  Time moved_;  // when a byte of the proxied exchange passed; kept with Limits::quiet only
 };
 
 }  // namespace berth::http

@@ -184,6 +184,7 @@ void Exchange::OnDrained(std::function<void()> callback) {
 
 Exchange::Pending Exchange::TakePending() {
   base::MutexLock lock(mutex_);
+  if (answered_) pending_.user = request_.user;
   return std::exchange(pending_, Pending{});
 }
 

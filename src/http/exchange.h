@@ -55,7 +55,8 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   const Request& request() const { return request_; }
-  // Only the handler's thread may call these two, and only before it answers.
+  // Only the handler's thread may call these two, and only before it answers. The answer makes the
+  // user's connection one of a verified client (seats.h).
   std::string TakeBody() { return std::move(request_.body); }
   void SetUser(std::shared_ptr<const User> user) { request_.user = std::move(user); }
   // Adds a warning that goes to the client with the answer. A text that was added before is
@@ -107,6 +108,7 @@ class Exchange {
     bool broken = false;
     std::unique_ptr<ProxyTarget> proxy;
     std::function<void()> on_drained;
+    std::shared_ptr<const User> user;  // the user who gets the answer; null: none, or no answer yet
   };
 
   // The connection calls these on the event loop.

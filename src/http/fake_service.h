@@ -20,12 +20,17 @@ class FakeService : public Service {
     if (head.path != "/forbidden") return std::nullopt;
     return Refusal{.code = 403, .message = "not you"};
   }
+  void Identify(Request head, std::function<void(Identity)> done) override {
+    identify ? identify(head, std::move(done)) : done({});
+  }
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override {
     if (silent) return std::nullopt;
     return Response{.code = refusal.code, .content_type = "text/plain", .body = refusal.message};
   }
   void Handle(std::shared_ptr<Exchange> exchange) override { handler_(std::move(exchange)); }
 
+  // Judges credentials; null: everybody is a stranger.
+  std::function<void(const Request&, std::function<void(Identity)>)> identify;
   bool silent = false;  // true: a refusal closes the connection without an answer
 
  private:

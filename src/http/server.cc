@@ -1,5 +1,6 @@
 #include "http/server.h"
 
+#include <malloc.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,17 +28,13 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 // A client that answers no probe for two minutes is gone.
 constexpr int kKeepaliveSeconds = 30;
 constexpr int kKeepaliveProbes = 3;
+// Memory is given back to the kernel when this many connections, or this many bytes of requests,
+// are gone since the last time.
+constexpr size_t kTrimConnections = 500;
+constexpr size_t kTrimBytes = 16 * 1024 * 1024;
 
 Status MakeNetError(const boost::system::error_code& error, std::string_view context) {
   return Error(StatusCode::kUnavailable, "{}: {}", context, error.message());
-}
-
-// Returns the user id of the process at the other end of a UNIX connection.
-std::optional<uid_t> ReadPeerUid(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
-  return peer.uid;
 }
 
 void SetTcpOptions(int fd) {
@@ -55,13 +52,13 @@ void SetTcpOptions(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
-// Lowers max_connections so that a quarter of the descriptors is left for files, the database and
-// the node agent.
+// Lowers the number of seats so that a quarter of the descriptors is left for files, the database
+// and the node agent.
 Server::Options LimitToDescriptors(Server::Options options) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const size_t most = std::max<size_t>(limit.rlim_cur / 4 * 3, 16);
-    options.limits.max_connections = std::min(options.limits.max_connections, most);
+    options.limits.seats = options.limits.seats.FitTo(most);
   }
   return options;
 }
@@ -71,7 +68,9 @@ Server::Options LimitToDescriptors(Server::Options options) {
 Server::Server(Options options, Service& service)
     : options_(LimitToDescriptors(std::move(options))),
       service_(service),
-      scratch_(std::make_unique_for_overwrite<char[]>(kScratch)) {}
+      scratch_(std::make_unique_for_overwrite<char[]>(kScratch)),
+      peers_(options_.local_clients_by_user),
+      seats_(options_.limits.seats) {}
 
 Server::~Server() { Stop(); }
 
@@ -187,15 +186,11 @@ void Server::AcceptNext(Acceptor& acceptor, Transport transport) {
 }
 
 void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Transport transport) {
-  if (connections_.size() >= options_.limits.max_connections && !MakeRoom()) {
-    ++refused_;
-    return;  // the socket closes
-  }
   boost::system::error_code error;
   socket.native_non_blocking(true, error);
   if (error) return;
   std::shared_ptr<const User> user;
-  SslPtr ssl;
+  std::string key;
   if (transport == Transport::kUnix) {
     const auto uid = ReadPeerUid(socket.native_handle());
     if (uid) user = service_.FindProcessUser(*uid);
@@ -203,18 +198,20 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
       LOG_WARNING("{}: refused a connection of another user on the UNIX socket", options_.name);
       return;
     }
+    key = std::to_string(*uid);
   } else {
     SetTcpOptions(socket.native_handle());
+    key = peers_.NamePeer(socket.native_handle());
   }
-  if (transport == Transport::kTls) {
-    ssl.reset(SSL_new(context_.get()));
-    if (!ssl || SSL_set_fd(ssl.get(), socket.native_handle()) != 1) return;
-    SSL_set_accept_state(ssl.get());
-  }
-  const auto connection =
-      std::make_shared<Connection>(*this, std::move(socket), std::move(ssl), std::move(user));
+  const auto now = std::chrono::steady_clock::now();
+  const auto client = transport == Transport::kUnix ? ClientClass::kOwner : ClientClass::kStranger;
+  if (!AcceptOffer(seats_.OfferSeat(client, key, now))) return;  // the socket closes
+  const auto connection = std::make_shared<Connection>(
+      *this, std::move(socket), transport == Transport::kTls, std::move(user));
   connections_.insert(connection);
   connection_count_ = connections_.size();
+  most_connections_ = std::max(most_connections_, connections_.size());
+  seats_.AddSeat(*connection, client, key, Seat::Stage::kWaiting, now);
   {
     base::MutexLock lock(mutex_);
     empty_ = false;
@@ -222,7 +219,36 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
   connection->Start();
 }
 
+bool Server::AcceptOffer(const SeatTable::Offer& offer) {
+  if (!offer.granted) {
+    ++refused_;
+  } else if (offer.displaced != nullptr) {
+    ++displaced_;
+    static_cast<Connection*>(offer.displaced)->Close();
+  }
+  return offer.granted;
+}
+
+bool Server::PromoteConnection(Connection& connection, const User& user) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!AcceptOffer(seats_.OfferPromotion(user.name, now))) return false;
+  seats_.Promote(connection, user.name, now);
+  return true;
+}
+
+void Server::SetStage(Connection& connection, Seat::Stage stage) {
+  seats_.SetStage(connection, stage, std::chrono::steady_clock::now());
+}
+
+SslPtr Server::MakeSsl(int fd) {
+  SslPtr ssl(SSL_new(context_.get()));
+  if (!ssl || SSL_set_fd(ssl.get(), fd) != 1) return nullptr;
+  SSL_set_accept_state(ssl.get());
+  return ssl;
+}
+
 void Server::RemoveConnection(const std::shared_ptr<Connection>& connection) {
+  seats_.RemoveSeat(*connection);
   connections_.erase(connection);
   connection_count_ = connections_.size();
   if (connections_.empty()) {
@@ -232,37 +258,26 @@ void Server::RemoveConnection(const std::shared_ptr<Connection>& connection) {
   }
 }
 
-// Finds the idle connections that MakeRoom may close. Works only when connections become scarce,
-// because it visits all of them.
-void Server::FindIdlest() {
-  idlest_.clear();
-  if (connections_.size() < options_.limits.max_connections / 10 * 9) return;
-  std::vector<std::pair<Connection::Time, std::shared_ptr<Connection>>> idle;
-  for (const auto& connection : connections_) {
-    if (const auto since = connection->idle_since()) idle.emplace_back(*since, connection);
+bool Server::ReserveMemory(Connection& connection, size_t bytes) {
+  while (!seats_.SetMemory(connection, bytes)) {
+    Seat* const holder = seats_.FindMemoryHolder(connection, bytes);
+    if (holder == nullptr) return false;
+    ++displaced_;
+    static_cast<Connection*>(holder)->Close();
   }
-  std::sort(idle.begin(), idle.end(), std::greater<>());
-  for (const auto& [since, connection] : idle) idlest_.push_back(connection);
-}
-
-bool Server::MakeRoom() {
-  const auto now = std::chrono::steady_clock::now();
-  while (!idlest_.empty()) {
-    const auto connection = idlest_.back().lock();
-    idlest_.pop_back();
-    if (!connection) continue;
-    const auto since = connection->idle_since();
-    if (!since || now - *since < options_.limits.spare) continue;
-    connection->Close();
-    return true;
-  }
-  return false;
-}
-
-bool Server::ReserveBody(size_t before, size_t now) {
-  if (now > before && held_ - before + now > options_.limits.max_bodies) return false;
-  held_ = held_ - before + now;
+  most_memory_ = std::max(most_memory_, seats_.memory());
   return true;
+}
+
+void Server::ReleaseFreeMemory() {
+  const size_t memory = seats_.memory();
+  if (connections_.size() + kTrimConnections > most_connections_ &&
+      memory + kTrimBytes > most_memory_) {
+    return;
+  }
+  malloc_trim(0);
+  most_connections_ = connections_.size();
+  most_memory_ = memory;
 }
 
 void Server::SweepConnections() {
@@ -273,11 +288,12 @@ void Server::SweepConnections() {
     // The loop uses a copy, because closing a connection removes it from the set.
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->CloseIfLate(now);
-    FindIdlest();
-    if (refused_ > 0) {
-      LOG_WARNING("{}: refused {} connections: {} are open", options_.name,
-                  std::exchange(refused_, 0), connections_.size());
+    if (refused_ > 0 || displaced_ > 0) {
+      LOG_WARNING("{}: refused {} connections, and closed {} silent ones for others: {} are open",
+                  options_.name, std::exchange(refused_, 0), std::exchange(displaced_, 0),
+                  connections_.size());
     }
+    ReleaseFreeMemory();
     if (options_.on_tick) options_.on_tick();
     SweepConnections();
   });

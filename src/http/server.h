@@ -2,7 +2,8 @@
 // event-loop thread.
 //
 // Its Service identifies the callers and answers the requests. Limits bounds the requests, and how
-// long a connection may be idle, slow or stalled. The public functions are thread-safe, except that
+// long a connection may be idle, slow or stalled. A SeatTable (seats.h) shares connections and
+// memory among the clients. The public functions are thread-safe, except that
 // only one thread may call Stop or destroy the server.
 #pragma once
 
@@ -27,6 +28,8 @@
 #include "base/unique_fd.h"
 #include "http/channel.h"
 #include "http/exchange.h"
+#include "http/peer.h"
+#include "http/seats.h"
 #include "http/service.h"
 #include "http/tls.h"
 
@@ -38,8 +41,8 @@ class Connection;
 struct Limits {
   size_t max_head = 64 * 1024;
   size_t max_body = 3 * 1024 * 1024;
-  size_t max_bodies = 64 * 1024 * 1024;  // of all requests that are being read or answered
-  size_t max_connections = 20'000;       // fewer if the process may open fewer descriptors
+  // The connections, and the memory of all requests that are being read or answered.
+  SeatLimits seats = {};
   std::chrono::milliseconds handshake{10'000};
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
@@ -48,13 +51,12 @@ struct Limits {
   // BlockingStream), because a person may pause such a stream. The default is that of the kubelet's
   // --streaming-connection-idle-timeout.
   std::chrono::milliseconds pause = std::chrono::hours(4);
+  // While no byte of a proxied exchange passes in either direction. nullopt: no bound.
+  std::optional<std::chrono::milliseconds> quiet = std::nullopt;
   // For the client to read a whole answer; nullopt: no bound while the client keeps reading.
   std::optional<std::chrono::milliseconds> answer = std::nullopt;
   // How long the server waits before the close for the client to read the answer and close first.
   std::chrono::milliseconds linger{2'000};
-  // When the server has max_connections, it closes a connection that has been idle for this long,
-  // to make room for a new one.
-  std::chrono::milliseconds spare{5'000};
   // Each connection is closed after its first answer, and `request` counts from the start of the
   // connection.
   bool one_request = false;
@@ -75,6 +77,9 @@ class Server {
     // A TCP socket that already listens; it is used instead of `listen_address`.
     base::UniqueFd listener = base::UniqueFd();
     Limits limits = {};
+    // Counts strangers on this machine by their user (peer.h), and not by their address, of which
+    // each user has many (127.0.0.0/8).
+    bool local_clients_by_user = true;
     std::function<void()> on_tick = nullptr;  // runs each second on the event loop; must not block
   };
 
@@ -111,19 +116,25 @@ class Server {
   template <typename Acceptor>
   void AcceptNext(Acceptor& acceptor, Transport transport);
   void AdmitConnection(boost::asio::generic::stream_protocol::socket socket, Transport transport);
+  // Closes the connection that loses its seat by `offer`, if there is one. Returns whether the seat
+  // is granted.
+  bool AcceptOffer(const SeatTable::Offer& offer);
   // Runs each second: closes late connections and calls on_tick.
   void SweepConnections();
-  void FindIdlest();
-  // Closes the connection that has been idle for the longest. Returns false if none has been idle
-  // for Limits::spare.
-  bool MakeRoom();
+  // Gives memory back to the kernel after many connections have ended, or large requests.
+  void ReleaseFreeMemory();
 
   // Connections call these.
   boost::asio::io_context& loop() { return loop_; }
   const Limits& limits() const { return options_.limits; }
-  // Changes the bytes that one connection holds of max_bodies from `before` to `now`. Returns false
-  // if there are fewer left; a smaller number is always granted.
-  bool ReserveBody(size_t before, size_t now);
+  // Sets the bytes that the connection's request takes. If strangers hold too much, the longest
+  // silent ones are closed first. Returns false if there are fewer left.
+  bool ReserveMemory(Connection& connection, size_t bytes);
+  // Makes a stranger's connection one of `user`. Returns false if that user has too many.
+  bool PromoteConnection(Connection& connection, const User& user);
+  void SetStage(Connection& connection, Seat::Stage stage);
+  // A TLS object for a new connection; null if OpenSSL can make none.
+  SslPtr MakeSsl(int fd);
   const std::string& name() const { return options_.name; }
   std::span<char> scratch() { return {scratch_.get(), kScratch}; }
   Service& service() { return service_; }
@@ -133,7 +144,7 @@ class Server {
 
   static constexpr size_t kScratch = 64 * 1024;
 
-  Options options_;  // max_connections is one that the limit of descriptors allows
+  Options options_;  // with no more seats than the limit of descriptors allows
   Service& service_;
   uint16_t port_ = 0;
   boost::asio::io_context loop_{1};
@@ -145,9 +156,12 @@ class Server {
   SslContextPtr context_;
   const std::unique_ptr<char[]> scratch_;  // uninitialised, so that unused pages take no memory
   std::unordered_set<std::shared_ptr<Connection>> connections_;
-  std::vector<std::weak_ptr<Connection>> idlest_;  // the longest idle is last; from the last sweep
-  size_t held_ = 0;                                // of max_bodies
-  size_t refused_ = 0;                             // connections refused since the last sweep
+  TcpPeers peers_;
+  SeatTable seats_;
+  size_t refused_ = 0;           // connections refused since the last sweep
+  size_t displaced_ = 0;         // connections closed since then to give others their seats
+  size_t most_connections_ = 0;  // since memory was given back
+  size_t most_memory_ = 0;
   std::atomic<size_t> connection_count_{0};
 
   base::Mutex mutex_;

@@ -107,7 +107,7 @@ TEST_F(HttpServerTest, AHandshakeThatDoesNotComeIsDropped) {
 }
 
 TEST_F(HttpServerTest, ConnectionsBeyondTheBoundAreRefusedAndOthersServed) {
-  Listen({.max_connections = 2}, Echo);
+  Listen({.seats = {.total = 2}}, Echo);
   TestConnection first(socket());
   TestConnection second(socket());
   // Both are in: they have been answered.
@@ -221,11 +221,11 @@ TEST_F(HttpServerTest, TenThousandIdleConnectionsCostLittleAndHoldUpNobody) {
 }
 
 TEST_F(HttpServerTest, AnIdleConnectionMakesRoomForANewOne) {
-  Listen({.max_connections = 2, .spare = milliseconds(1)}, Echo);
+  Listen({.seats = {.total = 2, .spare = milliseconds(1)}}, Echo);
   TestConnection idler(socket());
   TestConnection busy(socket());
   busy.Send("GET /x HT");
-  // The server looks for idle ones each second.
+  // It has been idle for long enough a moment later.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   std::string body;
   while (body.empty() && std::chrono::steady_clock::now() < deadline) {
@@ -240,7 +240,7 @@ TEST_F(HttpServerTest, AnIdleConnectionMakesRoomForANewOne) {
 }
 
 TEST_F(HttpServerTest, BodiesOfAllClientsTogetherAreBounded) {
-  Listen({.max_bodies = 1'000'000}, Echo);
+  Listen({.seats = {.memory = {.owners = 1'000'000}}}, Echo);
   const std::string head = "POST /x HTTP/1.1\r\nContent-Length: 800000\r\n\r\n";
   TestConnection first(socket());
   first.Send(head + "x");

@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,13 @@
 #include "http/message.h"
 
 namespace berth::http {
+
+// What the credentials of a request are worth: its user, or why it is refused; neither if the
+// client may go on as a stranger (seats.h).
+struct Identity {
+  std::shared_ptr<const User> user = nullptr;
+  std::optional<Refusal> refusal = std::nullopt;
+};
 
 // Its functions must not block, because they are called on the event loop; RenderRefusal may be
 // called from any thread. The service must outlive the server.
@@ -29,6 +37,11 @@ class Service {
   virtual std::optional<Refusal> CheckHead(const RequestHead& head, const User* user) const {
     return std::nullopt;
   }
+  // Judges the credentials of a request that CheckHead has accepted, whose body has not arrived,
+  // and whose user the transport does not know. The body is read only after `done`, which may come
+  // later and from any thread, but not after the end of the server. Handle gets the request without
+  // the user that is found here.
+  virtual void Identify(Request head, std::function<void(Identity)> done) { done({}); }
   // Returns the answer that a client gets for `refusal`; nullopt: the connection is closed without
   // an answer.
   virtual std::optional<Response> RenderRefusal(const Refusal& refusal) const = 0;

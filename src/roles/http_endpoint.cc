@@ -24,14 +24,17 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds kMaxTime{5000};  // to receive a request, and to send its answer
-constexpr http::Limits kLimits{.max_head = 8 * 1024,
-                               .max_body = 8 * 1024,
-                               .max_connections = 64,
-                               .request = kMaxTime,
-                               .stall = kMaxTime,
-                               .answer = kMaxTime,
-                               .one_request = true,
-                               .http_1_0 = true};
+constexpr http::Limits kLimits{
+    .max_head = 8 * 1024,
+    .max_body = 8 * 1024,
+    // Everybody is a stranger here. An address has at most half of the
+    // seats, and loses its longest silent connection for a new one.
+    .seats = {.total = 64, .owner_reserve = 0, .max_strangers = 64, .max_per_address = 32},
+    .request = kMaxTime,
+    .stall = kMaxTime,
+    .answer = kMaxTime,
+    .one_request = true,
+    .http_1_0 = true};
 
 struct HostAndPort {
   std::string host;  // empty: all addresses

@@ -71,6 +71,22 @@ TEST_F(HttpEndpointTest, SilentClientsKeepNobodyOut) {
   EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
+TEST_F(HttpEndpointTest, AsManySilentClientsAsThereMayBeKeepNobodyOut) {
+  std::vector<base::UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(Connect());
+    if (i % 20 == 0) {
+      EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 ")) << i;
+    }
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 ")) << i;
+  }
+  // They are closed the oldest first.
+  char byte;
+  EXPECT_EQ(recv(silent.front().get(), &byte, 1, 0), 0);
+}
+
 TEST_F(HttpEndpointTest, SaysWhyAnAddressIsNone) {
   const auto code = [](const std::string& address) {
     return HttpEndpoint::Listen(address, {}).status().code();

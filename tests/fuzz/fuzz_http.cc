@@ -25,7 +25,13 @@ Outcome Read(std::string_view bytes, size_t step) {
   for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
     reader.Append(bytes.substr(0, step));
     RequestReader::Result result;
-    while ((result = reader.Next()) == RequestReader::Result::kRequest) {
+    while ((result = reader.Next()) == RequestReader::Result::kRequest ||
+           result == RequestReader::Result::kHead) {
+      if (result == RequestReader::Result::kHead) {
+        const auto head = reader.CopyHead();
+        if (!head.body.empty() || head.method != reader.head().method) std::abort();
+        continue;
+      }
       const auto request = reader.TakeRequest();
       if (request.body.size() > kMaxBody || request.target.size() > kMaxHead) std::abort();
       outcome.requests.push_back(request.method + " " + request.target + " " + request.body);
@@ -35,7 +41,8 @@ Outcome Read(std::string_view bytes, size_t step) {
       return outcome;
     }
     // The reader must hold only a bounded amount of data, whatever it gets.
-    if (reader.waiting() > kMaxHead + step || reader.body_size() > 2 * kMaxBody) std::abort();
+    if (reader.waiting() > kMaxHead + step) std::abort();
+    if (reader.memory() > 2 * (kMaxHead + step) + 2 * kMaxBody) std::abort();
   }
   return outcome;
 }

@@ -266,7 +266,8 @@ TEST_F(PodStreamsTest, LogsComeFromThePodsNode) {
       "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nline 1\nline 2\n");
   TestConnection connection(socket());
   connection.Send(RequestText("GET", At(kPods, "p") + "/log?follow=true&tailLines=5", "",
-                              "Authorization: Bearer secret\r\n"));
+                              "Authorization: Bearer secret\r\nX-Remote-User: eve\r\n"
+                              "x-remote-group: system:nodes\r\n"));
   EXPECT_THAT(connection.ReadToEnd(), testing::EndsWith("\r\n\r\nline 1\nline 2\n"));
   EXPECT_THAT(
       node.request(),
@@ -274,6 +275,11 @@ TEST_F(PodStreamsTest, LogsComeFromThePodsNode) {
           "GET /containerLogs/default/p/{}/main?follow=true&tailLines=5 HTTP/1.1\r\n", uid_)));
   EXPECT_THAT(node.request(), HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(node.request(), testing::Not(HasSubstr("secret")));
+  // The agent learns the user from the server alone.
+  EXPECT_THAT(node.request(), HasSubstr("X-Remote-User: root\r\n"));
+  EXPECT_THAT(node.request(), HasSubstr("X-Remote-Group: system:masters\r\n"));
+  EXPECT_THAT(node.request(), testing::Not(HasSubstr("eve")));
+  EXPECT_THAT(node.request(), testing::Not(HasSubstr("system:nodes")));
 }
 
 TEST_F(PodStreamsTest, ExecSplicesBytesAfterTheSwitch) {

@@ -70,8 +70,9 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
   if (request.user != nullptr) {
     if (request.user->valid_until < clock_.Now()) return UnauthorizedError();
     if (revocations_.IsRevoked(*request.user)) {
-      LOG_INFO("api: refused {} {}: the certificate of {} is revoked", request.method,
-               base::Quote(request.raw_path()), base::Quote(request.user->name));
+      LogRefusal(request,
+                 base::Error(base::StatusCode::kUnauthenticated, "the certificate of {} is revoked",
+                             base::Quote(request.user->name)));
       return UnauthorizedError();
     }
     user = std::make_shared<http::User>(*request.user);
@@ -81,14 +82,29 @@ base::StatusOr<std::shared_ptr<const http::User>> Authenticator::Identify(
     auto owner = OwnerOf(token, {});
     if (!owner.ok()) {
       // Only the log gets the reason why a token is refused.
-      LOG_INFO("api: refused {} {}: {}", request.method, base::Quote(request.raw_path()),
-               base::Message(owner.status()));
+      LogRefusal(request, owner.status());
       return UnauthorizedError();
     }
     user = std::make_shared<http::User>(std::move(owner->user));
   }
   AddGroup(*user, kAuthenticated);
   return user;
+}
+
+void Authenticator::LogRefusal(const http::Request& request, const Status& why) {
+  const auto now = clock_.Now();
+  base::MutexLock lock(mutex_);
+  // The clock may have been set back.
+  if (now >= window_ + kRefusalWindow || now < window_) {
+    if (refusals_ > kMaxRefusals) {
+      LOG_INFO("api: refused {} further requests", refusals_ - kMaxRefusals);
+    }
+    window_ = now;
+    refusals_ = 0;
+  }
+  if (++refusals_ > kMaxRefusals) return;
+  LOG_INFO("api: refused {} {}: {}", base::Quote(request.method), base::Quote(request.raw_path()),
+           base::Message(why));
 }
 
 base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(

@@ -20,6 +20,7 @@
 #include "apiserver/access/static_tokens.h"
 #include "apiserver/access/token_signer.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "http/message.h"
 #include "store/store.h"
 
@@ -64,11 +65,22 @@ class Authenticator {
   base::Status CheckAlive(const api::KindInfo& kind, std::string_view ns,
                           const base::Json& reference) const;
 
+  // Logs that a token was refused, at most kMaxRefusals times in kRefusalWindow, because everybody
+  // can cause such lines and they must not fill the disk.
+  void LogRefusal(const http::Request& request, const base::Status& why)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  static constexpr int kMaxRefusals = 20;
+  static constexpr std::chrono::seconds kRefusalWindow{10};
+
   store::Store& store_;
   const base::Clock& clock_;
   const TokenSigner& signer_;
   StaticTokens& static_tokens_;
   Revocations& revocations_;
+  base::Mutex mutex_;
+  base::WallTime window_ ABSL_GUARDED_BY(mutex_);  // its begin
+  int refusals_ ABSL_GUARDED_BY(mutex_) = 0;       // in the window
 };
 
 // Finds the user that the request asks to impersonate; null if it asks for none. 403 if the sender

@@ -81,10 +81,11 @@ StatusOr<base::UniqueFd> ConnectStream(const StreamUrl& url) {
 }
 
 std::string MakeForwardedRequest(const http::Request& request, const StreamUrl& url) {
-  // The caller's credentials are for the API server only. The runtime would refuse a browser's
-  // Origin. The body has been read already, so Content-Length is set again.
+  // The caller's credentials and name are for the API server and this agent only. The runtime would
+  // refuse a browser's Origin. The body has been read already, so Content-Length is set again.
   constexpr std::string_view kDropped[] = {"Host",           "Authorization",     "Origin",
-                                           "Content-Length", "Transfer-Encoding", "Expect"};
+                                           "Content-Length", "Transfer-Encoding", "Expect",
+                                           "X-Remote-User",  "X-Remote-Group"};
   std::string out = fmt::format(
       "{} {} HTTP/1.1\r\nHost: {}:{}\r\n", request.method, url.target,
       url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]", url.port);

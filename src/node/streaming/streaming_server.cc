@@ -5,10 +5,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "api/time.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "http/blocking_stream.h"
 #include "http/server.h"
@@ -25,15 +27,24 @@ using base::StatusCode;
 using base::StatusOr;
 using std::chrono::milliseconds;
 
-constexpr int kMaxStreams = 64;
-// Connections may outnumber streams, so that silent ones, and those that are refused because there
-// are too many streams, do not take the place of a stream.
-constexpr http::Limits kStreamLimits{.max_head = 32 * 1024,
-                                     .max_connections = 2 * kMaxStreams,
-                                     .request = milliseconds(10'000),
-                                     .stall = milliseconds(60'000),
-                                     .one_request = true,
-                                     .half_close = true};
+http::Limits MakeHttpLimits(const StreamLimits& limits) {
+  return {.max_head = 32 * 1024,
+          // Connections may outnumber streams, so that silent ones, and those that are refused
+          // because there are too many streams, do not take the place of a stream.
+          .seats = {.total = 2 * limits.streams},
+          .request = milliseconds(10'000),
+          .stall = milliseconds(60'000),
+          .quiet = limits.quiet,
+          .one_request = true,
+          .half_close = true};
+}
+
+http::SeatLimits MakePlaceLimits(const StreamLimits& limits) {
+  return {.total = limits.streams,
+          .owner_reserve = limits.administrators,
+          .max_strangers = 0,
+          .max_per_user = limits.per_user};
+}
 
 StatusOr<std::optional<int64_t>> ParseNumber(const http::Query& query, const std::string& name,
                                              int64_t least) {
@@ -155,18 +166,24 @@ struct StreamingServer::Call {
 
 StatusOr<std::unique_ptr<StreamingServer>> StreamingServer::Start(const std::string& socket_path,
                                                                   StreamBackend& backend,
-                                                                  const base::Clock& clock) {
+                                                                  const base::Clock& clock,
+                                                                  const StreamLimits& limits) {
   RETURN_IF_ERROR(RemoveStale(socket_path));
-  auto server = std::unique_ptr<StreamingServer>(new StreamingServer(backend, clock));
-  ASSIGN_OR_RETURN(server->http_,
-                   http::Server::Listen(
-                       {.name = "streaming", .unix_socket = socket_path, .limits = kStreamLimits},
-                       nullptr, *server));
+  auto server = std::unique_ptr<StreamingServer>(new StreamingServer(backend, clock, limits));
+  ASSIGN_OR_RETURN(server->http_, http::Server::Listen({.name = "streaming",
+                                                        .unix_socket = socket_path,
+                                                        .limits = MakeHttpLimits(limits)},
+                                                       nullptr, *server));
   return server;
 }
 
-StreamingServer::StreamingServer(StreamBackend& backend, const base::Clock& clock)
-    : backend_(backend), clock_(clock), tasks_(kMaxStreams) {}
+StreamingServer::StreamingServer(StreamBackend& backend, const base::Clock& clock,
+                                 const StreamLimits& limits)
+    : backend_(backend),
+      clock_(clock),
+      limits_(limits),
+      places_(MakePlaceLimits(limits)),
+      tasks_(static_cast<int>(limits.streams)) {}
 
 StreamingServer::~StreamingServer() {
   if (http_) http_->Stop();  // this also ends the logs, because they have no reader then
@@ -190,14 +207,42 @@ std::optional<http::Response> StreamingServer::RenderRefusal(const http::Refusal
   }
 }
 
-void StreamingServer::Handle(std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<void> place(nullptr, [this](void*) { --streams_; });
-  if (++streams_ > kMaxStreams) {
-    return exchange->Reply(
-        ErrorResponse(base::Error(StatusCode::kUnavailable, "too many streams ({})", kMaxStreams)));
+StatusOr<std::shared_ptr<void>> StreamingServer::TakePlace(const http::Request& request) {
+  struct Place : http::Seat {};
+  const std::string user(request.Header("X-Remote-User"));
+  // A request without a user comes from root itself: nobody else can use the socket.
+  const bool administrator =
+      user.empty() ||
+      std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+        return http::EqualsIgnoreCase(header.first, "X-Remote-Group") &&
+               header.second == "system:masters";
+      });
+  const auto client = administrator ? http::ClientClass::kOwner : http::ClientClass::kVerified;
+  const auto now = std::chrono::steady_clock::now();
+  auto place = std::make_unique<Place>();
+  base::MutexLock lock(mutex_);
+  if (!places_.OfferSeat(client, user, now).granted) {
+    const size_t own = places_.CountSeats(client, user);
+    if (!administrator && own >= limits_.per_user) {
+      return base::Error(StatusCode::kResourceExhausted, "user {} has too many streams ({})",
+                         base::Quote(user), own);
+    }
+    return base::Error(StatusCode::kUnavailable, "too many streams ({})", places_.size());
   }
-  tasks_.RunTask(fmt::format("{}", number_++), [this, exchange = std::move(exchange), place](
-                                                   std::stop_token) { Serve(exchange, place); });
+  places_.AddSeat(*place, client, user, http::Seat::Stage::kWorking, now);
+  return std::shared_ptr<void>(place.release(), [this](Place* taken) {
+    base::MutexLock guard(mutex_);
+    places_.RemoveSeat(*taken);
+    delete taken;
+  });
+}
+
+void StreamingServer::Handle(std::shared_ptr<http::Exchange> exchange) {
+  auto place = TakePlace(exchange->request());
+  if (!place.ok()) return exchange->Reply(ErrorResponse(place.status()));
+  tasks_.RunTask(fmt::format("{}", number_++),
+                 [this, exchange = std::move(exchange),
+                  place = *std::move(place)](std::stop_token) { Serve(exchange, place); });
 }
 
 void StreamingServer::Serve(const std::shared_ptr<http::Exchange>& exchange,

@@ -10,17 +10,24 @@
 // The last three ask the runtime for a stream (CRI Exec, Attach, PortForward) and send the request
 // on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server copies
 // bytes in both directions. A log has a thread of its own; a stream has one until it is connected.
-// At most 64 logs and streams run at a time; more get the code 503.
+//
+// The API server names the user in X-Remote-User and X-Remote-Group. At most 64 logs and streams
+// run at a time; more get the code 503. One user has at most 16 of them (code 429), and 16 are kept
+// for administrators (system:masters), so that nobody's streams keep others out. A stream ends when
+// no byte has passed in it for four hours, as with the kubelet; a log is silent as long as its
+// container is.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
+#include "http/seats.h"
 #include "http/service.h"
 #include "node/containers/pod_tasks.h"
 
@@ -68,26 +75,39 @@ class StreamBackend {
                                                   const std::vector<int32_t>& ports) = 0;
 };
 
+struct StreamLimits {
+  size_t streams = 64;  // and logs
+  size_t per_user = 16;
+  size_t administrators = 16;  // of them, for administrators only
+  std::chrono::milliseconds quiet = std::chrono::hours(4);
+};
+
 class StreamingServer : private http::Service {
  public:
   // `backend` and `clock` are borrowed. Replaces a socket on which no process listens.
   // FAILED_PRECONDITION: another process listens on it; INVALID_ARGUMENT: the path is too long.
   static base::StatusOr<std::unique_ptr<StreamingServer>> Start(const std::string& socket,
                                                                 StreamBackend& backend,
-                                                                const base::Clock& clock);
+                                                                const base::Clock& clock,
+                                                                const StreamLimits& limits = {});
   // Ends all streams and removes the socket.
   ~StreamingServer() override;
 
  private:
   struct Call;
 
-  StreamingServer(StreamBackend& backend, const base::Clock& clock);
+  StreamingServer(StreamBackend& backend, const base::Clock& clock, const StreamLimits& limits);
 
   // http::Service, called on the event loop.
   std::shared_ptr<const http::User> FindProcessUser(uid_t uid) const override;
   std::optional<http::Response> RenderRefusal(const http::Refusal& refusal) const override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
 
+  // Gives the request's user a place for a log or stream, which is free again when the last copy of
+  // the result is gone. UNAVAILABLE: all places are taken; RESOURCE_EXHAUSTED: the user has too
+  // many.
+  base::StatusOr<std::shared_ptr<void>> TakePlace(const http::Request& request)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs on a thread of its own.
   void Serve(const std::shared_ptr<http::Exchange>& exchange, const std::shared_ptr<void>& place);
   base::Status ServeCall(const Call& call);
@@ -98,7 +118,9 @@ class StreamingServer : private http::Service {
 
   StreamBackend& backend_;
   const base::Clock& clock_;
-  std::atomic<int> streams_{0};
+  const StreamLimits limits_;
+  base::Mutex mutex_;
+  http::SeatTable places_ ABSL_GUARDED_BY(mutex_);
   uint64_t number_ = 0;  // of the next task; used by the event loop only
   PodTasks tasks_;
   std::unique_ptr<http::Server> http_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@ namespace {
 using base::StatusCode;
 using base::StatusOr;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // One container "main" with a log file; exec goes to a URL that a test sets.
@@ -65,7 +67,11 @@ class StreamingTest : public ::testing::Test {
         "2026-01-01T00:00:01.000000000Z stdout P two, \n"
         "2026-01-01T00:00:01.000000001Z stdout F in parts\n"
         "2026-01-01T00:00:02.000000000Z stderr F three\n");
-    auto server = StreamingServer::Start(folder_ + "/s.sock", backend_, clock_);
+    Restart({});
+  }
+  void Restart(const StreamLimits& limits) {
+    server_.reset();
+    auto server = StreamingServer::Start(folder_ + "/s.sock", backend_, clock_, limits);
     ASSERT_TRUE(server.ok()) << base::ToString(server.status());
     server_ = *std::move(server);
   }
@@ -205,6 +211,61 @@ TEST_F(StreamingTest, EndsItsStreamsWhenItStops) {
   Send(fd.get(), std::string("GET ") + kLogs + "?follow=true HTTP/1.1\r\nHost: node\r\n\r\n");
   EXPECT_THAT(ReceiveUntil(fd.get(), "three\n"), HasSubstr("three\n"));
   server_.reset();
+  EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
+}
+
+TEST_F(StreamingTest, AUsersStreamsKeepNobodyOut) {
+  Restart({.streams = 6, .per_user = 2, .administrators = 2});
+  const base::UniqueFd listener = ListenAsRuntime();
+  std::vector<std::pair<base::UniqueFd, base::UniqueFd>> streams;  // ends of client and runtime
+  // Asks for a stream, and keeps it if it is granted, because the runtime gets it then. Returns
+  // "granted", or the error's answer.
+  const auto ask = [&](std::string_view headers) -> std::string {
+    base::UniqueFd fd = Connect();
+    Send(fd.get(), fmt::format("POST /exec/default/web/uid/main?command=cat&stdin=1 HTTP/1.1\r\n"
+                               "{}\r\n",
+                               headers));
+    pollfd waits[] = {{.fd = fd.get(), .events = POLLIN, .revents = 0},
+                      {.fd = listener.get(), .events = POLLIN, .revents = 0}};
+    if (poll(waits, 2, 10'000) <= 0) return "no answer";
+    if (waits[0].revents != 0) return ReceiveUntil(fd.get(), "}");
+    streams.emplace_back(std::move(fd),
+                         base::UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    return "granted";
+  };
+  const std::string_view ann = "X-Remote-User: ann\r\nX-Remote-Group: system:authenticated\r\n";
+  EXPECT_EQ(ask(ann), "granted");
+  EXPECT_EQ(ask(ann), "granted");
+  const std::string refused = ask(ann);
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 429 "));
+  EXPECT_THAT(refused, HasSubstr("user 'ann' has too many streams (2)"));
+  EXPECT_EQ(ask("X-Remote-User: bob\r\n"), "granted");
+  EXPECT_EQ(ask("X-Remote-User: eve\r\n"), "granted");
+  // The rest is for administrators; a request without a user comes from root itself.
+  EXPECT_THAT(ask("X-Remote-User: dan\r\n"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_EQ(ask("X-Remote-User: adm\r\nX-Remote-Group: system:masters\r\n"), "granted");
+  EXPECT_EQ(ask(""), "granted");
+  EXPECT_THAT(ask(""), StartsWith("HTTP/1.1 503 "));
+  // A stream that has ended leaves its place.
+  streams.erase(streams.begin());
+  std::string answer;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (answer != "granted" && std::chrono::steady_clock::now() < deadline) answer = ask(ann);
+  EXPECT_EQ(answer, "granted");
+}
+
+TEST_F(StreamingTest, AStreamInWhichNothingPassesEnds) {
+  Restart({.quiet = std::chrono::milliseconds(100)});
+  const base::UniqueFd listener = ListenAsRuntime();
+  const base::UniqueFd fd = Connect();
+  Send(fd.get(),
+       "POST /exec/default/web/uid/main?command=cat&stdin=1&stdout=1 HTTP/1.1\r\n"
+       "X-Remote-User: ann\r\n\r\n");
+  const base::UniqueFd runtime(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(runtime.valid());
+  const timeval limit{.tv_sec = 10, .tv_usec = 0};
+  setsockopt(runtime.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  EXPECT_THAT(ReceiveUntil(runtime.get(), ""), Not(HasSubstr("X-Remote-User")));
   EXPECT_EQ(ReceiveUntil(fd.get(), ""), "");
 }
 

@@ -1,0 +1,76 @@
+"""What the user nobody does to the ports of this machine: a process of its own, which holds what it opened until it is
+closed."""
+import subprocess
+import sys
+
+NOBODY = 65534
+
+# Runs as nobody, who may be unable to read this tree, so it is given to the interpreter as text. It prints one line
+# when it has opened everything, and ends with its standard input.
+ATTACK = r'''
+import resource, socket, ssl, sys
+
+kind, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+def connect(number):
+    stream = socket.socket()
+    stream.bind((f"127.0.0.{2 + number % 8}", 0))
+    stream.settimeout(20)
+    stream.connect(("127.0.0.1", port))
+    return stream
+
+def begin_body(stream):
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    stream = context.wrap_socket(stream)
+    size = 1024 * 1024
+    head = ("POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer of-nobody\r\nContent-Length: {size}\r\n\r\n")
+    try:
+        stream.sendall(head.encode())
+        stream.sendall(b" " * (size - 1))
+    except OSError:
+        pass  # it is refused already
+    return stream
+
+held = []
+for number in range(count):
+    stream = connect(number)
+    if kind == "bodies":
+        stream = begin_body(stream)
+    elif kind == "hellos" and number % 2:
+        try:
+            stream.sendall(b"\x16\x03\x01\x02\x00\x01")  # the begin of a handshake
+        except OSError:
+            pass
+    held.append(stream)
+print("ready", flush=True)
+sys.stdin.read()
+'''
+
+
+class Strangers:
+    """Connections of nobody to a port of 127.0.0.1, from eight addresses. Kinds: "bodies" send all of a body of 1 MiB
+    but its last byte, with an unknown token; "silent" send nothing; "hellos" send nothing, or the begin of a TLS
+    handshake."""
+
+    def __init__(self, kind, port, count):
+        self.process = subprocess.Popen([sys.executable, "-c", ATTACK, kind, str(port), str(count)], user=NOBODY,
+                                        group=NOBODY, extra_groups=[], cwd="/", text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        line = self.process.stdout.readline()
+        if line != "ready\n":
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the attack ended early: {line!r}")
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
