@@ -2,8 +2,9 @@
 everybody, root included, from reading most of its /proc/PID: stat, environ, stack, exe, ns/* and the links in fd/."""
 import os
 import select
-import signal
 import struct
+import subprocess
+import sys
 import threading
 
 from lib.lost_mount import LIBC, MNT_DETACH, check
@@ -11,25 +12,28 @@ from lib.lost_mount import LIBC, MNT_DETACH, check
 INIT, OPEN, FLUSH = 26, 14, 25
 REQUEST = struct.Struct("=IIQ")  # the beginning of struct fuse_in_header: length, operation, number
 ANSWER = struct.Struct("=IiQ")
-PR_SET_PDEATHSIG = 1
+PROGRAM = "import os, sys; os.open(sys.argv[1], os.O_RDONLY | os.O_CLOEXEC); os.execv('/bin/true', ['true'])"
 
 
 class HungExec:
     """Waits until release() is called, or for `most` seconds: then what a test did has waited for it, and `expired` is
-    true. At a test's end nothing on the machine waits any more, because its server ends with this process."""
+    true. At a test's end nothing on the machine waits any more, because its server ends with this process. `inside`: a
+    command that starts the process elsewhere, where the file must be seen, too."""
 
-    def __init__(self, file, most=60):
+    def __init__(self, file, most=60, inside=()):
         file.write_text("")
         self.file = os.fspath(file)
         self.expired = False
         self.lock = threading.Lock()
+        self.process = self.timer = None
         self.kernel = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self.kernel},rootmode=100644,user_id=0,group_id=0"
         check(LIBC.mount(b"hung", self.file.encode(), b"fuse", 0, options.encode()), f"mount {self.file}")
         try:
             # struct fuse_init_out: version 7.31, and then sizes and flags
             self._answer(INIT, struct.pack("=IIIIHHII", 7, 31, 0, 0, 0, 0, 4096, 0) + bytes(36))
-            self.pid = self._start()
+            self.process = subprocess.Popen([*inside, sys.executable, "-c", PROGRAM, self.file],
+                                            stdin=subprocess.DEVNULL)
             self._answer(OPEN, bytes(16))
             self._take(FLUSH)
         except BaseException:
@@ -38,18 +42,6 @@ class HungExec:
         self.timer = threading.Timer(most, self._expire)
         self.timer.daemon = True
         self.timer.start()
-
-    def _start(self):
-        pid = os.fork()
-        if pid != 0:
-            return pid
-        try:
-            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            os.close(self.kernel)  # a copy would keep the connection alive
-            os.open(self.file, os.O_RDONLY | os.O_CLOEXEC)
-            os.execv("/bin/sleep", ["sleep", "600"])
-        finally:
-            os._exit(1)
 
     def _take(self, operation):
         ready, _, _ = select.select([self.kernel], [], [], 20)
@@ -73,12 +65,11 @@ class HungExec:
                 self.kernel = None
 
     def release(self):
-        if hasattr(self, "timer"):
+        if self.timer is not None:
             self.timer.cancel()
         self._close()
-        if hasattr(self, "pid"):
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        if self.process is not None:
+            self.process.wait(60)
         check(LIBC.umount2(self.file.encode(), MNT_DETACH), f"unmount {self.file}")
 
     def __enter__(self):
