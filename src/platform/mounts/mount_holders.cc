@@ -34,6 +34,7 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
   if (const auto table = ReadMountTable("/proc/self/mountinfo"); table.ok()) {
     for (const MountEntry& mount : *table) own.insert(mount.id);
   }
+  std::set<uint64_t> found;                           // the ids of the mounts in `out`
   std::map<std::string, std::optional<size_t>> seen;  // the index of the namespace's holder
   for (const pid_t pid : ListNumbers("/proc")) {
     const std::string process = fmt::format("/proc/{}", pid);
@@ -47,9 +48,13 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
       continue;
     }
     const auto table = ReadMountTable(process + "/mountinfo");
-    if (!table.ok()) continue;
+    if (!table.ok()) {
+      seen.erase(known);  // the process has ended, but others of the namespace may live
+      continue;
+    }
     for (const MountEntry& mount : *table) {
       if (makedev(mount.major, mount.minor) != device) continue;
+      if (!found.insert(mount.id).second) break;  // a process with another root showed it
       std::string command = ReadFile(process + "/comm").value_or("");
       if (command.ends_with('\n')) command.pop_back();
       known->second = out.size();
