@@ -440,7 +440,8 @@ void FlightSpan::End(const Status& status) {
   ring_.reset();
 }
 
-StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
+StatusOr<FlightLog> ReadFlightLog(const std::string& path,
+                                  const std::function<uint64_t(pid_t)>& read_start) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) {
     return Error(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kPermissionDenied,
@@ -451,8 +452,9 @@ StatusOr<FlightLog> ReadFlightLog(const std::string& path) {
     return Error(StatusCode::kInvalidArgument, "'{}' is not a flight record", path);
   }
   FlightLog log{.role = FieldText(header.role), .pid = header.pid};
-  log.alive = FieldText(header.boot_id) == ReadBootId() && header.process_start != 0 &&
-              ReadStartTicks(header.pid) == header.process_start;
+  log.alive =
+      FieldText(header.boot_id) == ReadBootId() && header.process_start != 0 &&
+      (read_start ? read_start(header.pid) : ReadStartTicks(header.pid)) == header.process_start;
   for (size_t ring = 0; ring < CountRings(fd.get()); ++ring) {
     KeySlot name;
     if (!ReadAt(fd.get(), RingOffset(ring), name)) continue;

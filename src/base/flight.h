@@ -25,6 +25,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -112,7 +113,10 @@ class FlightRecorder {
 
 // Reads a role's file. Records that were written only in part are left out. NOT_FOUND: there is no
 // file. PERMISSION_DENIED: it cannot be opened. INVALID_ARGUMENT: it is not a flight record.
-StatusOr<FlightLog> ReadFlightLog(const std::string& path);
+// `read_start` returns the start of a process that may have got the role's pid after its end; 0:
+// not known. The default may block as ReadStartTicks does (base/files/process_stat.h).
+StatusOr<FlightLog> ReadFlightLog(const std::string& path,
+                                  const std::function<uint64_t(pid_t)>& read_start = {});
 
 // As long as the object lives, the acts of this thread are recorded for `key`. `recorder` is
 // borrowed; null: nothing is recorded. Scopes of a thread may nest: the innermost one counts.

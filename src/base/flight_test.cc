@@ -50,6 +50,8 @@ TEST_F(FlightTest, ACallShowsWhileItRunsAndHowItEnded) {
   EXPECT_EQ(log.role, "node");
   EXPECT_EQ(log.pid, getpid());
   EXPECT_TRUE(log.alive);
+  // If nobody can tell when the process began, it is not taken for the role.
+  EXPECT_FALSE(ReadFlightLog(Path(), [](pid_t) { return uint64_t{0}; })->alive);
   ASSERT_EQ(log.records.size(), 1u);
   EXPECT_TRUE(log.records[0].running);
   EXPECT_EQ(log.records[0].key, "volumes v1");

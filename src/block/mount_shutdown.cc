@@ -59,7 +59,9 @@ base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevi
   }
   if (paths.empty()) {
     for (const platform::MountHolder& holder : platform::FindMountHolders(device.device)) {
-      paths.insert(fmt::format("/proc/{}/root{}", holder.pid, holder.where));
+      for (const pid_t pid : holder.pids) {
+        paths.insert(fmt::format("/proc/{}/root{}", pid, holder.where));
+      }
     }
   }
   mounted = !paths.empty();

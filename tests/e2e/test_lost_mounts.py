@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from lib import csi_bed, mounts, objects
+from lib.hung_exec import HungExec
 from lib.lost_mount import LostMount
 from lib.standalone import wait_for
 
@@ -152,3 +153,19 @@ def test_the_death_of_a_fuse_server_is_told_and_the_next_user_gets_a_fresh_mount
         bed.calm()
         wait_for("nothing to be mounted", lambda: not [t for t in mounts.targets() if "/globalmount" in t
                                                        and t.startswith(str(bed.folder))])
+
+
+@pytest.mark.security
+def test_a_process_that_nobody_can_read_stops_neither_the_watch_nor_explain_nor_an_orderly_end():
+    with csi_bed.made(by_fuse=True) as bed, HungExec(bed.folder / "hung") as hung:
+        users = Users(bed)
+        first = users.mount()
+        wait_for("the agent to know the server", lambda: is_watched(users.server()))
+        server = users.kill_server()
+        assert f"process {server} 'fuse_double'" in bed.says(users.name(first), "its FUSE mount .* is lost")
+        users.mount()
+        explained = bed.berth.run("explain", f"hostmount/{users.name(first)}", check=False, timeout=30).stdout
+        assert f"process {server} 'fuse_double'" in explained, explained
+        assert bed.berth.run("explain", "pvc/data", check=False, timeout=30).stdout
+        bed.berth.stop(seconds=20)
+        assert not hung.expired, "something waited for the process"

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from lib import handmade_pod, mounts
+from lib.hung_exec import HungExec
 from lib.standalone import ROOT, wait_for
 
 pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
@@ -117,6 +118,21 @@ def test_of_200_runs_one_hangs_and_ends_alone_at_its_deadline(registered):
     assert said["code"] == "DEADLINE_EXCEEDED", said
     assert "in container 'main' of pod default/utilities did not end within 10000 ms" in said["message"]
     assert processes(markers[0]) == []
+
+
+@pytest.mark.security
+def test_a_run_ends_at_its_deadline_beside_a_process_that_nobody_can_read(registered, tmp_path):
+    """The process is of no pod of ours, so that nothing asks it."""
+    marker = "hung-beside-a-hung-exec"
+    with HungExec(tmp_path / "hung") as hung:
+        run = hang(registered, marker, 10000)
+        try:
+            said = json.loads(run.communicate(timeout=100)[0].splitlines()[-1])
+        finally:
+            run.kill()
+        assert said["code"] == "DEADLINE_EXCEEDED", said
+        assert processes(marker) == []
+        assert not hung.expired, "something waited for the process"
 
 
 def test_a_pod_that_is_replaced_under_its_name_is_another_one(new_berth):

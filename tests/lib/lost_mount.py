@@ -7,7 +7,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 MNT_DETACH = 2
 
 
-def _check(result, what):
+def check(result, what):
     if result != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{what}: {os.strerror(error)}")
@@ -21,7 +21,7 @@ class LostMount:
         self.target = os.fspath(target)
         self.kernel = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={self.kernel},rootmode=40000,user_id=0,group_id=0"
-        _check(LIBC.mount(b"lost", self.target.encode(), b"fuse", 0, options.encode()), f"mount {self.target}")
+        check(LIBC.mount(b"lost", self.target.encode(), b"fuse", 0, options.encode()), f"mount {self.target}")
 
     def die(self):
         os.close(self.kernel)
@@ -30,4 +30,4 @@ class LostMount:
     def gone(self):
         if self.kernel is not None:
             self.die()
-        _check(LIBC.umount2(self.target.encode(), MNT_DETACH), f"unmount {self.target}")
+        check(LIBC.umount2(self.target.encode(), MNT_DETACH), f"unmount {self.target}")

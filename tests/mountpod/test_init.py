@@ -11,6 +11,7 @@ import tempfile
 import pytest
 from lib import mounts
 from lib.fuse_double import FuseDouble
+from lib.hung_exec import HungExec
 from lib.mount_pod import INIT, POD, UID, MountPod
 from lib.standalone import wait_for
 
@@ -204,3 +205,17 @@ def test_it_says_what_keeps_it_from_beginning(pod):
     beside = subprocess.run([INIT, "--plugin", "p", "--container", "c"], env=POD, capture_output=True, text=True)
     assert beside.returncode == 2
     assert "process 1" in beside.stderr
+
+
+@pytest.mark.security
+def test_a_process_that_nobody_can_read_does_not_stop_it(pod):
+    pod.start()
+    target = pod.serve("one")
+    with HungExec(pod.kubelet / "hung", inside=["nsenter", "--target", str(pod.pid), "--pid", "--mount"]) as hung:
+        pod.signal(signal.SIGTERM)
+        pod.wait_for_log("stays, because these are in use (2)")
+        assert f"'{target}'" in pod.said() and "the utility python3" in pod.said()
+        unmount(target)
+        pod.wait_for_log("stays, because these are in use (1)")
+        assert not hung.expired, "something waited for the process"
+    assert pod.wait() == 0

@@ -1,5 +1,6 @@
 #include "base/files/process_stat.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/files/whole_file.h"
@@ -20,6 +21,20 @@ std::string_view CutWord(std::string_view& line) {
 template <typename Number>
 bool ReadNumber(std::string_view word, Number& number) {
   return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc();
+}
+
+// The kernel writes a line feed in a name as "\\n", and a backslash as two.
+std::string Unescape(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      out += text[i];
+      continue;
+    }
+    ++i;
+    out += text[i] == 'n' ? '\n' : text[i];
+  }
+  return out;
 }
 
 }  // namespace
@@ -52,6 +67,37 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
     return std::nullopt;
   }
   return ParseProcessStat(line);
+}
+
+std::optional<ProcessStatus> ParseProcessStatus(std::string_view text) {
+  ProcessStatus status;
+  bool named = false, has_state = false, has_parent = false;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const size_t tab = line.find(":\t");
+    if (tab == std::string_view::npos) continue;
+    const std::string_view field = line.substr(0, tab), value = line.substr(tab + 2);
+    if (field == "Name") {
+      status.name = Unescape(value);
+      named = true;
+    } else if (field == "State" && !value.empty()) {
+      status.state = value.front();
+      has_state = true;
+    } else if (field == "PPid") {
+      has_parent = ReadNumber(value, status.parent);
+    }
+  }
+  if (!named || !has_state || !has_parent) return std::nullopt;
+  return status;
+}
+
+std::optional<ProcessStatus> ReadProcessStatus(pid_t pid) {
+  std::string text;
+  if (ReadWholeFile("/proc/" + std::to_string(pid) + "/status", 16 * kLongestLine, text) != 0) {
+    return std::nullopt;
+  }
+  return ParseProcessStatus(text);
 }
 
 uint64_t ReadStartTicks(pid_t pid) {

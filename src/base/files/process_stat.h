@@ -1,5 +1,5 @@
-// Reads /proc/PID/stat and the kernel's boot id. With them, a record identifies a process and a
-// boot. Thread-safe.
+// Reads /proc/PID/stat, /proc/PID/status and the kernel's boot id. With them, a record identifies a
+// process and a boot. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -25,10 +25,24 @@ struct ProcessStat {
 std::optional<ProcessStat> ParseProcessStat(std::string_view line);
 
 // nullopt: there is no such process, or its file cannot be read. `pid` may also be the id of a
-// thread.
+// thread. The read can block for ever if the process is not this one, its parent or a child that
+// has not called execve; see platform/processes/process_walk.h for the processes of others.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
-// Returns the process's start in clock ticks since the boot. A pid alone does not identify a
+// The fields of /proc/PID/status that Berth needs. The kernel shows this file without a wait,
+// whatever the process does.
+struct ProcessStatus {
+  std::string name;
+  char state = '?';
+  pid_t parent = 0;  // 0 also if it is outside of the PID namespace
+};
+// Parses such a file. nullopt: `text` is malformed.
+std::optional<ProcessStatus> ParseProcessStatus(std::string_view text);
+// nullopt: there is no such process. `pid` may also be the id of a thread.
+std::optional<ProcessStatus> ReadProcessStatus(pid_t pid);
+
+// Returns the process's start in clock ticks since the boot; as ReadProcessStat, only for a process
+// that is known not to be another's. A pid alone does not identify a
 // process, because the kernel reuses pids; pid and start time together do. 0: there is no such
 // process.
 uint64_t ReadStartTicks(pid_t pid);

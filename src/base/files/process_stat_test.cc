@@ -22,6 +22,21 @@ TEST(ProcessStatTest, ReadsALineWhoseNameHoldsAnything) {
   EXPECT_FALSE(ParseProcessStat(") 7 (").has_value());
 }
 
+TEST(ProcessStatusTest, ReadsANameThatHoldsAnything) {
+  const auto status = ParseProcessStatus(
+      "Name:\ta\\nState:\\\\b\nUmask:\t0022\nState:\tD (disk sleep)\nTgid:\t7\nPPid:\t3\n");
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(status->name, "a\nState:\\b");
+  EXPECT_EQ(status->state, 'D');
+  EXPECT_EQ(status->parent, 3);
+  EXPECT_FALSE(ParseProcessStatus("Name:\ta\nState:\tS (sleeping)\n").has_value());
+  const auto own = ReadProcessStatus(getpid());
+  ASSERT_TRUE(own.has_value());
+  EXPECT_EQ(own->name, ReadProcessStat(getpid())->name);
+  EXPECT_EQ(own->parent, getppid());
+  EXPECT_FALSE(ReadProcessStatus(1 << 30).has_value());
+}
+
 TEST(ProcessStatTest, KnowsTheLivingAndHowTheDeadEnded) {
   const auto own = ReadProcessStat(getpid());
   ASSERT_TRUE(own.has_value());

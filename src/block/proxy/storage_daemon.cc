@@ -12,11 +12,11 @@
 #include <cstdlib>
 
 #include "base/fault.h"
-#include "base/files/process_stat.h"
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
+#include "platform/processes/process_walk.h"
 
 namespace berth::block::proxy {
 namespace {
@@ -107,13 +107,13 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
-  return DaemonId{.pid = pid, .start_time = base::ReadStartTicks(pid)};
+  return DaemonId{.pid = pid, .start_time = platform::ReadForeignStartTicks(pid)};
 }
 
 base::UniqueFd OpenDaemon(const DaemonId& id) {
   if (id.pid <= 0) return {};
   base::UniqueFd fd = platform::OpenPid(id.pid);
-  if (!fd.valid() || base::ReadStartTicks(id.pid) != id.start_time) return {};
+  if (!fd.valid() || platform::ReadForeignStartTicks(id.pid) != id.start_time) return {};
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, 0) > 0) return {};
   return fd;

@@ -22,6 +22,13 @@ std::string GetProgramName(const ProcessInfo& process) {
 }
 
 std::string DescribeProcess(const ProcessInfo& process) {
+  if (process.unreadable) {
+    return fmt::format(
+        "{} {} '{}' waits in execve (state {}): it closes a file of a file system whose server "
+        "does "
+        "not answer, and meanwhile the kernel shows its other details to nobody",
+        process.thread ? "thread" : "process", process.pid, GetProgramName(process), process.state);
+  }
   const std::string activity = process.stopped() ? "is stopped"
                                : process.wait_channel.empty()
                                    ? "runs"
@@ -29,6 +36,14 @@ std::string DescribeProcess(const ProcessInfo& process) {
   return fmt::format("{} {} '{}' {} (state {}), started {} ago",
                      process.thread ? "thread" : "process", process.pid, GetProgramName(process),
                      activity, process.state, api::FormatAge(process.age));
+}
+
+std::string SuggestWaitCommand(const ProcessInfo& process) {
+  constexpr std::string_view kConnections = "ls /sys/fs/fuse/connections";
+  if (process.unreadable) {  // its stack would keep the person waiting, too
+    return fmt::format("cat /proc/{}/status; {}", process.pid, kConnections);
+  }
+  return fmt::format("cat /proc/{}/stack; {}", process.pid, kConnections);
 }
 
 std::string DescribeRecord(const State& state, const FlightRecord& record) {
@@ -155,7 +170,7 @@ Cause MakeHangCause(const State& state, Link link, const FlightRecord& call) {
         "no signal can end it. Restore what it waits for (a file system's server, a disk), or "
         "abort the wait ('umount --force', or the file 'abort' of the FUSE connection); Berth then "
         "repeats the call";
-    cause.command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", stuck->pid);
+    cause.command = SuggestWaitCommand(*stuck);
     return cause;
   }
   cause.id = "driver-hung";

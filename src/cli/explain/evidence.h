@@ -20,6 +20,8 @@ std::string DescribeAge(const State& state, base::WallTime since);
 std::string GetProgramName(const platform::ProcessInfo& process);
 // "process 4711 'mkfs.ext4' waits in 'folio_wait' (state D), started 3m ago"
 std::string DescribeProcess(const platform::ProcessInfo& process);
+// A command that shows what a process waits for.
+std::string SuggestWaitCommand(const platform::ProcessInfo& process);
 // "NodeStageVolume at /x/csi.sock failed 3 times in 2m, last 10s ago: INTERNAL: no such pool"
 std::string DescribeRecord(const State& state, const base::FlightRecord& record);
 

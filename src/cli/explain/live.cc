@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <set>
 
+#include "platform/processes/process_walk.h"
+
 namespace berth::cli::explain {
 namespace {
 
@@ -21,7 +23,7 @@ void ReadLogs(State& state, const std::string& folder) {
   }
   for (const auto& entry : files) {
     if (entry.path().extension() != ".flight") continue;
-    auto log = base::ReadFlightLog(entry.path());
+    auto log = base::ReadFlightLog(entry.path(), &platform::ReadForeignStartTicks);
     if (log.ok()) {
       state.logs.push_back(*std::move(log));
     } else {
@@ -42,10 +44,17 @@ std::set<std::string> CollectKeys(const State& state) {
 
 // Adds the child process that a record names, unless another process has its pid now; or the thread
 // that does the recorded work, if the work still runs.
-void AddProcess(State& state, const FlightRecord& record) {
+void AddProcess(State& state, const FlightLog& log, const FlightRecord& record) {
   if (record.kind == FlightKind::kProcess) {
     const auto process = platform::ReadProcess(record.pid);
     if (!process.ok()) return;
+    // The age of a process that nobody can read is not known, but its parent is.
+    if (process->unreadable) {
+      if (record.running && process->parent == log.pid) {
+        state.processes.emplace(record.pid, *process);
+      }
+      return;
+    }
     const auto age = std::chrono::duration_cast<std::chrono::seconds>(state.now - record.start);
     if (process->age + std::chrono::seconds(2) < age ||
         age + std::chrono::seconds(2) < process->age) {
@@ -83,7 +92,7 @@ void AddLiveState(State& state, const std::string& flight_folder) {
     for (const FlightRecord& record : log.records) {
       const bool ours = whole_node || keys.contains(record.key) ||
                         (state.pod && record.key.starts_with("volumes " + state.pod->uid()));
-      if (ours) AddProcess(state, record);
+      if (ours) AddProcess(state, log, record);
       if (record.kind == FlightKind::kCall && (ours || record.key == "driver " + record.target)) {
         AddServer(state, record.target);
       }

@@ -92,7 +92,7 @@ std::optional<Cause> MountHung(const State& state) {
               "no signal can end it. Restore what it waits for (a file system's server, a disk), "
               "or abort the wait ('umount --force', or the file 'abort' of the FUSE connection); "
               "Berth then tries again by itself",
-          .command = fmt::format("cat /proc/{}/stack; ls /sys/fs/fuse/connections", record->pid)};
+          .command = SuggestWaitCommand(process->second)};
     }
   }
   return std::nullopt;

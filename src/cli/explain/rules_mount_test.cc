@@ -31,6 +31,19 @@ TEST_F(RulesTest, ADriverThatHangsIsNamedWithItsProcess) {
   EXPECT_EQ(First().command, "kill -CONT 42");
 }
 
+TEST_F(RulesTest, ADriversProcessThatNobodyCanReadIsNamedWithWhatItWaitsFor) {
+  Running(OnNode(), "NodeStageVolume");
+  platform::ProcessInfo unreadable = Process(43, 'S', "");
+  unreadable.unreadable = true;
+  state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'S', "ep_poll"), unreadable}};
+  const Cause cause = First();
+  EXPECT_EQ(cause.id, "mount-hung");
+  EXPECT_EQ(cause.owner, Owner::kKernel);
+  EXPECT_TRUE(Proves(cause, "process 43 'mount' waits in execve (state S)"));
+  // A command that reads its stack would wait with it.
+  EXPECT_EQ(cause.command.find("/stack"), std::string::npos);
+}
+
 TEST_F(RulesTest, ADriverThatTakesConnectionsAndSaysNothingHangs) {
   Call(OnNode(), "NodeGetCapabilities", StatusCode::kUnavailable, "failed to connect");
   state_.servers[std::string(kSocket)] = {.processes = {Process(42, 'S', "ep_poll")}};

@@ -2,13 +2,13 @@
 
 #include <dirent.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "base/files/process_stat.h"
 #include "cmd/berth-init/files.h"
+#include "cmd/berth-init/fuse_holders.h"
 
 namespace berth::init {
 namespace {
@@ -50,13 +50,6 @@ std::vector<std::string> ListNames(const std::string& folder) {
   return names;
 }
 
-// Reads a link and does not follow it, because access to its target may hang.
-std::string ReadLinkTarget(const std::string& path) {
-  char target[256];
-  const ssize_t size = readlink(path.c_str(), target, sizeof(target));
-  return {target, size < 0 ? 0 : static_cast<size_t>(size)};
-}
-
 std::optional<std::string> ParseConnection(std::string_view fdinfo) {
   constexpr std::string_view kField = "fuse_connection:";
   for (const std::string_view line : Split(fdinfo, '\n')) {
@@ -69,31 +62,37 @@ std::optional<std::string> ParseConnection(std::string_view fdinfo) {
   return std::nullopt;
 }
 
-void AddServer(const std::string& process, std::vector<FuseServer>& servers) {
+std::vector<std::string> ReadArguments(const std::string& process) {
+  std::vector<std::string> arguments;
+  if (const auto line = ReadWhole(process + "/cmdline"); line.ok()) {
+    for (const std::string_view word : Split(*line, '\0')) arguments.emplace_back(word);
+  }
+  return arguments;
+}
+
+// Adds the process if the kernel names a file system that it serves.
+void AddKnownServer(const std::string& process, std::vector<FuseServer>& servers) {
   FuseServer server;
-  for (const std::string& fd : ListNames(process + "/fd")) {
-    if (!ReadLinkTarget(process + "/fd/" + fd).ends_with("/dev/fuse")) continue;
+  for (const std::string& fd : ListNames(process + "/fdinfo")) {
     const auto info = ReadWhole(process + "/fdinfo/" + fd);
-    // A descriptor that has been closed is left out.
-    if (info.ok()) server.connections.push_back(ParseConnection(*info));
+    if (!info.ok()) continue;  // it has been closed
+    if (auto connection = ParseConnection(*info)) {
+      server.connections.emplace_back(std::move(connection));
+    }
   }
   if (server.connections.empty()) return;
-  if (const auto line = ReadWhole(process + "/cmdline"); line.ok()) {
-    for (const std::string_view word : Split(*line, '\0')) server.arguments.emplace_back(word);
-  }
+  server.arguments = ReadArguments(process);
   servers.push_back(std::move(server));
 }
 
 // Adds the process if it came into the PID namespace from outside. Such a process has no parent in
 // the namespace (0).
-void AddUtility(const std::string& process, const std::string& pid,
-                std::vector<Utility>& utilities) {
-  const auto stat = ReadWhole(process + "/stat");
-  if (!stat.ok() || pid == "1") return;
-  const auto known = base::ParseProcessStat(*stat);
-  if (!known.has_value() || known->state == 'Z' || known->parent != 0) return;
-  utilities.push_back(
-      {.pid = static_cast<pid_t>(strtol(pid.c_str(), nullptr, 10)), .name = known->name});
+void AddUtility(const std::string& process, pid_t pid, std::vector<Utility>& utilities) {
+  const auto text = ReadWhole(process + "/status");
+  if (!text.ok() || pid == 1) return;
+  const auto status = base::ParseProcessStatus(*text);
+  if (!status.has_value() || status->state == 'Z' || status->parent != 0) return;
+  utilities.push_back({.pid = pid, .name = status->name});
 }
 
 bool HasDevice(const std::vector<Mount>& table, const std::string& device) {
@@ -121,10 +120,18 @@ std::vector<Mount> ParseMounts(std::string_view mountinfo) {
 
 Processes FindProcesses(const std::string& proc) {
   Processes found;
+  std::vector<pid_t> pids;
   for (const std::string& name : ListNames(proc)) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    AddServer(proc + "/" + name, found.servers);
-    AddUtility(proc + "/" + name, name, found.utilities);
+    pids.push_back(static_cast<pid_t>(strtol(name.c_str(), nullptr, 10)));
+    AddKnownServer(proc + "/" + name, found.servers);
+    AddUtility(proc + "/" + name, pids.back(), found.utilities);
+  }
+  // A kernel that names the file system of one server names those of all.
+  if (!found.servers.empty()) return found;
+  for (const pid_t pid : FindFuseHolders(proc, pids)) {
+    found.servers.push_back({.arguments = ReadArguments(proc + "/" + std::to_string(pid)),
+                             .connections = {std::nullopt}});
   }
   return found;
 }

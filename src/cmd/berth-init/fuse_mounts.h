@@ -30,7 +30,8 @@ std::vector<Mount> ParseMounts(std::string_view mountinfo);
 
 struct FuseServer {
   std::vector<std::string> arguments;
-  // The file system's device of each open /dev/fuse; nullopt: the kernel does not say.
+  // The devices of the file systems that it serves; nullopt: it has /dev/fuse open, and the kernel
+  // does not say for which file system.
   std::vector<std::optional<std::string>> connections;
 };
 
@@ -45,7 +46,9 @@ struct Processes {
   std::vector<Utility> utilities;
 };
 
-// Finds the processes of this PID namespace; `proc` is its /proc.
+// Finds the processes of this PID namespace; `proc` is its /proc. Waits for no process; one that
+// may be a server but keeps everybody from reading its descriptors counts as a server
+// (fuse_holders.h).
 Processes FindProcesses(const std::string& proc = "/proc");
 
 // Returns the mounts of the host that `servers` serve. `own` is this container's table, and

@@ -68,11 +68,11 @@ TEST(ProcessesTest, FindsServersAndUtilities) {
   char folder[] = "/tmp/berth-proc-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   const fs::path proc = folder;
-  const auto process = [&](const std::string& pid, const std::string& stat,
+  const auto process = [&](const std::string& pid, const std::string& status,
                            const std::string& fuse_info) {
     fs::create_directories(proc / pid / "fd");
     fs::create_directories(proc / pid / "fdinfo");
-    std::ofstream(proc / pid / "stat") << stat;
+    std::ofstream(proc / pid / "status") << status;
     std::ofstream(proc / pid / "cmdline") << std::string("daemon\0/k/one\0", 14);
     fs::create_symlink("/dev/null", proc / pid / "fd" / "0");
     std::ofstream(proc / pid / "fdinfo" / "0") << "pos:\t0\n";
@@ -80,24 +80,33 @@ TEST(ProcessesTest, FindsServersAndUtilities) {
     fs::create_symlink("/dev/fuse", proc / pid / "fd" / "5");
     std::ofstream(proc / pid / "fdinfo" / "5") << fuse_info;
   };
-  process("1", "1 (berth-init) S 0 1", "");
-  process("20", "20 (a daemon) S 1 20", "pos:\t0\nfuse_connection:\t49\n");
-  process("21", "21 (block) S 1 21", "pos:\t0\nfuse_connection:\t8388609\n");
-  process("22", "22 (old) S 1 22", "pos:\t0\n");
-  process("30", "30 (mkfs) xfs)) R 0 30", "");
-  process("31", "31 (sh) Z 0 31", "");
+  const auto status = [](const std::string& name, const std::string& state, int parent) {
+    return "Name:\t" + name + "\nState:\t" + state + "\nPPid:\t" + std::to_string(parent) + "\n";
+  };
+  process("1", status("berth-init", "S (sleeping)", 0), "");
+  process("22", status("old", "S (sleeping)", 1), "pos:\t0\n");
+  process("30", status("mkfs) xfs)", "R (running)", 0), "");
+  process("31", status("sh", "Z (zombie)", 0), "");
   fs::create_directories(proc / "self");
-  Processes found = FindProcesses(proc);
+  // Where the kernel names no file system, each process with /dev/fuse may serve any.
+  const Processes unnamed = FindProcesses(proc);
+  process("20", status("a daemon", "S (sleeping)", 1), "pos:\t0\nfuse_connection:\t49\n");
+  process("21", status("block", "S (sleeping)", 1), "pos:\t0\nfuse_connection:\t8388609\n");
+  const Processes found = FindProcesses(proc);
   fs::remove_all(proc);
 
-  std::vector<std::string> connections;
-  for (const FuseServer& server : found.servers) {
-    EXPECT_THAT(server.arguments, ElementsAre("daemon", "/k/one"));
-    for (const auto& connection : server.connections) {
-      connections.push_back(connection.value_or("unknown"));
+  const auto connections = [](const Processes& processes) {
+    std::vector<std::string> connections;
+    for (const FuseServer& server : processes.servers) {
+      EXPECT_THAT(server.arguments, ElementsAre("daemon", "/k/one"));
+      for (const auto& connection : server.connections) {
+        connections.push_back(connection.value_or("unknown"));
+      }
     }
-  }
-  EXPECT_THAT(connections, ::testing::UnorderedElementsAre("0:49", "8:1", "unknown"));
+    return connections;
+  };
+  EXPECT_THAT(connections(unnamed), ElementsAre("unknown"));
+  EXPECT_THAT(connections(found), ::testing::UnorderedElementsAre("0:49", "8:1"));
   ASSERT_EQ(found.utilities.size(), 1U);
   EXPECT_EQ(found.utilities[0].name, "mkfs) xfs)");
   EXPECT_EQ(found.utilities[0].pid, 30);

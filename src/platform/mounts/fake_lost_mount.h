@@ -5,6 +5,7 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,14 +25,11 @@ class LostMount {
   // The mount stands at the folder `target` until this object is destroyed. A process that opens it
   // waits.
   static base::StatusOr<std::unique_ptr<LostMount>> Make(const std::string& target) {
-    base::UniqueFd server(open("/dev/fuse", O_RDWR | O_CLOEXEC));
-    if (!server.valid()) return ErrnoError(errno, "open /dev/fuse");
-    const std::string options =
-        fmt::format("fd={},rootmode=40000,user_id=0,group_id=0", server.get());
-    if (mount("lost", target.c_str(), "fuse", 0, options.c_str()) != 0) {
-      return ErrnoError(errno, "mount fuse");
-    }
-    return std::unique_ptr<LostMount>(new LostMount(target, std::move(server)));
+    return Make(target, S_IFDIR);
+  }
+  // As Make, at the file `target`.
+  static base::StatusOr<std::unique_ptr<LostMount>> MakeFile(const std::string& target) {
+    return Make(target, S_IFREG | 0644);
   }
   ~LostMount() {
     Die();
@@ -64,6 +62,19 @@ class LostMount {
     return base::OkStatus();
   }
 
+  // Answers the next request, which must be the open of a file. False after ten seconds.
+  bool AnswerOpen() {
+    fuse_in_header request;
+    if (!Read(request) || request.opcode != FUSE_OPEN) return false;
+    struct {
+      fuse_out_header header;
+      fuse_open_out open;
+    } answer = {};
+    answer.header.len = sizeof(answer);
+    answer.header.unique = request.unique;
+    return write(server_.get(), &answer, sizeof(answer)) == sizeof(answer);
+  }
+
   // Takes the next request and never answers it, so that even SIGKILL does not end the caller.
   // False after ten seconds.
   bool TakeRequest() {
@@ -71,10 +82,25 @@ class LostMount {
     return Read(request);
   }
 
+  // The server's descriptor. A child process must close its copy, or the mount outlives this
+  // object.
+  int server() const { return server_.get(); }
+
   // From now on every open fails with ENOTCONN, because no process serves the mount.
   void Die() { server_ = base::UniqueFd(); }
 
  private:
+  static base::StatusOr<std::unique_ptr<LostMount>> Make(const std::string& target, mode_t mode) {
+    base::UniqueFd server(open("/dev/fuse", O_RDWR | O_CLOEXEC));
+    if (!server.valid()) return ErrnoError(errno, "open /dev/fuse");
+    const std::string options =
+        fmt::format("fd={},rootmode={:o},user_id=0,group_id=0", server.get(), mode);
+    if (mount("lost", target.c_str(), "fuse", 0, options.c_str()) != 0) {
+      return ErrnoError(errno, "mount fuse");
+    }
+    return std::unique_ptr<LostMount>(new LostMount(target, std::move(server)));
+  }
+
   LostMount(std::string target, base::UniqueFd server)
       : target_(std::move(target)), server_(std::move(server)) {}
 

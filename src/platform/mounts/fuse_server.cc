@@ -1,5 +1,8 @@
 #include "platform/mounts/fuse_server.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -12,26 +15,26 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
 #include "platform/processes/process_info.h"
+#include "platform/processes/process_walk.h"
 
 namespace berth::platform {
 namespace {
 
-// Whether `link`, such as /proc/PID/fd/N, leads to a device named "fuse". Its folder may vary,
-// because /dev of a container may be elsewhere. Reading the link touches no file system.
-bool IsFuseDevice(const std::string& link) {
-  char name[64];
-  const ssize_t size = readlink(link.c_str(), name, sizeof(name));
-  return size > 0 && std::string_view(name, static_cast<size_t>(size)).ends_with("/fuse");
-}
+constexpr std::chrono::seconds kWalkTime(3);
 
 std::optional<uint64_t> ReadConnection(const std::string& fdinfo) {
-  std::istringstream file(ReadFile(fdinfo).value_or(""));
+  // The line is one of the first. Those of an inotify or epoll descriptor may be many.
+  constexpr size_t kMost = 4096;
+  std::string text;
+  base::ReadWholeFile(fdinfo, kMost, text);
+  std::istringstream lines(text);
   constexpr std::string_view kKey = "fuse_connection:";
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with(kKey)) continue;
     const size_t begin = line.find_first_not_of(" \t", kKey.size());
     if (begin == std::string::npos) return std::nullopt;
@@ -40,6 +43,29 @@ std::optional<uint64_t> ReadConnection(const std::string& fdinfo) {
     return error == std::errc() ? std::optional(id) : std::nullopt;
   }
   return std::nullopt;
+}
+
+// Whether a descriptor of the process leads to a device named "fuse". Its folder may vary, because
+// /dev of a container may be elsewhere. Reading a link touches no file system, but can block for
+// ever (process_walk.h), so this runs in a child.
+bool HoldsFuseDevice(std::string_view proc, pid_t pid) {
+  const int folder = open(ProcessPath(proc, pid, "fd").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  bool holds = false;
+  alignas(dirent64) char entries[8192];
+  for (ssize_t size = 0;
+       !holds && (size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0;) {
+    for (ssize_t at = 0; !holds && at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+      char target[64];
+      const ssize_t length = readlinkat(folder, entry->d_name, target, sizeof(target));
+      holds =
+          length > 0 && std::string_view(target, static_cast<size_t>(length)).ends_with("/fuse");
+      at += entry->d_reclen;
+    }
+  }
+  close(folder);
+  return holds;
 }
 
 // The container's id: 64 hexadecimal digits between other characters. The last one of the line
@@ -91,20 +117,24 @@ const std::set<pid_t>& FuseServers::GetServers(uint64_t connection) const {
 
 FuseServers FindFuseServers(const std::string& proc) {
   FuseServers servers;
-  for (const pid_t pid : ListNumbers(proc)) {
-    const std::string process = fmt::format("{}/{}", proc, pid);
-    for (const int fd : ListNumbers(process + "/fd")) {
-      if (!IsFuseDevice(fmt::format("{}/fd/{}", process, fd))) continue;
-      if (const auto id = ReadConnection(fmt::format("{}/fdinfo/{}", process, fd))) {
+  const std::vector<pid_t> pids = ListNumbers(proc);
+  for (const pid_t pid : pids) {
+    const std::string folder = fmt::format("{}/{}/fdinfo", proc, pid);
+    for (const int fd : ListNumbers(folder)) {
+      if (const auto id = ReadConnection(fmt::format("{}/{}", folder, fd))) {
         servers.known[*id].insert(pid);
-      } else {
-        servers.possible.insert(pid);
       }
     }
   }
   // If the kernel names the connection of one process, it names those of all. So the other
   // processes have mounted nothing yet.
-  if (!servers.known.empty()) servers.possible.clear();
+  if (!servers.known.empty()) return servers;
+  const auto asked =
+      AskOfProcesses<bool>("look for FUSE servers", pids, kWalkTime,
+                           [proc](pid_t pid, bool& holds) { holds = HoldsFuseDevice(proc, pid); });
+  for (const auto& [pid, holds] : asked.answers) {
+    if (holds) servers.possible.insert(pid);
+  }
   return servers;
 }
 

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,52 +20,132 @@
 #include "base/unique_fd.h"
 #include "platform/processes/child.h"
 #include "platform/processes/process_info.h"
+#include "platform/processes/process_walk.h"
 
 namespace berth::platform {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::optional<pid_t> ReadLivingParent(pid_t pid) {
-  const auto stat = base::ReadProcessStat(pid);
-  if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
-  return stat->parent;
-}
+constexpr std::chrono::seconds kWalkTime(3);
 
 struct Found {
   pid_t pid;
   base::UniqueFd fd;  // holds exactly that process
 };
 
-std::vector<Found> FindMarkedProcesses(std::string_view variable) {
-  std::map<pid_t, pid_t> processes;  // with their parents
-  std::set<pid_t> marked;
+struct Marked {
+  std::vector<Found> found;
+  size_t unreadable = 0;  // processes of the container that keep everybody from reading them
+};
+
+bool Lives(const base::ProcessStatus& status) { return status.state != 'Z' && status.state != 'X'; }
+
+// Whether a line of /proc/PID/cgroup names the container: its id stands between other characters,
+// as in /kubepods/pod<uid>/<id> and cri-containerd-<id>.scope.
+bool IsInContainer(pid_t pid, std::string_view container) {
+  constexpr size_t kMost = 64 * 1024;
+  std::string groups;
+  base::ReadWholeFile(fmt::format("/proc/{}/cgroup", pid), kMost, groups);
+  const auto is_part = [&groups](size_t at) {
+    return at < groups.size() && std::isalnum(static_cast<unsigned char>(groups[at])) != 0;
+  };
+  for (size_t at = groups.find(container); at != std::string::npos;
+       at = groups.find(container, at + 1)) {
+    if (!is_part(at - 1) && !is_part(at + container.size())) return true;
+  }
+  return false;
+}
+
+// The living processes of the container, or all if it is "", with their parents.
+std::map<pid_t, pid_t> ListProcesses(std::string_view container) {
+  std::map<pid_t, pid_t> processes;
   for (const pid_t pid : ListNumbers("/proc")) {
     if (pid == getpid()) continue;
-    const std::optional<pid_t> parent = ReadLivingParent(pid);
-    if (!parent.has_value()) continue;
-    processes[pid] = *parent;
-    if (IsMarked(pid, variable)) marked.insert(pid);
+    const auto status = base::ReadProcessStatus(pid);
+    if (!status.has_value() || !Lives(*status)) continue;
+    if (container.empty() || IsInContainer(pid, container)) processes[pid] = status->parent;
   }
-  if (marked.empty()) return {};
+  return processes;
+}
+
+// Searches a process's environment in pieces, as a child has to. Every part of `variable` and the
+// zero bytes around it are compared, whatever piece they are in.
+bool HasVariable(pid_t pid, std::string_view variable) {
+  constexpr size_t kMost = 1 << 20;
+  const int fd = open(ProcessPath("/proc", pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  std::array<char, 16 * 1024> piece;
+  size_t matched = 0;    // bytes of `variable`, in the word at hand
+  bool possible = true;  // all bytes of the word at hand were those of `variable`
+  bool found = false;
+  for (size_t total = 0; total < kMost && !found;) {
+    const ssize_t size = read(fd, piece.data(), piece.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    total += static_cast<size_t>(size);
+    for (ssize_t i = 0; i < size && !found; ++i) {
+      const char c = piece[static_cast<size_t>(i)];
+      if (c == '\0') {
+        found = possible && matched == variable.size();
+        matched = 0;
+        possible = true;
+      } else {
+        possible = possible && matched < variable.size() && c == variable[matched];
+        ++matched;
+      }
+    }
+  }
+  close(fd);
+  return found || (possible && matched == variable.size());
+}
+
+ProcessAnswers<bool> AskForVariable(const std::vector<pid_t>& pids, std::string_view variable) {
+  return AskOfProcesses<bool>("look for the processes of a run", pids, kWalkTime,
+                              [variable = std::string(variable)](pid_t pid, bool& has) {
+                                has = HasVariable(pid, variable);
+                              });
+}
+
+Marked FindMarkedProcesses(std::string_view variable, std::string_view container) {
+  const std::map<pid_t, pid_t> processes = ListProcesses(container);
+  std::vector<pid_t> pids;
+  for (const auto& [pid, parent] : processes) pids.push_back(pid);
+  const ProcessAnswers<bool> asked = AskForVariable(pids, variable);
+  std::set<pid_t> marked;
+  for (const auto& [pid, has] : asked.answers) {
+    if (has) marked.insert(pid);
+  }
   // A child that cleared its environment is recognised by its parent.
-  for (bool grew = true; grew;) {
+  for (bool grew = !marked.empty(); grew;) {
     grew = false;
     for (const auto& [pid, parent] : processes) {
       if (marked.contains(parent) && marked.insert(pid).second) grew = true;
     }
   }
-  std::vector<Found> found;
-  for (const pid_t pid : marked) {
-    base::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!fd.valid()) continue;
-    // Another process may have the number now, so the process that the descriptor holds is checked
-    // again.
-    const std::optional<pid_t> parent = ReadLivingParent(pid);
-    if (!parent.has_value() || (*parent != processes[pid] && !IsMarked(pid, variable))) continue;
-    found.push_back({pid, std::move(fd)});
+  Marked out;
+  if (!container.empty()) {
+    out.unreadable =
+        static_cast<size_t>(std::count_if(asked.stuck.begin(), asked.stuck.end(),
+                                          [&marked](pid_t pid) { return !marked.contains(pid); }));
   }
-  return found;
+  // Another process may have the number now, so the processes that the descriptors hold are checked
+  // again.
+  std::vector<pid_t> doubtful;
+  for (const pid_t pid : marked) {
+    base::UniqueFd fd = OpenPid(pid);
+    const auto status = base::ReadProcessStatus(pid);
+    if (!fd.valid() || !status.has_value() || !Lives(*status)) continue;
+    if (status->parent != processes.at(pid)) doubtful.push_back(pid);
+    out.found.push_back({pid, std::move(fd)});
+  }
+  const ProcessAnswers<bool> again = AskForVariable(doubtful, variable);
+  std::erase_if(out.found, [&](const Found& process) {
+    if (std::find(doubtful.begin(), doubtful.end(), process.pid) == doubtful.end()) return false;
+    const auto answer = again.answers.find(process.pid);
+    return answer == again.answers.end() || !answer->second;
+  });
+  return out;
 }
 
 void WaitForEnds(const std::vector<Found>& found, Clock::time_point deadline) {
@@ -76,29 +158,32 @@ void WaitForEnds(const std::vector<Found>& found, Clock::time_point deadline) {
 
 }  // namespace
 
-bool IsMarked(pid_t pid, std::string_view variable) {
-  constexpr size_t kMost = 1 << 20;
-  std::string environment;
-  base::ReadWholeFile(fmt::format("/proc/{}/environ", pid), kMost, environment);
-  for (size_t at = environment.find(variable); at != std::string::npos;
-       at = environment.find(variable, at + 1)) {
-    const size_t end = at + variable.size();
-    const bool whole = end == environment.size() || environment[end] == '\0';
-    if (whole && (at == 0 || environment[at - 1] == '\0')) return true;
+std::vector<pid_t> ListMarkedProcesses(std::string_view variable) {
+  std::vector<pid_t> pids;
+  for (const pid_t pid : ListNumbers("/proc")) pids.push_back(pid);
+  std::vector<pid_t> marked;
+  for (const auto& [pid, has] : AskForVariable(pids, variable).answers) {
+    if (has) marked.push_back(pid);
   }
-  return false;
+  return marked;
 }
 
-size_t KillMarkedProcesses(std::string_view variable, std::chrono::milliseconds within) {
+size_t KillMarkedProcesses(std::string_view variable, std::chrono::milliseconds within,
+                           std::string_view container) {
   const auto deadline = Clock::now() + within;
+  // A runtime may name its cgroups in another way.
+  if (!container.empty() && ListProcesses(container).empty()) container = {};
   for (;;) {
-    const std::vector<Found> found = FindMarkedProcesses(variable);
-    if (found.empty()) return 0;
-    for (const Found& process : found) {
+    const Marked marked = FindMarkedProcesses(variable, container);
+    if (marked.found.empty()) return marked.unreadable;
+    for (const Found& process : marked.found) {
       syscall(SYS_pidfd_send_signal, process.fd.get(), SIGKILL, nullptr, 0);
     }
-    WaitForEnds(found, deadline);
-    if (Clock::now() >= deadline) return FindMarkedProcesses(variable).size();
+    WaitForEnds(marked.found, deadline);
+    if (Clock::now() >= deadline) {
+      const Marked left = FindMarkedProcesses(variable, container);
+      return left.found.size() + left.unreadable;
+    }
   }
 }
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/files/process_stat.h"
 #include "base/log.h"
+#include "platform/processes/process_walk.h"
 
 namespace berth::platform {
 namespace {
@@ -31,8 +31,8 @@ std::optional<int> ReadWaitStatus(pid_t pid, int pidfd) {
   PidfdInfo info{.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;
   // /proc/PID/stat has the status of a process that its parent has not reaped.
-  const auto stat = base::ReadProcessStat(pid);
-  if (stat.has_value() && stat->exit_code.has_value()) return stat->exit_code;
+  const auto stat = ReadForeignStat(pid);
+  if (stat.ok() && stat->exit_code.has_value()) return stat->exit_code;
   // The parent may have reaped it between the two reads.
   info = {.mask = kExit};
   if (ioctl(pidfd, kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return info.exit_code;

@@ -5,15 +5,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <map>
+#include <span>
+#include <string_view>
 
 #include "base/files/process_stat.h"
 #include "base/files/whole_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
+#include "platform/processes/process_walk.h"
 
 namespace berth::platform {
 namespace {
@@ -21,6 +26,7 @@ namespace {
 using base::StatusCode;
 
 constexpr size_t kMaxText = 64 * 1024;
+constexpr std::chrono::seconds kDetailTime(3);
 
 std::string ReadLine(const std::string& path) {
   std::string text;
@@ -32,13 +38,100 @@ std::chrono::seconds ReadUptime() {
   return std::chrono::seconds(static_cast<int64_t>(std::atof(ReadLine("/proc/uptime").c_str())));
 }
 
-std::string ReadWaitChannel(const std::string& folder) {
-  const std::string channel = ReadLine(folder + "/wchan");
+// What a child reads of a thread, in the order in which it is asked for.
+struct Details {
+  std::array<char, 4096> stat;
+  size_t stat_size;
+  std::array<char, 4096> program;
+  size_t program_size;
+  std::array<char, 128> channel;
+  size_t channel_size;
+  std::array<char, 256> stack;  // the beginning
+  size_t stack_size;
+};
+
+void ReadDetails(pid_t tid, Details& details) {
+  const auto read = [tid](const char* name, std::span<char> text) {
+    return ReadProcessFile({"/proc", tid, name}, text);
+  };
+  details.stat_size = read("stat", details.stat);
+  details.program_size = ReadProcessLink({"/proc", tid, "exe"}, details.program);
+  details.channel_size = read("wchan", details.channel);
+  details.stack_size = read("stack", details.stack);
+}
+
+std::string_view FirstLine(std::span<const char> text, size_t size) {
+  const std::string_view all(text.data(), size);
+  return all.substr(0, all.find('\n'));
+}
+
+std::string_view GetWaitChannel(const Details& details) {
+  const std::string_view channel = FirstLine(details.channel, details.channel_size);
   if (!channel.empty() && channel != "0") return channel;
   // Where wchan is not built in, the stack shows it: "[<0>] fuse_get_req+0x1f2/0x2d0".
-  const std::string top = ReadLine(folder + "/stack");
+  const std::string_view top = FirstLine(details.stack, details.stack_size);
   const size_t name = top.find("] ");
-  return name == std::string::npos ? "" : top.substr(name + 2, top.find('+') - name - 2);
+  return name == std::string_view::npos ? "" : top.substr(name + 2, top.find('+') - name - 2);
+}
+
+// The threads that exist, by their ids.
+std::map<pid_t, ProcessInfo> ReadThreads(const std::vector<pid_t>& tids) {
+  const auto asked = AskOfProcesses<Details>("describe processes", tids, kDetailTime, &ReadDetails);
+  const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  const std::chrono::seconds uptime = ReadUptime();
+  std::map<pid_t, ProcessInfo> threads;
+  for (const pid_t tid : tids) {
+    const auto status = base::ReadProcessStatus(tid);
+    if (!status.has_value()) continue;
+    ProcessInfo& info = threads[tid];
+    info = {.pid = tid,
+            .thread = true,
+            .parent = status->parent,
+            .name = status->name,
+            .state = status->state};
+    const auto found = asked.answers.find(tid);
+    info.unreadable = found == asked.answers.end();
+    if (info.unreadable) continue;
+    const Details& details = found->second;
+    info.wait_channel = GetWaitChannel(details);
+    info.program = base::FileNameOf({details.program.data(), details.program_size});
+    const auto stat = base::ParseProcessStat({details.stat.data(), details.stat_size});
+    if (!stat.has_value()) continue;
+    info.age =
+        std::max(std::chrono::seconds(0), uptime - std::chrono::seconds(stat->start_ticks / ticks));
+  }
+  return threads;
+}
+
+// The processes that exist, in the given order.
+std::vector<ProcessInfo> ReadProcesses(const std::vector<pid_t>& pids) {
+  std::vector<pid_t> all;
+  std::map<pid_t, std::vector<pid_t>> tasks;
+  for (const pid_t pid : pids) {
+    all.push_back(pid);
+    tasks[pid] = ListNumbers(fmt::format("/proc/{}/task", pid));
+    for (const pid_t tid : tasks[pid]) {
+      if (tid != pid) all.push_back(tid);
+    }
+  }
+  const std::map<pid_t, ProcessInfo> threads = ReadThreads(all);
+  std::vector<ProcessInfo> processes;
+  for (const pid_t pid : pids) {
+    const auto own = threads.find(pid);
+    if (own == threads.end()) continue;
+    ProcessInfo info = own->second;
+    info.thread = false;
+    // A process hangs if one of its threads does.
+    for (const pid_t tid : tasks[pid]) {
+      if (info.in_kernel()) break;
+      const auto thread = threads.find(tid);
+      if (thread == threads.end() || !thread->second.in_kernel()) continue;
+      info.state = thread->second.state;
+      info.wait_channel = thread->second.wait_channel;
+    }
+    processes.push_back(std::move(info));
+  }
+  return processes;
 }
 
 }  // namespace
@@ -58,57 +151,32 @@ std::vector<int> ListNumbers(const std::string& folder) {
 }
 
 base::StatusOr<ProcessInfo> ReadThread(pid_t tid) {
-  const std::string folder = fmt::format("/proc/{}", tid);
-  const auto stat = base::ReadProcessStat(tid);
-  if (!stat.has_value()) {
-    return base::Error(StatusCode::kNotFound, "there is no process {}", tid);
+  std::map<pid_t, ProcessInfo> threads = ReadThreads({tid});
+  if (threads.empty()) {
+    return base::Error(StatusCode::kNotFound, "there is no thread {}", tid);
   }
-  ProcessInfo info{.pid = tid,
-                   .thread = true,
-                   .parent = stat->parent,
-                   .name = stat->name,
-                   .state = stat->state,
-                   .wait_channel = ReadWaitChannel(folder)};
-  char program[4096];
-  const ssize_t length = readlink((folder + "/exe").c_str(), program, sizeof(program));
-  if (length > 0) {
-    info.program = base::FileNameOf({program, static_cast<size_t>(length)});
-  }
-  const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  info.age = std::max(std::chrono::seconds(0),
-                      ReadUptime() - std::chrono::seconds(stat->start_ticks / ticks));
-  return info;
+  return std::move(threads.begin()->second);
 }
 
 base::StatusOr<ProcessInfo> ReadProcess(pid_t pid) {
-  ASSIGN_OR_RETURN(ProcessInfo info, ReadThread(pid));
-  info.thread = false;
-  // A process hangs if one of its threads does.
-  for (const pid_t tid : ListNumbers(fmt::format("/proc/{}/task", pid))) {
-    if (info.in_kernel()) break;
-    const auto thread = ReadThread(tid);
-    if (!thread.ok() || !thread->in_kernel()) continue;
-    info.state = thread->state;
-    info.wait_channel = thread->wait_channel;
+  std::vector<ProcessInfo> processes = ReadProcesses({pid});
+  if (processes.empty()) {
+    return base::Error(StatusCode::kNotFound, "there is no process {}", pid);
   }
-  return info;
+  return std::move(processes.front());
 }
 
 std::vector<ProcessInfo> ReadProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
   for (const pid_t pid : ListNumbers("/proc")) {
-    if (const auto stat = base::ReadProcessStat(pid)) children.emplace(stat->parent, pid);
+    if (const auto status = base::ReadProcessStatus(pid)) children.emplace(status->parent, pid);
   }
   std::vector<pid_t> pids = {root};
   for (size_t i = 0; i < pids.size(); ++i) {
     const auto [first, last] = children.equal_range(pids[i]);
     for (auto child = first; child != last; ++child) pids.push_back(child->second);
   }
-  std::vector<ProcessInfo> tree;
-  for (const pid_t pid : pids) {
-    if (auto info = ReadProcess(pid); info.ok()) tree.push_back(*std::move(info));
-  }
-  return tree;
+  return ReadProcesses(pids);
 }
 
 base::StatusOr<pid_t> FindSocketOwner(const std::string& path) {

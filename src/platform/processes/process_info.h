@@ -1,7 +1,8 @@
 // Reads the state of processes from /proc/PID, for messages to people.
 //
 // Changes nothing, but FindSocketOwner makes a connection that the server sees. A process may end
-// between any two calls; what cannot be read is left empty.
+// between any two calls; what cannot be read is left empty. No function waits for a process that
+// keeps everybody from reading it.
 #pragma once
 
 #include <sys/types.h>
@@ -25,10 +26,15 @@ struct ProcessInfo {
   // The kernel function that it waits in, of the thread that is hardest to wake. Empty if it does
   // not wait, or if the kernel does not show it (it shows it only to root).
   std::string wait_channel;
+  // It waits in execve for a file system that does not answer, and keeps everybody from reading the
+  // fields `program`, `age` and `wait_channel` (process_walk.h).
+  bool unreadable = false;
 
   // Whether it waits in a way that no signal ends: uninterruptibly, or for the answer of a FUSE
   // server that has read the request already.
-  bool in_kernel() const { return state == 'D' || wait_channel == "request_wait_answer"; }
+  bool in_kernel() const {
+    return state == 'D' || wait_channel == "request_wait_answer" || unreadable;
+  }
   // Stopped by SIGSTOP or a debugger.
   bool stopped() const { return state == 'T' || state == 't'; }
 };

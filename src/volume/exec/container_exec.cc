@@ -139,9 +139,11 @@ bool IsOfShell(const CommandResult& result, const Prepared& prepared) {
 }
 
 void KillAll(const Prepared& prepared, const PodContainer& container, const Command& command) {
-  if (const size_t left = platform::KillMarkedProcesses(prepared.variable, kKillGrace); left > 0) {
-    LOG_WARNING("{} processes of '{}' in {} were killed but still exist", left, command.argv[0],
-                container.Describe());
+  if (const size_t left =
+          platform::KillMarkedProcesses(prepared.variable, kKillGrace, container.id);
+      left > 0) {
+    LOG_WARNING("{} processes of '{}' in {} still exist, because they wait in the kernel", left,
+                command.argv[0], container.Describe());
   }
 }
 
@@ -231,11 +233,13 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
   return *std::move(result);
 }
 
-Status ContainerExec::EndRun(const std::string& run_id) {
-  const size_t left = platform::KillMarkedProcesses(VariableOf(run_id), kKillGrace);
+Status ContainerExec::EndRun(const PodContainer& container, const std::string& run_id) {
+  const size_t left = platform::KillMarkedProcesses(VariableOf(run_id), kKillGrace, container.id);
   if (left == 0) return base::OkStatus();
-  return base::Error(StatusCode::kUnavailable,
-                     "{} processes of an earlier run were killed but still exist", left);
+  return base::Error(
+      StatusCode::kUnavailable,
+      "{} processes of an earlier run in {} still exist, because they wait in the kernel", left,
+      container.Describe());
 }
 
 }  // namespace berth::volume

@@ -6,10 +6,10 @@
 //
 // FOLDER is shared by agent and pod (run_folders.h). The script opens the streams in it
 // (run_streams.h) and then becomes the program; if it does not see them, it prints that and ends.
-// Every process of the run has BERTH_RUN=<id> in its environment. All processes with it are killed
-// at the deadline, because ExecSync kills only the first. Only a few of many runs start at once
-// (start_slots.h), and the wait counts as part of their time. The container needs `sh`, and the
-// kubelet folder at the host's path. Thread-safe.
+// Every process of the run is in the container's cgroup and has BERTH_RUN=<id> in its environment.
+// All those processes are killed at the deadline, because ExecSync kills only the first. Only a few
+// of many runs start at once (start_slots.h), and the wait counts as part of their time. The
+// container needs `sh`, and the kubelet folder at the host's path. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -39,9 +39,9 @@ class ContainerExec {
       const PodContainer& container, const platform::Command& command,
       const std::string& run_id = base::NewUuid());
 
-  // Kills all processes of a run that an earlier agent process started. UNAVAILABLE: some of them
-  // wait in the kernel and still exist.
-  static base::Status EndRun(const std::string& run_id);
+  // Kills all processes of a run that an earlier agent process started in `container`. UNAVAILABLE:
+  // some of them, or processes of the container that cannot be read, wait in the kernel.
+  static base::Status EndRun(const PodContainer& container, const std::string& run_id);
 
  private:
   rpc::CriClient& runtime_;

@@ -83,8 +83,8 @@ Status RoutedMounts::NoteEnd(MountRecord record) {
 }
 
 Status RoutedMounts::EndEarlierRun(const MountRecord& record) {
-  if (record.run_id.empty()) return base::OkStatus();
-  RETURN_IF_ERROR_WITH(ContainerExec::EndRun(record.run_id),
+  if (record.run_id.empty() || !record.container.has_value()) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(ContainerExec::EndRun(*record.container, record.run_id),
                        fmt::format("end an earlier mount at '{}'", record.target));
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(record.target));
   return mounted ? mounter_.UnmountLazy(record.target) : base::OkStatus();

@@ -29,8 +29,7 @@ constexpr int kTries = 50;
 
 std::vector<std::string> ListMarkedProcesses(const std::string& mark) {
   std::vector<std::string> found;
-  for (const pid_t pid : platform::ListNumbers("/proc")) {
-    if (!platform::IsMarked(pid, mark)) continue;
+  for (const pid_t pid : platform::ListMarkedProcesses(mark)) {
     const auto process = platform::ReadProcess(pid);
     if (!process.ok() || process->state == 'Z') continue;
     found.push_back(fmt::format("process {} ({})", pid, process->name));

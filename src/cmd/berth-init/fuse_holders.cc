@@ -1,0 +1,105 @@
+#include "cmd/berth-init/fuse_holders.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/unique_fd.h"
+
+namespace berth::init {
+namespace {
+
+using base::UniqueFd;
+
+// A child that has been at one process for this time is given up. What does not block takes
+// microseconds.
+constexpr int kPatienceMs = 1'000;
+constexpr int kMostGivenUp = 4;
+
+bool HoldsFuse(const std::string& process) {
+  const std::string folder = process + "/fd";
+  DIR* handle = opendir(folder.c_str());
+  if (handle == nullptr) return false;
+  bool holds = false;
+  while (const dirent* entry = holds ? nullptr : readdir(handle)) {
+    // The link is not followed, because access to its target may hang.
+    char target[256];
+    const ssize_t size = readlinkat(dirfd(handle), entry->d_name, target, sizeof(target));
+    holds = size > 0 && std::string_view(target, static_cast<size_t>(size)).ends_with("/dev/fuse");
+  }
+  closedir(handle);
+  return holds;
+}
+
+// A child that writes one byte for each process. It has no exit signal, because SIGCHLD would wake
+// this program, which would look at the processes again.
+class Reader {
+ public:
+  Reader(const std::string& proc, const std::vector<pid_t>& pids, size_t first) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    in_ = UniqueFd(ends[0]);
+    const UniqueFd out(ends[1]);
+    pid_ = static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
+    if (pid_ != 0) return;
+    for (size_t i = first; i < pids.size(); ++i) {
+      const char holds = HoldsFuse(proc + "/" + std::to_string(pids[i])) ? 1 : 0;
+      if (write(out.get(), &holds, 1) != 1) break;
+    }
+    _exit(0);
+  }
+  ~Reader() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    // It ends at once, unless the kernel lets not even SIGKILL end the read. Then it stays.
+    const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
+    if (process.valid()) poll(&ended, 1, kPatienceMs);
+    waitpid(pid_, nullptr, __WALL | WNOHANG);
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // False: the child waits at the process, or has failed.
+  bool ReadNext(bool& holds) {
+    pollfd ready = {.fd = in_.get(), .events = POLLIN, .revents = 0};
+    char answer = 0;
+    if (pid_ <= 0 || poll(&ready, 1, kPatienceMs) != 1 || read(in_.get(), &answer, 1) != 1) {
+      return false;
+    }
+    holds = answer != 0;
+    return true;
+  }
+
+ private:
+  UniqueFd in_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+std::vector<pid_t> FindFuseHolders(const std::string& proc, const std::vector<pid_t>& pids) {
+  std::vector<pid_t> holders;
+  size_t next = 0;
+  for (int given_up = 0; next < pids.size() && given_up < kMostGivenUp; ++given_up) {
+    Reader reader(proc, pids, next);
+    for (bool holds = true; next < pids.size(); ++next) {
+      if (!reader.ReadNext(holds)) break;
+      if (holds) holders.push_back(pids[next]);
+    }
+    if (next < pids.size()) holders.push_back(pids[next++]);
+  }
+  holders.insert(holders.end(), pids.begin() + static_cast<std::ptrdiff_t>(next), pids.end());
+  return holders;
+}
+
+}  // namespace berth::init

@@ -1,0 +1,104 @@
+// A process that waits in execve for ever, because it closes a file of a FUSE server that does not
+// answer; for tests that run as root. It keeps everybody from reading most of its /proc/PID
+// (process_walk.h).
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/fake_lost_mount.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+
+class HungExec {
+ public:
+  // It waits until this object is destroyed, or for a minute: then what a test did has waited for
+  // it, and `released` is true.
+  // It is in the cgroup of the folder `cgroup`; "": in this process's.
+  static base::StatusOr<std::unique_ptr<HungExec>> Start(const std::string& cgroup = "") {
+    auto hung = std::unique_ptr<HungExec>(new HungExec);
+    const std::string file = hung->folder_ / "file", members = cgroup + "/cgroup.procs";
+    if (!base::UniqueFd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid()) {
+      return ErrnoError(errno, "make a file");
+    }
+    ASSIGN_OR_RETURN(hung->mount_, LostMount::MakeFile(file));
+    RETURN_IF_ERROR(hung->mount_->Greet());
+    const int server = hung->mount_->server();
+    hung->pid_ = fork();
+    if (hung->pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      prctl(PR_SET_NAME, "hung-exec");
+      close(server);
+      if (!cgroup.empty()) {
+        const int group = open(members.c_str(), O_WRONLY | O_CLOEXEC);
+        if (write(group, "0", 1) != 1) _exit(1);
+      }
+      if (open(file.c_str(), O_RDONLY | O_CLOEXEC) < 0) _exit(1);
+      execl("/bin/sleep", "sleep", "600", nullptr);
+      _exit(1);
+    }
+    // The close asks the server first to flush the file.
+    if (!hung->mount_->AnswerOpen() || !hung->mount_->TakeRequest()) {
+      return base::Error(base::StatusCode::kInternal, "the process does not close the file");
+    }
+    hung->guard_ =
+        std::jthread([&hung = *hung](const std::stop_token& stop) { hung.ReleaseInTime(stop); });
+    return hung;
+  }
+  ~HungExec() {
+    if (guard_.joinable()) {
+      guard_.request_stop();
+      stopped_.Reset();
+      guard_.join();
+    }
+    if (mount_ != nullptr) mount_->Die();
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  HungExec(const HungExec&) = delete;
+  HungExec& operator=(const HungExec&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool released() const { return released_; }
+
+ private:
+  HungExec() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    wait_ = base::UniqueFd(ends[0]);
+    stopped_ = base::UniqueFd(ends[1]);
+  }
+
+  void ReleaseInTime(const std::stop_token& stop) {
+    pollfd stopped = {.fd = wait_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&stopped, 1, 60'000) != 0 || stop.stop_requested()) return;
+    released_ = true;
+    mount_->Die();
+  }
+
+  const TempFolder folder_;
+  base::UniqueFd wait_, stopped_;
+  std::unique_ptr<LostMount> mount_;
+  pid_t pid_ = 0;
+  std::atomic<bool> released_ = false;
+  std::jthread guard_;
+};
+
+}  // namespace berth::platform
