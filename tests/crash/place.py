@@ -87,7 +87,8 @@ class Place:
     def _begin_agent(self):
         """Makes the node's block agent, without starting it. It finds the API even when that listens elsewhere after
         a crash."""
-        config = roles.kubeconfig_of(self.folder / "agent.kubeconfig", self.berth.data / "api.sock")
+        config = roles.kubeconfig_of(self.folder / "agent.kubeconfig", self.berth.data / "api.sock",
+                                     **block_agent.as_agent("node-a"))
         self.agent = block_agent.BlockAgent(self.berth, "node-a", self.berth.data, self.folder, kubeconfig=config)
         self.agent.log.unlink(missing_ok=True)
 

@@ -22,6 +22,11 @@ def with_token(kubeconfig, token, path):
     return path
 
 
+def as_agent(node):
+    """Gives the fields of a kubeconfig's user by which an administrator acts as the block agent of a node."""
+    return {"as": f"berth.dev:block-agent:{node}", "as-groups": ["berth.dev:block-agents"]}
+
+
 class BlockAgent:
     """The agent of one node: of the `berth up` itself, or of a FurtherNode. It has the rights of a block agent of that
     node, and no others, unless it is given a kubeconfig."""

@@ -26,12 +26,13 @@ def holder(berth, name):
     return lease(berth, name).get("holderIdentity")
 
 
-def kubeconfig_of(path, socket):
-    """Writes a kubeconfig that names the API by its socket, because the port is another one after each start."""
+def kubeconfig_of(path, socket, **user):
+    """Writes a kubeconfig that names the API by its socket, because the port is another one after each start. `user` holds
+    the fields of its user, such as `as`; without them it is root's."""
     path.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": f"unix://{socket}"}}],
-        "users": [{"name": "c", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
+        "users": [{"name": "c", "user": user}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
     return path
 
 

@@ -1,9 +1,15 @@
 #include "cmd/berth/standalone.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "apiserver/access/authorization.h"
 #include "apiserver/server.h"
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "base/unique_fd.h"
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
 #include "controllers/attachdetach/attach_detach.h"
@@ -19,6 +25,7 @@
 #include "controllers/podgc/pod_gc.h"
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
+#include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "roles/roles.h"
 #include "store/store.h"
@@ -98,6 +105,7 @@ class StandaloneImpl : public Standalone {
   }
 
   Status MakeControllers() {
+    if (!options_.block_agent_image.empty()) RETURN_IF_ERROR(WriteAgentKubeconfig());
     const controllers::Context context{*access_->client, *access_->informers,
                                        *access_->controller_events, clock_, flight_.get()};
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
@@ -134,10 +142,37 @@ class StandaloneImpl : public Standalone {
     return base::OkStatus();
   }
 
+  // The path at which deploy/block-agent/agent.yaml mounts the machine's file system.
+  static constexpr char kHost[] = "/host";
+
+  std::string AgentKubeconfig() const { return PathBelow("block-agent.kubeconfig"); }
+
+  // Writes the kubeconfig of the block agent's pod, which reaches the API by the socket below kHost
+  // and acts as the block agent of this node.
+  Status WriteAgentKubeconfig() const {
+    const std::string server = fmt::format("unix://{}{}", kHost, cli::ApiSocket(data_folder()));
+    const std::string agent =
+        fmt::format("{}{}", apiserver::kBlockAgentPrefix, options_.node.node_name);
+    base::Json config = {{"apiVersion", "v1"}, {"kind", "Config"}, {"current-context", "berth"}};
+    config["clusters"][0] = {{"name", "berth"}, {"cluster", {{"server", server}}}};
+    config["users"][0] = {{"name", "agent"}, {"user", {{"as", agent}}}};
+    config["users"][0]["user"]["as-groups"][0] = std::string(apiserver::kBlockAgents);
+    config["contexts"][0] = {{"name", "berth"},
+                             {"context", {{"cluster", "berth"}, {"user", "agent"}}}};
+    const std::string text = base::json::Dump(config);
+    const auto written = platform::ReadFile(AgentKubeconfig());
+    if (written.ok() && *written == text) return base::OkStatus();
+    // It is written again at the next start if a crash cuts it off.
+    const base::UniqueFd file(open(AgentKubeconfig().c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file.valid()) {
+      return platform::ErrnoError(errno, fmt::format("write '{}'", AgentKubeconfig()));
+    }
+    return platform::WriteAll(file.get(), text);
+  }
+
   // Returns the options for the block agents' DaemonSets, which are made only if an image is given.
   controllers::blockoperator::AgentOptions MakeBlockAgentOptions() const {
-    // The path at which deploy/block-agent/agent.yaml mounts the machine's file system.
-    static constexpr char kHost[] = "/host";
     return {.install = false,  // StartApi has installed the kinds
             .deploy = !options_.block_agent_image.empty(),
             .ns = "kube-system",
@@ -146,7 +181,7 @@ class StandaloneImpl : public Standalone {
             // Pods get no service account token here, and this API listens at an address of the
             // machine, so the agents use a kubeconfig.
             .service_account = "default",
-            .agent_flags = {"--kubeconfig=" + (kHost + PathBelow("kubeconfig")),
+            .agent_flags = {"--kubeconfig=" + (kHost + AgentKubeconfig()),
                             "--volume-plugin-dir=" + options_.node.volume_plugin_folder}};
   }
 

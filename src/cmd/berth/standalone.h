@@ -4,6 +4,7 @@
 //   <data>/                  as local_node.h has it, and
 //     api.sock  kubeconfig   socket of the API, and an administrator's kubeconfig
 //     node.kubeconfig        the kubeconfig of the node agent
+//     block-agent.kubeconfig that of the block agent's pod, if `berth up` makes one
 //     api/objects.db         the store        api/pki/  certificates
 //     api/tokens.json        users' tokens, hashed
 //     api/revoked.json       revoked certificates
