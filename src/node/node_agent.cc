@@ -67,6 +67,8 @@ class NodeAgentImpl : public NodeAgent {
   void Stop() override {
     if (std::exchange(stopped_, true)) return;
     streams_.reset();
+    // The end of the streams must not wait for a runtime that does not answer.
+    if (stream_cri_ != nullptr) stream_cri_->CancelAll();
     if (after_sync_.joinable()) {
       after_sync_.request_stop();
       after_sync_.join();
@@ -167,7 +169,8 @@ class NodeAgentImpl : public NodeAgent {
                                      client_, informers_, clock_);
     ASSIGN_OR_RETURN(cri_, rpc::CriClient::New(options_.cri_endpoint));
     RETURN_IF_ERROR(MakePods());
-    stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *cri_);
+    ASSIGN_OR_RETURN(stream_cri_, rpc::CriClient::New(options_.cri_endpoint));
+    stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *stream_cri_);
     csi_nodes_ = std::make_unique<CsiNodes>(client_, options_.node_name);
     registration_ = std::make_unique<PluginRegistration>(
         PluginRegistrationOptions{
@@ -311,6 +314,7 @@ class NodeAgentImpl : public NodeAgent {
   std::unique_ptr<NodeStatus> node_status_;
   std::unique_ptr<rpc::CriClient> cri_;
   std::unique_ptr<kube::Informer<api::Pod>> own_pods_;
+  std::unique_ptr<rpc::CriClient> stream_cri_;  // of its own, so that its calls end first
   std::unique_ptr<PodManager> pods_;
   std::unique_ptr<PodStreamBackend> stream_backend_;
   std::unique_ptr<CsiNodes> csi_nodes_;
