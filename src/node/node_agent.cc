@@ -19,6 +19,7 @@
 #include "node/utilities/utility_service.h"
 #include "node/volumes/volume_manager.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {
@@ -66,9 +67,9 @@ class NodeAgentImpl : public NodeAgent {
 
   void Stop() override {
     if (std::exchange(stopped_, true)) return;
-    streams_.reset();
     // The end of the streams must not wait for a runtime that does not answer.
     if (stream_cri_ != nullptr) stream_cri_->CancelAll();
+    streams_.reset();
     if (after_sync_.joinable()) {
       after_sync_.request_stop();
       after_sync_.join();
@@ -119,7 +120,7 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   Status LockAndMakeFolders() {
-    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.data_folder));
     auto lock = platform::LockFile(DataPath("lock"));
     if (lock.status().code() == StatusCode::kFailedPrecondition) {
       return base::Error(StatusCode::kFailedPrecondition,
@@ -127,7 +128,7 @@ class NodeAgentImpl : public NodeAgent {
     }
     RETURN_IF_ERROR(lock);
     lock_ = *std::move(lock);
-    RETURN_IF_ERROR(platform::MakeFolders(options_.node_sockets, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.node_sockets));
     RETURN_IF_ERROR(platform::MakeFolders(options_.log_folder, 0755));
     return platform::MakeFolders(options_.kubelet_folder + "/pods", 0750);
   }
@@ -313,8 +314,8 @@ class NodeAgentImpl : public NodeAgent {
   std::unique_ptr<VolumeManager> volumes_;
   std::unique_ptr<NodeStatus> node_status_;
   std::unique_ptr<rpc::CriClient> cri_;
-  std::unique_ptr<kube::Informer<api::Pod>> own_pods_;
   std::unique_ptr<rpc::CriClient> stream_cri_;  // of its own, so that its calls end first
+  std::unique_ptr<kube::Informer<api::Pod>> own_pods_;
   std::unique_ptr<PodManager> pods_;
   std::unique_ptr<PodStreamBackend> stream_backend_;
   std::unique_ptr<CsiNodes> csi_nodes_;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "store/database_files.h"
 #include "store/database_lock.h"
 #include "store/fan_out.h"
 #include "store/record_cache.h"
@@ -376,3 +377,5 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
 }
 
 }  // namespace berth::store
+  RETURN_IF_ERROR(MakeFilesPrivate(options.path));
+  RETURN_IF_ERROR(MakeDatabaseFile(options.path));

@@ -84,8 +84,9 @@ class Store {
     int64_t keep_revisions = 20000;  // newest revisions that compaction keeps
   };
 
-  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: it
-  // is damaged or not Berth's, or a restore was interrupted; the message says what to do.
+  // Opens or creates the database. Its files get mode 0600, because they contain Secrets.
+  // FAILED_PRECONDITION: another process has it open. DATA_LOSS: it is damaged or not Berth's, or a
+  // restore was interrupted; the message says what to do.
   static StatusOr<std::unique_ptr<Store>> Open(const Options& options);
   virtual ~Store() = default;
 

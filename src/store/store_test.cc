@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "base/fault.h"
 #include "base/mutex.h"
+#include "store/backup.h"
 #include "store/sqlite.h"
 
 namespace berth::store {
@@ -26,6 +28,17 @@ class TempFolder {
   }
   ~TempFolder() { std::filesystem::remove_all(path_); }
   std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+  // The names and modes of the files that others may read or write.
+  std::vector<std::string> ListOpenFiles() const {
+    std::vector<std::string> open;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      struct stat st{};
+      EXPECT_EQ(stat(entry.path().c_str(), &st), 0) << entry.path();
+      if ((st.st_mode & 077) == 0) continue;
+      open.push_back(fmt::format("{} {:o}", entry.path().filename().string(), st.st_mode & 07777));
+    }
+    return open;
+  }
 
  private:
   std::string path_;
@@ -263,6 +276,35 @@ TEST_F(StoreTest, ManyThreadsShareTransactions) {
   EXPECT_EQ(failed, 0);
   EXPECT_EQ(store_->current(), 800);
   EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 800u);
+}
+
+TEST_F(StoreTest, OnlyTheOwnerMayReadItsFilesWhateverTheUmask) {
+  const mode_t before = umask(0);
+  store_.reset();
+  for (const char* suffix : {"", "-wal", "-shm", ".lock"}) {
+    std::filesystem::remove(folder_.file("db") + suffix);
+  }
+  Open();
+  Put("/secrets/a/x", 0, "password");
+  umask(before);
+  EXPECT_EQ(folder_.ListOpenFiles(), std::vector<std::string>());
+}
+
+TEST_F(StoreTest, FilesThatOthersMayReadAreClosedToThemAtTheStart) {
+  const Revision last = Put("/secrets/a/x", 0, "password");
+  BackUpDatabase(folder_.file("db"), folder_.file("copy")).IgnoreError();
+  store_.reset();
+  const auto aside = RestoreDatabase(folder_.file("copy"), folder_.file("db"));
+  ASSERT_TRUE(aside.ok()) << aside.status();
+  for (const std::string& path : {folder_.file("db"), folder_.file("db.lock"), *aside}) {
+    ASSERT_EQ(chmod(path.c_str(), 0644), 0) << path;
+  }
+  std::ofstream(folder_.file("db-wal")).close();
+  ASSERT_EQ(chmod(folder_.file("db-wal").c_str(), 0666), 0);
+  Open();
+  Put("/secrets/a/y", 0, "password");
+  EXPECT_EQ(folder_.ListOpenFiles(), std::vector<std::string>());
+  EXPECT_GT(store_->Get("/secrets/a/y")->revision, last);
 }
 
 TEST_F(StoreTest, ASecondProcessIsRefused) {

@@ -3,14 +3,15 @@
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/ip/address.hpp>
 
 #include "base/base64.h"
+#include "base/files/private_mode.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::apiserver {
 
@@ -246,12 +247,12 @@ std::string ServerNames(const std::string& listen_address) {
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now) {
   const std::string& folder = options.folder;
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   // The temporary file of an interrupted write may hold a key, so it must not stay.
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  if (chmod(folder.c_str(), 0700) != 0) {
-    return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
-                 strerror(errno));
+  ASSIGN_OR_RETURN(const std::vector<std::string> present, platform::ListFolder(folder));
+  for (const std::string& name : present) {
+    RETURN_IF_ERROR(base::TightenModeIfThere(fmt::format("{}/{}", folder, name)));
   }
   Certificates out;
   ASSIGN_OR_RETURN(const Pair authority,

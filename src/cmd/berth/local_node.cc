@@ -12,6 +12,7 @@
 #include "kube/http_client.h"
 #include "node/node_agent.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/processes/supervised_process.h"
 #include "roles/health.h"
 #include "roles/roles.h"
@@ -206,7 +207,7 @@ StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
 }
 
 StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(data_folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(data_folder));
   auto lock = platform::LockFile(data_folder + "/berth.lock");
   if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return base::Error(StatusCode::kFailedPrecondition,
@@ -216,10 +217,11 @@ StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
   RETURN_IF_ERROR(lock);
   // The temporary file of an interrupted write may be a part of a kubeconfig, with its key.
   RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
-  for (const char* name : {"kubelet", "run", "run/nodes"}) {
-    RETURN_IF_ERROR(platform::MakeFolders(fmt::format("{}/{}", data_folder, name), 0755));
+  RETURN_IF_ERROR(platform::MakeFolders(data_folder + "/kubelet", 0755));
+  for (const char* name : {"run", "run/nodes"}) {
+    RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
   }
-  RETURN_IF_ERROR(platform::MakeFolders(cli::FlightFolder(data_folder), 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(cli::FlightFolder(data_folder)));
   return lock;
 }
 

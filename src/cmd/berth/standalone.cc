@@ -20,6 +20,7 @@
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "roles/roles.h"
 #include "store/store.h"
 
@@ -67,7 +68,7 @@ class StandaloneImpl : public Standalone {
 
   Status PrepareFolder() {
     ASSIGN_OR_RETURN(folder_lock_, LockDataFolder(data_folder()));
-    RETURN_IF_ERROR(platform::MakeFolders(PathBelow("api"), 0755));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(PathBelow("api")));
     ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(
                                   cli::FlightFile(data_folder(), "controllers"), "controllers"));
     return base::OkStatus();

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "platform/errno.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::platform {
 namespace {
@@ -27,7 +28,7 @@ base::StatusOr<base::UniqueFd> OpenForWrite(const std::string& path) {
 }  // namespace
 
 base::StatusOr<std::unique_ptr<RecordFolder>> RecordFolder::Open(std::string folder) {
-  RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(MakePrivateFolder(folder));
   RETURN_IF_ERROR(RemoveTornWrites(folder));
   return std::unique_ptr<RecordFolder>(new RecordFolder(std::move(folder)));
 }
