@@ -29,6 +29,10 @@ using base::StatusCode;
 
 // The number of revisions of one compaction step. Writes wait for a step, about a millisecond.
 constexpr Revision kCompactionStep = 500;
+// The history that is kept while the disk is full, because the rows before it make room for
+// deletions.
+constexpr Revision kScarceHistory = 100;
+constexpr Revision kScarceStep = 50;
 
 class SqliteStore : public Store {
  public:
@@ -132,8 +136,12 @@ class SqliteStore : public Store {
   }
 
   void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) override {
+    Pending pending{.write = std::move(write), .value = nullptr, .done = std::move(done)};
+    if (pending.write.value.has_value()) {
+      pending.value = std::make_shared<const std::string>(*std::move(pending.write.value));
+    }
     MutexLock lock(mutex_);
-    pending_.push_back({std::move(write), std::move(done)});
+    pending_.push_back(std::move(pending));
     wake_.NotifyAll();
   }
 
@@ -172,7 +180,8 @@ class SqliteStore : public Store {
 
  private:
   struct Pending {
-    Write write;
+    Write write;                               // without its value
+    std::shared_ptr<const std::string> value;  // null: delete
     std::function<void(StatusOr<Revision>)> done;
   };
   struct Compaction {
@@ -241,19 +250,12 @@ class SqliteStore : public Store {
   void CommitGroup(std::vector<Pending>& group) {
     std::vector<StatusOr<Revision>> results;
     std::vector<Change> changes;
-    const Status committed = [&]() -> Status {
-      RETURN_IF_ERROR(writer_->BeginTransaction());
-      for (Pending& pending : group) {
-        results.push_back(AppendWrite(pending.write, changes));
-        if (!results.back().ok() && !IsConditionFailure(results.back().status())) {
-          return results.back().status();
-        }
-      }
-      RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
-      return writer_->CommitTransaction();
-    }();
+    Status committed = WriteGroup(group, results, changes);
+    if (committed.code() == StatusCode::kResourceExhausted && options_.reserve != nullptr &&
+        options_.reserve->GiveUp()) {
+      committed = WriteGroup(group, results, changes);
+    }
     if (!committed.ok()) {
-      writer_->RollBackTransaction();
       LOG_ERROR("store: {} writes failed: {}", group.size(), base::ToString(committed));
       for (Pending& pending : group) pending.done(base::Annotate(committed, "store"));
       return;
@@ -270,14 +272,38 @@ class SqliteStore : public Store {
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }
 
-  static bool IsConditionFailure(const Status& status) {
-    return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kNotFound ||
-           status.code() == StatusCode::kAborted;
+  // Sets the result of each write, and the changes. After an error nothing is written.
+  Status WriteGroup(const std::vector<Pending>& group, std::vector<StatusOr<Revision>>& results,
+                    std::vector<Change>& changes) {
+    results.clear();
+    changes.clear();
+    scarce_ = options_.reserve != nullptr && options_.reserve->IsGivenUp();
+    const Status committed = [&]() -> Status {
+      RETURN_IF_ERROR(writer_->BeginTransaction());
+      for (const Pending& pending : group) {
+        ASSIGN_OR_RETURN(const std::optional<Record> present, writer_->Find(pending.write.key));
+        Status refused = CheckCondition(pending, present);
+        if (refused.ok() && scarce_ && !present.has_value()) {
+          refused = Error(StatusCode::kResourceExhausted,
+                          "nothing new is stored until there is room again: delete what is not "
+                          "needed");
+        }
+        if (!refused.ok()) {
+          results.emplace_back(std::move(refused));
+          continue;
+        }
+        ASSIGN_OR_RETURN(const Revision revision, AppendWrite(pending, present, changes));
+        results.emplace_back(revision);
+      }
+      RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
+      return writer_->CommitTransaction();
+    }();
+    if (!committed.ok()) writer_->RollBackTransaction();
+    return committed;
   }
 
-  // Appends one write to the open transaction, and its change to `changes`.
-  StatusOr<Revision> AppendWrite(Write& write, std::vector<Change>& changes) {
-    ASSIGN_OR_RETURN(std::optional<Record> present, writer_->Find(write.key));
+  static Status CheckCondition(const Pending& pending, const std::optional<Record>& present) {
+    const Write& write = pending.write;
     const Revision at = present.has_value() ? present->revision : 0;
     if (at != write.expected) {
       if (write.expected == 0) {
@@ -287,16 +313,23 @@ class SqliteStore : public Store {
       return Error(StatusCode::kAborted, "key '{}' is at revision {}, not {}", write.key, at,
                    write.expected);
     }
-    const bool deleted = !write.value.has_value();
-    if (deleted && at == 0)
+    if (pending.value == nullptr && at == 0)
       return Error(StatusCode::kNotFound, "key '{}' does not exist", write.key);
-    auto value =
-        deleted ? present->value : std::make_shared<const std::string>(*std::move(write.value));
-    ASSIGN_OR_RETURN(const Revision revision, writer_->Append(write.key, at, deleted, *value));
+    return base::OkStatus();
+  }
+
+  // Appends one write to the open transaction, and its change to `changes`.
+  StatusOr<Revision> AppendWrite(const Pending& pending, const std::optional<Record>& present,
+                                 std::vector<Change>& changes) {
+    const std::string& key = pending.write.key;
+    const Revision at = present.has_value() ? present->revision : 0;
+    const bool deleted = pending.value == nullptr;
+    auto value = deleted ? present->value : pending.value;
+    ASSIGN_OR_RETURN(const Revision revision, writer_->Append(key, at, deleted, *value));
     changes.push_back({.type = deleted   ? Change::Type::kDeleted
                                : at == 0 ? Change::Type::kCreated
                                          : Change::Type::kUpdated,
-                       .record = {std::move(write.key), std::move(value), revision},
+                       .record = {key, std::move(value), revision},
                        .previous = present.has_value() ? present->value : nullptr});
     return revision;
   }
@@ -328,8 +361,8 @@ class SqliteStore : public Store {
   // Keeps the history near options_.keep_revisions: after each group of writes, compacts one step
   // if the history is longer.
   void CompactOldHistory() {
-    const Revision target = current() - options_.keep_revisions;
-    if (target - removed_ < kCompactionStep) return;
+    const Revision target = current() - (scarce_ ? kScarceHistory : options_.keep_revisions);
+    if (target - removed_ < (scarce_ ? kScarceStep : kCompactionStep)) return;
     if (const Status done = RunCompactionStep(target); !done.ok()) {
       LOG_WARNING("{}", base::ToString(done));
     }
@@ -339,6 +372,7 @@ class SqliteStore : public Store {
   const base::UniqueFd lock_;
   const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
   RecordCache cache_;
+  bool scarce_ = false;  // the reserve is given up; used by the writer thread alone
   std::atomic<Revision> current_;
   std::atomic<Revision> compacted_;  // readers get nothing up to it
   // The old rows up to it are removed; behind compacted_ during a step and after one that failed.
@@ -369,6 +403,8 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
         "as it is",
         options.path, mark);
   }
+  RETURN_IF_ERROR(MakeFilesPrivate(options.path));
+  RETURN_IF_ERROR(MakeDatabaseFile(options.path));
   ASSIGN_OR_RETURN(auto writer, RevisionTable::OpenWriter(options.path));
   ASSIGN_OR_RETURN(const Revision newest, writer->ReadNewestRevision());
   ASSIGN_OR_RETURN(const Revision compacted, writer->ReadCompactedRevision());
@@ -377,5 +413,3 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
 }
 
 }  // namespace berth::store
-  RETURN_IF_ERROR(MakeFilesPrivate(options.path));
-  RETURN_IF_ERROR(MakeDatabaseFile(options.path));

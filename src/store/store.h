@@ -76,12 +76,24 @@ class Watcher {
   virtual void OnProgress(Revision revision) {}
 };
 
+// Room on the disk that is kept for the store. Thread-safe, and called on the writer thread.
+class Reserve {
+ public:
+  virtual ~Reserve() = default;
+  // Gives the room up if the disk is full. False: it was given up before, or the disk is not full.
+  virtual bool GiveUp() = 0;
+  // Whether it was given up, and the disk has had no room for it since. Until then the store takes
+  // only updates and deletes, which are what frees room, and refuses to create records.
+  virtual bool IsGivenUp() = 0;
+};
+
 class Store {
  public:
   struct Options {
     std::string path;                // of the database file; its folder must exist
     size_t max_group = 512;          // writes in one transaction at most
     int64_t keep_revisions = 20000;  // newest revisions that compaction keeps
+    Reserve* reserve = nullptr;      // borrowed; null: none is kept
   };
 
   // Opens or creates the database. Its files get mode 0600, because they contain Secrets.

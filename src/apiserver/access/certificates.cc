@@ -209,7 +209,15 @@ base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& na
                 base::Message(pair.status()));
   }
   ASSIGN_OR_RETURN(Pair made, MakePair(identity, authority, now));
-  RETURN_IF_ERROR(WritePair(folder, name, made));
+  const Status written = WritePair(folder, name, made);
+  // A full disk must not keep the server from starting, because people delete by it what fills the
+  // disk. Without its file the pair is made again at the next start. An authority is not used
+  // before it is durable, because every client would have to get the next one.
+  if (authority != nullptr && written.code() == StatusCode::kResourceExhausted) {
+    LOG_ERROR("api: uses a certificate that is not stored: {}", base::Message(written));
+  } else {
+    RETURN_IF_ERROR(written);
+  }
   renewed = true;
   return made;
 }
@@ -309,6 +317,10 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "current-context: berth\n",
       server_url, base::EncodeBase64(ca_certificate), user.name,
       base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
+  // What has not changed is not written, because a start must not need room on the disk.
+  if (const auto present = platform::ReadFile(path); present.ok() && *present == text) {
+    return base::TightenMode(path);
+  }
   return base::Annotate(platform::WriteDurably<"apiserver.kubeconfig">(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));
 }

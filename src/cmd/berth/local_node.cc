@@ -78,13 +78,18 @@ class LocalNodeImpl : public LocalNode {
   Status StartDriver() {
     driver_.endpoint = paths_.PluginSocket(driver_.name);
     RETURN_IF_ERROR(platform::MakeFolders(paths_.PluginsRegistry(), 0755));
-    driver_process_.emplace(platform::SupervisedProcess::Options{
+    platform::SupervisedProcess::Options options{
         .name = "the CSI driver",
         .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
                  options_.node_name, "--pool", options_.pool_folder, "--endpoint", driver_.endpoint,
                  "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
                  fmt::format("{}", options_.overcommit), "--flight",
-                 cli::FlightFile(options_.data_folder, "csi-driver")}});
+                 cli::FlightFile(options_.data_folder, "csi-driver")}};
+    if (options_.keep_free.has_value()) {
+      options.argv.insert(options.argv.end(),
+                          {"--keep-free", fmt::format("{}", *options_.keep_free)});
+    }
+    driver_process_.emplace(std::move(options));
     return base::OkStatus();
   }
 
