@@ -19,6 +19,7 @@
 #include "store/record_cache.h"
 #include "store/revision_table.h"
 #include "store/store.h"
+#include "store/upkeep.h"
 
 namespace berth::store {
 namespace {
@@ -41,6 +42,7 @@ class SqliteStore : public Store {
       : options_(std::move(options)),
         lock_(std::move(lock)),
         writer_(std::move(writer)),
+        upkeep_(options_.upkeep),
         current_(newest),
         compacted_(compacted),
         removed_(compacted),
@@ -229,8 +231,10 @@ class SqliteStore : public Store {
       std::vector<Compaction> compactions;
       {
         MutexLock lock(mutex_);
-        while (pending_.empty() && compactions_.empty() && !stopping_) wake_.Wait(mutex_);
-        if (pending_.empty() && compactions_.empty()) return;
+        while (pending_.empty() && compactions_.empty() && !stopping_ &&
+               wake_.WaitUntil(mutex_, upkeep_.next())) {
+        }
+        if (stopping_ && pending_.empty() && compactions_.empty()) return;
         while (!pending_.empty() && group.size() < options_.max_group) {
           group.push_back(std::move(pending_.front()));
           pending_.pop_front();
@@ -242,7 +246,24 @@ class SqliteStore : public Store {
         compaction.done->set_value(CompactUpTo(compaction.to));
       }
       CompactOldHistory();
+      if (std::chrono::steady_clock::now() >= upkeep_.next()) RunUpkeep();
     }
+  }
+
+  // Makes the file smaller by one short step, if there is one to make. Writes wait for a step, and
+  // not for the whole.
+  void RunUpkeep() {
+    const auto now = std::chrono::steady_clock::now();
+    const auto step = [&]() -> StatusOr<Upkeep::Step> {
+      ASSIGN_OR_RETURN(const TableSize size, writer_->ReadSize());
+      const Upkeep::Plan plan = upkeep_.MakePlan(now, current(), removed_, size);
+      if (plan.step == Upkeep::Step::kCompact) RETURN_IF_ERROR(RunCompactionStep(plan.compact_to));
+      if (plan.step == Upkeep::Step::kShrink) RETURN_IF_ERROR(writer_->Shrink(plan.pages));
+      if (plan.step == Upkeep::Step::kEnd) RETURN_IF_ERROR(writer_->Checkpoint());
+      return plan.step;
+    }();
+    if (!step.ok()) LOG_WARNING("store: {}", base::ToString(step.status()));
+    upkeep_.Finish(now, step.ok() ? *step : Upkeep::Step::kNone);
   }
 
   // Commits the whole group in one transaction. A write whose condition fails gets its own error.
@@ -372,6 +393,7 @@ class SqliteStore : public Store {
   const base::UniqueFd lock_;
   const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
   RecordCache cache_;
+  Upkeep upkeep_;        // used by the writer thread alone
   bool scarce_ = false;  // the reserve is given up; used by the writer thread alone
   std::atomic<Revision> current_;
   std::atomic<Revision> compacted_;  // readers get nothing up to it

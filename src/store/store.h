@@ -14,6 +14,7 @@
 // acknowledged.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -87,6 +88,14 @@ class Reserve {
   virtual bool IsGivenUp() = 0;
 };
 
+// How the database file gets smaller after much was deleted.
+struct UpkeepOptions {
+  // A file of more bytes keeps less history than keep_revisions: only what is younger than
+  // keep_history. Clients that watch from an older revision must list again, as with etcd.
+  int64_t small_file = int64_t{8} << 20;
+  std::chrono::milliseconds keep_history = std::chrono::minutes(5);
+};
+
 class Store {
  public:
   struct Options {
@@ -94,6 +103,7 @@ class Store {
     size_t max_group = 512;          // writes in one transaction at most
     int64_t keep_revisions = 20000;  // newest revisions that compaction keeps
     Reserve* reserve = nullptr;      // borrowed; null: none is kept
+    UpkeepOptions upkeep = {};
   };
 
   // Opens or creates the database. Its files get mode 0600, because they contain Secrets.
