@@ -20,6 +20,8 @@ namespace {
 constexpr int kWorkers = 4;
 // How long a server that ends waits for the answers of running requests.
 constexpr std::chrono::milliseconds kGrace{1500};
+// How long after a failure the kubeconfigs are written again.
+constexpr std::chrono::seconds kRetryPause{10};
 
 CertificateOptions CertificateOptionsOf(const ServerOptions& options) {
   return {.folder = options.certificate_folder,
@@ -68,7 +70,12 @@ class ServerImpl : public Server {
                                                   .on_tick = [this] { Tick(); }},
                                                  std::move(context), front_));
     router_.documents().SetAddress(address());
-    return WriteConfigs(certificates);
+    const Status written = WriteConfigs(certificates);
+    if (written.code() != base::StatusCode::kResourceExhausted) return written;
+    // Without it clients on this machine still have the UNIX socket, to delete what fills the disk.
+    LOG_ERROR("api: {}; it is written when there is room", base::ToString(written));
+    renewed_ = true;
+    return base::OkStatus();
   }
 
   uint16_t port() const override { return http_->port(); }
@@ -99,8 +106,11 @@ class ServerImpl : public Server {
   void Tick() {
     router_.watches().Tick();
     const auto now = std::chrono::steady_clock::now();
-    const bool due = now >= next_check_;
-    if (due) next_check_ = now + options_.check_certificates;
+    const bool due = now >= (renewed_ ? std::min(next_retry_, next_check_) : next_check_);
+    if (due) {
+      next_check_ = now + options_.check_certificates;
+      next_retry_ = now + kRetryPause;
+    }
     workers_.Post([this, due] {
       base::MutexLock lock(renew_mutex_);
       if (revocations_.TakeChange() || due) RenewCertificates();
@@ -164,7 +174,9 @@ class ServerImpl : public Server {
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only
-  // Whether new certificates are made but not in use yet.
+  std::chrono::steady_clock::time_point next_retry_ =
+      std::chrono::steady_clock::now() + kRetryPause;  // for the event loop only
+  // Whether new certificates or kubeconfigs are made but not written and in use yet.
   std::atomic<bool> renewed_{false};
   std::unique_ptr<http::Server> http_;
 };

@@ -11,6 +11,7 @@
 #include "blockagent/node_cleanup_worker.h"
 #include "kube/informer.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "rpc/unix_socket.h"
 #include "volume/flex/driver_install.h"
 #include "volume/flex/plugin_folder.h"
@@ -83,9 +84,9 @@ class AgentImpl : public Agent {
       };
     }
     ASSIGN_OR_RETURN(const std::string socket, rpc::SocketPath(options_.socket));
-    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.data_folder));
     const std::string folder = options_.data_folder + "/block-agent";
-    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
     auto lock = platform::LockFile(folder + "/lock");
     RETURN_IF_ERROR_WITH(lock, "another block agent of this node runs");
     lock_ = *std::move(lock);

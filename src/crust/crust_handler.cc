@@ -13,6 +13,7 @@
 #include "crust/services.h"
 #include "platform/file_systems/kernel_file_systems.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/files/selinux.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
@@ -97,9 +98,9 @@ class CrustHandlerImpl final : public CrustHandler {
           equals == std::string::npos ? "mount." + type : share.substr(equals + 1);
     }
     const Paths paths(options.data_folder, options.run_folder);
-    RETURN_IF_ERROR(platform::MakeFolders(options.data_folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options.data_folder));
     ASSIGN_OR_RETURN(lock_, platform::LockFile(paths.LockFile()));
-    RETURN_IF_ERROR(platform::MakeFolders(options.run_folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options.run_folder));
     // The graft folder is a private mount on the host, too, because other mount namespaces must not
     // see what berth-oci mounts there.
     const std::string grafts = ipc::crust::GraftFolder(options.run_folder);

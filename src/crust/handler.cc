@@ -13,6 +13,7 @@
 #include "crust/bundle_config.h"
 #include "crust/device.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::crust {
 namespace {
@@ -50,7 +51,7 @@ std::string ResolveFolder(const std::string& folder) {
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
   ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.RecordFolder()));
   for (const std::string& folder : {options.paths.PlanFolder(), options.paths.MarkFolder()}) {
-    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
   std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
   RETURN_IF_ERROR(handler->LoadRecords());

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "crust/requests.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::crust {
@@ -92,7 +93,7 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
 }
 
 StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   return SandboxRecords(std::move(folder), std::move(boot_id));

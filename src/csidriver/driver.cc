@@ -6,7 +6,9 @@
 #include "base/text.h"
 #include "csidriver/services.h"
 #include "platform/file_systems/file_system.h"
+#include "platform/files/disk_reserve.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "rpc/unix_server.h"
 
 namespace berth::csidriver {
@@ -67,8 +69,14 @@ class DriverImpl final : public Driver {
   base::Status StartParts(const DriverOptions& options) {
     RETURN_IF_ERROR(CheckOptions(options));
     ASSIGN_OR_RETURN(offer_, MakeOffer(options, *exec_));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options.pool_folder));
+    // `berth up` and `berth node` keep a reserve for a pool in their data folder.
+    if (!platform::HasReserve(options.pool_folder)) {
+      ASSIGN_OR_RETURN(reserve_, platform::DiskReserve::Open({.folder = options.pool_folder}));
+    }
     ASSIGN_OR_RETURN(pool_, block::Pool::Open(options.pool_folder,
                                               {.overcommit = options.overcommit,
+                                               .keep_free = options.keep_free,
                                                .freeze_limit = options.freeze_limit},
                                               *mounter_, clock_));
     if (!options.flight_file.empty()) {
@@ -105,6 +113,7 @@ class DriverImpl final : public Driver {
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   base::SystemClock clock_;
   Offer offer_;
+  std::unique_ptr<platform::DiskReserve> reserve_;  // null: the pool is in a folder that has one
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<block::Pool> pool_;
   std::unique_ptr<NodeRecords> records_;

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -23,6 +24,7 @@ struct DriverOptions {
   std::string endpoint;             // path of the socket, in a folder that is made if missing
   std::string registration_folder;  // the kubelet's plugins_registry; empty: no registration
   double overcommit = 2.0;          // see block::PoolOptions
+  std::optional<int64_t> keep_free = std::nullopt;  // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
   size_t workers = 8;        // calls that run at once, separately for the controller and the node
   size_t max_queued = 1024;  // waiting calls of each; more get UNAVAILABLE

@@ -19,6 +19,7 @@
 #include "node/utilities/utility_service.h"
 #include "node/volumes/volume_manager.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "rpc/cri_client.h"
 
 namespace berth::node {
@@ -66,6 +67,8 @@ class NodeAgentImpl : public NodeAgent {
 
   void Stop() override {
     if (std::exchange(stopped_, true)) return;
+    // The end of the streams must not wait for a runtime that does not answer.
+    if (stream_cri_ != nullptr) stream_cri_->CancelAll();
     streams_.reset();
     if (after_sync_.joinable()) {
       after_sync_.request_stop();
@@ -117,7 +120,7 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   Status LockAndMakeFolders() {
-    RETURN_IF_ERROR(platform::MakeFolders(options_.data_folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.data_folder));
     auto lock = platform::LockFile(DataPath("lock"));
     if (lock.status().code() == StatusCode::kFailedPrecondition) {
       return base::Error(StatusCode::kFailedPrecondition,
@@ -125,7 +128,7 @@ class NodeAgentImpl : public NodeAgent {
     }
     RETURN_IF_ERROR(lock);
     lock_ = *std::move(lock);
-    RETURN_IF_ERROR(platform::MakeFolders(options_.node_sockets, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.node_sockets));
     RETURN_IF_ERROR(platform::MakeFolders(options_.log_folder, 0755));
     return platform::MakeFolders(options_.kubelet_folder + "/pods", 0750);
   }
@@ -167,7 +170,8 @@ class NodeAgentImpl : public NodeAgent {
                                      client_, informers_, clock_);
     ASSIGN_OR_RETURN(cri_, rpc::CriClient::New(options_.cri_endpoint));
     RETURN_IF_ERROR(MakePods());
-    stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *cri_);
+    ASSIGN_OR_RETURN(stream_cri_, rpc::CriClient::New(options_.cri_endpoint));
+    stream_backend_ = std::make_unique<PodStreamBackend>(*pods_, *stream_cri_);
     csi_nodes_ = std::make_unique<CsiNodes>(client_, options_.node_name);
     registration_ = std::make_unique<PluginRegistration>(
         PluginRegistrationOptions{
@@ -310,6 +314,7 @@ class NodeAgentImpl : public NodeAgent {
   std::unique_ptr<VolumeManager> volumes_;
   std::unique_ptr<NodeStatus> node_status_;
   std::unique_ptr<rpc::CriClient> cri_;
+  std::unique_ptr<rpc::CriClient> stream_cri_;  // of its own, so that its calls end first
   std::unique_ptr<kube::Informer<api::Pod>> own_pods_;
   std::unique_ptr<PodManager> pods_;
   std::unique_ptr<PodStreamBackend> stream_backend_;

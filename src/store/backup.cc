@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "store/database_files.h"
 #include "store/database_lock.h"
 #include "store/revision_table.h"
 
@@ -163,6 +164,7 @@ StatusOr<std::string> RestoreDatabase(const std::string& backup, const std::stri
     RETURN_IF_ERROR(
         table->ForgetHistory(std::max(newest, ReadNewestRevisionOf(database)) + kRestoreGap));
   }
+  RETURN_IF_ERROR(MakeFilesPrivate(database));  // the replaced one keeps its mode
   RETURN_IF_ERROR(base::FaultPoint<"store.restore.before">());
   const std::string aside = ChooseAsidePath(database);
   ASSIGN_OR_RETURN(const bool kept, MoveDatabase(database, aside));

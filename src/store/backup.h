@@ -17,7 +17,8 @@ base::Status BackUpDatabase(const std::string& database, const std::string& targ
 // Puts a copy of `backup` in the place of `database`, which may be missing or damaged. The old
 // database is kept under the returned path, in the same folder ("": there was none).
 // FAILED_PRECONDITION: a process has the database open. NOT_FOUND: `backup` does not exist.
-// DATA_LOSS: `backup` is damaged or not Berth's. The database is not changed in these cases.
+// DATA_LOSS: `backup` is damaged or not Berth's. The database is not changed in these cases. The
+// database and what is kept get mode 0600, because they contain Secrets.
 //
 // Clients may have seen revisions that are not in the backup, and must not take new changes for
 // those. So the restored store continues a billion revisions later, and its history is compacted:

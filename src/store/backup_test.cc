@@ -79,6 +79,25 @@ TEST_F(BackupTest, ABackupTakenInUseIsOneMomentAndComesBack) {
   EXPECT_TRUE(store->Apply({"/pods/a/y", 0, "new"}).ok());
 }
 
+TEST_F(BackupTest, NobodyElseMayReadWhatARestorePutsThereOrKeeps) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Apply({"/secrets/a/x", 0, "password"}).ok());
+    ASSERT_TRUE(BackUpDatabase(file("db"), file("copy")).ok());
+  }
+  ASSERT_EQ(chmod(file("db").c_str(), 0644), 0);
+  ASSERT_EQ(chmod(file("copy").c_str(), 0644), 0);  // as a person may have copied it
+  const mode_t before = umask(0);
+  const auto aside = RestoreDatabase(file("copy"), file("db"));
+  umask(before);
+  ASSERT_TRUE(aside.ok()) << aside.status();
+  for (const std::string& path : {file("db"), *aside}) {
+    struct stat st;
+    ASSERT_EQ(stat(path.c_str(), &st), 0) << path;
+    EXPECT_EQ(st.st_mode & 0777, 0600u) << path;
+  }
+}
+
 TEST_F(BackupTest, ADamagedDatabaseIsReplacedAndKept) {
   {
     const auto store = Open();

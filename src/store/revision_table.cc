@@ -1,5 +1,10 @@
 #include "store/revision_table.h"
 
+#include <filesystem>
+
+#include "base/log.h"
+#include "base/text.h"
+
 namespace berth::store {
 namespace {
 
@@ -8,6 +13,8 @@ using base::StatusCode;
 
 constexpr int64_t kApplicationId = 0x42727468;  // "Brth"
 constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kIncremental = 2;             // of PRAGMA auto_vacuum
+constexpr int64_t kMostWal = int64_t{8} << 20;  // bytes that the WAL keeps after a checkpoint
 
 constexpr const char* kSchema = R"sql(
 BEGIN;
@@ -55,6 +62,24 @@ Status CheckIsOurs(Database& db, const std::string& path, std::string_view pragm
   return base::OkStatus();
 }
 
+// Rewrites a database of an earlier Berth once, because only then can single pages be taken out of
+// the file. Without room for it the database stays as it is, and the next start tries again.
+Status PrepareToShrink(Database& db, const std::string& path) {
+  ASSIGN_OR_RETURN(const int64_t mode, db.QueryInt("PRAGMA auto_vacuum"));
+  if (mode == kIncremental) return base::OkStatus();
+  std::error_code error;
+  const auto file = std::filesystem::file_size(path, error);
+  const auto disk = std::filesystem::space(base::FolderOf(path), error);
+  if (!error && disk.available / 3 < file) return base::OkStatus();
+  const Status rewritten = db.Execute("PRAGMA auto_vacuum = INCREMENTAL; VACUUM");
+  if (!rewritten.ok()) {
+    LOG_WARNING("'{}' cannot get smaller yet: {}", path, base::ToString(rewritten));
+    return base::OkStatus();
+  }
+  LOG_INFO("rewrote '{}', so that it gets smaller when objects are deleted", path);
+  return base::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::string& path) {
@@ -67,10 +92,17 @@ StatusOr<std::unique_ptr<RevisionTable>> RevisionTable::OpenWriter(const std::st
   RETURN_IF_ERROR(tables);
   // The check comes before any write, so that another program's database is not changed.
   if (*tables > 0) RETURN_IF_ERROR(CheckIsOurs(db, path, "quick_check"));
+  // This must come before the first page is written.
+  if (*tables == 0) RETURN_IF_ERROR(db.Execute("PRAGMA auto_vacuum = INCREMENTAL"));
   RETURN_IF_ERROR(db.QueryText("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(db.Execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -1024;"));
+  RETURN_IF_ERROR(db.QueryInt(fmt::format("PRAGMA journal_size_limit = {}", kMostWal)));
   if (*tables == 0) RETURN_IF_ERROR(db.Execute(kSchema));
+  RETURN_IF_ERROR(PrepareToShrink(db, path));
   std::unique_ptr<RevisionTable> table(new RevisionTable(std::move(db)));
+  ASSIGN_OR_RETURN(table->page_bytes_, table->db_.QueryInt("PRAGMA page_size"));
+  ASSIGN_OR_RETURN(const int64_t mode, table->db_.QueryInt("PRAGMA auto_vacuum"));
+  table->can_shrink_ = mode == kIncremental;
   RETURN_IF_ERROR(table->PrepareStatements());
   return table;
 }
@@ -210,6 +242,17 @@ Status RevisionTable::Compact(Revision from, Revision to) {
   RETURN_IF_ERROR(drop_superseded_->Reset().Bind(1, from).Bind(2, to).Run());
   RETURN_IF_ERROR(drop_markers_->Reset().Bind(1, from).Bind(2, to).Run());
   return set_compacted_->Reset().Bind(1, to).Run();
+}
+
+StatusOr<TableSize> RevisionTable::ReadSize() {
+  TableSize size{.page_bytes = page_bytes_, .can_shrink = can_shrink_};
+  ASSIGN_OR_RETURN(size.pages, db_.QueryInt("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(size.free_pages, db_.QueryInt("PRAGMA freelist_count"));
+  return size;
+}
+
+Status RevisionTable::Shrink(int64_t pages) {
+  return db_.Execute(fmt::format("PRAGMA incremental_vacuum({})", pages));
 }
 
 Status RevisionTable::ForgetHistory(Revision newest) {

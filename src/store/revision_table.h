@@ -19,6 +19,14 @@
 
 namespace berth::store {
 
+// The size of a database file, in pages.
+struct TableSize {
+  int64_t pages = 0;
+  int64_t free_pages = 0;  // of these
+  int64_t page_bytes = 0;
+  bool can_shrink = false;  // RevisionTable::Shrink has an effect
+};
+
 class RevisionTable {
  public:
   // Opens the database for writing, and creates the table if the database is empty. DATA_LOSS: the
@@ -55,6 +63,12 @@ class RevisionTable {
   // Removes the rows that rows in (from, to] supersede, and the delete markers in (from, to].
   // Records `to` as the compacted revision.
   Status Compact(Revision from, Revision to);
+  StatusOr<TableSize> ReadSize();
+  // Takes at most `pages` free pages out of the file, in a transaction of its own. The file gets
+  // shorter at the next checkpoint.
+  Status Shrink(int64_t pages);
+  // Copies what readers allow of the WAL into the database file.
+  Status Checkpoint() { return db_.QueryInt("PRAGMA wal_checkpoint(PASSIVE)").status(); }
   // Compacts all history, and makes newest + 1 the next revision. Runs a transaction of its own.
   Status ForgetHistory(Revision newest);
 
@@ -63,6 +77,8 @@ class RevisionTable {
   Status PrepareStatements();
 
   Database db_;
+  int64_t page_bytes_ = 0;   // set by OpenWriter
+  bool can_shrink_ = false;  // set by OpenWriter
   std::optional<Statement> find_, list_, count_, changes_, append_, drop_superseded_, drop_markers_,
       set_compacted_;
 };

@@ -13,11 +13,13 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "store/database_files.h"
 #include "store/database_lock.h"
 #include "store/fan_out.h"
 #include "store/record_cache.h"
 #include "store/revision_table.h"
 #include "store/store.h"
+#include "store/upkeep.h"
 
 namespace berth::store {
 namespace {
@@ -28,6 +30,10 @@ using base::StatusCode;
 
 // The number of revisions of one compaction step. Writes wait for a step, about a millisecond.
 constexpr Revision kCompactionStep = 500;
+// The history that is kept while the disk is full, because the rows before it make room for
+// deletions.
+constexpr Revision kScarceHistory = 100;
+constexpr Revision kScarceStep = 50;
 
 class SqliteStore : public Store {
  public:
@@ -36,6 +42,7 @@ class SqliteStore : public Store {
       : options_(std::move(options)),
         lock_(std::move(lock)),
         writer_(std::move(writer)),
+        upkeep_(options_.upkeep),
         current_(newest),
         compacted_(compacted),
         removed_(compacted),
@@ -131,8 +138,12 @@ class SqliteStore : public Store {
   }
 
   void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) override {
+    Pending pending{.write = std::move(write), .value = nullptr, .done = std::move(done)};
+    if (pending.write.value.has_value()) {
+      pending.value = std::make_shared<const std::string>(*std::move(pending.write.value));
+    }
     MutexLock lock(mutex_);
-    pending_.push_back({std::move(write), std::move(done)});
+    pending_.push_back(std::move(pending));
     wake_.NotifyAll();
   }
 
@@ -171,7 +182,8 @@ class SqliteStore : public Store {
 
  private:
   struct Pending {
-    Write write;
+    Write write;                               // without its value
+    std::shared_ptr<const std::string> value;  // null: delete
     std::function<void(StatusOr<Revision>)> done;
   };
   struct Compaction {
@@ -219,8 +231,10 @@ class SqliteStore : public Store {
       std::vector<Compaction> compactions;
       {
         MutexLock lock(mutex_);
-        while (pending_.empty() && compactions_.empty() && !stopping_) wake_.Wait(mutex_);
-        if (pending_.empty() && compactions_.empty()) return;
+        while (pending_.empty() && compactions_.empty() && !stopping_ &&
+               wake_.WaitUntil(mutex_, upkeep_.next())) {
+        }
+        if (stopping_ && pending_.empty() && compactions_.empty()) return;
         while (!pending_.empty() && group.size() < options_.max_group) {
           group.push_back(std::move(pending_.front()));
           pending_.pop_front();
@@ -232,7 +246,24 @@ class SqliteStore : public Store {
         compaction.done->set_value(CompactUpTo(compaction.to));
       }
       CompactOldHistory();
+      if (std::chrono::steady_clock::now() >= upkeep_.next()) RunUpkeep();
     }
+  }
+
+  // Makes the file smaller by one short step, if there is one to make. Writes wait for a step, and
+  // not for the whole.
+  void RunUpkeep() {
+    const auto now = std::chrono::steady_clock::now();
+    const auto step = [&]() -> StatusOr<Upkeep::Step> {
+      ASSIGN_OR_RETURN(const TableSize size, writer_->ReadSize());
+      const Upkeep::Plan plan = upkeep_.MakePlan(now, current(), removed_, size);
+      if (plan.step == Upkeep::Step::kCompact) RETURN_IF_ERROR(RunCompactionStep(plan.compact_to));
+      if (plan.step == Upkeep::Step::kShrink) RETURN_IF_ERROR(writer_->Shrink(plan.pages));
+      if (plan.step == Upkeep::Step::kEnd) RETURN_IF_ERROR(writer_->Checkpoint());
+      return plan.step;
+    }();
+    if (!step.ok()) LOG_WARNING("store: {}", base::ToString(step.status()));
+    upkeep_.Finish(now, step.ok() ? *step : Upkeep::Step::kNone);
   }
 
   // Commits the whole group in one transaction. A write whose condition fails gets its own error.
@@ -240,19 +271,12 @@ class SqliteStore : public Store {
   void CommitGroup(std::vector<Pending>& group) {
     std::vector<StatusOr<Revision>> results;
     std::vector<Change> changes;
-    const Status committed = [&]() -> Status {
-      RETURN_IF_ERROR(writer_->BeginTransaction());
-      for (Pending& pending : group) {
-        results.push_back(AppendWrite(pending.write, changes));
-        if (!results.back().ok() && !IsConditionFailure(results.back().status())) {
-          return results.back().status();
-        }
-      }
-      RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
-      return writer_->CommitTransaction();
-    }();
+    Status committed = WriteGroup(group, results, changes);
+    if (committed.code() == StatusCode::kResourceExhausted && options_.reserve != nullptr &&
+        options_.reserve->GiveUp()) {
+      committed = WriteGroup(group, results, changes);
+    }
     if (!committed.ok()) {
-      writer_->RollBackTransaction();
       LOG_ERROR("store: {} writes failed: {}", group.size(), base::ToString(committed));
       for (Pending& pending : group) pending.done(base::Annotate(committed, "store"));
       return;
@@ -269,14 +293,38 @@ class SqliteStore : public Store {
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }
 
-  static bool IsConditionFailure(const Status& status) {
-    return status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kNotFound ||
-           status.code() == StatusCode::kAborted;
+  // Sets the result of each write, and the changes. After an error nothing is written.
+  Status WriteGroup(const std::vector<Pending>& group, std::vector<StatusOr<Revision>>& results,
+                    std::vector<Change>& changes) {
+    results.clear();
+    changes.clear();
+    scarce_ = options_.reserve != nullptr && options_.reserve->IsGivenUp();
+    const Status committed = [&]() -> Status {
+      RETURN_IF_ERROR(writer_->BeginTransaction());
+      for (const Pending& pending : group) {
+        ASSIGN_OR_RETURN(const std::optional<Record> present, writer_->Find(pending.write.key));
+        Status refused = CheckCondition(pending, present);
+        if (refused.ok() && scarce_ && !present.has_value()) {
+          refused = Error(StatusCode::kResourceExhausted,
+                          "nothing new is stored until there is room again: delete what is not "
+                          "needed");
+        }
+        if (!refused.ok()) {
+          results.emplace_back(std::move(refused));
+          continue;
+        }
+        ASSIGN_OR_RETURN(const Revision revision, AppendWrite(pending, present, changes));
+        results.emplace_back(revision);
+      }
+      RETURN_IF_ERROR(base::FaultPoint<"store.commit.before">());
+      return writer_->CommitTransaction();
+    }();
+    if (!committed.ok()) writer_->RollBackTransaction();
+    return committed;
   }
 
-  // Appends one write to the open transaction, and its change to `changes`.
-  StatusOr<Revision> AppendWrite(Write& write, std::vector<Change>& changes) {
-    ASSIGN_OR_RETURN(std::optional<Record> present, writer_->Find(write.key));
+  static Status CheckCondition(const Pending& pending, const std::optional<Record>& present) {
+    const Write& write = pending.write;
     const Revision at = present.has_value() ? present->revision : 0;
     if (at != write.expected) {
       if (write.expected == 0) {
@@ -286,16 +334,23 @@ class SqliteStore : public Store {
       return Error(StatusCode::kAborted, "key '{}' is at revision {}, not {}", write.key, at,
                    write.expected);
     }
-    const bool deleted = !write.value.has_value();
-    if (deleted && at == 0)
+    if (pending.value == nullptr && at == 0)
       return Error(StatusCode::kNotFound, "key '{}' does not exist", write.key);
-    auto value =
-        deleted ? present->value : std::make_shared<const std::string>(*std::move(write.value));
-    ASSIGN_OR_RETURN(const Revision revision, writer_->Append(write.key, at, deleted, *value));
+    return base::OkStatus();
+  }
+
+  // Appends one write to the open transaction, and its change to `changes`.
+  StatusOr<Revision> AppendWrite(const Pending& pending, const std::optional<Record>& present,
+                                 std::vector<Change>& changes) {
+    const std::string& key = pending.write.key;
+    const Revision at = present.has_value() ? present->revision : 0;
+    const bool deleted = pending.value == nullptr;
+    auto value = deleted ? present->value : pending.value;
+    ASSIGN_OR_RETURN(const Revision revision, writer_->Append(key, at, deleted, *value));
     changes.push_back({.type = deleted   ? Change::Type::kDeleted
                                : at == 0 ? Change::Type::kCreated
                                          : Change::Type::kUpdated,
-                       .record = {std::move(write.key), std::move(value), revision},
+                       .record = {key, std::move(value), revision},
                        .previous = present.has_value() ? present->value : nullptr});
     return revision;
   }
@@ -327,8 +382,8 @@ class SqliteStore : public Store {
   // Keeps the history near options_.keep_revisions: after each group of writes, compacts one step
   // if the history is longer.
   void CompactOldHistory() {
-    const Revision target = current() - options_.keep_revisions;
-    if (target - removed_ < kCompactionStep) return;
+    const Revision target = current() - (scarce_ ? kScarceHistory : options_.keep_revisions);
+    if (target - removed_ < (scarce_ ? kScarceStep : kCompactionStep)) return;
     if (const Status done = RunCompactionStep(target); !done.ok()) {
       LOG_WARNING("{}", base::ToString(done));
     }
@@ -338,6 +393,8 @@ class SqliteStore : public Store {
   const base::UniqueFd lock_;
   const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
   RecordCache cache_;
+  Upkeep upkeep_;        // used by the writer thread alone
+  bool scarce_ = false;  // the reserve is given up; used by the writer thread alone
   std::atomic<Revision> current_;
   std::atomic<Revision> compacted_;  // readers get nothing up to it
   // The old rows up to it are removed; behind compacted_ during a step and after one that failed.
@@ -368,6 +425,8 @@ StatusOr<std::unique_ptr<Store>> Store::Open(const Options& options) {
         "as it is",
         options.path, mark);
   }
+  RETURN_IF_ERROR(MakeFilesPrivate(options.path));
+  RETURN_IF_ERROR(MakeDatabaseFile(options.path));
   ASSIGN_OR_RETURN(auto writer, RevisionTable::OpenWriter(options.path));
   ASSIGN_OR_RETURN(const Revision newest, writer->ReadNewestRevision());
   ASSIGN_OR_RETURN(const Revision compacted, writer->ReadCompactedRevision());

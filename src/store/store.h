@@ -14,6 +14,7 @@
 // acknowledged.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -76,16 +77,38 @@ class Watcher {
   virtual void OnProgress(Revision revision) {}
 };
 
+// Room on the disk that is kept for the store. Thread-safe, and called on the writer thread.
+class Reserve {
+ public:
+  virtual ~Reserve() = default;
+  // Gives the room up if the disk is full. False: it was given up before, or the disk is not full.
+  virtual bool GiveUp() = 0;
+  // Whether it was given up, and the disk has had no room for it since. Until then the store takes
+  // only updates and deletes, which are what frees room, and refuses to create records.
+  virtual bool IsGivenUp() = 0;
+};
+
+// How the database file gets smaller after much was deleted.
+struct UpkeepOptions {
+  // A file of more bytes keeps less history than keep_revisions: only what is younger than
+  // keep_history. Clients that watch from an older revision must list again, as with etcd.
+  int64_t small_file = int64_t{8} << 20;
+  std::chrono::milliseconds keep_history = std::chrono::minutes(5);
+};
+
 class Store {
  public:
   struct Options {
     std::string path;                // of the database file; its folder must exist
     size_t max_group = 512;          // writes in one transaction at most
     int64_t keep_revisions = 20000;  // newest revisions that compaction keeps
+    Reserve* reserve = nullptr;      // borrowed; null: none is kept
+    UpkeepOptions upkeep = {};
   };
 
-  // Opens or creates the database. FAILED_PRECONDITION: another process has it open. DATA_LOSS: it
-  // is damaged or not Berth's, or a restore was interrupted; the message says what to do.
+  // Opens or creates the database. Its files get mode 0600, because they contain Secrets.
+  // FAILED_PRECONDITION: another process has it open. DATA_LOSS: it is damaged or not Berth's, or a
+  // restore was interrupted; the message says what to do.
   static StatusOr<std::unique_ptr<Store>> Open(const Options& options);
   virtual ~Store() = default;
 

@@ -37,6 +37,24 @@ TEST_F(ApiTest, FilesAreRootsAlone) {
   }
 }
 
+TEST_F(ApiTest, AKubeconfigThatHasNotChangedIsNotWrittenAndClosedToOthers) {
+  const std::string path = folder_ + "/same";
+  const KubeconfigUser user{.name = "u", .certificate = "c", .key = "k"};
+  const auto inode = [&] {
+    struct stat info{};
+    EXPECT_EQ(stat(path.c_str(), &info), 0);
+    return info.st_ino;
+  };
+  ASSERT_TRUE(WriteKubeconfig(path, "https://127.0.0.1:1", "ca", user).ok());
+  const ino_t first = inode();
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  ASSERT_TRUE(WriteKubeconfig(path, "https://127.0.0.1:1", "ca", user).ok());
+  EXPECT_EQ(inode(), first);
+  EXPECT_EQ(ModeOf(path), 0600u);
+  ASSERT_TRUE(WriteKubeconfig(path, "https://127.0.0.1:2", "ca", user).ok());
+  EXPECT_NE(inode(), first);
+}
+
 TEST_F(ApiTest, TheKubeconfigWorksOverTls) {
   auto config = kube::LoadKubeconfig(folder_ + "/kubeconfig");
   ASSERT_TRUE(config.ok()) << base::ToString(config.status());

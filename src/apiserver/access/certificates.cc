@@ -3,15 +3,16 @@
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/ip/address.hpp>
 
 #include "apiserver/access/revocations.h"
 #include "base/base64.h"
+#include "base/files/private_mode.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::apiserver {
 
@@ -215,7 +216,15 @@ base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& na
                 base::Message(pair.status()));
   }
   ASSIGN_OR_RETURN(Pair made, MakePair(identity, authority, now));
-  RETURN_IF_ERROR(WritePair(folder, name, made));
+  const Status written = WritePair(folder, name, made);
+  // A full disk must not keep the server from starting, because people delete by it what fills the
+  // disk. Without its file the pair is made again at the next start. An authority is not used
+  // before it is durable, because every client would have to get the next one.
+  if (authority != nullptr && written.code() == StatusCode::kResourceExhausted) {
+    LOG_ERROR("api: uses a certificate that is not stored: {}", base::Message(written));
+  } else {
+    RETURN_IF_ERROR(written);
+  }
   renewed = true;
   return made;
 }
@@ -253,12 +262,12 @@ std::string ServerNames(const std::string& listen_address) {
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now) {
   const std::string& folder = options.folder;
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   // The temporary file of an interrupted write may hold a key, so it must not stay.
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  if (chmod(folder.c_str(), 0700) != 0) {
-    return Error(StatusCode::kPermissionDenied, "make '{}' private to root: {}", folder,
-                 strerror(errno));
+  ASSIGN_OR_RETURN(const std::vector<std::string> present, platform::ListFolder(folder));
+  for (const std::string& name : present) {
+    RETURN_IF_ERROR(base::TightenModeIfThere(fmt::format("{}/{}", folder, name)));
   }
   // A damaged list makes no certificate new: the server refuses all of them then (revocations.h).
   const RevokedList revoked =
@@ -340,6 +349,10 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "current-context: berth\n",
       server_url, base::EncodeBase64(ca_certificate), user.name,
       base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
+  // What has not changed is not written, because a start must not need room on the disk.
+  if (const auto present = platform::ReadFile(path); present.ok() && *present == text) {
+    return base::TightenMode(path);
+  }
   return base::Annotate(platform::WriteDurably<"apiserver.kubeconfig">(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));
 }

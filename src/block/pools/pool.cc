@@ -130,10 +130,10 @@ int64_t Pool::CommittedBytes() const {
 }
 
 base::StatusOr<Capacity> Pool::GetCapacity() const {
-  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder(), options_.keep_free));
   Capacity capacity;
   capacity.promisable_bytes = PromisableBytes(space, options_.overcommit) / kSizeStep * kSizeStep;
-  if (space.free < space.reserve()) return capacity;
+  if (space.free < space.kept) return capacity;
   base::MutexLock lock(mutex_);
   capacity.available_bytes =
       std::max<int64_t>(0, capacity.promisable_bytes - CommittedBytes()) / kSizeStep * kSizeStep;
@@ -142,17 +142,17 @@ base::StatusOr<Capacity> Pool::GetCapacity() const {
 
 // Enters `record`, with its size, into the shelf if the pool may promise that much space.
 base::Status Pool::ReserveSpace(const Record& record) {
-  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder(), options_.keep_free));
   const int64_t promisable = PromisableBytes(space, options_.overcommit);
   if (record.kind == Kind::kVolume && record.size_bytes > promisable) {
     return Error(StatusCode::kOutOfRange,
                  "{} bytes are more than pool {} can ever hold: {} bytes, over-commit {}",
                  record.size_bytes, base::Quote(paths_.folder()), promisable, options_.overcommit);
   }
-  if (space.free < space.reserve()) {
+  if (space.free < space.kept) {
     return Error(StatusCode::kResourceExhausted,
                  "the file system of pool {} is full: {} bytes are free, and {} are reserved",
-                 base::Quote(paths_.folder()), space.free, space.reserve());
+                 base::Quote(paths_.folder()), space.free, space.kept);
   }
   base::MutexLock lock(mutex_);
   int64_t committed = CommittedBytes();

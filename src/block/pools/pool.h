@@ -39,6 +39,8 @@ struct PoolOptions {
   // The most that may be promised to all volumes, as a multiple of the size of the pool's file
   // system.
   double overcommit = 2.0;
+  // Bytes of the pool's file system that new images may not take; nullopt: as ReadSpace has it.
+  std::optional<int64_t> keep_free = std::nullopt;
   // How long a mounted file system may stay frozen while it is copied.
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
   // How long copying an image that is not in use may take.

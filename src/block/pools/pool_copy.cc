@@ -50,13 +50,13 @@ base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& devic
 // writes of every other volume would fail.
 base::Status Pool::CheckRoomFor(const Record& source) const {
   if (reflink_) return base::OkStatus();
-  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder()));
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder(), options_.keep_free));
   const int64_t wanted = ReadAllocatedBytes(paths_.Image(source.kind, source.id));
-  if (wanted <= space.free - space.reserve()) return base::OkStatus();
+  if (wanted <= space.free - space.kept) return base::OkStatus();
   return Error(
       StatusCode::kResourceExhausted,
       "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are reserved",
-      base::Quote(paths_.folder()), wanted, space.free, space.reserve());
+      base::Quote(paths_.folder()), wanted, space.free, space.kept);
 }
 
 base::Status Pool::FillImage(const base::UniqueFd& image, const Record& record,

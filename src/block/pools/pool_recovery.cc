@@ -9,6 +9,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/reflink.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::block {
 
@@ -28,7 +29,7 @@ base::StatusOr<std::unique_ptr<Pool>> Pool::Open(const std::string& folder,
 base::Status Pool::Recover() {
   for (const std::string& folder : {paths_.folder(), paths_.Folder(Kind::kVolume),
                                     paths_.Folder(Kind::kSnapshot), paths_.Node()}) {
-    RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
   ASSIGN_OR_RETURN(lock_, platform::LockFile(paths_.Lock()));
   ASSIGN_OR_RETURN(place_.boot_id, platform::BootId());

@@ -214,6 +214,17 @@ TEST_F(PoolTest, PromisesKeepToTheOverCommitRatio) {
   EXPECT_EQ(platform::ListFolder(folder_ + "/volumes")->size(), 2u);
 }
 
+TEST_F(PoolTest, ItLeavesFreeWhatItWasTold) {
+  EXPECT_GT(pool_->GetCapacity()->available_bytes, 0);
+  Reopen({.keep_free = int64_t{1} << 60});
+  EXPECT_EQ(pool_->GetCapacity()->available_bytes, 0);
+  const auto refused =
+      pool_->CreateVolume({.name = "pvc-1", .size = {8 * kMiB, 0}, .fs_type = "ext4"});
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted) << refused.status();
+  Reopen({.keep_free = 0});
+  EXPECT_FALSE(Create("pvc-1").id.empty());
+}
+
 TEST_F(PoolTest, ASnapshotKeepsWhatTheVolumeHeldAndARestoreHasIt) {
   const auto volume =
       pool_->CreateVolume({.name = "raw", .size = {4 * kMiB, 0}, .access = AccessType::kBlock});

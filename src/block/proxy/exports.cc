@@ -18,6 +18,7 @@
 #include "block/proxy/qmp_client.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 #include "platform/processes/marked_processes.h"
 #include "platform/processes/process_end.h"
@@ -68,7 +69,7 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   std::unique_ptr<Exports> exports(new Exports(std::move(options)));
   for (const char* folder : {"records", "exports", "daemons"}) {
     RETURN_IF_ERROR(
-        platform::MakeFolders(fmt::format("{}/{}", exports->options_.folder, folder), 0700));
+        platform::MakePrivateFolder(fmt::format("{}/{}", exports->options_.folder, folder)));
   }
   ASSIGN_OR_RETURN(exports->lock_, platform::LockFile(exports->options_.folder + "/lock"));
   ASSIGN_OR_RETURN(exports->boot_id_, platform::BootId());

@@ -4,7 +4,7 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/standalone.h"
-#include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "store/backup.h"
 
 namespace berth::cmd {
@@ -24,8 +24,8 @@ base::Status BackUpObjects(const Arguments& arguments) {
 }
 
 base::Status RestoreObjects(const Arguments& arguments) {
-  RETURN_IF_ERROR(platform::MakeFolders(
-      std::filesystem::path(arguments.database()).parent_path().string(), 0755));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(
+      std::filesystem::path(arguments.database()).parent_path().string()));
   const auto aside = store::RestoreDatabase(arguments.file, arguments.database());
   if (aside.status().code() == base::StatusCode::kFailedPrecondition) {
     return base::Annotate(aside.status(), "stop 'berth up' first");

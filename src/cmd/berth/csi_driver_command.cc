@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cmd/berth/commands.h"
+#include "cmd/berth/keep_free_option.h"
 #include "cmd/berth/signals.h"
 #include "csidriver/driver.h"
 #include "platform/limits.h"
@@ -28,6 +29,7 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
       ->add_option("--overcommit", options->overcommit,
                    "How much of the pool's size thin volumes may promise, as a factor")
       ->capture_default_str();
+  AddKeepFree(*command, options->keep_free);
   command->add_option("--flight", options->flight_file,
                       "File of the flight record, for 'berth explain' (default: no record)");
   command->add_flag("-v", *verbosity, "Log more");

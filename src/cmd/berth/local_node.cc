@@ -12,6 +12,7 @@
 #include "kube/http_client.h"
 #include "node/node_agent.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/processes/supervised_process.h"
 #include "roles/health.h"
 #include "roles/roles.h"
@@ -77,13 +78,18 @@ class LocalNodeImpl : public LocalNode {
   Status StartDriver() {
     driver_.endpoint = paths_.PluginSocket(driver_.name);
     RETURN_IF_ERROR(platform::MakeFolders(paths_.PluginsRegistry(), 0755));
-    driver_process_.emplace(platform::SupervisedProcess::Options{
+    platform::SupervisedProcess::Options options{
         .name = "the CSI driver",
         .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
                  options_.node_name, "--pool", options_.pool_folder, "--endpoint", driver_.endpoint,
                  "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
                  fmt::format("{}", options_.overcommit), "--flight",
-                 cli::FlightFile(options_.data_folder, "csi-driver")}});
+                 cli::FlightFile(options_.data_folder, "csi-driver")}};
+    if (options_.keep_free.has_value()) {
+      options.argv.insert(options.argv.end(),
+                          {"--keep-free", fmt::format("{}", *options_.keep_free)});
+    }
+    driver_process_.emplace(std::move(options));
     return base::OkStatus();
   }
 
@@ -206,7 +212,7 @@ StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
 }
 
 StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(data_folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(data_folder));
   auto lock = platform::LockFile(data_folder + "/berth.lock");
   if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return base::Error(StatusCode::kFailedPrecondition,
@@ -216,10 +222,11 @@ StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
   RETURN_IF_ERROR(lock);
   // The temporary file of an interrupted write may be a part of a kubeconfig, with its key.
   RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
-  for (const char* name : {"kubelet", "run", "run/nodes"}) {
-    RETURN_IF_ERROR(platform::MakeFolders(fmt::format("{}/{}", data_folder, name), 0755));
+  RETURN_IF_ERROR(platform::MakeFolders(data_folder + "/kubelet", 0755));
+  for (const char* name : {"run", "run/nodes"}) {
+    RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
   }
-  RETURN_IF_ERROR(platform::MakeFolders(cli::FlightFolder(data_folder), 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(cli::FlightFolder(data_folder)));
   return lock;
 }
 

@@ -5,6 +5,7 @@
 //
 //   <data>/                  mode 0700
 //     berth.lock             held while `berth up` or `berth node` runs
+//     .berth-reserve         room for deletions on a full disk (platform/files/disk_reserve.h)
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
 //     node/                  the node agent's records
 //     run/nodes/NAME.sock    logs and exec of the node
@@ -16,6 +17,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/object.h"
@@ -43,6 +45,7 @@ struct LocalNodeOptions {
   // <data>/volume-plugins.
   std::string volume_plugin_folder;
   double overcommit = 2.0;
+  std::optional<int64_t> keep_free;  // bytes of the pool's file system; see block::PoolOptions
   // The feature gate MountContainers: utilities run in the pods that are registered for them.
   bool mount_containers = true;
   // The folder of the plans, which name the volumes of a pod that a CRUST handler mounts in its

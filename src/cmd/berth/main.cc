@@ -1,5 +1,7 @@
 // `berth`: every long-running role and the command line, as subcommands.
 
+#include <sys/stat.h>
+
 #include "base/fault.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
@@ -12,6 +14,9 @@ int main(int argc, char** argv) {
   if (const auto hidden = berth::platform::HideMemory(); !hidden.ok()) {
     berth::cli::PrintError(fmt::format("Warning: {}\n", berth::base::Message(hidden)));
   }
+  // Nothing that this program or a utility of it makes is writable for others, whatever the umask
+  // of the process that started it. A stricter umask stays.
+  umask(umask(S_IWGRP | S_IWOTH) | S_IWGRP | S_IWOTH);
   // The sidecar by whose name the program is called, or whose name is its first argument; null if
   // there is none.
   const berth::cmd::Sidecar* sidecar = argc > 0 ? berth::cmd::FindSidecar(argv[0]) : nullptr;

@@ -9,6 +9,7 @@
 #include "cmd/berth/local_node.h"
 #include "cmd/berth/node_flags.h"
 #include "cmd/berth/signals.h"
+#include "platform/files/disk_reserve.h"
 #include "platform/limits.h"
 
 namespace berth::cmd {
@@ -24,6 +25,8 @@ Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, Sto
   ASSIGN_OR_RETURN(const LocalNodeOptions options, CompleteOptions(given));
   ASSIGN_OR_RETURN(kube::Config config, kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
   ASSIGN_OR_RETURN(const base::UniqueFd lock, LockDataFolder(options.data_folder));
+  ASSIGN_OR_RETURN(const auto reserve,
+                   platform::DiskReserve::Open({.folder = options.data_folder}));
   ASSIGN_OR_RETURN(const auto flight,
                    base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),
                                               "controllers"));

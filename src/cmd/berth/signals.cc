@@ -1,10 +1,14 @@
 #include "cmd/berth/signals.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
+
+#include "base/log.h"
 
 namespace berth::cmd {
 namespace {
@@ -17,6 +21,20 @@ sigset_t MakeStopSet() {
   return set;
 }
 
+// How long an orderly end may take.
+constexpr std::chrono::seconds kLongestEnd{10};
+
+// Ends the process unless `done` is requested in time.
+void EndAfterLimit(const std::stop_token& done) {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  if (changed.wait_for(lock, done, kLongestEnd, [&] { return done.stop_requested(); })) return;
+  LOG_ERROR("something did not end within {} s of the signal: the process ends without it",
+            kLongestEnd.count());
+  _exit(0);
+}
+
 }  // namespace
 
 StopSignals::StopSignals() {
@@ -26,19 +44,23 @@ StopSignals::StopSignals() {
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::jthread([this](const std::stop_token& done) {
     pthread_setname_np(pthread_self(), "signals");
-    const sigset_t waited = MakeStopSet();
-    while (!done.stop_requested()) {
-      const timespec pause = {.tv_sec = 0, .tv_nsec = 200'000'000};
-      if (sigtimedwait(&waited, nullptr, &pause) > 0) {
-        source_.request_stop();
-        // A second signal ends the process at once.
-        signal(SIGINT, SIG_DFL);
-        signal(SIGTERM, SIG_DFL);
-        pthread_sigmask(SIG_UNBLOCK, &waited, nullptr);
-        return;
-      }
-    }
+    WaitForSignal(done);
+    if (!done.stop_requested()) EndAfterLimit(done);
   });
+}
+
+void StopSignals::WaitForSignal(const std::stop_token& done) {
+  const sigset_t waited = MakeStopSet();
+  while (!done.stop_requested()) {
+    const timespec pause = {.tv_sec = 0, .tv_nsec = 200'000'000};
+    if (sigtimedwait(&waited, nullptr, &pause) <= 0) continue;
+    source_.request_stop();
+    // A second signal ends the process at once.
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &waited, nullptr);
+    return;
+  }
 }
 
 StopSignals::~StopSignals() {

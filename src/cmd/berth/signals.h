@@ -8,15 +8,22 @@ namespace berth::cmd {
 
 // Construct it before other threads start, so that they inherit the blocked signals. It also
 // ignores SIGPIPE. The first signal requests the stop; a second one ends the process.
+//
+// If this object still exists ten seconds after the first signal, the process says so in the log
+// and ends, so that nothing that hangs, or that a client holds, keeps a successor from starting.
+// That is as safe as a crash: what was under way is recorded, and its outcome counts as unknown.
 class StopSignals {
  public:
   StopSignals();
+  // Call it after all else has ended: declare the object first.
   ~StopSignals();
   std::stop_token token() const { return source_.get_token(); }
   // Blocks until a signal has come.
   void Wait();
 
  private:
+  void WaitForSignal(const std::stop_token& done);
+
   std::stop_source source_;
   std::jthread thread_;
 };

@@ -26,7 +26,9 @@
 #include "controllers/protection/protection.h"
 #include "controllers/scheduler/scheduler.h"
 #include "platform/errno.h"
+#include "platform/files/disk_reserve.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "roles/roles.h"
 #include "store/store.h"
 
@@ -37,6 +39,21 @@ using base::Status;
 using base::StatusOr;
 
 constexpr std::chrono::seconds kStartTimeout{30};  // for each part of the start
+
+// The reserve of the data folder, which the store and all records below the folder share.
+class StoreReserve : public store::Reserve {
+ public:
+  static StatusOr<std::unique_ptr<StoreReserve>> Open(const std::string& folder) {
+    auto reserve = std::make_unique<StoreReserve>();
+    ASSIGN_OR_RETURN(reserve->disk_, platform::DiskReserve::Open({.folder = folder}));
+    return reserve;
+  }
+  bool GiveUp() override { return disk_->GiveUp(); }
+  bool IsGivenUp() override { return disk_->IsGivenUp(); }
+
+ private:
+  std::unique_ptr<platform::DiskReserve> disk_;
+};
 
 class StandaloneImpl : public Standalone {
  public:
@@ -74,14 +91,16 @@ class StandaloneImpl : public Standalone {
 
   Status PrepareFolder() {
     ASSIGN_OR_RETURN(folder_lock_, LockDataFolder(data_folder()));
-    RETURN_IF_ERROR(platform::MakeFolders(PathBelow("api"), 0755));
+    ASSIGN_OR_RETURN(reserve_, StoreReserve::Open(data_folder()));
+    RETURN_IF_ERROR(platform::MakePrivateFolder(PathBelow("api")));
     ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(
                                   cli::FlightFile(data_folder(), "controllers"), "controllers"));
     return base::OkStatus();
   }
 
   Status StartApi() {
-    ASSIGN_OR_RETURN(store_, store::Store::Open({.path = DatabasePath(data_folder())}));
+    ASSIGN_OR_RETURN(store_, store::Store::Open(
+                                 {.path = DatabasePath(data_folder()), .reserve = reserve_.get()}));
     ASSIGN_OR_RETURN(server_,
                      apiserver::Server::Start(*store_, clock_,
                                               {.unix_socket = cli::ApiSocket(data_folder()),
@@ -213,6 +232,7 @@ class StandaloneImpl : public Standalone {
 
   // The parts, in the order in which they are made. They are destroyed in reverse order.
   base::UniqueFd folder_lock_;
+  std::unique_ptr<StoreReserve> reserve_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Server> server_;

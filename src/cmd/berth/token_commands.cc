@@ -13,7 +13,7 @@
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/standalone.h"
-#include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::cmd {
 namespace {
@@ -52,7 +52,7 @@ Status CreateToken(const Arguments& arguments) {
   }
   if (arguments.seconds > 0) token.expires = now + std::chrono::seconds(arguments.seconds);
   RETURN_IF_ERROR(
-      platform::MakeFolders(std::filesystem::path(arguments.file()).parent_path().string(), 0755));
+      platform::MakePrivateFolder(std::filesystem::path(arguments.file()).parent_path().string()));
   ASSIGN_OR_RETURN(const std::string text,
                    apiserver::AddStaticToken(arguments.file(), std::move(token)));
   cli::Print(text + "\n");

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::node {
@@ -53,7 +54,7 @@ StatusOr<PodRecord> Decode(const std::string& text) {
 }  // namespace
 
 StatusOr<std::unique_ptr<PodRecords>> PodRecords::Open(std::string folder) {
-  RETURN_IF_ERROR(platform::MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
   return std::unique_ptr<PodRecords>(new PodRecords(std::move(folder)));
 }

@@ -3,6 +3,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::node {
@@ -224,7 +225,7 @@ std::string VolumeRecords::PodVolumeFile(const volume::PodVolumeRecord& record) 
 
 Status VolumeRecords::Open() {
   for (const std::string_view part : {"devices", "pods", "damaged"}) {
-    RETURN_IF_ERROR_WITH(platform::MakeFolders(fmt::format("{}/{}", folder_, part), 0700),
+    RETURN_IF_ERROR_WITH(platform::MakePrivateFolder(fmt::format("{}/{}", folder_, part)),
                          "make the folder of the volumes' records");
   }
   ASSIGN_OR_RETURN(boot_id_, platform::BootId());

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/errno.h"
+#include "platform/files/disk_reserve.h"
 
 namespace berth::platform {
 namespace {
@@ -41,18 +42,9 @@ base::Status ReplaceFile(const internal::WritePoints& points, int fd, const std:
   return base::OkStatus();
 }
 
-}  // namespace
-
-base::Status WriteAll(int fd, std::string_view content) {
-  const int error = base::WriteAll(fd, content);
-  return error == 0 ? base::OkStatus() : ErrnoError(error, "write");
-}
-
-namespace internal {
-
-base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
-                   mode_t mode) {
-  RETURN_IF_ERROR(points.before.PassPoint());
+// Writes a temp file, gives it its name and syncs the folder.
+base::Status WriteAndSync(const internal::WritePoints& points, const std::string& path,
+                          std::string_view content, mode_t mode) {
   const std::string context = fmt::format("write {}", Quote(path));
   ASSIGN_OR_RETURN(const base::UniqueFd folder, OpenParent(path));
   // The name is cut, so that it fits into NAME_MAX with the suffix.
@@ -66,6 +58,26 @@ base::Status Write(const WritePoints& points, const std::string& path, std::stri
     return base::Annotate(status, context);
   }
   if (fsync(folder.get()) != 0) return ErrnoError(errno, context + ": fsync of its folder");
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::Status WriteAll(int fd, std::string_view content) {
+  const int error = base::WriteAll(fd, content);
+  return error == 0 ? base::OkStatus() : ErrnoError(error, "write");
+}
+
+namespace internal {
+
+base::Status Write(const WritePoints& points, const std::string& path, std::string_view content,
+                   mode_t mode) {
+  RETURN_IF_ERROR(points.before.PassPoint());
+  base::Status written = WriteAndSync(points, path, content, mode);
+  if (written.code() == base::StatusCode::kResourceExhausted && GiveUpReserve(path)) {
+    written = WriteAndSync(points, path, content, mode);
+  }
+  RETURN_IF_ERROR(written);
   return points.after.PassPoint();
 }
 

@@ -29,7 +29,8 @@ base::Status Remove(const RemovePoints& points, const std::string& path);
 }  // namespace internal
 
 // Replaces `path` whole: after a crash it holds the old or the new content. The temp file is
-// ".NAME.tmp-XXXXXX" beside it; a crash may leave it there (RemoveTornWrites). `kRecord` is the
+// ".NAME.tmp-XXXXXX" beside it; a crash may leave it there (RemoveTornWrites). If there is no room,
+// gives up the reserve that is kept for it (disk_reserve.h) and writes again. `kRecord` is the
 // record's name in its fault points, ROOM.RECORD: the write passes "RECORD.write.before",
 // ".write.temp" when the temp file is complete, and ".write.after".
 template <base::FaultName kRecord>

@@ -6,13 +6,14 @@
 #include "base/ids.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::platform {
 
 using base::StatusOr;
 
 StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder, size_t max_bytes) {
-  RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(MakePrivateFolder(folder));
   RETURN_IF_ERROR(RemoveTornWrites(folder));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
   std::vector<RecordFile> files;

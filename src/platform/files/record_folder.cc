@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "platform/errno.h"
+#include "platform/files/disk_reserve.h"
+#include "platform/files/private_folder.h"
 
 namespace berth::platform {
 namespace {
@@ -27,7 +29,7 @@ base::StatusOr<base::UniqueFd> OpenForWrite(const std::string& path) {
 }  // namespace
 
 base::StatusOr<std::unique_ptr<RecordFolder>> RecordFolder::Open(std::string folder) {
-  RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  RETURN_IF_ERROR(MakePrivateFolder(folder));
   RETURN_IF_ERROR(RemoveTornWrites(folder));
   return std::unique_ptr<RecordFolder>(new RecordFolder(std::move(folder)));
 }
@@ -88,7 +90,10 @@ base::Status RecordFolder::Write(const internal::WritePoints& points, const std:
   const std::string path = folder_ + "/" + name;
   const std::string context = fmt::format("write {}", Quote(path));
   std::string temp = TakeTemp();
-  const base::StatusOr<bool> spare = ReplaceFile(points, temp, path, content);
+  base::StatusOr<bool> spare = ReplaceFile(points, temp, path, content);
+  if (spare.status().code() == base::StatusCode::kResourceExhausted && GiveUpReserve(path)) {
+    spare = ReplaceFile(points, temp, path, content);
+  }
   if (!spare.ok()) unlink(temp.c_str());
   RETURN_IF_ERROR_WITH(spare, context);
   // The old file becomes a spare only after the sync, because a crash before it may bring the old

@@ -31,7 +31,7 @@ constexpr milliseconds kRepairInterval{60'000};
 // after its process has ended.
 constexpr milliseconds kRetryPause{1'000};
 constexpr int kTries = 10;
-constexpr milliseconds kAskTimeout{2'000};
+constexpr milliseconds kFuseAskTimeout{2'000};
 // A child that gets no answer stays in the kernel, so the next child is sent only after this time.
 constexpr milliseconds kSilentPause{600'000};
 // A busy node changes its mount table all the time. So at least this time passes between two
@@ -72,7 +72,7 @@ std::vector<std::string> ListUnreported(const Connection& connection) {
 
 bool IsServedAgain(const Connection& connection) {
   if (connection.sure) return !connection.servers.empty();
-  return AskFuse(connection.mounts.rbegin()->second, kAskTimeout) == FuseAnswer::kAnswers;
+  return AskFuse(connection.mounts.rbegin()->second, kFuseAskTimeout) == FuseAnswer::kAnswers;
 }
 
 // The same connection as if it had never been lost.
@@ -272,7 +272,7 @@ void Watch::SettleConnection(uint64_t id, Connection& connection) {
   }
   const auto now = steady_clock::now();
   if (connection.silent.has_value() && now < *connection.silent + kSilentPause) return;
-  const FuseAnswer answer = AskFuse(connection.mounts.rbegin()->second, kAskTimeout);
+  const FuseAnswer answer = AskFuse(connection.mounts.rbegin()->second, kFuseAskTimeout);
   if (answer == FuseAnswer::kDead) {
     on_lost_({.connection = id,
               .mount_points = ListUnreported(connection),

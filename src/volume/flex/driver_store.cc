@@ -17,6 +17,7 @@
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/folder_walk.h"
+#include "platform/files/private_folder.h"
 #include "volume/flex/driver_copy.h"
 
 namespace berth::volume {
@@ -92,7 +93,7 @@ Status MakeEmptyFolder(const std::string& path) {
 
 StatusOr<std::shared_ptr<DriverStore>> DriverStore::Open(Options options) {
   const std::string context = fmt::format("driver store {}", Quote(options.folder));
-  RETURN_IF_ERROR_WITH(platform::MakeFolders(options.folder, 0700), context);
+  RETURN_IF_ERROR_WITH(platform::MakePrivateFolder(options.folder), context);
   StatusOr<UniqueFd> lock = platform::LockFile(options.folder);
   RETURN_IF_ERROR_WITH(lock, context);
   std::shared_ptr<DriverStore> store(new DriverStore(std::move(options), *std::move(lock)));

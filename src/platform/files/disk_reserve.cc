@@ -1,0 +1,146 @@
+#include "platform/files/disk_reserve.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "platform/errno.h"
+
+namespace berth::platform {
+namespace {
+
+using base::Quote;
+
+constexpr std::string_view kReserveName = ".berth-reserve";
+// A file system with less than this is full for a program that starts.
+constexpr int64_t kFullBelow = int64_t{1} << 20;
+
+struct DiskRoom {
+  int64_t total = 0;
+  int64_t free = 0;
+};
+
+std::optional<DiskRoom> ReadDiskRoom(const std::string& folder) {
+  struct statvfs st;
+  if (statvfs(folder.c_str(), &st) != 0) return std::nullopt;
+  const auto unit = static_cast<int64_t>(st.f_frsize);
+  return DiskRoom{.total = unit * static_cast<int64_t>(st.f_blocks),
+                  .free = unit * static_cast<int64_t>(st.f_bavail)};
+}
+
+// The reserve's file in `folder` or the nearest folder above it on the same file system; "": none.
+// `folder` may be a file or missing.
+std::string FindReserve(std::string folder) {
+  std::optional<dev_t> device;
+  while (!folder.empty()) {
+    struct stat st;
+    if (stat(folder.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
+      if (device.has_value() && *device != st.st_dev) return "";
+      device = st.st_dev;
+      std::string path = fmt::format("{}/{}", folder, kReserveName);
+      if (lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode)) return path;
+    }
+    const size_t slash = folder.rfind('/');
+    if (slash == std::string::npos) return "";
+    folder.resize(slash);
+  }
+  return "";
+}
+
+int64_t ReserveSize(const std::string& path) {
+  struct stat st;
+  return lstat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_size) : 0;
+}
+
+bool GiveUpReserveFile(const std::string& path) {
+  const int64_t size = ReserveSize(path);
+  const std::optional<DiskRoom> room = ReadDiskRoom(std::string(base::FolderOf(path)));
+  if (size == 0 || !room.has_value() || room->free >= size) return false;
+  if (truncate(path.c_str(), 0) != 0) return false;
+  LOG_WARNING("the file system of {} is full: gave up the {} bytes that were kept for deletions",
+              Quote(path), size);
+  return true;
+}
+
+}  // namespace
+
+bool GiveUpReserve(const std::string& path) {
+  const std::string reserve = FindReserve(path);
+  return !reserve.empty() && GiveUpReserveFile(reserve);
+}
+
+bool HasReserve(const std::string& path) { return !FindReserve(path).empty(); }
+
+DiskReserve::DiskReserve(const Options& options)
+    : options_(options), path_(fmt::format("{}/{}", options.folder, kReserveName)) {}
+
+base::StatusOr<std::unique_ptr<DiskReserve>> DiskReserve::Open(const Options& options) {
+  Options fitting = options;
+  const std::optional<DiskRoom> room = ReadDiskRoom(options.folder);
+  if (!room.has_value()) {
+    return ErrnoError(errno, fmt::format("read the free space of {}", Quote(options.folder)));
+  }
+  fitting.bytes = std::min(options.bytes, room->total / 16);
+  std::unique_ptr<DiskReserve> reserve(new DiskReserve(fitting));
+  if (room->free < kFullBelow) {
+    GiveUpReserveFile(reserve->path_);
+  } else if (const base::Status made = reserve->MakeIfRoom(); !made.ok()) {
+    LOG_WARNING("no room is kept for deletions: {}", base::ToString(made));
+  }
+  reserve->thread_ = std::jthread([one = reserve.get()] {
+    pthread_setname_np(pthread_self(), "disk-reserve");
+    one->CheckLoop();
+  });
+  return reserve;
+}
+
+DiskReserve::~DiskReserve() {
+  base::MutexLock lock(mutex_);
+  stopping_ = true;
+  wake_.NotifyAll();
+}
+
+bool DiskReserve::GiveUp() const { return GiveUpReserveFile(path_); }
+
+bool DiskReserve::IsGivenUp() const {
+  struct stat st;
+  return lstat(path_.c_str(), &st) == 0 && st.st_size == 0;
+}
+
+base::Status DiskReserve::MakeIfRoom() const {
+  if (ReserveSize(path_) > 0) return base::OkStatus();
+  const std::optional<DiskRoom> room = ReadDiskRoom(options_.folder);
+  if (!room.has_value() || room->free < 2 * options_.bytes) return base::OkStatus();
+  const std::string context = fmt::format("make {}", Quote(path_));
+  const base::UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return ErrnoError(errno, context);
+  // glibc writes zeros where the file system cannot allocate without them.
+  const int error = posix_fallocate(fd.get(), 0, options_.bytes);
+  if (error == 0) return base::OkStatus();
+  if (ftruncate(fd.get(), 0) != 0) LOG_WARNING("cannot empty {}", Quote(path_));
+  return ErrnoError(error, context);
+}
+
+void DiskReserve::CheckLoop() {
+  base::MutexLock lock(mutex_);
+  while (!stopping_) {
+    wake_.WaitUntil(mutex_, std::chrono::steady_clock::now() + options_.check);
+    if (stopping_ || ReserveSize(path_) > 0) continue;
+    if (const base::Status made = MakeIfRoom(); !made.ok()) {
+      LOG_WARNING("no room is kept for deletions: {}", base::ToString(made));
+    } else if (ReserveSize(path_) > 0) {
+      LOG_INFO("{} bytes are kept for deletions in {}", options_.bytes, Quote(path_));
+    }
+  }
+}
+
+}  // namespace berth::platform

@@ -1,0 +1,285 @@
+"""Every orderly end is soon over, whatever streams, calls and mounts are open, and a successor starts.
+
+The product's own bound is ten seconds. The tests allow more, because they run beside others, and print the time.
+"""
+import contextlib
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+from lib import csi_bed, fuse_double, mounts, objects
+from lib.crust import Handler
+from lib.csi_double import NAME, CsiDouble
+from lib.kubectl import installed, watching
+from lib.roles import Role
+from lib.standalone import BINARY, wait_for
+
+pytestmark = [pytest.mark.security, pytest.mark.e2e]
+
+PATIENCE = 60
+needs_kubectl = pytest.mark.skipif(not installed(), reason="kubectl is not here: ./dev setup fetches it")
+
+
+def end(process, what):
+    """Ends a process by SIGTERM, and tells how long that took."""
+    begin = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"{what} did not end within {PATIENCE} s of SIGTERM")
+    print(f"{what} ended {time.monotonic() - begin:.2f} s after SIGTERM")
+
+
+@contextlib.contextmanager
+def half_sent(path):
+    """Sends a part of a request to a UNIX socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        yield
+
+
+@contextlib.contextmanager
+def command(*words):
+    process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def end_of(berth, kubectl_of):
+    """Gives a Berth with a pod that talks and listens, and kubectl for it."""
+    berth.apply(objects.pod("talker", "while :; do echo tick; sleep 0.2; done"))
+    berth.apply(objects.pod("quiet", "cat; sleep 1000", container={"stdin": True}))
+    berth.apply(objects.pod("flood", "while :; do head -c 1000000 /dev/zero; echo; sleep 0.01; done"))
+    for name in ("talker", "quiet", "flood"):
+        berth.wait_phase("pod", name, "Running")
+    return berth, kubectl_of(berth)
+
+
+@contextlib.contextmanager
+def kubectl_holds(kubectl, *words, ready=None):
+    with watching(kubectl, *words) as line_with:
+        if ready:
+            line_with(ready)
+        yield
+
+
+@contextlib.contextmanager
+def gone(kubectl, *words, ready=None):
+    """As kubectl_holds, but the client is killed before."""
+    with kubectl_holds(kubectl, *words, ready=ready):
+        pass
+    yield
+
+
+@contextlib.contextmanager
+def stopped(kubectl, *words):
+    """A client that takes no more of what comes, and holds its connection."""
+    with subprocess.Popen(kubectl.command(*words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env=kubectl.environment()) as process:
+        process.stdout.read(1)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def stopped_and_gone(kubectl, *words):
+    with stopped(kubectl, *words):
+        pass
+    yield
+
+
+@contextlib.contextmanager
+def forwarded(kubectl):
+    with watching(kubectl, "port-forward", "talker", ":80") as line_with:
+        port = int(line_with("Forwarding from 127.0.0.1").split("127.0.0.1:")[1].split()[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"x")
+            yield
+
+
+STREAMS = {
+    "exec": lambda k: kubectl_holds(k, "exec", "talker", "--", "sh", "-c", "echo on; sleep 1000", ready="on"),
+    "exec-gone": lambda k: gone(k, "exec", "talker", "--", "sh", "-c", "echo on; sleep 1000", ready="on"),
+    "attach": lambda k: kubectl_holds(k, "attach", "talker", ready="tick"),
+    "attach-gone": lambda k: gone(k, "attach", "talker", ready="tick"),
+    "attach-quiet-gone": lambda k: gone(k, "attach", "quiet", ready="If you don't see a command prompt"),
+    "attach-stdin": lambda k: kubectl_holds(k, "attach", "-i", "quiet"),
+    "attach-stopped": lambda k: stopped(k, "attach", "flood"),
+    "attach-stopped-gone": lambda k: stopped_and_gone(k, "attach", "flood"),
+    "logs": lambda k: kubectl_holds(k, "logs", "-f", "talker", ready="tick"),
+    "logs-gone": lambda k: gone(k, "logs", "-f", "talker", ready="tick"),
+    "port-forward": forwarded,
+    "watch": lambda k: kubectl_holds(k, "get", "pods", "--watch", ready="talker"),
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_stream_keeps_no_berth_from_ending(end_of, kind):
+    berth, kubectl = end_of
+    with STREAMS[kind](kubectl):
+        process, berth.process = berth.process, None
+        end(process, f"'berth up' with {kind}")
+    berth.start()
+
+
+def test_a_half_sent_request_keeps_no_berth_from_ending(berth):
+    with half_sent(berth.data / "api.sock"):
+        process, berth.process = berth.process, None
+        end(process, "'berth up' with a half-sent request")
+    berth.start()
+
+
+@contextlib.contextmanager
+def hung_call(bed, method):
+    bed.double.be_wrong(f"hangs:{method}")
+    bed.berth.apply(objects.claim("held", "64Mi", csi_bed.CLASS))
+    if method != "CreateVolume":
+        bed.bound("held")
+        bed.ask_mount("held")
+    wait_for(f"{method} to hang", lambda: bed.double.calls(method))
+    yield
+
+
+@contextlib.contextmanager
+def mount_in_progress(bed):
+    """'berth mount' itself waits, for a driver that hangs."""
+    bed.double.be_wrong("hangs:NodePublishVolume")
+    bed.claim("held")
+    bed.bound("held")
+    with command(BINARY, "mount", "--data", bed.berth.data, "held", bed.folder / "on-held", "--timeout", "600"):
+        wait_for("the call to hang", lambda: bed.double.calls("NodePublishVolume"))
+        yield
+
+
+@contextlib.contextmanager
+def hung_mount(bed):
+    """The place at which a volume is to be mounted hangs."""
+    fuse = fuse_double.FuseDouble(bed.folder / "fuse", bed.folder / "on-fuse").start()
+    try:
+        fuse.be_wrong("hangs")
+        bed.claim("held")
+        bed.bound("held")
+        bed.berth.run("mount", "held", fuse.mount_point / "inside", "--timeout", "1", check=False)
+        wait_for("the host mount", lambda: bed.berth.items("hostmounts"))
+        yield
+    finally:
+        fuse.be_wrong()
+        fuse.stop()
+
+
+CALLS = {
+    "CreateVolume": lambda bed: hung_call(bed, "CreateVolume"),
+    "NodeStageVolume": lambda bed: hung_call(bed, "NodeStageVolume"),
+    "NodePublishVolume": lambda bed: hung_call(bed, "NodePublishVolume"),
+    "berth-mount": mount_in_progress,
+    "hung-mount": hung_mount,
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_what_hangs_keeps_no_berth_from_ending(kind):
+    with csi_bed.made() as bed:
+        with CALLS[kind](bed):
+            process, bed.berth.process = bed.berth.process, None
+            end(process, f"'berth up' with {kind}")
+        bed.double.be_wrong()
+        bed.start_berth()
+
+
+@pytest.fixture
+def folder():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    yield folder
+    mounts.unmount_below(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_hung_driver_keeps_no_controller_from_ending(berth, known_double, start):
+    berth.apply([objects.storage_class("double", binding="Immediate", provisioner=NAME),
+                 objects.claim("held", "1Mi", "double")])
+    known_double.be_wrong("hangs:CreateVolume")
+    command_line = ["controller", "--roles", "provisioner,attacher,resizer", "--csi-address", known_double.socket,
+                    "--kubeconfig", berth.data / "kubeconfig", "--provisioner-timeout", "120s"]
+    role = start(*command_line)
+    wait_for("CreateVolume to hang", lambda: known_double.calls("CreateVolume") or role.process.poll() is not None)
+    assert role.process.poll() is None, role.log()
+    end(role.process, "'berth controller' with a hung CreateVolume")
+    known_double.be_wrong()
+    start(*command_line)  # a successor finishes the call whose outcome is unknown
+    berth.wait_phase("pvc", "held", "Bound")
+    berth.remove_everything()
+
+
+def test_a_hung_driver_keeps_no_registrar_from_ending(folder):
+    double = CsiDouble(folder / "double")
+    double.folder.mkdir(exist_ok=True)
+    double.be_wrong("hangs:GetPluginInfo")
+    double.start()
+    role = Role(folder / "role.log", "node", "--roles", "registrar,liveness", "--csi-address", double.socket,
+                "--kubelet-registration-path", double.socket, "--plugin-registration-path", folder,
+                "--http-endpoint", "127.0.0.1:0")
+    try:
+        wait_for("the call to hang", lambda: double.calls("GetPluginInfo") or role.process.poll() is not None)
+        end(role.process, "'berth node --roles registrar,liveness' with a hung driver")
+    finally:
+        role.stop()
+        double.be_wrong()
+        double.stop()
+
+
+def test_a_silent_connection_keeps_no_csi_driver_from_ending(folder):
+    role = Role(folder / "role.log", "csi-driver", "--node-id", "n", "--pool", folder / "pool", "--endpoint",
+                folder / "csi.sock")
+    try:
+        wait_for("the driver to listen", (folder / "csi.sock").exists)
+        with half_sent(folder / "csi.sock"):
+            end(role.process, "'berth csi-driver' with a half-sent request")
+    finally:
+        role.stop()
+
+
+def test_a_silent_connection_keeps_no_crust_handler_from_ending(folder):
+    handler = Handler(folder / "h").start()
+    try:
+        wait_for("the handler to listen", lambda: handler.socket.exists() and (handler.folder / "oci.sock").exists())
+        with half_sent(handler.socket), half_sent(handler.folder / "oci.sock"):
+            process, handler.process = handler.process, None
+            end(process, "'berth crust-handler' with half-sent requests")
+    finally:
+        handler.clear()
+
+
+def test_an_api_that_hangs_keeps_no_node_from_ending(folder, runtime):
+    """A further node whose API takes connections and is silent."""
+    silent = socket.socket(socket.AF_UNIX)
+    silent.bind(str(folder / "api.sock"))
+    silent.listen(64)
+    (folder / "kubeconfig").write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'unix://"
+        f"{folder}/api.sock'}}}}], users: [{{name: c, user: {{}}}}], contexts: [{{name: c, context: {{cluster: c, "
+        "user: c}}]}")
+    role = Role(folder / "role.log", "node", "--data", folder / "data", "--node-name", "node-b", "--kubeconfig",
+                folder / "kubeconfig", "--container-runtime-endpoint", f"unix://{runtime}")
+    try:
+        wait_for("the node to run", lambda: "node 'node-b' runs" in role.log() or role.process.poll() is not None)
+        assert role.process.poll() is None, role.log()
+        end(role.process, "'berth node' whose API is silent")
+    finally:
+        role.stop()
+        silent.close()
