@@ -207,7 +207,7 @@ class FakeSite {
   }
   size_t Devices(const std::string& volume) const {
     const auto identity = platform::IdentifyFile(images() + "/" + volume);
-    return identity.ok() ? platform::FindLoops(*identity)->size() : 0;
+    return identity.ok() ? platform::FindLoops(*identity, volume)->size() : 0;
   }
 
   base::FakeClock clock;

@@ -197,7 +197,8 @@ void ExpectNothingLeft(const std::string& folder) {
   for (const auto& mount : *table) EXPECT_FALSE(mount.mount_point.starts_with(folder + "/"));
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/pool/volumes")) {
     if (entry.path().extension() != ".img") continue;
-    const auto loops = platform::FindLoops(*platform::IdentifyFile(entry.path()));
+    const auto loops = platform::FindLoops(*platform::IdentifyFile(entry.path()),
+                                           entry.path().filename().string());
     EXPECT_TRUE(loops->empty());
     for (const auto& loop : *loops) EXPECT_TRUE(platform::DetachLoop(loop).ok());
   }

@@ -86,13 +86,14 @@ class DriverFixture : public testing::Test {
     for (const auto& entry :
          std::filesystem::directory_iterator(options_.pool_folder + "/volumes", error)) {
       if (entry.path().extension() != ".img") continue;
-      const auto loops = platform::FindLoops(*platform::IdentifyFile(entry.path()));
+      const auto loops = platform::FindLoops(*platform::IdentifyFile(entry.path()),
+                                             entry.path().filename().string());
       ours.insert(ours.end(), loops->begin(), loops->end());
     }
     return ours;
   }
   platform::LoopDevice LoopOf(const std::string& id) const {
-    const auto loops = platform::FindLoops(*platform::IdentifyFile(Image(id)));
+    const auto loops = platform::FindLoops(*platform::IdentifyFile(Image(id)), id + ".img");
     EXPECT_EQ(loops->size(), 1u);
     return loops->empty() ? platform::LoopDevice{} : loops->front();
   }

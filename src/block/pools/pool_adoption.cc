@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "block/images/image.h"
 #include "block/pools/pool_paths.h"
 #include "platform/devices/loop_device.h"
@@ -67,8 +68,9 @@ std::string DescribeMatch(const Record& record) {
 }
 
 // Fails if a loop device shows the file; `what` names it in the message.
-base::Status CheckNotAttached(const platform::FileIdentity& file, std::string_view what) {
-  ASSIGN_OR_RETURN(const auto loops, platform::FindLoops(file));
+base::Status CheckNotAttached(const platform::FileIdentity& file, const std::string& path,
+                              std::string_view what) {
+  ASSIGN_OR_RETURN(const auto loops, platform::FindLoops(file, base::FileNameOf(path)));
   if (loops.empty()) return base::OkStatus();
   return base::Error(StatusCode::kFailedPrecondition, "{} is in use as {}", what, loops[0].path);
 }
@@ -154,7 +156,7 @@ class Adoption {
                             fmt::format("its image has {} bytes instead of {}", st.st_size, least));
     }
     for (const base::Status& free :
-         {CheckNotAttached({.dev = st.st_dev, .ino = st.st_ino}, "its image"),
+         {CheckNotAttached({.dev = st.st_dev, .ino = st.st_ino}, path, "its image"),
           CheckRecordedFile(record)}) {
       if (free.code() == StatusCode::kFailedPrecondition) {
         return RefuseAdoption(record, std::string(base::Message(free)));
@@ -181,7 +183,7 @@ class Adoption {
     if (record.image.boot_id != place_.boot_id) return base::OkStatus();
     return CheckNotAttached({.dev = static_cast<dev_t>(record.image.device),
                              .ino = static_cast<ino_t>(record.image.inode)},
-                            "the recorded file");
+                            paths_.Image(record.kind, record.id), "the recorded file");
   }
 
   PoolPaths paths_;

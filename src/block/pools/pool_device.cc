@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "block/device.h"
 #include "block/pools/pool.h"
 
@@ -27,7 +28,9 @@ base::StatusOr<std::optional<LoopDevice>> Pool::FindDevice(const std::string& vo
     image = {.dev = place_.device, .ino = it->second.image.inode};
   }
   if (image.ino == 0) return std::optional<LoopDevice>();  // its image was never finished
-  ASSIGN_OR_RETURN(const std::vector<LoopDevice> loops, platform::FindLoops(image));
+  ASSIGN_OR_RETURN(
+      const std::vector<LoopDevice> loops,
+      platform::FindLoops(image, base::FileNameOf(paths_.Image(Kind::kVolume, volume_id))));
   if (loops.size() > 1) {
     return Error(StatusCode::kFailedPrecondition,
                  "volume {} is attached twice, as {} and {}: detach the one that is not in use",

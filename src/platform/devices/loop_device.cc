@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <functional>
@@ -19,6 +20,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/mounts/mount_holders.h"
@@ -244,8 +246,27 @@ base::StatusOr<bool> HasImage(std::string_view name) {
   return ErrnoError(errno, fmt::format("look for {}", path));
 }
 
-// Describes a loop device in use; nullopt: no file is attached to it any more.
-base::StatusOr<std::optional<LoopDevice>> ReadLoop(std::string_view name, int number) {
+// The name of the file that is attached to a device; empty: none is any more.
+base::StatusOr<std::string> ReadImageName(std::string_view device) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  const std::string path = fmt::format("/sys/block/{}/loop/backing_file", device);
+  std::array<char, 4096> text;  // the kernel returns a page at most, in one read
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : -1;
+  if (n < 0) {
+    if (IsGoneError(errno)) return std::string();
+    return ErrnoError(errno, fmt::format("read {}", path));
+  }
+  std::string_view image(text.data(), static_cast<size_t>(n));
+  if (image.ends_with('\n')) image.remove_suffix(1);
+  if (image.ends_with(kDeleted)) image.remove_suffix(kDeleted.size());
+  return std::string(base::FileNameOf(image));
+}
+
+// Describes a loop device in use; nullopt: no file is attached to it any more, or its image's file
+// system does not tell which file it is, and the file's name is not `wanted`, which is not empty.
+base::StatusOr<std::optional<LoopDevice>> ReadLoop(std::string_view name, int number,
+                                                   std::string_view wanted) {
   ASSIGN_OR_RETURN(const bool attached, HasImage(name));
   if (!attached) return std::optional<LoopDevice>();
   const std::string path = LoopPath(number);
@@ -262,15 +283,14 @@ base::StatusOr<std::optional<LoopDevice>> ReadLoop(std::string_view name, int nu
     return ErrnoError(error, fmt::format("open {}, which shows an image", path));
   }
   std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path);
-  if (!loop.has_value() && !IsGoneError(errno)) {
-    return ErrnoError(errno, fmt::format("find the image of {}", path));
-  }
-  return loop;
+  if (loop.has_value() || IsGoneError(errno)) return loop;
+  const base::Status unknown = ErrnoError(errno, fmt::format("find the image of {}", path));
+  if (wanted.empty()) return unknown;
+  ASSIGN_OR_RETURN(const std::string image, ReadImageName(name));
+  return image == wanted ? base::StatusOr<std::optional<LoopDevice>>(unknown) : loop;
 }
 
-}  // namespace
-
-base::StatusOr<std::vector<LoopDevice>> ListLoops() {
+base::StatusOr<std::vector<LoopDevice>> ListWantedLoops(std::string_view wanted) {
   DIR* dir = opendir("/sys/block");
   if (dir == nullptr) return ErrnoError(errno, "list /sys/block");
   const std::unique_ptr<DIR, int (*)(DIR*)> closer(dir, closedir);
@@ -286,7 +306,7 @@ base::StatusOr<std::vector<LoopDevice>> ListLoops() {
         std::from_chars(name.data() + 4, name.data() + name.size(), number).ec != std::errc()) {
       continue;
     }
-    ASSIGN_OR_RETURN(std::optional<LoopDevice> loop, ReadLoop(name, number));
+    ASSIGN_OR_RETURN(std::optional<LoopDevice> loop, ReadLoop(name, number, wanted));
     if (loop.has_value()) loops.push_back(*std::move(loop));
   }
   std::sort(loops.begin(), loops.end(),
@@ -294,8 +314,13 @@ base::StatusOr<std::vector<LoopDevice>> ListLoops() {
   return loops;
 }
 
-base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing) {
-  ASSIGN_OR_RETURN(std::vector<LoopDevice> loops, ListLoops());
+}  // namespace
+
+base::StatusOr<std::vector<LoopDevice>> ListLoops() { return ListWantedLoops(""); }
+
+base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing,
+                                                  std::string_view name) {
+  ASSIGN_OR_RETURN(std::vector<LoopDevice> loops, ListWantedLoops(name));
   std::erase_if(loops, [&](const LoopDevice& loop) { return !(loop.backing == backing); });
   return loops;
 }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -68,7 +69,12 @@ base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOpt
 // the whole list, because a caller that misses an image's device would attach or delete it while it
 // is in use.
 base::StatusOr<std::vector<LoopDevice>> ListLoops();
-base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing);
+//
+// `name` is the name of the file `backing`. With it, a device whose image cannot be identified, as
+// its file system has died, is left out if its image has another name, because else one dead file
+// system would keep all images of the machine from being used.
+base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing,
+                                                  std::string_view name = "");
 
 // Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION: it is
 // mounted, or another process has it open; it then stays attached.

@@ -1,8 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/ioctl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,8 +14,10 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "platform/devices/fake_disk.h"
 #include "platform/devices/loop_device.h"
 #include "platform/devices/loop_table.h"
+#include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/mounts/mounter.h"
@@ -48,13 +52,13 @@ TEST_F(LoopDeviceTest, AttachesByIdentityAndDetaches) {
   EXPECT_FALSE(loop.read_only);
   // A rename changes the name only.
   ASSERT_EQ(rename(image.c_str(), (folder_ / "renamed").c_str()), 0);
-  const auto found = FindLoops(*IdentifyFile(folder_ / "renamed"));
+  const auto found = FindLoops(*IdentifyFile(folder_ / "renamed"), "renamed");
   ASSERT_TRUE(found.ok());
   ASSERT_EQ(found->size(), 1u);
   EXPECT_EQ((*found)[0].path, loop.path);
   EXPECT_EQ((*found)[0].device, loop.device);
   EXPECT_TRUE(DetachLoop(loop).ok());
-  EXPECT_TRUE(FindLoops(loop.backing)->empty());
+  EXPECT_TRUE(FindLoops(loop.backing, "renamed")->empty());
   EXPECT_TRUE(DetachLoop(loop).ok());
 }
 
@@ -115,7 +119,7 @@ TEST_F(LoopDeviceTest, StaysAttachedWhileSomeoneHasItOpen) {
   EXPECT_EQ(DetachLoop(loop).code(), StatusCode::kFailedPrecondition);
   user.Reset();
   // It did not go with its last user, either.
-  EXPECT_EQ(FindLoops(loop.backing)->size(), 1u);
+  EXPECT_EQ(FindLoops(loop.backing, "image")->size(), 1u);
 }
 
 // The name of a device may belong to another image by the time a record is read.
@@ -153,7 +157,7 @@ TEST_F(LoopDeviceTest, DetachesNoOtherImage) {
   LoopDevice stale = loop;
   ++stale.backing.ino;
   EXPECT_TRUE(DetachLoop(stale).ok());
-  EXPECT_EQ(FindLoops(loop.backing)->size(), 1u);
+  EXPECT_EQ(FindLoops(loop.backing, "image")->size(), 1u);
 }
 
 TEST_F(LoopDeviceTest, ManyAttachAtOnceAndEachGetsItsOwn) {
@@ -172,7 +176,7 @@ TEST_F(LoopDeviceTest, ManyAttachAtOnceAndEachGetsItsOwn) {
   for (size_t i = 0; i < kThreads; ++i) {
     ASSERT_TRUE(results[i].ok()) << base::ToString(results[i].status());
     attached_.push_back(*results[i]);
-    EXPECT_EQ(FindLoops(*IdentifyFile(images[i]))->size(), 1u);
+    EXPECT_EQ(FindLoops(*IdentifyFile(images[i]), fmt::format("image{}", i))->size(), 1u);
   }
 }
 
@@ -207,7 +211,7 @@ TEST_F(LoopDeviceTest, WithoutDescriptorsADeviceDoesNotCountAsGone) {
     base::StatusOr<uint64_t> sequence;
     {
       const DescriptorLimit limit(count);
-      found = FindLoops(identity);
+      found = FindLoops(identity, "image");
       entries = ListLoopEntries([&](std::string_view path) { return path == image; });
       sequence = ReadDiskSequence(loop.path);
     }
@@ -219,6 +223,38 @@ TEST_F(LoopDeviceTest, WithoutDescriptorsADeviceDoesNotCountAsGone) {
     numbered = sequence.ok();
   }
   EXPECT_TRUE(listed && looked && numbered) << "the walk ended too early";
+}
+
+TEST_F(LoopDeviceTest, ADeadFileSystemHidesItsOwnImagesAlone) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const LoopDevice loop = Attach(image);
+  Disk disk;
+  const auto exec = NewHostExec();
+  ASSERT_TRUE(FormatIfBlank(*exec, disk.device(), "xfs", {}).ok());
+  ASSERT_TRUE(disk.Mount("xfs").ok());
+  const std::string lost = disk.mount_point() + "/lost";
+  ASSERT_EQ(close(open(lost.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)), 0);
+  ASSERT_EQ(truncate(lost.c_str(), 1 << 20), 0);
+  const FileIdentity lost_identity = *IdentifyFile(lost);
+  const auto on_dead = AttachLoop(lost, {});
+  ASSERT_TRUE(on_dead.ok()) << on_dead.status();
+  EXPECT_EQ(FindLoops(lost_identity, "lost")->size(), 1u);
+  {
+    const base::UniqueFd root(open(disk.mount_point().c_str(), O_RDONLY | O_CLOEXEC));
+    uint32_t flags = 2;                                    // XFS_FSOP_GOING_FLAGS_NOLOGFLUSH
+    constexpr auto kGoingDown = _IOR('X', 125, uint32_t);  // XFS_IOC_GOINGDOWN
+    ASSERT_EQ(ioctl(root.get(), kGoingDown, &flags), 0);
+  }
+  // XFS answers nothing any more, so the kernel cannot tell which file that device shows.
+  EXPECT_FALSE(ListLoops().ok());
+  EXPECT_FALSE(FindLoops(lost_identity, "lost").ok());
+  EXPECT_FALSE(FindLoops(loop.backing).ok());
+  const auto found = FindLoops(loop.backing, "image");
+  EXPECT_TRUE(found.ok()) << found.status();
+  if (found.ok()) EXPECT_EQ(found->size(), 1u);
+  const auto entry = ListLoopEntries([&](std::string_view path) { return path == lost; });
+  ASSERT_TRUE(entry.ok() && entry->size() == 1) << entry.status();
+  EXPECT_TRUE(DetachLoop((*entry)[0].loop, (*entry)[0].sequence, std::chrono::seconds(30)).ok());
 }
 
 TEST_F(LoopDeviceTest, RefusesWhatIsNoImage) {

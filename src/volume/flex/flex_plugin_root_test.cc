@@ -114,7 +114,7 @@ class FlexPluginRootTest : public testing::Test {
     for (const auto& image : fs::directory_iterator(backing_)) {
       const auto backing = platform::IdentifyFile(image.path());
       if (!backing.ok()) continue;
-      const auto found = platform::FindLoops(*backing);
+      const auto found = platform::FindLoops(*backing, image.path().filename().string());
       if (!found.ok()) continue;
       for (const platform::LoopDevice& loop : *found) loops.push_back(loop.path);
     }

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "platform/devices/loop_device.h"
+#include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/marked_processes.h"
@@ -88,14 +89,12 @@ Scratch::~Scratch() {
     if (last == table->rend()) break;
     (void)mounter_->UnmountLazy(last->mount_point);
   }
-  const auto loops = platform::ListLoops();
-  for (const BackedLoop& backed : ListBackedLoops()) {
-    if (!loops.ok() || !IsWithin(backed.file)) continue;
-    for (const platform::LoopDevice& loop : *loops) {
-      if (loop.path != "/dev/" + backed.name) continue;
-      for (int i = 0; i < kTries && !platform::DetachLoop(loop).ok(); ++i) {
-        std::this_thread::sleep_for(kLook);
-      }
+  const auto loops = platform::LookAtLoops(
+      [this](std::string_view image) { return IsWithin(std::string(image)); });
+  for (const platform::LoopEntry& each : loops.value_or(std::vector<platform::LoopEntry>())) {
+    for (int i = 0; i < kTries; ++i) {
+      if (platform::DetachLoop(each.loop, each.sequence, kGrace).ok()) break;
+      std::this_thread::sleep_for(kLook);
     }
   }
   const base::Status removed = platform::RemoveTree(folder_);
