@@ -176,13 +176,6 @@ class Attachments {
   void ReportQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
-  // Settles a use that the fence, whose entries are given, does not name: writes the entry again if
-  // the object was lost, and takes the use off otherwise (attachments_lost.cc).
-  base::Status SettleLostUse(const Record& record, const Use& use,
-                             const std::vector<api::FenceEntry>& entries);
-  // The request that made the entry, for the API objects as they are now.
-  base::StatusOr<FenceRequest> MakeRequestAgain(const Record& record, const api::FenceEntry& entry);
-  base::Status RestoreFence(Record record, const Use& use, const FenceRequest& request);
   // Takes off a use that the fence does not name, by force if needed, because another node may have
   // the volume by now.
   base::Status TakeOffLost(const Record& record, const Use& use);

@@ -269,7 +269,7 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
     if (!is_another(use)) continue;
     // The record is read again each time, because each use that is taken off changes it.
     if (!ContainsUse(entries, use.entry)) {
-      RETURN_IF_ERROR(SettleLostUse(*records_->Get(volume), use, entries));
+      RETURN_IF_ERROR(TakeOffLost(*records_->Get(volume), use));
       continue;
     }
     const auto gone = IsPodGone(parts_.client, use.entry);

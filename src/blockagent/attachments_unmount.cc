@@ -7,7 +7,6 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "blockagent/attachment_references.h"
 #include "blockagent/attachments.h"
 #include "blockagent/mount_point.h"
 
@@ -24,6 +23,22 @@ using platform::MountEntry;
 
 // This agent never makes more mounts than this at one path.
 constexpr int kMostStacked = 16;
+
+base::ObjectReference ReferenceTo(const Record& record) {
+  return {.api_version = "v1",
+          .kind = "PersistentVolume",
+          .ns = "",
+          .name = record.volume,
+          .uid = record.volume_uid};
+}
+
+base::ObjectReference ReferenceTo(const FenceEntry& entry) {
+  return {.api_version = "v1",
+          .kind = "Pod",
+          .ns = entry.pod_namespace,
+          .name = entry.pod,
+          .uid = entry.pod_uid};
+}
 
 Status OtherMountError(const std::string& folder, const MountEntry& mount) {
   return Error(StatusCode::kFailedPrecondition,
@@ -229,6 +244,26 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
 }
 
+void Attachments::ReportLost(const Record& record, const FenceEntry& use) {
+  const std::string text =
+      fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
+                  Quote(record.volume), Describe(use), Quote(options_.node));
+  LOG_WARNING("{}", text);
+  for (const auto& object : {ReferenceTo(record), ReferenceTo(use)}) {
+    parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
+  }
+}
+
+Status Attachments::TakeOffLost(const Record& record, const Use& use) {
+  if (use.state == State::kMounted) {
+    ReportLost(record, use.entry);
+    return TakeOffLocked(record, use.entry, {.on = true});
+  }
+  const Status done = TakeOffLocked(record, use.entry, {});
+  // Force is safe, because only leftovers of this node can block the unmount.
+  return done.ok() ? done : TakeOffLocked(record, use.entry, {.on = true});
+}
+
 void Attachments::ReportQuarantined(const Record& record, const std::string& why) {
   const std::string text =
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
@@ -246,7 +281,7 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
   for (const Use& use : std::vector<Use>(record.uses)) {
     Status done;
     if (!ContainsUse(entries, use.entry)) {
-      done = SettleLostUse(record, use, entries);
+      done = TakeOffLost(record, use);
     } else if (use.state == State::kDetaching) {
       done = TakeOffLocked(record, use.entry, {});
     } else {
