@@ -64,6 +64,12 @@ base::Status Backend::Check(const Mapping& mapping) {
   return NoLongerShownError(mapping);
 }
 
+base::StatusOr<bool> Backend::HoldsLock(const Mapping& mapping) {
+  return base::Error(base::StatusCode::kUnimplemented,
+                     "this back end does not know whether {} holds a lock of image {}",
+                     mapping.device, base::Quote(mapping.image));
+}
+
 base::Status NoLongerShownError(const Mapping& mapping) {
   return Error(StatusCode::kDataLoss,
                "{} no longer shows image {}: end the pods that use it, so that it is mapped anew",

@@ -93,6 +93,10 @@ class Backend {
   // Whether some process or device, on any node, holds a lock of the image. UNIMPLEMENTED: this
   // back end cannot know.
   virtual base::StatusOr<bool> HasLock(const std::string& image) = 0;
+  // Whether that mapping of this node is sound and itself holds the lock of its image, so that no
+  // other node can have the image mapped in a way that conflicts. UNIMPLEMENTED: this back end
+  // cannot know, which is so if the back end does not say otherwise.
+  virtual base::StatusOr<bool> HoldsLock(const Mapping& mapping);
   // Fences the node for good: the back end discards everything that the node writes to the image
   // later. UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;

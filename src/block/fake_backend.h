@@ -116,6 +116,15 @@ class FakeBackend : public Backend {
     const auto it = images_.images.find(image);
     return it != images_.images.end() && !it->second.mapped_by.empty();
   }
+  base::StatusOr<bool> HoldsLock(const Mapping& mapping) override {
+    RETURN_IF_ERROR(Call("HoldsLock", mapping.image));
+    base::MutexLock lock(images_.mutex);
+    if (!images_.knows_locks) {
+      return base::Error(base::StatusCode::kUnimplemented, "this back end cannot know its locks");
+    }
+    const auto it = images_.images.find(mapping.image);
+    return it != images_.images.end() && it->second.mapped_by.contains(node_);
+  }
   base::Status Fence(const std::string& image, const api::NodeName& node) override {
     RETURN_IF_ERROR(Call("Fence", image));
     base::MutexLock lock(images_.mutex);

@@ -9,7 +9,8 @@
 // without a request:
 //
 //   Reconcile   a pod is gone         ─▶ taken off as by Unmount
-//               the fence names it no more ─▶ taken off at once, by force, and told
+//               the fence lost it     ─▶ written into the fence again, and told (fence_rules.h)
+//               another has taken it  ─▶ taken off at once, by force, and told
 //               the image grew        ─▶ device and file system with it
 //               the device is dead    ─▶ told: to the pods, and in the fence's status
 //
@@ -150,8 +151,8 @@ class Attachments {
   base::StatusOr<BackendPtr> OpenBackend(const base::Json& settings);
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
-  // Before a new use begins, takes off the other uses of the volume on this node that the fence
-  // does not name, or whose pods are gone.
+  // Before a new use begins, settles the other uses of the volume on this node that the fence does
+  // not name, and takes off those whose pods are gone.
   base::Status TakeOffLeftovers(const std::string& volume, const api::FenceEntry& coming);
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
                                                 bool likely_first, block::Backend& backend,
@@ -176,9 +177,14 @@ class Attachments {
   void ReportQuarantined(const Record& record, const std::string& why);
 
   base::Status TakeOffLocked(Record record, const api::FenceEntry& entry, const Force& force);
-  // Takes off a use that the fence does not name, by force if needed, because another node may have
-  // the volume by now.
-  base::Status TakeOffLost(const Record& record, const Use& use);
+  // Writes a mounted use that the fence does not name into it again, unless the volume was taken
+  // away from this node (Fences::Restore).
+  base::StatusOr<LossDecision> RestoreFence(const Record& record, const api::FenceEntry& use);
+  // What the back end knows of the lock of this node's mapping.
+  BackendFact FindOwnLock(const Record& record);
+  // Restores a use that the fence does not name, or takes it off: by force if the volume was taken
+  // away. `restored` becomes true if the fence names it again.
+  base::Status SettleLost(const Record& record, const Use& use, bool& restored);
   // Unmounts every mount of the record's device at `folder`. FAILED_PRECONDITION: something else is
   // mounted there.
   base::Status UnmountAt(const Record& record, const std::string& folder, bool lazily);
@@ -202,8 +208,8 @@ class Attachments {
   // nullopt: the image is not mapped here, or belongs to another volume on record.
   base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
   base::Status ReconcileUses(Record& record, bool& again);
-  // Reports in events that a pod loses the volume that it uses here.
-  void ReportLost(const Record& record, const api::FenceEntry& use);
+  // Reports in events that a pod loses the volume that it uses here, and why.
+  void ReportLost(const Record& record, const api::FenceEntry& use, const std::string& why);
   // Writes the state of the device into the fence's status. A failure is only logged.
   void ReportDevice(const Record& record, std::string_view state, const std::string& message,
                     const api::VolumeFence* known = nullptr);

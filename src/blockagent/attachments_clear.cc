@@ -46,7 +46,7 @@ Status Attachments::TakeEntryOffLocked(const CleanupEntry& entry, const Force& f
   if (Use* known = record.has_value() ? record->Find(use) : nullptr; known != nullptr) {
     if (known->state == State::kMounted) {
       ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(entry.volume, use));
-      if (!held) ReportLost(*record, use);
+      if (!held) ReportLost(*record, use, entry.reason);
     }
     return TakeOffLocked(*std::move(record), use, force);
   }

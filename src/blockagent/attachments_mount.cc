@@ -213,6 +213,11 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record, *use));
     ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(call.volume, entry));
     if (mounted && held) return base::OkStatus();
+    if (mounted) {
+      // The pod may run already, so the use stays recorded as mounted while its entry is written.
+      ASSIGN_OR_RETURN(const LossDecision decision, RestoreFence(record, entry));
+      if (decision.verdict == LossVerdict::kRestore) return base::OkStatus();
+    }
   }
   // Both volumes would get the same device, and its file system would be mounted twice.
   if (const std::string other = records_->FindOtherVolume(record); !other.empty()) {
@@ -269,8 +274,9 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
     if (!is_another(use)) continue;
     // The record is read again each time, because each use that is taken off changes it.
     if (!ContainsUse(entries, use.entry)) {
-      RETURN_IF_ERROR(TakeOffLost(*records_->Get(volume), use));
-      continue;
+      bool restored = false;
+      RETURN_IF_ERROR(SettleLost(*records_->Get(volume), use, restored));
+      if (!restored) continue;
     }
     const auto gone = IsPodGone(parts_.client, use.entry);
     // This node must confirm that a pod that is gone no longer has the volume.

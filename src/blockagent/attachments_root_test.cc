@@ -4,7 +4,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iostream>
 
 #include "base/fake_faults.h"
@@ -289,6 +291,108 @@ TEST_F(AttachmentsTest, AVolumeThatIsNoLongerOursIsTakenOffAtOnce) {
   EXPECT_THAT(site_.events.told(), Contains(HasSubstr("Pod FenceLost")));
   const bool written = write(open_file.get(), "late", 4) == 4 && fsync(open_file.get()) == 0;
   EXPECT_FALSE(written) << "what has it open writes no more";
+}
+
+TEST_F(AttachmentsTest, ALostFenceIsWrittenAgainUnderAWriter) {
+  site_.AddVolume("pv-1");
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  const base::UniqueFd open_file(
+      open((call.mount_dir + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const auto writes = [&] {
+    return write(open_file.get(), "line", 4) == 4 && fsync(open_file.get()) == 0;
+  };
+  const auto restored = [&] {
+    return std::ranges::count_if(site_.events.told(), [](const std::string& told) {
+      return told.starts_with("Pod FenceRestored");
+    });
+  };
+  ASSERT_TRUE(writes());
+  // By itself, by another pod that wants in, and by the kubelet's repeated call.
+  const MountCall next = site_.AddPod("n1", "next", "pv-1");
+  const std::function<void()> ways[] = {
+      [&] { EXPECT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok()); },
+      [&] {
+        EXPECT_THAT(Refusal(agent->Mount(next, FakeSite::Soon())), HasSubstr("'default/web'"));
+      },
+      [&] { EXPECT_TRUE(agent->Mount(call, FakeSite::Soon()).ok()); },
+      [&] {
+        agent = site_.Start("n1");
+        EXPECT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
+      }};
+  int expected = 0;
+  for (const auto& way : ways) {
+    SCOPED_TRACE(++expected);
+    ASSERT_TRUE(site_.client.Remove(api::kinds::kVolumeFence, "", "pv-1"));
+    way();
+    EXPECT_TRUE(writes());
+    ASSERT_THAT(site_.Fence("pv-1"), SizeIs(1));
+    EXPECT_EQ(site_.Fence("pv-1")[0].pod_uid, call.pod_uid);
+    EXPECT_EQ(restored(), expected);
+  }
+  EXPECT_THAT(site_.events.told(), testing::Not(Contains(HasSubstr("FenceLost"))));
+}
+
+TEST_F(AttachmentsTest, NothingIsForcedWhileTheApiServesNoFences) {
+  site_.AddVolume("pv-1");
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  site_.client.StopServing(api::kinds::kVolumeFence);
+  static_cast<void>(agent->Reconcile("pv-1", FakeSite::Soon()));
+  EXPECT_TRUE(site_.MountAt(call.mount_dir).has_value());
+  Write(call, "while it is gone");
+  site_.client.Serve(api::kinds::kVolumeFence);
+  ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
+  EXPECT_THAT(site_.Fence("pv-1"), SizeIs(1));
+  Write(call, "after that");
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+  ExpectNothingLeft(*agent, "pv-1");
+}
+
+TEST_F(AttachmentsTest, AnOlderFenceOfANodeWithoutTheLockTakesNothing) {
+  site_.AddVolume("pv-1");
+  auto old_node = site_.Start("n2");
+  const MountCall before = site_.AddPod("n2", "before", "pv-1");
+  ASSERT_TRUE(old_node->Mount(before, FakeSite::Soon()).ok());
+  const base::Json older = site_.client.Peek(api::kinds::kVolumeFence, "", "pv-1");
+  ASSERT_TRUE(old_node->Unmount(before.mount_dir, FakeSite::Soon()).ok());
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  // As after the restore of a backup.
+  site_.client.Add(older);
+  ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
+  Write(call, "still here");
+  EXPECT_THAT(site_.Fence("pv-1"), SizeIs(2));
+  EXPECT_THAT(site_.events.told(), Contains(AllOf(HasSubstr("FenceRestored"), HasSubstr("'n2'"))));
+  EXPECT_THAT(Refusal(old_node->Mount(before, FakeSite::Soon())), HasSubstr("'default/web'"));
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+  ASSERT_TRUE(old_node->Mount(before, FakeSite::Soon()).ok());
+  ASSERT_TRUE(old_node->Unmount(before.mount_dir, FakeSite::Soon()).ok());
+  ExpectNothingLeft(*old_node, "pv-1");
+}
+
+// A node without a fence cannot map what another node has mapped.
+TEST_F(AttachmentsTest, WhileTheFenceIsLostTheImagesLockKeepsOthersOut) {
+  site_.AddVolume("pv-1");
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  ASSERT_TRUE(site_.client.Remove(api::kinds::kVolumeFence, "", "pv-1"));
+  auto other = site_.Start("n2");
+  const MountCall wanted = site_.AddPod("n2", "other", "pv-1");
+  EXPECT_THAT(Refusal(other->Mount(wanted, FakeSite::Soon())), HasSubstr("lock"));
+  ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
+  Write(call, "still here");
+  EXPECT_THAT(site_.Fence("pv-1"), SizeIs(2));
+  EXPECT_THAT(Refusal(other->Mount(wanted, FakeSite::Soon())), HasSubstr("'default/web'"));
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+  ASSERT_TRUE(other->Mount(wanted, FakeSite::Soon()).ok());
+  EXPECT_EQ(Read(wanted), "still here");
+  ASSERT_TRUE(other->Unmount(wanted.mount_dir, FakeSite::Soon()).ok());
+  ExpectNothingLeft(*other, "pv-1");
 }
 
 TEST_F(AttachmentsTest, WhatIsBusyStaysFenced) {

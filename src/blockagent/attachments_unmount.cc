@@ -244,24 +244,59 @@ Status Attachments::Unmount(const std::string& mount_dir, Deadline deadline) {
   return base::Annotate(TakeOffLocked(*std::move(adopted), entry, {}), context);
 }
 
-void Attachments::ReportLost(const Record& record, const FenceEntry& use) {
-  const std::string text =
-      fmt::format("the fence of volume {} no longer names {}: it is taken off node {} by force",
-                  Quote(record.volume), Describe(use), Quote(options_.node));
+void Attachments::ReportLost(const Record& record, const FenceEntry& use, const std::string& why) {
+  const std::string text = fmt::format(
+      "the fence of volume {} no longer names {}: it is taken off node {} by force, because {}",
+      Quote(record.volume), Describe(use), Quote(options_.node), why);
   LOG_WARNING("{}", text);
   for (const auto& object : {ReferenceTo(record), ReferenceTo(use)}) {
     parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
   }
 }
 
-Status Attachments::TakeOffLost(const Record& record, const Use& use) {
-  if (use.state == State::kMounted) {
-    ReportLost(record, use.entry);
-    return TakeOffLocked(record, use.entry, {.on = true});
+BackendFact Attachments::FindOwnLock(const Record& record) {
+  if (!record.mapping.has_value()) return BackendFact::kNoLock;
+  const auto held = [&]() -> StatusOr<bool> {
+    ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
+    return backend->HoldsLock(*record.mapping);
+  }();
+  if (held.ok()) return *held ? BackendFact::kLocked : BackendFact::kNoLock;
+  if (held.status().code() == StatusCode::kUnimplemented) return BackendFact::kCannotTell;
+  LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(held.status()));
+  return BackendFact::kUnknown;
+}
+
+StatusOr<LossDecision> Attachments::RestoreFence(const Record& record, const FenceEntry& use) {
+  FenceRequest request{.volume = record.volume, .entry = use, .fs_type = record.fs_type};
+  const auto volume = kube::Get<api::PersistentVolume>(parts_.client, "", record.volume);
+  if (volume.ok()) {
+    request.sharing =
+        SharingOf(volume->access_modes(), volume->String({"spec", "flexVolume", "fsType"}));
+  } else if (volume.status().code() != StatusCode::kNotFound) {
+    return base::Annotate(volume.status(), "read the PersistentVolume");
   }
-  const Status done = TakeOffLocked(record, use.entry, {});
-  // Force is safe, because only leftovers of this node can block the unmount.
-  return done.ok() ? done : TakeOffLocked(record, use.entry, {.on = true});
+  return fences_.Restore(request, ReferenceTo(record), [&] { return FindOwnLock(record); });
+}
+
+Status Attachments::SettleLost(const Record& record, const Use& use, bool& restored) {
+  restored = false;
+  if (use.state != State::kMounted) {
+    const Status done = TakeOffLocked(record, use.entry, {});
+    // Force is safe for a use that was never mounted, because only leftovers of this node can block
+    // its unmount.
+    if (!done.ok() && use.state == State::kAttaching) {
+      return TakeOffLocked(record, use.entry, {.on = true});
+    }
+    if (done.ok()) return done;
+  }
+  const auto decision = RestoreFence(record, use.entry);
+  RETURN_IF_ERROR(decision);
+  if (decision->verdict == LossVerdict::kRestore) {
+    restored = true;
+    return base::OkStatus();
+  }
+  if (use.state == State::kMounted) ReportLost(record, use.entry, decision->reason);
+  return TakeOffLocked(record, use.entry, {.on = true});
 }
 
 void Attachments::ReportQuarantined(const Record& record, const std::string& why) {
@@ -280,11 +315,11 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(record.volume));
   for (const Use& use : std::vector<Use>(record.uses)) {
     Status done;
-    if (!ContainsUse(entries, use.entry)) {
-      done = TakeOffLost(record, use);
-    } else if (use.state == State::kDetaching) {
+    bool fenced = ContainsUse(entries, use.entry);
+    if (!fenced) done = SettleLost(record, use, fenced);
+    if (fenced && use.state == State::kDetaching) {
       done = TakeOffLocked(record, use.entry, {});
-    } else {
+    } else if (fenced) {
       const auto gone = IsPodGone(parts_.client, use.entry);
       RETURN_IF_ERROR(gone);
       if (*gone) {

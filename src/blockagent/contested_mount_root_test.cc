@@ -12,6 +12,7 @@
 
 #include "blockagent/attachments.h"
 #include "blockagent/fake_site.h"
+#include "blockagent/node_cleanups.h"
 
 namespace berth::blockagent {
 namespace {
@@ -70,7 +71,13 @@ TEST_F(ContestedMountTest, WhatIsMountedStaysOnRecordWhenAnotherWinsTheFence) {
   const MountCall other = site_.AddPod("n2", "other", "pv-1");
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
   site_.client.Remove(api::kinds::kVolumeFence, "", "pv-1");
-  site_.client.before_fence_write = [&] { GiveTo(other, "n2"); };
+  // Whoever takes a volume away says so to the old node.
+  site_.client.before_fence_write = [&] {
+    GiveTo(other, "n2");
+    ASSERT_TRUE(
+        AddCleanups(site_.client, "n1", {{.volume = "pv-1", .attachment = EntryOf(call, "n1")}})
+            .ok());
+  };
   EXPECT_THAT(Refusal(agent->Mount(call, FakeSite::Soon())), HasSubstr("'default/other'"));
   ASSERT_TRUE(site_.MountAt(call.mount_dir).has_value());
   ASSERT_THAT(agent->ListVolumes(), ElementsAre("pv-1")) << "else nobody takes it off";

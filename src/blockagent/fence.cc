@@ -26,6 +26,8 @@ using base::StatusOr;
 // tries.
 constexpr int kMostTries = 20;
 constexpr std::string_view kBlocked = "Blocked";
+// The annotation of a fence that a person breaks: the uids of the pods, with a comma after each.
+constexpr std::string_view kBrokenPods = "block.berth.dev/broken-pods";
 
 // Whether another process wrote, created or deleted the fence meanwhile.
 bool IsRace(const Status& status) {
@@ -93,6 +95,19 @@ std::string FindBlockedMessage(const VolumeFence& fence) {
     }
   }
   return "";
+}
+
+bool IsMarkedBroken(const VolumeFence& fence, const FenceEntry& use) {
+  return !use.pod_uid.empty() &&
+         fence.annotation(kBrokenPods).find(use.pod_uid + ",") != std::string::npos;
+}
+
+base::ObjectReference ReferenceToPod(const FenceEntry& entry) {
+  return {.api_version = "v1",
+          .kind = "Pod",
+          .ns = entry.pod_namespace,
+          .name = entry.pod,
+          .uid = entry.pod_uid};
 }
 
 // Sets the condition Blocked. Gives false if it has that value already.
@@ -268,8 +283,57 @@ StatusOr<std::vector<FenceEntry>> Fences::ReadEntries(const std::string& volume)
 }
 
 StatusOr<bool> Fences::HasEntry(const std::string& volume, const FenceEntry& use) {
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, ReadEntries(volume));
-  return ContainsUse(entries, use);
+  ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(options_.client, volume));
+  return fence.has_value() && ContainsUse(fence->entries(), use) && !IsMarkedBroken(*fence, use);
+}
+
+StatusOr<LossDecision> Fences::Restore(const FenceRequest& request,
+                                       const base::ObjectReference& volume,
+                                       const std::function<BackendFact()>& find_lock) {
+  for (int i = 0; i < kMostTries; ++i) {
+    ASSIGN_OR_RETURN(const std::optional<VolumeFence> found,
+                     ReadFence(options_.client, request.volume));
+    VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
+    const std::vector<FenceEntry> entries = fence.entries();
+    if (ContainsUse(entries, request.entry)) return LossDecision{LossVerdict::kRestore, ""};
+    // The NodeCleanup is read after the fence, because whoever breaks a fence writes it before.
+    ASSIGN_OR_RETURN(const bool owed, HasCleanup(options_.client, api::NodeName(request.entry.node),
+                                                 api::VolumeName(request.volume),
+                                                 api::PodUid(request.entry.pod_uid)));
+    const bool contested = !FindOthersConflicts(entries, request).empty();
+    const LossDecision decision = DecideLoss(
+        entries, request, owed, contested && !owed ? find_lock() : BackendFact::kUnknown);
+    if (decision.verdict == LossVerdict::kTaken) return decision;
+    if (decision.verdict == LossVerdict::kWait) {
+      return Error(StatusCode::kUnavailable, "the fence of volume {} does not name {}: {}",
+                   Quote(request.volume), Describe(request.entry), decision.reason);
+    }
+    if (fence.deleting()) {
+      return Error(StatusCode::kUnavailable,
+                   "the fence of volume {} is being deleted, and a finalizer delays that",
+                   Quote(request.volume));
+    }
+    fence.set_entries(ApplyDecision(entries, request, {}));
+    const Status written = WriteFence(options_.client, fence, found.has_value()).status();
+    if (written.ok()) {
+      const std::string text =
+          fmt::format("the fence of volume {} {} {}, which has it mounted: it is written again; {}",
+                      Quote(request.volume), found.has_value() ? "did not name" : "was lost for",
+                      Describe(request.entry), decision.reason);
+      LOG_INFO("{}", text);
+      for (const auto& object : {volume, ReferenceToPod(request.entry)}) {
+        options_.events.Record(object, base::EventType::kNormal, "FenceRestored", text);
+      }
+      return decision;
+    }
+    if (!IsRace(written)) {
+      return base::Annotate(written,
+                            fmt::format("write the fence of volume {}", Quote(request.volume)));
+    }
+  }
+  return Error(StatusCode::kAborted,
+               "the fence of volume {} was written by others {} times meanwhile",
+               Quote(request.volume), kMostTries);
 }
 
 Status Fences::EditStatus(const std::string& volume, const VolumeFence* known,
@@ -318,10 +382,17 @@ Status Fences::WriteDeviceStatus(const std::string& volume, const DeviceStatus& 
 StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::string& volume,
                                              const std::string& reason) {
   for (int i = 0; i < kMostTries; ++i) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(client, volume));
+    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, ReadFence(client, volume));
     if (!fence.has_value()) {
       return Error(StatusCode::kNotFound, "volume {} has no fence: no pod uses it", Quote(volume));
     }
+    std::string broken_pods;
+    for (const FenceEntry& entry : fence->entries()) broken_pods += entry.pod_uid + ",";
+    fence->set_annotation(kBrokenPods, broken_pods);
+    auto marked = kube::Update(client, *fence);
+    if (IsRace(marked.status())) continue;
+    RETURN_IF_ERROR(marked);
+    fence = *std::move(marked);
     const auto pv = kube::Get<api::PersistentVolume>(client, "", volume);
     const std::vector<FenceEntry> entries = fence->entries();
     for (const FenceEntry& entry : entries) {

@@ -73,7 +73,17 @@ class Fences {
   // ABORTED as above.
   base::Status Release(const std::string& volume, const api::FenceEntry& use);
 
-  // Whether the fence, read from the API now, names that use.
+  // Writes the entry of a mounted use again, if the fence lost it and nobody has taken the volume
+  // away (DecideLoss in fence_rules.h), and records an event. kRestore: the fence names the use
+  // now. kTaken: the use is to be taken off. UNAVAILABLE: this cannot be known now. ABORTED as
+  // above. `find_lock` finds what the back end knows of the lock of this node's mapping; it is
+  // called only if other nodes are in the fence.
+  base::StatusOr<LossDecision> Restore(const FenceRequest& request,
+                                       const base::ObjectReference& volume,
+                                       const std::function<BackendFact()>& find_lock);
+
+  // Whether the fence, read from the API now, names that use. False also while a person breaks the
+  // fence of that use (BreakFence).
   base::StatusOr<bool> HasEntry(const std::string& volume, const api::FenceEntry& use);
 
   // Reads the present entries; empty if there is no fence.
@@ -100,9 +110,11 @@ class Fences {
   const Options options_;
 };
 
-// Writes all entries of a fence into the NodeCleanups of their nodes, and then deletes the fence,
-// even if pods use the volume. This is `berth fence break --dangerous`. Gives the removed entries.
-// NOT_FOUND: the volume has no fence. ABORTED as in Fences::Acquire.
+// Marks all entries of a fence as broken, writes them into the NodeCleanups of their nodes, and
+// then deletes the fence, even if pods use the volume. The mark keeps the agents from removing what
+// they find in their NodeCleanups while the fence still names their pods. This is `berth fence
+// break --dangerous`. Gives the removed entries. NOT_FOUND: the volume has no fence. ABORTED as in
+// Fences::Acquire.
 base::StatusOr<std::vector<api::FenceEntry>> BreakFence(kube::Client& client,
                                                         const std::string& volume,
                                                         const std::string& reason);

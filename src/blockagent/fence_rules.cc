@@ -205,4 +205,40 @@ std::vector<FenceEntry> ApplyDecision(const std::vector<FenceEntry>& entries,
   return after;
 }
 
+std::vector<FenceEntry> FindOthersConflicts(const std::vector<FenceEntry>& entries,
+                                            const FenceRequest& request) {
+  std::vector<FenceEntry> others = FindConflicts(entries, request);
+  std::erase_if(others, [&](const FenceEntry& one) { return one.node == request.entry.node; });
+  return others;
+}
+
+LossDecision DecideLoss(const std::vector<FenceEntry>& entries, const FenceRequest& request,
+                        bool owed, BackendFact lock) {
+  if (owed) {
+    return {LossVerdict::kTaken,
+            fmt::format("the NodeCleanup of node {} names it", base::Quote(request.entry.node))};
+  }
+  const std::vector<FenceEntry> others = FindOthersConflicts(entries, request);
+  if (others.empty()) return {LossVerdict::kRestore, "no other node is in the fence"};
+  const std::string other = Describe(others.front());
+  switch (lock) {
+    case BackendFact::kLocked:
+      return {LossVerdict::kRestore,
+              fmt::format("the fence names {}, but this node's mapping holds the lock of the image",
+                          other)};
+    case BackendFact::kUnknown:
+      return {LossVerdict::kWait,
+              fmt::format("the fence names {}, and whether this node's mapping holds the lock of "
+                          "the image is not known now",
+                          other)};
+    case BackendFact::kCannotTell:
+    case BackendFact::kNoLock:
+    case BackendFact::kFenced:
+      break;
+  }
+  return {
+      LossVerdict::kTaken,
+      fmt::format("the fence names {}, and this node's mapping holds no lock of the image", other)};
+}
+
 }  // namespace berth::blockagent

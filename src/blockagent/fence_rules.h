@@ -24,6 +24,18 @@
 //                the machine runs nothing any more
 //              - its Node is gone, its Lease expired, and the back end has fenced it or holds no
 //                lock of the image
+//
+// A node whose volume is mounted may find that the fence does not name its pod. Whoever takes a
+// volume away writes the NodeCleanup of the old node before the fence, so the two differ:
+//
+//   the NodeCleanup names the use ────────────▶ [taken]    by force
+//   no entry of another node conflicts ───────▶ [restore]  the object, or its content, was lost
+//   another node's entry conflicts ──┬────────▶ [restore]  this node's mapping holds the lock, so
+//                                    │                     the other node has nothing mapped
+//                                    ├────────▶ [wait]     the lock is not known now
+//                                    └────────▶ [taken]    there is no lock that could tell
+//
+// With this node's lock on the image, the other node has nothing mapped.
 #pragma once
 
 #include <string>
@@ -107,5 +119,23 @@ std::vector<api::FenceEntry> ApplyDecision(const std::vector<api::FenceEntry>& e
 
 // "pod 'ns/name' (uid) on node 'n'", for people.
 std::string Describe(const api::FenceEntry& entry);
+
+// kRestore: the entry is written again, beside others if there are any.
+enum class LossVerdict { kRestore, kTaken, kWait };
+
+struct LossDecision {
+  LossVerdict verdict = LossVerdict::kWait;
+  std::string reason;  // for people
+};
+
+// The entries of other nodes that conflict with the request, in their order.
+std::vector<api::FenceEntry> FindOthersConflicts(const std::vector<api::FenceEntry>& entries,
+                                                 const FenceRequest& request);
+
+// Decides what happens to a mounted use that the fence does not name. `owed`: the NodeCleanup of
+// this node names the use. `lock` is what the back end knows of the lock of this node's own
+// mapping; it counts only if entries of other nodes conflict.
+LossDecision DecideLoss(const std::vector<api::FenceEntry>& entries, const FenceRequest& request,
+                        bool owed, BackendFact lock);
 
 }  // namespace berth::blockagent

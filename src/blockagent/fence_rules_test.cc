@@ -185,5 +185,40 @@ TEST(FenceRulesTest, NamesSomeOfManyThatBlock) {
               AllOf(HasSubstr("(u2)"), Not(HasSubstr("(u3)")), HasSubstr("6 more")));
 }
 
+// Every combination of who else is in, of what this node owes, and of what is known of its lock.
+TEST(FenceRulesTest, AMountedUseIsTakenOnlyByWhoTookIt) {
+  const FenceRequest request = Wants(Entry("n1", "mine"));
+  const std::vector<std::vector<FenceEntry>> fences = {
+      {}, {Entry("n1", "of this node")}, {Entry("n2", "other")}};
+  for (const auto& entries : fences) {
+    for (const bool owed : {false, true}) {
+      for (const BackendFact lock : kBackends) {
+        const bool contested = !entries.empty() && entries[0].node == "n2";
+        LossVerdict expected = LossVerdict::kRestore;
+        if (contested) {
+          expected = LossVerdict::kTaken;
+          if (lock == BackendFact::kLocked) expected = LossVerdict::kRestore;
+          if (lock == BackendFact::kUnknown) expected = LossVerdict::kWait;
+        }
+        if (owed) expected = LossVerdict::kTaken;
+        const LossDecision decision = DecideLoss(entries, request, owed, lock);
+        EXPECT_EQ(decision.verdict, expected)
+            << fmt::format("contested {} owed {} lock {}", contested, owed, static_cast<int>(lock));
+        if (contested && !owed) EXPECT_THAT(decision.reason, HasSubstr("(other) on node 'n2'"));
+      }
+    }
+  }
+  // Readers and pods of a shared file system take nothing from each other.
+  const FenceEntry reader = Entry("n2", "other", true);
+  EXPECT_EQ(DecideLoss({reader}, Wants(Entry("n1", "mine", true), Sharing::kReaders), false,
+                       BackendFact::kCannotTell)
+                .verdict,
+            LossVerdict::kRestore);
+  EXPECT_EQ(DecideLoss({reader}, Wants(Entry("n1", "mine"), Sharing::kReaders), false,
+                       BackendFact::kCannotTell)
+                .verdict,
+            LossVerdict::kTaken);
+}
+
 }  // namespace
 }  // namespace berth::blockagent

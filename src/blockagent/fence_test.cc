@@ -263,6 +263,71 @@ TEST_F(FenceTest, AFenceThatIsListedIsThereThoughItWasNotFound) {
   EXPECT_TRUE(*fences.HasEntry("pv-1", Entry("n1", "a")));
 }
 
+// --- A fence that lost an entry ---
+
+TEST_F(FenceTest, AnEntryThatGotLostIsWrittenAgainAndTold) {
+  const base::ObjectReference volume = Context().volume;
+  const auto unasked = []() -> BackendFact {
+    ADD_FAILURE() << "nobody else is in the fence";
+    return BackendFact::kUnknown;
+  };
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  client_.Remove(api::kinds::kVolumeFence, "", "pv-1");
+  const auto restored = On("n1").Restore(Wants("n1", "a"), volume, unasked);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->verdict, LossVerdict::kRestore);
+  EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
+  EXPECT_THAT(events_.told(), ElementsAre(HasSubstr("PersistentVolume FenceRestored"),
+                                          HasSubstr("Pod FenceRestored")));
+  client_.TakeActions();
+  ASSERT_TRUE(On("n1").Restore(Wants("n1", "a"), volume, unasked).ok());
+  EXPECT_THAT(client_.TakeActions(), IsEmpty()) << "it is there";
+}
+
+TEST_F(FenceTest, NothingIsRestoredWhileTheApiServesNoFences) {
+  client_.StopServing(api::kinds::kVolumeFence);
+  const auto lock = [] { return BackendFact::kLocked; };
+  EXPECT_EQ(On("n1").Restore(Wants("n1", "a"), Context().volume, lock).status().code(),
+            StatusCode::kUnavailable);
+  client_.Serve(api::kinds::kVolumeFence);
+  EXPECT_TRUE(On("n1").Restore(Wants("n1", "a"), Context().volume, lock).ok());
+  EXPECT_THAT(Now(), ElementsAre(Entry("n1", "a")));
+}
+
+TEST_F(FenceTest, WhoeverHoldsTheLockStaysBesideWhoDoesNot) {
+  const base::ObjectReference volume = Context().volume;
+  ASSERT_TRUE(On("n2").Acquire(Wants("n2", "b"), Context(), {There}).ok());
+  const auto unknown = [] { return BackendFact::kUnknown; };
+  EXPECT_EQ(On("n1").Restore(Wants("n1", "a"), volume, unknown).status().code(),
+            StatusCode::kUnavailable);
+  const auto none = [] { return BackendFact::kNoLock; };
+  EXPECT_EQ(On("n1").Restore(Wants("n1", "a"), volume, none)->verdict, LossVerdict::kTaken);
+  EXPECT_THAT(Now(), ElementsAre(Entry("n2", "b")));
+  const auto locked = [] { return BackendFact::kLocked; };
+  EXPECT_EQ(On("n1").Restore(Wants("n1", "a"), volume, locked)->verdict, LossVerdict::kRestore);
+  EXPECT_THAT(Now(), ElementsAre(Entry("n2", "b"), Entry("n1", "a")));
+  // The other one is kept out until this one ends.
+  const auto kept = On("n2").Acquire(Wants("n2", "b"), Context(), {There});
+  EXPECT_EQ(kept.status().code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(On("n1").Release("pv-1", Entry("n1", "a")).ok());
+  EXPECT_TRUE(On("n2").Acquire(Wants("n2", "b"), Context(), {There}).ok());
+}
+
+TEST_F(FenceTest, WhatAPersonTookAwayIsNotWrittenAgain) {
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  // The agent may see what it owes while the fence is still there; then it must not think that its
+  // pod rightly has the volume.
+  client_.FailNext("delete", "volumefences", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_FALSE(BreakFence(client_, "pv-1", "by hand").ok());
+  EXPECT_FALSE(*On("n1").HasEntry("pv-1", Entry("n1", "a")));
+  ASSERT_TRUE(BreakFence(client_, "pv-1", "by hand").ok());
+  const auto decision =
+      On("n1").Restore(Wants("n1", "a"), Context().volume, [] { return BackendFact::kLocked; });
+  ASSERT_TRUE(decision.ok()) << decision.status();
+  EXPECT_EQ(decision->verdict, LossVerdict::kTaken);
+  EXPECT_THAT(Now(), IsEmpty());
+}
+
 TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
   for (FenceRequest* request : {&one, &two}) {

@@ -103,4 +103,13 @@ Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api:
   return ConflictError(node.text());
 }
 
+StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
+                          const api::VolumeName& volume, const api::PodUid& pod) {
+  const auto found = kube::Get<NodeCleanup>(client, "", node.text());
+  if (found.status().code() == StatusCode::kNotFound) return false;
+  RETURN_IF_ERROR_WITH(found, fmt::format("read NodeCleanup {}", node));
+  return std::ranges::any_of(
+      found->entries(), [&](const CleanupEntry& entry) { return IsEntryOf(entry, volume, pod); });
+}
+
 }  // namespace berth::blockagent

@@ -25,4 +25,9 @@ base::Status AddCleanups(kube::Client& client, const std::string& node,
 base::Status RemoveCleanup(kube::Client& client, const api::NodeName& node,
                            const api::VolumeName& volume, const api::PodUid& pod);
 
+// Whether the NodeCleanup of `node` has that entry now. False also if the API does not serve
+// NodeCleanups.
+base::StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
+                                const api::VolumeName& volume, const api::PodUid& pod);
+
 }  // namespace berth::blockagent

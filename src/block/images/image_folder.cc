@@ -461,6 +461,10 @@ void ImageFolder::NoteHolder(const std::string& image, const std::string& holder
   }
 }
 
+std::string ImageFolder::ReadHolder(const std::string& image) const {
+  return platform::ReadFile(SidePathOf(image, ".holder"), 4096).value_or("");
+}
+
 std::string ImageFolder::DescribeHolders(const Located& image) const {
   const std::string deleted = image.path + " (deleted)";
   const std::string name = "/" + image.info.name;
@@ -472,8 +476,8 @@ std::string ImageFolder::DescribeHolders(const Located& image) const {
       if (entry.loop.backing == image.identity) known.push_back(entry.loop.path + " shows it");
     }
   }
-  const auto noted = platform::ReadFile(SidePathOf(image.info.name, ".holder"), 4096);
-  if (noted.ok() && !noted->empty()) known.push_back("last mapped by " + *noted);
+  const std::string noted = ReadHolder(image.info.name);
+  if (!noted.empty()) known.push_back("last mapped by " + noted);
   if (known.empty()) return "a node or process that is not known here";
   return fmt::format("{}", fmt::join(known, "; "));
 }

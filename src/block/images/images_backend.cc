@@ -25,7 +25,7 @@ ImageLock LockOf(const MapOptions& options) {
 // The operations on image files, which are the same for both kinds of access.
 class Images : public Backend {
  public:
-  explicit Images(const std::string& folder) : folder_(folder) {}
+  Images(const std::string& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
     return folder_.Create(wanted);
@@ -40,6 +40,16 @@ class Images : public Backend {
   }
   base::StatusOr<std::vector<ImageInfo>> List() override { return folder_.List(); }
   base::StatusOr<bool> HasLock(const std::string& image) override { return folder_.HasLock(image); }
+  base::StatusOr<bool> HoldsLock(const Mapping& mapping) override {
+    if (const base::Status sound = Check(mapping); !sound.ok()) {
+      if (sound.code() == StatusCode::kDataLoss) return false;
+      return sound;
+    }
+    ASSIGN_OR_RETURN(const bool locked, folder_.HasLock(mapping.image));
+    // If this node had lost its lock and another had it now, the other node would be noted.
+    return locked &&
+           folder_.ReadHolder(mapping.image).starts_with(fmt::format("node {} as ", Quote(node_)));
+  }
   base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
                  "a folder of images cannot fence node {}: power it off and give it the taint "
@@ -65,14 +75,14 @@ class Images : public Backend {
   }
 
   ImageFolder folder_;
+  const std::string node_;
   base::KeyLocks keys_;
 };
 
 class LoopImages : public Images {
  public:
   LoopImages(const ImagesOptions& options, const BackendParts& parts)
-      : Images(options.folder),
-        node_(parts.node),
+      : Images(options.folder, parts.node),
         loops_({.node = parts.node, .store = "images:" + options.folder, .folder = options.folder},
                parts.mounter) {}
 
@@ -144,14 +154,13 @@ class LoopImages : public Images {
     return loops_.Refresh(mapping);
   }
 
-  const std::string node_;
   const LoopMappings loops_;
 };
 
 class ProxiedImages : public Images {
  public:
   ProxiedImages(const ImagesOptions& options, const BackendParts& parts)
-      : Images(options.folder), node_(parts.node), mappings_("images:" + options.folder, parts) {}
+      : Images(options.folder, parts.node), mappings_("images:" + options.folder, parts) {}
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
@@ -189,7 +198,6 @@ class ProxiedImages : public Images {
   }
 
  private:
-  const std::string node_;
   const ProxyMappings mappings_;
 };
 
