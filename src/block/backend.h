@@ -90,6 +90,8 @@ class Backend {
 
   // --- The fence ---
 
+  // Whether mappings hold locks at all, so that Map refuses an image that another node has mapped.
+  virtual bool KeepsLocks() const { return true; }
   // Whether some process or device, on any node, holds a lock of the image. UNIMPLEMENTED: this
   // back end cannot know.
   virtual base::StatusOr<bool> HasLock(const std::string& image) = 0;

@@ -107,6 +107,10 @@ class FakeBackend : public Backend {
     return all;
   }
 
+  bool KeepsLocks() const override {
+    base::MutexLock lock(images_.mutex);
+    return images_.knows_locks;
+  }
   base::StatusOr<bool> HasLock(const std::string& image) override {
     RETURN_IF_ERROR(Call("HasLock", image));
     base::MutexLock lock(images_.mutex);

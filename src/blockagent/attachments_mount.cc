@@ -316,16 +316,21 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
                              platform::FindMount(*table, MountPointOf(old.mount_dir)) == nullptr;
     return facts;
   };
-  return fences_.Acquire({.volume = volume,
-                          .entry = use.entry,
-                          .sharing = subject.sharing,
-                          .fs_type = subject.fs_type,
-                          .likely_first = likely_first},
-                         {.volume = subject.volume.reference(),
-                          .pod = subject.pod.reference(),
-                          .cluster_name = subject.cluster,
-                          .image = subject.image},
-                         {.find_facts = find_facts, .entering = entering});
+  const auto find_unfenced = [&]() -> StatusOr<std::vector<FenceEntry>> {
+    if (backend.KeepsLocks()) return std::vector<FenceEntry>();
+    return FindStartedPods(parts_.client, subject.volume, options_.node);
+  };
+  return fences_.Acquire(
+      {.volume = volume,
+       .entry = use.entry,
+       .sharing = subject.sharing,
+       .fs_type = subject.fs_type,
+       .likely_first = likely_first},
+      {.volume = subject.volume.reference(),
+       .pod = subject.pod.reference(),
+       .cluster_name = subject.cluster,
+       .image = subject.image},
+      {.find_facts = find_facts, .find_unfenced = find_unfenced, .entering = entering});
 }
 
 StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {

@@ -173,6 +173,60 @@ TEST_F(CleanupTest, ADeadDeviceIsToldInTheFenceAndToThePods) {
             2);
 }
 
+// Without locks, and after the fence got lost, only its pod shows that a node has the image mapped.
+TEST_F(CleanupTest, AnImageWithoutLocksIsNotMappedBesideAPodThatRunsElsewhere) {
+  {
+    block::FakeBackend backend(images_, "n1");
+    ASSERT_TRUE(backend.Create({.name = "img-pv-1", .size_bytes = 1 << 20}).ok());
+    base::MutexLock lock(images_.mutex);
+    images_.knows_locks = false;
+  }
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-1"}}},
+               {"spec",
+                {{"accessModes", {"ReadWriteOnce"}},
+                 {"claimRef", {{"namespace", "default"}, {"name", "pv-1"}}},
+                 {"flexVolume",
+                  {{"driver", "berth.dev/block"},
+                   {"fsType", "btrfs"},
+                   {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  const auto add_pod = [&](const std::string& name, const std::string& node, const Json& status) {
+    client_.Add(
+        {{"apiVersion", "v1"},
+         {"kind", "Pod"},
+         {"metadata", {{"namespace", "default"}, {"name", name}, {"uid", "uid-" + name}}},
+         {"spec",
+          {{"nodeName", node},
+           {"volumes",
+            Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "pv-1"}}}}})}}},
+         {"status", status}});
+  };
+  add_pod("mine", "n1", {{"phase", "Pending"}});
+  add_pod("other", "n2", {{"phase", "Running"}});
+  Open();
+  const MountCall call{.mount_dir = "/k/pods/uid-mine/volumes/berth.dev~block/pv-1",
+                       .pod_uid = "uid-mine",
+                       .pod_namespace = "default",
+                       .pod = "mine",
+                       .volume = "pv-1",
+                       .driver = "berth.dev/block"};
+  const base::Status kept = attachments_->Mount(call, steady_clock::now() + seconds(10));
+  EXPECT_EQ(kept.code(), StatusCode::kFailedPrecondition) << kept;
+  EXPECT_THAT(base::ToString(kept), HasSubstr("(uid-other) on node 'n2'"));
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_FALSE(HasFence("pv-1"));
+  EXPECT_THAT(attachments_->ListVolumes(), testing::IsEmpty());
+  // It ended; the mount then goes on as far as the back end lets it.
+  add_pod("other", "n2", {{"phase", "Succeeded"}});
+  on_call_ = [](std::string_view called, const std::string&) {
+    return called == "Map" ? Error(StatusCode::kUnavailable, "asked to map") : base::OkStatus();
+  };
+  Open();
+  EXPECT_THAT(base::ToString(attachments_->Mount(call, steady_clock::now() + seconds(10))),
+              HasSubstr("asked to map"));
+}
+
 TEST_F(CleanupTest, TakesOffWhatIsStillThereAndLetsTheFenceGo) {
   Attach("pv-1");
   AddFence("pv-1");

@@ -9,6 +9,7 @@
 namespace berth::blockagent {
 namespace {
 
+using base::Json;
 using base::MutexLock;
 using base::StatusCode;
 using base::StatusOr;
@@ -22,6 +23,34 @@ constexpr std::chrono::seconds kLongestPromise{3600};
 // because the node may have been there in between.
 constexpr std::chrono::minutes kLongestPause{5};
 
+// Whether one of the pod's containers has started, and the pod has not ended. Its volumes were
+// mounted before that.
+bool HasStarted(const api::Pod& pod) {
+  if (pod.terminated()) return false;
+  if (pod.phase() == "Running") return true;
+  for (const char* statuses : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& one : base::json::Array(pod.json(), {"status", statuses})) {
+      if (base::json::Find(one, {"state", "running"}) != nullptr ||
+          base::json::Find(one, {"state", "terminated"}) != nullptr) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The member of the pod's volumes that is the claim; nullptr: there is none.
+const Json* FindUseOfClaim(const api::Pod& pod, const std::string& claim) {
+  for (const Json& one : base::json::Array(pod.json(), {"spec", "volumes"})) {
+    const bool is_own = base::json::Find(one, {"ephemeral"}) != nullptr &&
+                        pod.name() + "-" + base::json::String(one, {"name"}) == claim;
+    if (is_own || base::json::String(one, {"persistentVolumeClaim", "claimName"}) == claim) {
+      return &one;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 StatusOr<bool> IsPodGone(kube::Client& client, const api::FenceEntry& entry) {
@@ -29,6 +58,29 @@ StatusOr<bool> IsPodGone(kube::Client& client, const api::FenceEntry& entry) {
   if (pod.status().code() == StatusCode::kNotFound) return true;
   RETURN_IF_ERROR(pod);
   return pod->uid() != entry.pod_uid;
+}
+
+StatusOr<std::vector<api::FenceEntry>> FindStartedPods(kube::Client& client,
+                                                       const api::PersistentVolume& volume,
+                                                       const std::string& node) {
+  std::vector<api::FenceEntry> started;
+  ASSIGN_OR_RETURN(const auto pods, client.List(api::kinds::kPod, volume.claim_namespace(), {}));
+  for (const base::Json& item : pods.items) {
+    const api::Pod pod(item);
+    if (pod.node_name().empty() || pod.node_name() == node || !HasStarted(pod)) continue;
+    const Json* use = FindUseOfClaim(pod, volume.claim_name());
+    if (use == nullptr) continue;
+    ASSIGN_OR_RETURN(const bool owed,
+                     HasCleanup(client, api::NodeName(pod.node_name()),
+                                api::VolumeName(volume.name()), api::PodUid(pod.uid())));
+    if (owed) continue;
+    started.push_back({.node = pod.node_name(),
+                       .pod_namespace = pod.ns(),
+                       .pod = pod.name(),
+                       .pod_uid = pod.uid(),
+                       .read_only = base::json::Bool(*use, {"persistentVolumeClaim", "readOnly"})});
+  }
+  return started;
 }
 
 PodFact Consumers::FindPod(const api::FenceEntry& old, const std::string& controller_uid,

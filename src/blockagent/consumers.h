@@ -15,7 +15,9 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "blockagent/fence_rules.h"
 #include "kube/client.h"
@@ -67,6 +69,13 @@ class Consumers {
   base::Mutex mutex_;
   std::map<std::string, Seen> watched_ ABSL_GUARDED_BY(mutex_);  // by volume, node and pod
 };
+
+// The pods on other nodes than `node` that show by their status that they have started with the
+// claim of `volume` and have not ended, as entries of a fence. A pod that waits for its volumes has
+// not started, and a pod whose node owes that it is taken off (its NodeCleanup) does not count.
+base::StatusOr<std::vector<api::FenceEntry>> FindStartedPods(kube::Client& client,
+                                                             const api::PersistentVolume& volume,
+                                                             const std::string& node);
 
 // Whether the entry's pod is gone: no pod has its name, or a pod with another uid has it. Failures
 // other than NOT_FOUND are returned.

@@ -195,7 +195,8 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
                                       const FenceCallbacks& callbacks) {
   for (int i = 0; i < kMostTries; ++i) {
     std::optional<VolumeFence> found;
-    if (i > 0 || !request.likely_first) {
+    const bool looked = i > 0 || !request.likely_first;
+    if (looked) {
       ASSIGN_OR_RETURN(found, ReadFence(options_.client, request.volume));
     }
     VolumeFence fence = found.has_value() ? *found : NewFence(request.volume);
@@ -204,7 +205,13 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
                    "the fence of volume {} is being deleted, and a finalizer delays that",
                    Quote(request.volume));
     }
-    const std::vector<FenceEntry> entries = fence.entries();
+    std::vector<FenceEntry> entries = fence.entries();
+    if (entries.empty()) {
+      ASSIGN_OR_RETURN(entries, callbacks.find_unfenced());
+      // Those that do not conflict are left to the agents of their own nodes.
+      entries = FindConflicts(entries, request);
+      if (!entries.empty() && !looked) continue;
+    }
     std::vector<ConsumerFacts> facts;
     for (const FenceEntry& old : FindConflicts(entries, request))
       facts.push_back(callbacks.find_facts(old));

@@ -38,6 +38,12 @@ struct FenceContext {
 struct FenceCallbacks {
   // Finds the facts about the consumer of a conflicting entry.
   std::function<ConsumerFacts(const api::FenceEntry& old)> find_facts;
+  // Finds the uses that other signs show, if there is no fence; they count as if the fence named
+  // them. For volumes whose back end keeps no lock, because an object may get lost.
+  std::function<base::StatusOr<std::vector<api::FenceEntry>>()> find_unfenced =
+      []() -> base::StatusOr<std::vector<api::FenceEntry>> {
+    return std::vector<api::FenceEntry>();
+  };
   // Called before the fence is written, once or more, when the rules let the request in or the
   // fence names it already. If it fails, Acquire fails with the same status. It is not called for a
   // request that is blocked at the first try, so that such a request leaves no record.

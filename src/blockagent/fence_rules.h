@@ -29,9 +29,8 @@
 // volume away writes the NodeCleanup of the old node before the fence, so the two differ:
 //
 //   the NodeCleanup names the use ────────────▶ [taken]    by force
-//   no entry of another node conflicts ───────▶ [restore]  the object, or its content, was lost
-//   another node's entry conflicts ──┬────────▶ [restore]  this node's mapping holds the lock, so
-//                                    │                     the other node has nothing mapped
+//   no entry of another node conflicts ───────▶ [restore]  the entry got lost
+//   another node's entry conflicts ──┬────────▶ [restore]  this node's mapping holds the lock
 //                                    ├────────▶ [wait]     the lock is not known now
 //                                    └────────▶ [taken]    there is no lock that could tell
 //

@@ -265,6 +265,26 @@ TEST_F(FenceTest, AFenceThatIsListedIsThereThoughItWasNotFound) {
 
 // --- A fence that lost an entry ---
 
+TEST_F(FenceTest, WithoutAFenceOtherSignsOfUseCount) {
+  const std::vector<FenceEntry> signs = {Entry("n1", "a")};
+  const auto find = [&]() -> base::StatusOr<std::vector<FenceEntry>> { return signs; };
+  FenceRequest request = Wants("n2", "b");
+  request.likely_first = true;
+  const auto kept =
+      On("n2").Acquire(request, Context(), {.find_facts = There, .find_unfenced = find});
+  EXPECT_EQ(kept.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(kept.status())), HasSubstr("(a) on node 'n1'"));
+  EXPECT_THAT(Now(), IsEmpty());
+  EXPECT_THAT(events_.told(), Contains(HasSubstr("Pod FenceBlocked")));
+  // A consumer that is provably gone stands in nobody's way.
+  ASSERT_TRUE(
+      On("n2").Acquire(request, Context(), {.find_facts = Gone, .find_unfenced = find}).ok());
+  EXPECT_THAT(Now(), ElementsAre(Entry("n2", "b")));
+  // Once there is a fence, it alone counts.
+  EXPECT_TRUE(
+      On("n2").Acquire(request, Context(), {.find_facts = There, .find_unfenced = find}).ok());
+}
+
 TEST_F(FenceTest, AnEntryThatGotLostIsWrittenAgainAndTold) {
   const base::ObjectReference volume = Context().volume;
   const auto unasked = []() -> BackendFact {
@@ -398,6 +418,44 @@ TEST_F(ConsumersTest, APodIsItsUid) {
   EXPECT_EQ(Find().pod, PodFact::kGone);
   client_.FailNext("get", "pods", Error(StatusCode::kUnavailable, "down"));
   EXPECT_EQ(Find().pod, PodFact::kUnknown);
+}
+
+TEST_F(ConsumersTest, APodThatHasStartedShowsThatItsVolumeIsInUse) {
+  const api::PersistentVolume volume(
+      Json{{"metadata", {{"name", "pv-1"}}},
+           {"spec", {{"claimRef", {{"namespace", "default"}, {"name", "claim"}}}}}});
+  const auto add = [&](const std::string& node, const Json& status, const std::string& claim) {
+    client_.Add(
+        {{"apiVersion", "v1"},
+         {"kind", "Pod"},
+         {"metadata", {{"name", "db-0"}, {"namespace", "default"}, {"uid", "a"}}},
+         {"spec",
+          {{"nodeName", node},
+           {"volumes",
+            Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", claim}}}}})}}},
+         {"status", status}});
+    const auto found = FindStartedPods(client_, volume, "n1");
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() && !found->empty();
+  };
+  const auto container = [](const char* kind, const char* state) {
+    return Json{{"phase", "Pending"},
+                {kind, Json::array({{{"state", {{state, Json::object()}}}}})}};
+  };
+  EXPECT_TRUE(add("n2", {{"phase", "Running"}}, "claim"));
+  EXPECT_TRUE(add("n2", container("initContainerStatuses", "running"), "claim"));
+  EXPECT_TRUE(add("n2", container("initContainerStatuses", "terminated"), "claim"));
+  EXPECT_FALSE(add("n2", container("containerStatuses", "waiting"), "claim"));
+  EXPECT_FALSE(add("n2", {{"phase", "Succeeded"}}, "claim"));
+  EXPECT_FALSE(add("n2", {{"phase", "Running"}}, "another"));
+  EXPECT_FALSE(add("n1", {{"phase", "Running"}}, "claim")) << "this node has its own records";
+  EXPECT_FALSE(add("", {{"phase", "Running"}}, "claim"));
+  // A person broke its fence, and its node has still to take it off, perhaps for ever.
+  ASSERT_TRUE(
+      AddCleanups(client_, "n2", {{.volume = "pv-1", .attachment = Entry("n2", "a")}}).ok());
+  EXPECT_FALSE(add("n2", {{"phase", "Running"}}, "claim"));
+  client_.FailNext("list", "pods", Error(StatusCode::kUnavailable, "down"));
+  EXPECT_FALSE(FindStartedPods(client_, volume, "n1").ok());
 }
 
 TEST_F(ConsumersTest, ANodeIsThereOutOfServiceOrGone) {

@@ -150,6 +150,22 @@ TEST_F(ImagesBackendTest, TwoNodesNeverWriteToOneImage) {
   ASSERT_OK(two_->Map("pvc-1", {}));
 }
 
+TEST_F(ImagesBackendTest, AMappingTellsItsOwnLockFromAnothers) {
+  ASSERT_OK(one_->Create({.name = "pv-1", .size_bytes = 32 * kMiB}));
+  const auto first = one_->Map("pv-1", {});
+  ASSERT_OK(first);
+  EXPECT_TRUE(*one_->HoldsLock(*first));
+  EXPECT_TRUE(one_->KeepsLocks());
+  ASSERT_OK(one_->Unmap(*first));
+  EXPECT_FALSE(*one_->HoldsLock(*first)) << "the device is gone";
+  const auto second = two_->Map("pv-1", {});
+  ASSERT_OK(second);
+  EXPECT_TRUE(*two_->HoldsLock(*second));
+  // The other's mapping may even have the same device by now, but its lock is not this node's.
+  EXPECT_FALSE(*one_->HoldsLock(*second));
+  ASSERT_OK(two_->Unmap(*second));
+}
+
 TEST_F(ImagesBackendTest, ReadersShareAnImageAndKeepWritersOut) {
   ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
   const auto mapping = one_->Map("pvc-1", {.read_only = true});

@@ -70,6 +70,8 @@ class NbdBackend : public Backend {
     RETURN_IF_ERROR(CheckHasFolder("listed"));
     return folder_->List();
   }
+  // Not even with a folder of images: an NBD server need not hold a lock for its clients.
+  bool KeepsLocks() const override { return false; }
   base::StatusOr<bool> HasLock(const std::string& image) override {
     RETURN_IF_ERROR(CheckHasFolder("checked for locks"));
     ASSIGN_OR_RETURN(const bool locked, folder_->HasLock(image));
