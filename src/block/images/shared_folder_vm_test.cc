@@ -67,9 +67,9 @@ class SharedFolderTest : public testing::Test {
     return access((steps_ + "/" + step).c_str(), F_OK) == 0;
   }
   bool Wait(const std::string& what, const std::function<bool()>& done) const {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(4);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(3);
     while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) {
+      if (IsTold("failed") || std::chrono::steady_clock::now() > deadline) {
         Say("waited in vain for " + what);
         return false;
       }
