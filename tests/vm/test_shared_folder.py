@@ -2,6 +2,7 @@
 another node may, whatever power or network do."""
 import concurrent.futures
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -93,3 +94,33 @@ def test_a_node_that_was_cut_off_writes_nothing_after_another_took_its_image(mac
     assert [result.code for result in results] == [0, 0, 0], told
     assert "told: one-was-shut-out" in results[1].output, told
     assert "blocks of one: 0\n" in results[0].output and "blocks of two: 16\n" in results[0].output, told
+
+
+SERVE_NFS_3 = """
+set -e
+modprobe loop && modprobe nfsd && modprobe nfsv3 && modprobe nfsv4
+mkdir -p /srv && mount -t tmpfs tmpfs /srv
+mkdir -p /srv/images /berth /run/rpcbind && touch /etc/exports /var/lib/nfs/etab
+echo '_rpc:x:101:65534::/:/bin/false' >>/etc/passwd
+ln -s /run /var/run && rpcbind
+for _ in $(seq 100); do [ ! -S /run/rpcbind.sock ] || break; sleep 0.1; done
+mount -t nfsd nfsd /proc/fs/nfsd
+exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check 127.0.0.1:/srv
+rpc.mountd --port 20048
+rpc.nfsd 2
+export NODE=one FOLDER=/berth/images STEPS=/berth
+"""
+REFUSED = f"""
+mount -i -t nfs -o vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=20048,addr=127.0.0.1,$1 127.0.0.1:/srv /berth
+grep ' /berth ' /proc/self/mountinfo
+{TEST}AMountThatKeepsLocksToItselfIsRefused
+umount /berth
+"""
+
+
+def test_a_folder_on_nfs_without_locks_is_refused(machine):
+    machine.files["refused.sh"] = "set -e\n" + REFUSED
+    result = machine.run(SERVE_NFS_3 + "sh ./refused.sh nolock\nsh ./refused.sh local_lock=all\n"
+                         "sh ./refused.sh local_lock=posix\n", seconds=200)
+    assert result.output.count("[  PASSED  ] 1 test.") == 3, result.output
+    assert re.search(r" - nfs 127.0.0.1:/srv .*local_lock=posix", result.output), result.output

@@ -159,7 +159,7 @@ TEST_F(SharedFolderTest, AMountThatKeepsLocksToItselfIsRefused) {
         backend_->Create({.name = kImage, .size_bytes = 16 * kMiB}).status(),
         backend_->Map(kImage, {}).status(), backend_->Delete(kImage)}) {
     EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("nolock"));
+    EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("no other node sees a lock"));
   }
   EXPECT_EQ(backend_->ProveLocks(kLife, api::NodeName("one")).code(), StatusCode::kUnimplemented);
 }
