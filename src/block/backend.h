@@ -8,7 +8,7 @@
 // Locks are the second fence beside the VolumeFence objects: a mapping holds a lock of the image as
 // long as the kernel has the device, even if the process that made the mapping ends. The lock is
 // exclusive for a writer and shared for readers. So HasLock tells whether any node may still write,
-// if the back end can know that.
+// if the back end can know that, and if ProveLocks says that the lock of that node would be seen.
 //
 // All calls are idempotent, and none blocks for ever, because an operation that may hang runs in a
 // child process with a deadline. Thread-safe; two calls for one image exclude each other: the
@@ -99,6 +99,16 @@ class Backend {
   // other node can have the image mapped in a way that conflicts. UNIMPLEMENTED: this back end
   // cannot know, which is so if the back end does not say otherwise.
   virtual base::StatusOr<bool> HoldsLock(const Mapping& mapping);
+  // Lets this node and others see each other's locks, and notes whose locks this node sees, because
+  // the absence of a lock proves something only about nodes whose locks would be seen. Shows a lock
+  // of this node as long as this object lives, and removes it with LeaveLocks. `life` is the uid of
+  // the StorageCluster. Call it before Map, and again from time to time. FAILED_PRECONDITION: locks
+  // of the back end do not reach other nodes, so that it must not be used; the message says why.
+  virtual base::Status ExchangeLocks(const std::string& /*life*/) { return base::OkStatus(); }
+  virtual void LeaveLocks(const std::string& /*life*/) {}
+  // OK: if HasLock gives false, `node` cannot write to the image. UNIMPLEMENTED: the back end
+  // cannot know that of any node. FAILED_PRECONDITION: the locks of this node were never seen.
+  virtual base::Status ProveLocks(const std::string& life, const api::NodeName& node) = 0;
   // Fences the node for good: the back end discards everything that the node writes to the image
   // later. UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;

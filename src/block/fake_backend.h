@@ -37,6 +37,10 @@ class FakeImages {
   // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
+  // The nodes of which no other node ever saw a lock.
+  std::set<std::string> unseen ABSL_GUARDED_BY(mutex);
+  // What ExchangeLocks answers.
+  base::Status exchange ABSL_GUARDED_BY(mutex);
 };
 
 class FakeBackend : public Backend {
@@ -128,6 +132,18 @@ class FakeBackend : public Backend {
     }
     const auto it = images_.images.find(mapping.image);
     return it != images_.images.end() && it->second.mapped_by.contains(node_);
+  }
+  base::Status ExchangeLocks(const std::string& life) override {
+    RETURN_IF_ERROR(Call("ExchangeLocks", life));
+    base::MutexLock lock(images_.mutex);
+    return images_.exchange;
+  }
+  base::Status ProveLocks(const std::string& life, const api::NodeName& node) override {
+    RETURN_IF_ERROR(Call("ProveLocks", life));
+    base::MutexLock lock(images_.mutex);
+    if (!images_.unseen.contains(node.text())) return base::OkStatus();
+    return base::Error(base::StatusCode::kFailedPrecondition, "no lock of node {} was ever seen",
+                       base::Quote(node.text()));
   }
   base::Status Fence(const std::string& image, const api::NodeName& node) override {
     RETURN_IF_ERROR(Call("Fence", image));

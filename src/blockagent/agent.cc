@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "blockagent/cluster_cleanup.h"
 #include "blockagent/driver_service.h"
+#include "blockagent/lock_watch.h"
 #include "blockagent/node_cleanup_worker.h"
 #include "kube/informer.h"
 #include "platform/files/durable_file.h"
@@ -70,6 +71,7 @@ class AgentImpl : public Agent {
   ~AgentImpl() override {
     service_.reset();
     informers_.Stop();
+    if (lock_watch_ != nullptr) lock_watch_->Stop();
     if (cluster_cleanup_ != nullptr) cluster_cleanup_->Stop();
     cleanups_.Stop();
     workers_.Stop();
@@ -104,12 +106,16 @@ class AgentImpl : public Agent {
     cleanup_worker_.emplace(NodeCleanupWorker::Options{.node = options_.node}, client, events,
                             *attachments_);
     cluster_cleanup_ = std::make_unique<ClusterCleanup>(options_.node, client, *attachments_);
+    lock_watch_ = std::make_unique<LockWatch>(
+        LockWatch::Options{.node = options_.node, .resync = options_.resync}, events,
+        informers_.OfOptional<api::StorageCluster>(), *attachments_);
     WatchObjects();
     for (const std::string& volume : attachments_->ListVolumes()) workers_.Add(volume);
     workers_.Start();
     cleanups_.Add(options_.node);
     cleanups_.Start();
     cluster_cleanup_->Start();
+    lock_watch_->Start();
     informers_.Start();
     ASSIGN_OR_RETURN(
         service_,
@@ -137,8 +143,12 @@ class AgentImpl : public Agent {
 
  private:
   void WatchObjects() {
-    informers_.OfOptional<api::VolumeFence>().AddHandler(
-        [this](const auto& change) { QueueNow(change.key); });
+    informers_.OfOptional<api::VolumeFence>().AddHandler([this](const auto& change) {
+      QueueNow(change.key);
+      for (const api::FenceEntry& entry : change.latest().entries()) {
+        if (entry.node != options_.node) lock_watch_->QueueCluster(entry.cluster_name);
+      }
+    });
     informers_.Of<api::PersistentVolume>().AddHandler(
         [this](const auto& change) { QueueNow(change.key); });
     informers_.OfOptional<api::NodeCleanup>().AddHandler([this](const auto& change) {
@@ -146,6 +156,7 @@ class AgentImpl : public Agent {
     });
     informers_.OfOptional<api::StorageCluster>().AddHandler([this](const auto& change) {
       if (change.latest().deleting()) cluster_cleanup_->QueueCluster(change.key);
+      lock_watch_->QueueCluster(change.key);
     });
   }
 
@@ -197,6 +208,7 @@ class AgentImpl : public Agent {
   std::unique_ptr<Attachments> attachments_;
   std::optional<NodeCleanupWorker> cleanup_worker_;
   std::unique_ptr<ClusterCleanup> cluster_cleanup_;
+  std::unique_ptr<LockWatch> lock_watch_;
   kube::Informers informers_;
   base::KeyedWorkers workers_;
   base::KeyedWorkers cleanups_;  // one key: the node

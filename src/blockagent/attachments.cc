@@ -66,6 +66,18 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
   return backends_.try_emplace(key, std::move(made)).first->second;
 }
 
+Status Attachments::ExchangeLocks(const api::StorageCluster& cluster) {
+  if (cluster.backend() == nullptr) return base::OkStatus();
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*cluster.backend()));
+  return backend->ExchangeLocks(cluster.uid());
+}
+
+Status Attachments::LeaveLocks(const base::Json& settings, const std::string& uid) {
+  ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(settings));
+  backend->LeaveLocks(uid);
+  return base::OkStatus();
+}
+
 std::string Attachments::SharedMountOf(const std::string& volume) const {
   return fmt::format("{}/plugins/{}/mounts/{}", options_.kubelet_folder, api::kBlockDriver, volume);
 }

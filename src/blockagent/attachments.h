@@ -120,6 +120,12 @@ class Attachments {
   // not be taken off.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
+  // Exchanges locks with other nodes by the back end of the cluster, as Backend::ExchangeLocks
+  // does.
+  base::Status ExchangeLocks(const api::StorageCluster& cluster);
+  // Ends that for a cluster that had these settings and this uid.
+  base::Status LeaveLocks(const base::Json& settings, const std::string& uid);
+
   // The volumes of which there are records.
   std::vector<std::string> ListVolumes() const;
   // The volumes of a StorageCluster that this node has on record, or for which a fence names this
@@ -134,6 +140,7 @@ class Attachments {
     api::PersistentVolume volume;
     api::Pod pod;
     std::string cluster;
+    std::string cluster_uid;
     std::string image;
     base::Json backend;
     bool read_only = false;  // of the pod's mount
@@ -158,9 +165,9 @@ class Attachments {
                                                 bool likely_first, block::Backend& backend,
                                                 const std::function<base::Status()>& entering);
   // Fences the node in the back end if the back end can do that. Else finds whether the image has a
-  // lock.
-  BackendFact FenceInBackend(block::Backend& backend, const std::string& image,
-                             const api::NodeName& node);
+  // lock. `note` says why that is not known.
+  BackendFact FenceInBackend(block::Backend& backend, const Subject& subject,
+                             const api::NodeName& node, std::string& note);
   // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,

@@ -159,6 +159,7 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   RETURN_IF_ERROR(CheckUsesClaim(subject.pod, options_.node, pv, claim, use));
   ASSIGN_OR_RETURN(const api::StorageCluster cluster, FindCluster(parts_.client, subject.cluster));
   subject.backend = *cluster.backend();
+  subject.cluster_uid = cluster.uid();
   subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});
   subject.sharing = SharingOf(pv.access_modes(), subject.fs_type);
   // If a volume may have many writers, its device is mapped for writing even if a reader comes
@@ -234,6 +235,9 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   if (record.state == State::kDetaching) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
   }
+  // Before the fence is taken, because a back end that must not be used would keep it.
+  RETURN_IF_ERROR_WITH(backend->ExchangeLocks(subject.cluster_uid),
+                       fmt::format("StorageCluster {}", Quote(subject.cluster)));
   bool recorded = false;
   const auto fence = AcquireFence(subject, *use, !before.has_value(), *backend, [&]() -> Status {
     if (!recorded) RETURN_IF_ERROR(records_->Put(record));
@@ -287,15 +291,23 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
   return base::OkStatus();
 }
 
-BackendFact Attachments::FenceInBackend(block::Backend& backend, const std::string& image,
-                                        const api::NodeName& node) {
+BackendFact Attachments::FenceInBackend(block::Backend& backend, const Subject& subject,
+                                        const api::NodeName& node, std::string& note) {
+  const std::string& image = subject.image;
   const Status shut_out = backend.Fence(image, node);
   if (shut_out.ok()) return BackendFact::kFenced;
   const auto locked = backend.HasLock(image);
-  if (locked.ok()) return *locked ? BackendFact::kLocked : BackendFact::kNoLock;
-  LOG_WARNING("image {}: {}", Quote(image), base::ToString(locked.status()));
-  return locked.status().code() == StatusCode::kUnimplemented ? BackendFact::kCannotTell
-                                                              : BackendFact::kUnknown;
+  if (locked.ok() && *locked) return BackendFact::kLocked;
+  // A lock that is not there proves something only if a lock would be seen.
+  const Status unproven =
+      locked.ok() ? backend.ProveLocks(subject.cluster_uid, node) : locked.status();
+  if (unproven.ok()) return BackendFact::kNoLock;
+  LOG_WARNING("image {}: {}", Quote(image), base::ToString(unproven));
+  note = base::Message(unproven);
+  return unproven.code() == StatusCode::kUnimplemented ||
+                 unproven.code() == StatusCode::kFailedPrecondition
+             ? BackendFact::kCannotTell
+             : BackendFact::kUnknown;
 }
 
 StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, const Use& use,
@@ -304,10 +316,12 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const auto controller = subject.pod.controller();
   const std::string& volume = subject.volume.name();
   const auto find_facts = [&](const FenceEntry& old) {
+    std::string note;
     ConsumerFacts facts = consumers_.Find(
         volume, old, controller.has_value() ? controller->uid : "", [&](const std::string& node) {
-          return FenceInBackend(backend, subject.image, api::NodeName(node));
+          return FenceInBackend(backend, subject, api::NodeName(node), note);
         });
+    if (!note.empty()) facts.note = std::move(note);
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
     // The old node is this node, so this agent can confirm the detachment itself.
     auto record = records_->Get(volume);

@@ -22,8 +22,8 @@
 //              - its agent confirmed that it took the volume off
 //              - it has the taint node.kubernetes.io/out-of-service, by which a person vouches that
 //                the machine runs nothing any more
-//              - its Node is gone, its Lease expired, and the back end has fenced it or holds no
-//                lock of the image
+//              - its Node is gone, its Lease expired, and the back end has fenced it, or holds no
+//                lock of the image and would show one of that node (Backend::ProveLocks)
 //
 // A node whose volume is mounted may find that the fence does not name its pod. Whoever takes a
 // volume away writes the NodeCleanup of the old node before the fence, so the two differ:

@@ -47,6 +47,6 @@ def test_a_device_keeps_its_data_and_gives_errors_when_its_server_dies(machine):
 
 
 def test_a_back_end_maps_exports_by_the_kernels_client(machine):
-    result = machine.run("berth_block_vm_test", seconds=400)
+    result = machine.run("berth_block_vm_test --gtest_filter=-SharedFolderTest.*", seconds=400)
     assert "[  SKIPPED ]" not in result.output, result.output
     assert "[  PASSED  ] 5 tests." in result.output, result.output

@@ -449,7 +449,10 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenImageFile(const Located& image, 
 base::StatusOr<bool> ImageFolder::HasLock(const std::string& image) const {
   ASSIGN_OR_RETURN(const Located located, Locate(image));
   ASSIGN_OR_RETURN(const base::UniqueFd fd, Open(located, O_RDONLY));
-  return HasImageLock(fd.get());
+  // A server of files that no longer answers would block a thread for ever.
+  return platform::AskChild<bool>(
+      fmt::format("read the locks of image {}", Quote(located.path)), kAnswerTime,
+      [file = fd.get()](bool& locked) { return ReadImageLock(file, locked); }, {fd.get()});
 }
 
 void ImageFolder::NoteHolder(const std::string& image, const std::string& holder) {

@@ -8,12 +8,13 @@
 //   FOLDER/.berth/NAME.lock      held by a process that makes, deletes or resizes the image
 //                                (change_lock.h)
 //   FOLDER/.berth/NAME.holder    the node that mapped it last, for people
+//   FOLDER/.berth/nodes          by which nodes see each other's locks (lock_handshake.h)
 //
 // In .berth a long name is cut, and its digest is appended.
 //
 // If a crash interrupted a change of an image, the next call that changes the image finishes or
 // undoes it; so does List. image_lock.h says how images are locked. The folder's file system must
-// pass open file description locks between nodes (NFS 4 does) and must keep inode numbers.
+// pass open file description locks between nodes (folder_locks.h) and must keep inode numbers.
 //
 // Thread-safe. Before a call touches the folder, a child process checks that the folder answers.
 // DEADLINE_EXCEEDED: it does not answer.

@@ -57,7 +57,12 @@ int LockImage(int fd, ImageLock lock) {
   return errno == EACCES ? EAGAIN : errno;
 }
 
-base::StatusOr<bool> HasImageLock(int fd) { return HasConflict(fd, MakeRange(F_WRLCK, 0, 0)); }
+int ReadImageLock(int fd, bool& locked) {
+  struct flock image = MakeRange(F_WRLCK, 0, 0);
+  if (fcntl(fd, F_OFD_GETLK, &image) != 0) return errno;
+  locked = image.l_type != F_UNLCK;
+  return 0;
+}
 
 base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock) {
   const LockTypes types = LockTypesOf(lock);

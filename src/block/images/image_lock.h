@@ -1,7 +1,7 @@
 // Locks of image files: open file description locks (fcntl(2)), which last as long as the open file
 // that they were taken on. A process, a loop device, a FUSE server or an NBD server may hold that
-// open file. Where several nodes share a folder, its file system passes the locks between the
-// nodes.
+// open file. Where several nodes share a folder, its file system has to pass the locks between the
+// nodes; folder_locks.h finds whether it does.
 //
 //             bytes of the image          the byte kWritersByte, beyond any image
 //   writer    exclusive                   exclusive
@@ -25,8 +25,9 @@ inline constexpr off_t kWritersByte = off_t{1} << 62;
 // the file is closed.
 int LockImage(int fd, ImageLock lock);
 
-// Whether another open file holds a lock of the image; locks held through `fd` itself do not count.
-base::StatusOr<bool> HasImageLock(int fd);
+// Finds whether another open file holds a lock of the image; locks held through `fd` itself do not
+// count. Makes system calls only. Returns 0 or an errno.
+int ReadImageLock(int fd, bool& locked);
 // Whether a lock of another holder conflicts with `lock`.
 base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock);
 

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/key_locks.h"
 #include "base/log.h"
+#include "block/images/folder_locks.h"
 #include "block/images/image_folder.h"
 #include "block/images/loop_mappings.h"
 #include "block/images/proxy_mappings.h"
@@ -25,20 +26,32 @@ ImageLock LockOf(const MapOptions& options) {
 // The operations on image files, which are the same for both kinds of access.
 class Images : public Backend {
  public:
-  Images(const std::string& folder, std::string node) : folder_(folder), node_(std::move(node)) {}
+  Images(const std::string& folder, const BackendParts& parts)
+      : folder_(folder), node_(parts.node), locks_(folder, parts.node, parts.mounter) {}
 
+  // Whatever relies on a lock is refused where other nodes do not see it. The rest, such as Unmap
+  // and Refresh, goes on, because it serves volumes that are in use.
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
+    RETURN_IF_ERROR(locks_.CheckMount());
     return folder_.Create(wanted);
   }
-  base::Status Delete(const std::string& image) override { return folder_.Delete(image); }
+  base::Status Delete(const std::string& image) override {
+    RETURN_IF_ERROR(locks_.CheckMount());
+    return folder_.Delete(image);
+  }
   base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                            const std::string& snapshot) override {
+    RETURN_IF_ERROR(locks_.CheckMount());
     return folder_.CreateSnapshot(image, snapshot);
   }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    RETURN_IF_ERROR(locks_.CheckMount());
     return folder_.Grow(image, size_bytes);
   }
-  base::StatusOr<std::vector<ImageInfo>> List() override { return folder_.List(); }
+  base::StatusOr<std::vector<ImageInfo>> List() override {
+    RETURN_IF_ERROR(locks_.CheckMount());
+    return folder_.List();
+  }
   base::StatusOr<bool> HasLock(const std::string& image) override { return folder_.HasLock(image); }
   base::StatusOr<bool> HoldsLock(const Mapping& mapping) override {
     if (const base::Status sound = Check(mapping); !sound.ok()) {
@@ -49,6 +62,13 @@ class Images : public Backend {
     // If this node had lost its lock and another had it now, the other node would be noted.
     return locked &&
            folder_.ReadHolder(mapping.image).starts_with(fmt::format("node {} as ", Quote(node_)));
+  }
+  base::Status ExchangeLocks(const std::string& life) override {
+    return locks_.ExchangeLocks(life);
+  }
+  void LeaveLocks(const std::string& life) override { locks_.LeaveLocks(life); }
+  base::Status ProveLocks(const std::string& life, const api::NodeName& node) override {
+    return locks_.ProveLocks(life, node);
   }
   base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
@@ -65,7 +85,8 @@ class Images : public Backend {
 
  protected:
   base::StatusOr<ImageFolder::Located> LocateFor(const std::string& image,
-                                                 const MapOptions& options) const {
+                                                 const MapOptions& options) {
+    RETURN_IF_ERROR(locks_.CheckMount());
     ASSIGN_OR_RETURN(ImageFolder::Located located, folder_.Locate(image));
     if (!located.info.snapshot_of.empty() && !options.read_only) {
       return Error(StatusCode::kFailedPrecondition, "{} is a snapshot: map it for reading only",
@@ -76,13 +97,14 @@ class Images : public Backend {
 
   ImageFolder folder_;
   const std::string node_;
+  FolderLocks locks_;
   base::KeyLocks keys_;
 };
 
 class LoopImages : public Images {
  public:
   LoopImages(const ImagesOptions& options, const BackendParts& parts)
-      : Images(options.folder, parts.node),
+      : Images(options.folder, parts),
         loops_({.node = parts.node, .store = "images:" + options.folder, .folder = options.folder},
                parts.mounter) {}
 
@@ -160,7 +182,7 @@ class LoopImages : public Images {
 class ProxiedImages : public Images {
  public:
   ProxiedImages(const ImagesOptions& options, const BackendParts& parts)
-      : Images(options.folder, parts.node), mappings_("images:" + options.folder, parts) {}
+      : Images(options.folder, parts), mappings_("images:" + options.folder, parts) {}
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));

@@ -58,6 +58,26 @@ class WatchedMounter : public platform::Mounter {
   platform::Mounter& mounter_;
 };
 
+// Shows each mount with the type and options of another one.
+class DisguisedMounter : public WatchedMounter {
+ public:
+  DisguisedMounter(platform::Mounter& mounter, std::string type, std::vector<std::string> options)
+      : WatchedMounter(mounter), type_(std::move(type)), options_(std::move(options)) {}
+
+  base::StatusOr<std::vector<platform::MountEntry>> List() override {
+    ASSIGN_OR_RETURN(auto table, WatchedMounter::List());
+    for (platform::MountEntry& entry : table) {
+      entry.fs_type = type_;
+      entry.super_options = options_;
+    }
+    return table;
+  }
+
+ private:
+  const std::string type_;
+  const std::vector<std::string> options_;
+};
+
 class ImagesBackendTest : public testing::Test {
  protected:
   ImagesBackendTest() {
@@ -355,6 +375,85 @@ TEST_F(ImagesBackendTest, AForcedUnmapFailsWritesToARawDevice) {
   EXPECT_LT(pwrite(device.get(), block, sizeof block, 0), 0);
   device.Reset();
   EXPECT_FALSE(*two_->HasLock("pvc-1"));
+}
+
+TEST_F(ImagesBackendTest, AFolderWhoseLocksStayOnTheNodeServesNoNewUse) {
+  ASSERT_OK(one_->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  const auto mapping = one_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  DisguisedMounter mounter(*mounter_, "nfs", {"rw", "vers=3", "nolock", "local_lock=all"});
+  const auto refused = Open("one", mounter);
+  for (const base::Status& status :
+       {refused->ExchangeLocks("uid-1"), refused->List().status(),
+        refused->Create({.name = "pvc-2", .size_bytes = kMiB}).status(),
+        refused->CreateSnapshot("pvc-1", "snap-1").status(),
+        refused->Grow("pvc-1", 2 * kMiB).status(), refused->Map("pvc-1", {}).status(),
+        refused->Delete("pvc-1")}) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(base::Message(status)), HasSubstr("NFS is mounted with nolock"));
+  }
+  EXPECT_EQ(refused->ProveLocks("uid-1", api::NodeName("two")).code(), StatusCode::kUnimplemented);
+  // What is in use goes on, and ends.
+  EXPECT_TRUE(*refused->HasLock("pvc-1"));
+  ASSERT_OK(refused->Check(*mapping));
+  ASSERT_OK(refused->Refresh(*mapping));
+  ASSERT_OK(refused->Unmap(*mapping));
+}
+
+TEST_F(ImagesBackendTest, NoLockProvesSomethingOnlyOnceALockOfTheNodeWasSeen) {
+  // Two nodes that mount one NFS export by different addresses.
+  DisguisedMounter mounter1(*mounter_, "nfs4", {"rw", "vers=4.2", "clientaddr=10.0.0.1"});
+  DisguisedMounter mounter2(*mounter_, "nfs4", {"rw", "vers=4.2", "clientaddr=10.0.0.2"});
+  const api::NodeName two("two");
+  const auto one = Open("one", mounter1);
+  EXPECT_EQ(one->ProveLocks("uid-1", two).code(), StatusCode::kFailedPrecondition);
+  {
+    const auto other = Open("two", mounter2);
+    ASSERT_OK(other->ExchangeLocks("uid-1"));
+    EXPECT_EQ(one->ProveLocks("uid-1", two).code(), StatusCode::kFailedPrecondition);
+    ASSERT_OK(one->ExchangeLocks("uid-1"));
+  }
+  // Its agent died.
+  ASSERT_OK(one->ProveLocks("uid-1", two));
+  EXPECT_EQ(one->ProveLocks("uid-2", two).code(), StatusCode::kFailedPrecondition)
+      << "another cluster, which has nodes of its own";
+  EXPECT_EQ(one->ProveLocks("uid-1", api::NodeName("three")).code(),
+            StatusCode::kFailedPrecondition);
+  // Node two has another mount now, and nobody saw its locks.
+  DisguisedMounter mounter3(*mounter_, "nfs4", {"rw", "vers=4.0", "clientaddr=10.0.0.2"});
+  const auto again = Open("two", mounter3);
+  ASSERT_OK(again->ExchangeLocks("uid-1"));
+  EXPECT_EQ(one->ProveLocks("uid-1", two).code(), StatusCode::kFailedPrecondition);
+  ASSERT_OK(one->ExchangeLocks("uid-1"));
+  ASSERT_OK(one->ProveLocks("uid-1", two));
+  // The cluster is deleted.
+  again->LeaveLocks("uid-1");
+  one->LeaveLocks("uid-1");
+  struct stat st;
+  EXPECT_NE(stat((images_ + "/.berth/nodes").c_str(), &st), 0);
+}
+
+TEST_F(ImagesBackendTest, AMountThatLetsALoserWriteProvesNothing) {
+  DisguisedMounter mounter1(*mounter_, "nfs", {"rw", "vers=3", "mountaddr=10.0.0.1"});
+  DisguisedMounter mounter2(*mounter_, "nfs4", {"rw", "vers=4.2"});
+  const auto one = Open("one", mounter1), two = Open("two", mounter2);
+  ASSERT_OK(one->ExchangeLocks("uid-1"));
+  ASSERT_OK(two->ExchangeLocks("uid-1"));
+  ASSERT_OK(one->ExchangeLocks("uid-1"));
+  const base::Status nfs3 = two->ProveLocks("uid-1", api::NodeName("one"));
+  EXPECT_EQ(nfs3.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(nfs3)), HasSubstr("NFS 3"));
+  // It is used all the same, because its locks keep others out while it has them.
+  ASSERT_OK(one->Create({.name = "pvc-1", .size_bytes = kMiB}));
+  ASSERT_OK(one->Map("pvc-1", {}));
+  EXPECT_EQ(two->Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ImagesBackendTest, AFolderOfThisMachineAloneNeedsNoHandshake) {
+  ASSERT_OK(one_->ExchangeLocks("uid-1"));
+  ASSERT_OK(one_->ProveLocks("uid-1", api::NodeName("two")));
+  struct stat st;
+  EXPECT_NE(stat((images_ + "/.berth/nodes").c_str(), &st), 0);
 }
 
 }  // namespace

@@ -81,6 +81,10 @@ class NbdBackend : public Backend {
                  "one for its clients",
                  Quote(image));
   }
+  base::Status ProveLocks(const std::string& /*life*/, const api::NodeName& node) override {
+    return Error(StatusCode::kUnimplemented,
+                 "an NBD server does not show whether node {} still writes", Quote(node.text()));
+  }
   base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
                  "an NBD server cannot fence node {}: power the node off and give it the taint "

@@ -17,6 +17,14 @@ StatusOr<Backends::Ptr> Backends::Of(const std::string& cluster) {
   return Open(*object);
 }
 
+StatusOr<std::string> Backends::LifeOf(const std::string& cluster) {
+  const auto object = clusters_.Get(cluster);
+  if (object == nullptr) {
+    return Error(StatusCode::kNotFound, "StorageCluster '{}' does not exist", cluster);
+  }
+  return object->uid();
+}
+
 StatusOr<Backends::Ptr> Backends::Open(const api::StorageCluster& cluster) {
   const base::Json* backend = cluster.backend();
   if (backend == nullptr) {

@@ -29,6 +29,8 @@ class Backends {
   // come from opening the back end, or say that the clusters are not listed.
   base::StatusOr<Ptr> Of(const std::string& cluster);
   base::StatusOr<Ptr> Open(const api::StorageCluster& cluster);
+  // The `life` of Backend::ExchangeLocks and ProveLocks: the uid of the cluster. NOT_FOUND.
+  base::StatusOr<std::string> LifeOf(const std::string& cluster);
 
  private:
   struct Opened {

@@ -42,6 +42,16 @@ TEST_F(ClustersTest, SaysWhyTheBackEndIsNotThereAndWhenItIs) {
   EXPECT_EQ(Message(), "");
 }
 
+TEST_F(ClustersTest, AFolderWhoseLocksStayOnTheNodeFailsWithTheReason) {
+  store_->RefuseLocks(base::Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
+  Begin();
+  ASSERT_TRUE(WaitPhase("Failed"));
+  EXPECT_EQ(Message(), "NFS is mounted with nolock");
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning BackendFailed pool: NFS is mounted with nolock"));
+  store_->RefuseLocks(base::OkStatus());
+  EXPECT_TRUE(WaitPhase("Ready"));
+}
+
 TEST_F(ClustersTest, SettingsThatAreWrongFail) {
   cluster_.Put(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
                     {"kind", "StorageCluster"},

@@ -68,6 +68,15 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.can_fence = can;
   }
+  // No other node ever sees a lock of `node`.
+  void HideLocksOf(const std::string& node) {
+    base::MutexLock lock(images.mutex);
+    images.unseen.insert(node);
+  }
+  void RefuseLocks(const base::Status& why) {
+    base::MutexLock lock(images.mutex);
+    images.exchange = why;
+  }
 
   base::Status Begin(const std::string& call) {
     base::MutexLock lock(mutex_);

@@ -215,12 +215,19 @@ StatusOr<std::string> StaleUses::ProveFenced(const CleanupEntry& entry) {
   };
   const StatusOr<Backends::Ptr> backend = backends_.Of(entry.cluster_name);
   if (!backend.ok()) return unproven(base::Message(backend.status()));
-  const StatusOr<bool> locked = (*backend)->HasLock(entry.image);
-  if (locked.ok() && !*locked) return std::string("the back end has no lock of the image");
   const std::string& node = entry.attachment.node;
+  const StatusOr<bool> locked = (*backend)->HasLock(entry.image);
+  Status unseen = base::OkStatus();
+  if (locked.ok() && !*locked) {
+    // A lock that is not there proves something only if a lock of that node would be seen.
+    const StatusOr<std::string> life = backends_.LifeOf(entry.cluster_name);
+    unseen = life.ok() ? (*backend)->ProveLocks(*life, api::NodeName(node)) : life.status();
+    if (unseen.ok()) return std::string("the back end has no lock of the image");
+  }
   const Status fenced = Passing<"blockoperator.fence">(
       [&] { return (*backend)->Fence(entry.image, api::NodeName(node)); });
   if (fenced.ok()) return fmt::format("the back end has shut node '{}' out", node);
+  if (!unseen.ok()) return unproven(base::Message(unseen));
   if (locked.ok()) return unproven("the back end holds a lock");
   if (locked.status().code() == StatusCode::kUnimplemented) {
     return unproven("the back end knows of no locks");

@@ -134,6 +134,18 @@ TEST_F(StaleUsesTest, ABackEndThatKnowsNoLocksHasToShutTheNodeOut) {
   EXPECT_TRUE(WaitFree());
 }
 
+TEST_F(StaleUsesTest, ALockThatNobodyEverSawKeepsTheFenceThoughThereIsNone) {
+  store_->HideLocksOf("node-b");
+  BeginWithUse();
+  UnmapOn("node-b", kVolume);
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(cluster_.events.WaitFor("no lock of node 'node-b' was ever seen"));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume)) << "it may write on";
+  store_->CanFence(true);
+  EXPECT_TRUE(WaitFree());
+}
+
 TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {
   Begin();
   PutBound("data", {{"spec", {{"accessModes", {"ReadOnlyMany"}}}}});

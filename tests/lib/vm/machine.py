@@ -56,12 +56,18 @@ class Machine:
         self.folder = pathlib.Path(folder)
         self.echo = echo
         self.disks = {}
+        self.cables = []
         self.console = self.folder / "console.log"
         self.files = {}  # name → text or pathlib.Path: in the guest's /work
 
     def add_disk(self, name, size):
         self.disks[name] = Disk(self.folder, name, bytes_of(size))
         return self.disks[name]
+
+    def add_cable(self, mac, own, other):
+        """Adds a network device with this address, at one end of a cable to another machine. The ends are paths of
+        sockets, `own` of this machine."""
+        self.cables.append((mac, own, other))
 
     def close(self):
         for disk in self.disks.values():
@@ -140,6 +146,10 @@ class Machine:
         for disk in self.disks.values():
             command += ["-blockdev", f"driver=nbd,node-name={disk.name},server.type=unix,server.path={disk.socket}",
                         "-device", f"virtio-blk-device,drive={disk.name},serial={disk.name}"]
+        for number, (mac, own, other) in enumerate(self.cables):
+            command += ["-netdev", f"dgram,id=cable{number},local.type=unix,local.path={own},"
+                        f"remote.type=unix,remote.path={other}",
+                        "-device", f"virtio-net-device,netdev=cable{number},mac={mac}"]
         if end == "shell":
             command += ["-serial", "mon:stdio"]
             return subprocess.Popen(command)

@@ -10,6 +10,7 @@ META = "linux-image-cloud-amd64"
 FETCHED = {
     "nfs-kernel-server": ("usr/sbin/rpc.nfsd", "usr/sbin/rpc.mountd", "usr/sbin/exportfs"),
     "nfs-common": ("sbin/mount.nfs",),
+    "rpcbind": ("sbin/rpcbind",),
     "nbd-client": ("sbin/nbd-client",),
 }
 

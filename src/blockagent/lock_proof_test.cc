@@ -1,0 +1,185 @@
+// A lock that is not there breaks a fence only if it would be seen, and a back end whose locks stay
+// on the node is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/assert_ok.h"
+#include "block/fake_backend.h"
+#include "blockagent/attachments.h"
+#include "blockagent/lock_watch.h"
+#include "kube/fake_client.h"
+#include "platform/files/fake_temp_folder.h"
+#include "volume/fake_host.h"
+
+namespace berth::blockagent {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using std::chrono::steady_clock;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kUid[] = "0b5c6a2e-3a0c-4f3e-9d7c-1f6f2c6a7e11";
+
+// The agent of node n1 wants a volume that the fence gives to a pod of node n2. That pod, its Node
+// and its Lease are gone, and the image has no lock.
+class LockProofTest : public testing::Test {
+ protected:
+  LockProofTest() {
+    for (const auto* kind :
+         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
+      client_.Serve(*kind);
+    }
+    client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                 {"kind", "StorageCluster"},
+                 {"metadata", {{"name", "main"}, {"uid", kUid}}},
+                 {"spec", {{"backend", {{"images", {{"folder", "/srv"}}}}}}}});
+    client_.Add({{"apiVersion", "v1"},
+                 {"kind", "PersistentVolume"},
+                 {"metadata", {{"name", "pv-1"}}},
+                 {"spec",
+                  {{"accessModes", {"ReadWriteOnce"}},
+                   {"claimRef", {{"namespace", "default"}, {"name", "data"}}},
+                   {"flexVolume",
+                    {{"driver", "berth.dev/block"},
+                     {"fsType", "ext4"},
+                     {"options", {{"cluster", "main"}, {"image", "img-1"}}}}}}}});
+    client_.Add(
+        {{"apiVersion", "v1"},
+         {"kind", "Pod"},
+         {"metadata", {{"name", "new"}, {"namespace", "default"}, {"uid", "uid-new"}}},
+         {"spec",
+          {{"nodeName", "n1"},
+           {"volumes",
+            Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}})}}}});
+    auto opened = Attachments::Open(
+        {.node = "n1",
+         .data_folder = folder_.path(),
+         .kubelet_folder = "/k",
+         .consumers = {.lease_time = std::chrono::milliseconds(0)}},
+        {.client = client_,
+         .exec = exec_,
+         .mounter = mounter_,
+         .events = events_,
+         .clock = clock_,
+         .make_backend = [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
+           auto backend = std::make_unique<block::FakeBackend>(images_, "n1");
+           backend->OnCall([](std::string_view call, const std::string& argument) {
+             if (call == "ExchangeLocks" || call == "ProveLocks") EXPECT_EQ(argument, kUid);
+             // This test is not about devices.
+             return call == "Map" ? Error(StatusCode::kUnavailable, "as far as the device")
+                                  : base::OkStatus();
+           });
+           return std::unique_ptr<block::Backend>(std::move(backend));
+         }});
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    attachments_ = *std::move(opened);
+    EXPECT_TRUE(block::FakeBackend(images_, "operator")
+                    .Create({.name = "img-1", .size_bytes = 1 << 20})
+                    .ok());
+  }
+
+  void AddFence() {
+    api::VolumeFence fence(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
+                                {"kind", "VolumeFence"},
+                                {"metadata", {{"name", "pv-1"}}}});
+    fence.set_entries({{.node = "n2",
+                        .pod_namespace = "default",
+                        .pod = "old",
+                        .pod_uid = "uid-old",
+                        .mount_dir = "/k/pods/uid-old/volumes/berth.dev~block/pv-1",
+                        .cluster_name = "main"}});
+    client_.Add(fence.json());
+  }
+  base::Status Mount() {
+    return attachments_->Mount({.mount_dir = "/k/pods/uid-new/volumes/berth.dev~block/pv-1",
+                                .pod_uid = "uid-new",
+                                .pod_namespace = "default",
+                                .pod = "new",
+                                .volume = "pv-1",
+                                .driver = "berth.dev/block"},
+                               steady_clock::now() + std::chrono::seconds(60));
+  }
+  std::string FencedNode() const {
+    const auto fence = client_.Peek<api::VolumeFence>("", "pv-1");
+    return fence.has_value() && !fence->entries().empty() ? fence->entries()[0].node : "";
+  }
+  bool WaitForEvent(const std::string& reason, const std::string& message) const {
+    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+    while (steady_clock::now() < deadline) {
+      for (const auto& event : events_.events()) {
+        if (event.object.kind == "StorageCluster" && event.reason == reason &&
+            event.message == message) {
+          return true;
+        }
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  void Refuse(const base::Status& why) {
+    base::MutexLock lock(images_.mutex);
+    images_.exchange = why;
+  }
+
+  const platform::TempFolder folder_;
+  base::FakeClock clock_;
+  kube::FakeClient client_{clock_};
+  volume::FakeMounter mounter_;
+  volume::FakeExec exec_;
+  volume::FakeEventSink events_;
+  block::FakeImages images_;
+  std::unique_ptr<Attachments> attachments_;
+};
+
+TEST_F(LockProofTest, AFenceBreaksIfALockOfItsNodeWouldBeSeen) {
+  AddFence();
+  EXPECT_THAT(std::string(base::Message(Mount())), HasSubstr("as far as the device"));
+  EXPECT_EQ(FencedNode(), "n1");
+}
+
+TEST_F(LockProofTest, AFenceStaysIfNoLockOfItsNodeWasEverSeen) {
+  {
+    base::MutexLock lock(images_.mutex);
+    images_.unseen = {"n2"};
+  }
+  AddFence();
+  const base::Status refused = Mount();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)),
+              HasSubstr("cannot tell whether it still writes to the image (no lock of node 'n2'"));
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("out-of-service"));
+  EXPECT_EQ(FencedNode(), "n2");
+}
+
+TEST_F(LockProofTest, AFolderWhoseLocksStayOnTheNodeIsRefusedBeforeTheFenceIsTaken) {
+  Refuse(Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
+  const base::Status refused = Mount();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)),
+              HasSubstr("StorageCluster 'main': NFS is mounted with nolock"));
+  EXPECT_EQ(FencedNode(), "");
+  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
+}
+
+TEST_F(LockProofTest, TheStorageClusterTellsWhichNodeKeepsItsLocksToItself) {
+  Refuse(Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
+  kube::Informers informers(client_);
+  LockWatch watch({.node = "n1"}, events_, informers.OfOptional<api::StorageCluster>(),
+                  *attachments_);
+  informers.OfOptional<api::StorageCluster>().AddHandler(
+      [&](const auto& change) { watch.QueueCluster(change.key); });
+  watch.Start();
+  informers.Start();
+  EXPECT_TRUE(WaitForEvent("LocksNotShared",
+                           "node 'n1' cannot use its volumes: NFS is mounted with nolock"));
+  informers.Stop();
+  watch.Stop();
+}
+
+}  // namespace
+}  // namespace berth::blockagent
