@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api/kinds/lease_names.h"
+#include "base/files/whole_file.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -45,10 +46,12 @@ std::string HostName() {
 // service account, else "default".
 std::string ReadPodNamespace() {
   if (const char* ns = std::getenv("POD_NAMESPACE"); ns != nullptr && *ns != '\0') return ns;
-  const auto read = platform::ReadFile(kServiceAccountNamespace);
-  if (!read.ok()) return "default";
-  const size_t end = read->find_last_not_of(" \r\n\t");
-  return end == read->npos ? "default" : read->substr(0, end + 1);
+  // The kubelet makes this file a symlink, which ReadWholeFile follows.
+  constexpr size_t kLongestName = 256;
+  std::string ns;
+  if (base::ReadWholeFile(kServiceAccountNamespace, kLongestName, ns) != 0) return "default";
+  const size_t end = ns.find_last_not_of(" \r\n\t");
+  return end == ns.npos ? "default" : ns.substr(0, end + 1);
 }
 
 StatusOr<kube::Config> LoadApiConfig(const ProcessOptions& options) {

@@ -28,6 +28,7 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr char kEtcHosts[] = "/etc/hosts";
+constexpr size_t kLargestHosts = 1 << 20;
 constexpr char kDefaultTerminationPath[] = "/dev/termination-log";
 
 // Writes a file that containers mount. The content is replaced in place, because running containers
@@ -210,9 +211,9 @@ Status ContainerConfigs::WriteHosts(const api::Pod& pod,
                                     const std::vector<std::string>& pod_ips) const {
   std::string text;
   if (pod.host_network()) {
-    const auto own = platform::ReadFile(kEtcHosts);
-    text = "# The host's /etc/hosts, copied by Berth when the pod started.\n";
-    if (own.ok()) text += *own;
+    std::string own;  // ReadWholeFile follows symlinks, because /etc/hosts may be one
+    if (base::ReadWholeFile(kEtcHosts, kLargestHosts, own) != 0) own.clear();
+    text = "# The host's /etc/hosts, copied by Berth when the pod started.\n" + own;
   } else {
     text =
         "# Written by Berth for this pod.\n"

@@ -1,6 +1,7 @@
 #include "node/pods/pod_starter.h"
 
 #include "base/fault.h"
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "node/containers/cri_listing.h"
@@ -22,6 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSandboxTimeout{240'000};
 constexpr milliseconds kCallTimeout{120'000};
 constexpr milliseconds kPostStartTimeout{3'600'000};
+constexpr size_t kLargestResolvConf = 1 << 20;
 
 }  // namespace
 
@@ -33,10 +35,14 @@ int64_t PodStarter::Now() const {
 }
 
 cri::PodSandboxConfig PodStarter::BuildSandboxConfig(const api::Pod& pod, uint32_t attempt) const {
-  const auto resolv_conf = platform::ReadFile("/etc/resolv.conf");
+  // It is a symlink where systemd-resolved writes it, and ReadWholeFile follows that.
+  std::string resolv_conf;
+  if (base::ReadWholeFile("/etc/resolv.conf", kLargestResolvConf, resolv_conf) != 0) {
+    resolv_conf.clear();
+  }
   return MakeSandboxConfig(pod, {.attempt = attempt,
                                  .log_folder = parts_.settings.log_folder,
-                                 .resolv_conf = resolv_conf.ok() ? *resolv_conf : "",
+                                 .resolv_conf = std::move(resolv_conf),
                                  .agent = parts_.settings.agent});
 }
 
