@@ -13,7 +13,6 @@
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
 #include "kube/leader_election.h"
-#include "platform/files/durable_file.h"
 #include "roles/health.h"
 #include "roles/pause.h"
 #include "roles/role_term.h"

@@ -89,7 +89,7 @@ Scratch::~Scratch() {
     if (last == table->rend()) break;
     (void)mounter_->UnmountLazy(last->mount_point);
   }
-  const auto loops = platform::LookAtLoops(
+  const auto loops = platform::ListLoopEntries(
       [this](std::string_view image) { return IsWithin(std::string(image)); });
   for (const platform::LoopEntry& each : loops.value_or(std::vector<platform::LoopEntry>())) {
     for (int i = 0; i < kTries; ++i) {
