@@ -12,6 +12,7 @@
 #include <cstdlib>
 
 #include "base/fault.h"
+#include "base/files/process_stat.h"
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -107,13 +108,26 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
-  return DaemonId{.pid = pid, .start_time = platform::ReadForeignStartTicks(pid)};
+  return DaemonId{.pid = pid, .start_time = base::ReadStartTicks(pid)};
 }
+
+namespace {
+
+// Whether the process with the daemon's pid is the daemon. An error: not known, because the process
+// keeps everybody from reading it.
+base::StatusOr<bool> IsDaemon(const DaemonId& id) {
+  const auto stat = platform::ReadForeignStat(id.pid);
+  if (stat.ok()) return stat->start_ticks == id.start_time;
+  if (stat.status().code() == StatusCode::kNotFound) return false;
+  return stat.status();
+}
+
+}  // namespace
 
 base::UniqueFd OpenDaemon(const DaemonId& id) {
   if (id.pid <= 0) return {};
   base::UniqueFd fd = platform::OpenPid(id.pid);
-  if (!fd.valid() || platform::ReadForeignStartTicks(id.pid) != id.start_time) return {};
+  if (!fd.valid() || !IsDaemon(id).value_or(true)) return {};
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, 0) > 0) return {};
   return fd;
@@ -122,6 +136,7 @@ base::UniqueFd OpenDaemon(const DaemonId& id) {
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
   const base::UniqueFd fd = OpenDaemon(id);
   if (!fd.valid()) return base::OkStatus();
+  RETURN_IF_ERROR(IsDaemon(id).status());
   if (syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
     return platform::ErrnoError(errno, fmt::format("kill process {}", id.pid));
   }

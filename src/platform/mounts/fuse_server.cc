@@ -25,7 +25,7 @@
 namespace berth::platform {
 namespace {
 
-constexpr std::chrono::seconds kWalkTime(3);
+constexpr std::chrono::seconds kWalkTime(10);
 
 std::optional<uint64_t> ReadConnection(const std::string& fdinfo) {
   // The line is one of the first. Those of an inotify or epoll descriptor may be many.

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kWalkTime(3);
+constexpr std::chrono::seconds kWalkTime(10);
 
 struct Found {
   pid_t pid;

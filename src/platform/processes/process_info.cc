@@ -26,7 +26,7 @@ namespace {
 using base::StatusCode;
 
 constexpr size_t kMaxText = 64 * 1024;
-constexpr std::chrono::seconds kDetailTime(3);
+constexpr std::chrono::seconds kDetailTime(10);
 
 std::string ReadLine(const std::string& path) {
   std::string text;

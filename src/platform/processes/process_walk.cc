@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -164,6 +165,7 @@ std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>
   const std::set<size_t> were_stuck(last.begin(), last.end());
   left.insert(left.end(), last.begin(), last.end());
   std::vector<pid_t> stuck;
+  std::optional<size_t> suspect;  // a child was given up at it once
   while (!left.empty() && steady_clock::now() < deadline) {
     const auto memory = std::make_shared<SharedMemory>(sizeof(Progress));
     if (memory->data() == nullptr) break;
@@ -188,10 +190,14 @@ std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>
     size_t next = done;
     if (begun > done &&
         (waited >= kPatience || walked.code() != base::StatusCode::kDeadlineExceeded)) {
-      stuck.push_back(pids[left[done]]);
-      GetStuckProcesses().Add(stuck.back());
-      ++next;
-    } else if (begun == 0 && !walked.ok()) {
+      // The machine may have stood still, so a second child is asked.
+      if (suspect == left[done]) {
+        stuck.push_back(pids[left[done]]);
+        GetStuckProcesses().Add(stuck.back());
+        ++next;
+      }
+      suspect = left[done];
+    } else if (!walked.ok() && walked.code() != base::StatusCode::kDeadlineExceeded) {
       LOG_WARNING("{}", base::ToString(walked));
       break;
     }
@@ -204,15 +210,15 @@ std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>
 }  // namespace internal
 
 base::StatusOr<base::ProcessStat> ReadForeignStat(pid_t pid) {
+  constexpr std::chrono::seconds kTime(5);
   struct Text {
     std::array<char, 4096> text;
     size_t size;
   };
-  const auto asked = AskOfProcesses<Text>(fmt::format("read the state of process {}", pid), {pid},
-                                          kChildTime, [](pid_t pid, Text& text) {
-                                            text.size =
-                                                ReadProcessFile({"/proc", pid, "stat"}, text.text);
-                                          });
+  const auto asked = AskOfProcesses<Text>(
+      fmt::format("read the state of process {}", pid), {pid}, kTime, [](pid_t pid, Text& text) {
+        text.size = ReadProcessFile({"/proc", pid, "stat"}, text.text);
+      });
   if (!asked.stuck.empty()) {
     return base::Error(base::StatusCode::kDeadlineExceeded,
                        "process {} keeps everybody from reading its state", pid);

@@ -9,7 +9,7 @@
 // Any tenant can make such a process. So those files are read here alone: in a child that notes at
 // which process it is, and that is given up there; another child goes on with the next process.
 //
-//   processes ─▶ child: 1 2 3 … (given up at 4) ─▶ child: 5 6 …      4: `stuck`
+//   processes ─▶ child: 1 2 3 … (given up at 4, twice) ─▶ child: 5 6 …   4: `stuck`
 //
 // A process at which a child was given up is remembered: the walks of the next 20 seconds pass it
 // without a wait, and later walks ask it last, so that many such processes do not keep them from
