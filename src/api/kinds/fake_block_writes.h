@@ -115,6 +115,12 @@ inline void AddFenceWrites(std::vector<BlockWrite>& writes) {
   add("removes the fence of a deleted node", Fence(List({gone})), none, false);
   add("gives another's fence an owner", Fence(List({b})),
       With(Fence(List({b})), "ownerReferences", owner), false);
+  add("annotates another's fence", Fence(List({b})),
+      With(Fence(List({b, a})), "annotations", {{"x", "y"}}), false);
+  add("makes a fence with an annotation", none, With(Fence(List({a})), "annotations", {{"x", "y"}}),
+      false);
+  add("keeps an annotation", With(Fence(List({b})), "annotations", {{"x", "y"}}),
+      With(Fence(List({b, a})), "annotations", {{"x", "y"}}), true);
   add("keeps a finalizer", With(Fence(List({b})), "finalizers", List({"x/y"})),
       With(Fence(List({b, a})), "finalizers", List({"x/y"})), true);
   add("removes a finalizer", With(Fence(List({a})), "finalizers", List({"x/y"})), Fence(List({a})),

@@ -103,7 +103,8 @@ class BlockAgentWriteCheck {
 
   Status RefuseWrite(std::string_view why) const { return ForbiddenError(write_.info, name_, why); }
 
-  // A finalizer would keep an object for ever, and an owner could end it.
+  // A finalizer would keep an object for ever, and an owner could end it. Annotations are for the
+  // people and controllers that agents are told by.
   Status CheckLife() const {
     if (write_.after == nullptr) return base::OkStatus();
     for (const std::string_view field : {"finalizers", "ownerReferences"}) {
@@ -111,6 +112,10 @@ class BlockAgentWriteCheck {
         return RefuseWrite(
             fmt::format("the agent of node \"{}\" may not write {}", write_.node, field));
       }
+    }
+    if (Map(before_, {"metadata", "annotations"}) != Map(after_, {"metadata", "annotations"})) {
+      return RefuseWrite(
+          fmt::format("the agent of node \"{}\" may not write annotations", write_.node));
     }
     return base::OkStatus();
   }
