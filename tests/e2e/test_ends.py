@@ -41,7 +41,8 @@ def half_sent(path):
     """Sends a part of a request to a UNIX socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
-        connection.sendall(b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        connection.sendall(b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\n"
+                           b"Host: x\r\nContent-Length: 99\r\n\r\n{")
         yield
 
 

@@ -92,8 +92,8 @@ def test_a_standalone_berth_in_an_open_folder(open_place, new_berth, before):
         berth.start()
         berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
         berth.kill()
-        for name in ("", "api", "api/pki", "flight", "node", "node/pods", "node/volumes/devices", "pool", "pool/volumes",
-                     "run"):
+        for name in ("", "api", "api/pki", "flight", "node", "node/pods", "node/volumes/devices", "pool",
+                     "pool/volumes", "run"):
             (berth.data / name).chmod(0o755)
         for path in [berth.data / "kubeconfig", *(berth.data / "api").glob("objects.db*"),
                      *(berth.data / "api/pki").iterdir()]:
