@@ -138,7 +138,8 @@ StatusOr<std::shared_ptr<LockHandshake>> FolderLocks::HandshakeOf(const std::str
 }
 
 Status FolderLocks::ExchangeLocks(const std::string& life) {
-  ASSIGN_OR_RETURN(const Mount mount, FindMount(std::chrono::seconds(0)));
+  // Each attach comes here, and the mount table may be long.
+  ASSIGN_OR_RETURN(const Mount mount, FindMount(kShortly));
   RETURN_IF_ERROR(CheckReach(mount));
   // All locks are in this kernel.
   if (mount.locks.reach == LockReach::kOneMachine) return base::OkStatus();
