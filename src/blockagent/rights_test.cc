@@ -8,6 +8,7 @@
 #include "base/assert_ok.h"
 #include "block/fake_backend.h"
 #include "blockagent/agent.h"
+#include "blockagent/consumers.h"
 #include "blockagent/fake_rights.h"
 #include "blockagent/fence.h"
 #include "blockagent/node_cleanups.h"
@@ -138,6 +139,16 @@ TEST_F(AgentRightsTest, EachRightIsUsed) {
                 .Acquire({.volume = "pv-3", .entry = Entry("n1", "pv-3"), .fs_type = "ext4"},
                          {.volume = {}, .pod = {}, .cluster_name = "main", .image = "img"},
                          {[](const FenceEntry&) { return ConsumerFacts(); }}));
+  // A mount, which needs a disk, reads the pod's claim and, of NBD volumes without a fence, the
+  // pods that use it.
+  api_.Add({{"apiVersion", "v1"},
+            {"kind", "PersistentVolumeClaim"},
+            {"metadata", {{"name", "data"}, {"namespace", "default"}}}});
+  ASSERT_OK(kube::Get<api::PersistentVolumeClaim>(client_, "default", "data"));
+  const api::PersistentVolume claimed(
+      {{"metadata", {{"name", "pv-3"}}},
+       {"spec", {{"claimRef", {{"namespace", "default"}, {"name", "data"}}}}}});
+  ASSERT_OK(FindStartedPods(client_, claimed, "n1"));
   // The last entry of a NodeCleanup goes with the object.
   ASSERT_OK(RemoveCleanup(client_, api::NodeName("n1"), api::VolumeName("left"),
                           api::PodUid("uid-left")));

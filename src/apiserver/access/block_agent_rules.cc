@@ -9,7 +9,7 @@ std::span<const NodeRule> BlockAgentRules() {
       {"", "persistentvolumeclaims", "", {"get"}},
       // Whether the user that a fence names is still there.
       {"", "nodes", "", {"get"}},
-      {"", "pods", "", {"get"}},
+      {"", "pods", "", {"get", "list"}},
       {"coordination.k8s.io", "leases", "", {"get"}},
       {"", "events", "", {"create", "patch"}},
       {kBlock, "volumefences", "", {"get", "list", "watch", "create", "update", "delete"}},
