@@ -186,11 +186,16 @@ TEST_F(CleanupTest, AnImageWithoutLocksIsNotMappedBesideAPodThatRunsElsewhere) {
                {"metadata", {{"name", "pv-1"}}},
                {"spec",
                 {{"accessModes", {"ReadWriteOnce"}},
-                 {"claimRef", {{"namespace", "default"}, {"name", "pv-1"}}},
+                 {"claimRef", {{"namespace", "default"}, {"name", "pv-1"}, {"uid", "uid-claim"}}},
                  {"flexVolume",
                   {{"driver", "berth.dev/block"},
                    {"fsType", "btrfs"},
                    {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolumeClaim"},
+               {"metadata", {{"name", "pv-1"}, {"namespace", "default"}, {"uid", "uid-claim"}}},
+               {"spec", {{"volumeName", "pv-1"}}},
+               {"status", {{"phase", "Bound"}}}});
   const auto add_pod = [&](const std::string& name, const std::string& node, const Json& status) {
     client_.Add(
         {{"apiVersion", "v1"},

@@ -43,11 +43,16 @@ class LockProofTest : public testing::Test {
                  {"metadata", {{"name", "pv-1"}}},
                  {"spec",
                   {{"accessModes", {"ReadWriteOnce"}},
-                   {"claimRef", {{"namespace", "default"}, {"name", "data"}}},
+                   {"claimRef", {{"namespace", "default"}, {"name", "data"}, {"uid", "uid-data"}}},
                    {"flexVolume",
                     {{"driver", "berth.dev/block"},
                      {"fsType", "ext4"},
                      {"options", {{"cluster", "main"}, {"image", "img-1"}}}}}}}});
+    client_.Add({{"apiVersion", "v1"},
+                 {"kind", "PersistentVolumeClaim"},
+                 {"metadata", {{"name", "data"}, {"namespace", "default"}, {"uid", "uid-data"}}},
+                 {"spec", {{"volumeName", "pv-1"}}},
+                 {"status", {{"phase", "Bound"}}}});
     client_.Add(
         {{"apiVersion", "v1"},
          {"kind", "Pod"},
