@@ -106,23 +106,27 @@ class ServerImpl : public Server {
   void Tick() {
     router_.watches().Tick();
     const auto now = std::chrono::steady_clock::now();
+    // One worker at most does this, because it may wait for a slow disk.
+    if (renewing_.exchange(true)) return;
     const bool due = now >= (renewed_ ? std::min(next_retry_, next_check_) : next_check_);
     if (due) {
       next_check_ = now + options_.check_certificates;
       next_retry_ = now + kRetryPause;
     }
-    workers_.Post([this, due] {
-      base::MutexLock lock(renew_mutex_);
+    const bool posted = workers_.Post([this, due] {
       if (revocations_.TakeChange() || due) RenewCertificates();
+      renewing_ = false;
     });
+    if (!posted) renewing_ = false;
   }
 
   // Renews certificates while the server runs, because it may run longer than they are valid, and
   // because they may be revoked.
-  void RenewCertificates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(renew_mutex_) {
+  void RenewCertificates() {
     const auto certificates =
         EnsureCertificates(CertificateOptionsOf(options_), context_.clock.Now());
     if (!certificates.ok()) {
+      renewed_ = true;  // what led here is not lost: it is tried again after kRetryPause
       LOG_ERROR("api: cannot renew the certificates: {}", base::ToString(certificates.status()));
       return;
     }
@@ -170,7 +174,7 @@ class ServerImpl : public Server {
         router_.IdentifySender(std::move(head), std::move(done));
       }};
   base::Mutex groups_mutex_;
-  base::Mutex renew_mutex_;
+  std::atomic<bool> renewing_{false};
   DefinitionController definitions_;
   std::chrono::steady_clock::time_point next_check_ =
       std::chrono::steady_clock::now() + options_.check_certificates;  // for the event loop only

@@ -18,6 +18,9 @@ using base::StatusCode;
 
 namespace {
 
+// How the note of a reader ends.
+constexpr std::string_view kForReading = " for reading";
+
 ImageLock LockOf(const MapOptions& options) {
   if (options.read_only) return ImageLock::kReader;
   return options.shared_writers ? ImageLock::kSharedWriter : ImageLock::kWriter;
@@ -59,9 +62,14 @@ class Images : public Backend {
       return sound;
     }
     ASSIGN_OR_RETURN(const bool locked, folder_.HasLock(mapping.image));
-    // If this node had lost its lock and another had it now, the other node would be noted.
-    return locked &&
-           folder_.ReadHolder(mapping.image).starts_with(fmt::format("node {} as ", Quote(node_)));
+    if (!locked) return false;
+    // If this node had lost its lock and another had it now, the other node would be noted. The
+    // note may be missing, and each reader overwrites it.
+    const std::string holder = folder_.ReadHolder(mapping.image);
+    if (holder.starts_with(fmt::format("node {} as ", Quote(node_)))) return true;
+    if (!holder.empty() && !holder.ends_with(kForReading)) return false;
+    return Error(StatusCode::kUnavailable, "no note says which node has the lock of image {}",
+                 Quote(mapping.image));
   }
   base::Status ExchangeLocks(const std::string& life) override {
     return locks_.ExchangeLocks(life);
@@ -125,7 +133,7 @@ class LoopImages : public Images {
         folder_.OpenLocked(located, options.read_only ? O_RDONLY : O_RDWR, LockOf(options)));
     ASSIGN_OR_RETURN(Mapping mapping, loops_.Attach(file, image, options.read_only));
     folder_.NoteHolder(image, fmt::format("node {} as {}{}", Quote(node_), mapping.device,
-                                          options.read_only ? " for reading" : ""));
+                                          options.read_only ? kForReading : ""));
     return mapping;
   }
 

@@ -158,11 +158,14 @@ Status LockHandshake::ShowLock(const Own& own) {
   }
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
   const auto before = ReadShown(path);
-  const std::string text =
-      base::json::Dump({{"node", own.node}, {"session", own.session}, {"weakness", own.weakness}});
-  if (ftruncate(opened.fd.get(), 0) != 0) return platform::ErrnoError(errno, context);
-  RETURN_IF_ERROR(platform::WriteAll(opened.fd.get(), text));
-  if (fsync(opened.fd.get()) != 0) return platform::ErrnoError(errno, context);
+  // What stands there already is not written again, because the share may be full.
+  if (!before.ok() || before->session != own.session || before->weakness != own.weakness) {
+    const std::string text = base::json::Dump(
+        {{"node", own.node}, {"session", own.session}, {"weakness", own.weakness}});
+    if (ftruncate(opened.fd.get(), 0) != 0) return platform::ErrnoError(errno, context);
+    RETURN_IF_ERROR(platform::WriteAll(opened.fd.get(), text));
+    if (fsync(opened.fd.get()) != 0) return platform::ErrnoError(errno, context);
+  }
   if (before.ok() && before->session != own.session) RemoveNotes(before->session);
   lock_ = std::move(opened.fd);
   own_ = own;

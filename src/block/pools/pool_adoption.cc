@@ -34,9 +34,12 @@ std::string FindContentMismatch(const Record& record,
     case Content::kBlank:
       return found.has_value() ? "it should be blank, and " + holds : "";
     case Content::kFormatting:
-      if (!found.has_value() || found->uuid == record.fs_uuid) return "";
-      return fmt::format("its formatting with UUID {} was interrupted, and {}", record.fs_uuid,
-                         holds);
+      // Its next use would empty it. That is right only for the image of the record's own moment,
+      // and an image that was restored may be newer and hold data.
+      return found.has_value()
+                 ? fmt::format("its record is of the moment when it was being formatted, and {}",
+                               holds)
+                 : "";
     case Content::kCopied:
       if (found.has_value() && found->type == record.fs_type) return "";
       return fmt::format("it should hold {}, and {}", record.fs_type, holds);

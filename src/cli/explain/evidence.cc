@@ -416,12 +416,37 @@ const api::Event* FindEvent(const State& state, std::string_view kind, std::stri
   return newest;
 }
 
+// Whether a container of the pod has come so far that its volumes must be there.
+bool HasBegunContainer(const api::Pod& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
+      if (base::json::Find(status, {"state", "running"}) != nullptr ||
+          base::json::Find(status, {"state", "terminated"}) != nullptr ||
+          base::json::String(status, {"state", "waiting", "reason"}).find("Image") !=
+              std::string::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool IsRecent(const State& state, const api::Event& event, std::chrono::seconds within) {
+  const auto last = api::ParseTime(event.String({"lastTimestamp"}));
+  return !last.ok() || state.now - *last <= within;
+}
+
 const api::Event* FindMountEvent(const State& state) {
-  if (!state.pod || IsReady(state) || state.pod->node_name().empty()) return nullptr;
+  // The node agent and the kubelet try again, and say so again, at least every two minutes.
+  constexpr std::chrono::minutes kStillTrue{3};
+  if (!state.pod || IsReady(state) || state.pod->node_name().empty() ||
+      HasBegunContainer(*state.pod)) {
+    return nullptr;
+  }
   const api::Event* newest = nullptr;
   for (const char* reason : {"FailedMount", "FailedMapVolume", "FailedAttachVolume"}) {
     const api::Event* event = FindEvent(state, "Pod", reason);
-    if (event == nullptr) continue;
+    if (event == nullptr || !IsRecent(state, *event, kStillTrue)) continue;
     if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
       newest = event;
     }

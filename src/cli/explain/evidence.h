@@ -83,8 +83,11 @@ std::string AdviseOnApiRefusal(std::string_view error);
 // The newest event of `reason` about an object of `kind`; null if there is none.
 const api::Event* FindEvent(const State& state, std::string_view kind, std::string_view reason);
 
-// The newest event of the node agent that a volume of the pod is not mounted; null if there is
-// none, or if the pod has its volumes, because an event stays when its cause is gone.
+// Whether the event was last recorded within that time.
+bool IsRecent(const State& state, const api::Event& event, std::chrono::seconds within);
+// The newest event of the node agent that a volume of the pod is not mounted; null if there is none
+// from the last minutes, or if the pod has its volumes, because an event stays when its cause is
+// gone.
 const api::Event* FindMountEvent(const State& state);
 
 }  // namespace berth::cli::explain

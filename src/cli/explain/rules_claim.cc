@@ -1,6 +1,10 @@
 // Rules from a claim to a bound volume.
+#include <algorithm>
+
 #include "api/kinds/block_kinds.h"
 #include "api/kinds/csi_names.h"
+#include "api/quantity.h"
+#include "api/time.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -12,6 +16,20 @@ bool IsPending(const State& state) {
 
 std::string QuoteEvent(const api::Event& event) {
   return fmt::format("event {}: {}", event.String({"reason"}), event.String({"message"}));
+}
+
+// Whether the binder may bind the claim to the volume, as far as size, modes and owner say.
+bool Fits(const api::PersistentVolume& volume, const api::PersistentVolumeClaim& claim) {
+  const bool taken = volume.has_claim_ref() &&
+                     api::ObjectKey(volume.claim_namespace(), volume.claim_name()) != claim.key();
+  if (volume.phase() != "Available" || taken) return false;
+  const auto has = api::Quantity::Parse(volume.capacity());
+  const auto wanted = api::Quantity::Parse(claim.requested_storage());
+  if (has.ok() && wanted.ok() && *has < *wanted) return false;
+  const std::vector<std::string> modes = volume.access_modes();
+  return std::ranges::all_of(claim.access_modes(), [&](const std::string& mode) {
+    return std::ranges::find(modes, mode) != modes.end();
+  });
 }
 
 }  // namespace
@@ -99,6 +117,7 @@ std::optional<Cause> NoVolumeFits(const State& state) {
   std::vector<std::string> proof;
   for (const api::PersistentVolume& volume : state.volumes) {
     if (volume.storage_class_name() != state.class_name) continue;
+    if (Fits(volume, *state.claim)) return std::nullopt;  // it waits for something else
     proof.push_back(fmt::format(
         "volume '{}': {}, {}, access modes {}{}", volume.name(), volume.phase(), volume.capacity(),
         fmt::join(volume.access_modes(), ", "),
@@ -106,12 +125,15 @@ std::optional<Cause> NoVolumeFits(const State& state) {
             ? fmt::format(", for claim '{}/{}'", volume.claim_namespace(), volume.claim_name())
             : ""));
   }
+  constexpr std::chrono::seconds kBinderAnswers{10};
+  const auto created = api::ParseTime(state.claim->creation_timestamp());
   const std::string of_class =
       classless ? std::string("without a class") : fmt::format("of class '{}'", state.class_name);
   if (proof.empty()) proof.push_back(fmt::format("there is no PersistentVolume {}", of_class));
   return Cause{
       .id = "no-volume-fits",
       .link = Link::kVolume,
+      .waiting = created.ok() && state.now - *created < kBinderAnswers,
       .summary = fmt::format("no PersistentVolume {} fits claim '{}', which asks for {} with {}",
                              of_class, state.claim_key, state.claim->requested_storage(),
                              fmt::join(state.claim->access_modes(), ", ")),

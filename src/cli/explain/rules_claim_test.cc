@@ -124,6 +124,11 @@ TEST_F(RulesTest, AClaimThatOnlyAPersonsVolumeCanServe) {
                                            {"status", {{"phase", "Available"}}}})};
   EXPECT_TRUE(Proves(First(), "volume 'small': Available, 1Mi, access modes ReadWriteOnce"));
   EXPECT_NE(First().summary.find("asks for 1Gi with ReadWriteOnce"), std::string::npos);
+  // The claim waits for something else if a volume fits.
+  state_.volumes[0].Set({"spec", "capacity", "storage"}, "2Gi");
+  EXPECT_NE(First().id, "no-volume-fits");
+  state_.volumes[0].Set({"spec", "claimRef"}, {{"namespace", "default"}, {"name", "other"}});
+  EXPECT_EQ(First().id, "no-volume-fits");
   // A claim of class "" never gets the default class.
   state_.claim->Set({"spec", "storageClassName"}, "");
   state_.class_name.clear();

@@ -253,12 +253,23 @@ std::optional<Cause> ContainerEnded(const State& state) {
 std::optional<Cause> NotReady(const State& state) {
   if (!state.pod || state.pod->deleting() || state.pod->phase() != "Running") return std::nullopt;
   const base::Json* ready = state.pod->condition("Ready");
-  if (ready == nullptr || base::json::String(*ready, {"status"}) != "False") return std::nullopt;
+  if (ready == nullptr || base::json::String(*ready, {"status"}) != "False" ||
+      base::json::String(*ready, {"reason"}) != "ContainersNotReady") {
+    return std::nullopt;
+  }
+  constexpr std::chrono::minutes kStillTrue{10};
   const api::Event* event = FindEvent(state, "Pod", "Unhealthy");
-  if (event == nullptr || !ListWaitingContainers(*state.pod).empty()) return std::nullopt;
+  if (event == nullptr || !IsRecent(state, *event, kStillTrue) ||
+      !ListWaitingContainers(*state.pod).empty()) {
+    return std::nullopt;
+  }
+  // A container that has just started may not be ready yet.
+  constexpr std::chrono::minutes kStartsWithin{1};
+  const auto created = api::ParseTime(state.pod->creation_timestamp());
   return Cause{
       .id = "not-ready",
       .link = Link::kContainers,
+      .waiting = created.ok() && state.now - *created < kStartsWithin,
       .summary = fmt::format("the pod runs, and is not ready: {}", event->String({"message"})),
       .proof = {fmt::format("event Unhealthy, {} ago",
                             api::AgeSince(event->String({"lastTimestamp"}), state.now))},

@@ -85,12 +85,33 @@ TEST_F(UseTest, AClaimThatIsBeingDeletedTakesNoNewPod) {
 TEST_F(UseTest, AnEventOfTheNodeAgentIsTheCauseIfNoRuleKnowsBetter) {
   state_.events = {api::Event({{"reason", "FailedMount"},
                                {"message", "volume 'd': no Flexvolume driver 'example.com/none'"},
-                               {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                               {"lastTimestamp", "2026-01-01T00:59:00Z"},
                                {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
   EXPECT_EQ(First().id, "mount-fails");
   EXPECT_NE(First().summary.find("example.com/none"), std::string::npos);
   Call(OnNode(), "NodeStageVolume", base::StatusCode::kInternal, "no such pool");
   EXPECT_EQ(First().id, "driver-error");
+}
+
+TEST_F(UseTest, AnEventWhoseCauseIsGoneBlocksNothing) {
+  const auto record_at = [this](const std::string& time) {
+    state_.events = {api::Event({{"reason", "FailedMount"},
+                                 {"message", "volume 'd': secret \"keys\" not found"},
+                                 {"lastTimestamp", time},
+                                 {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
+  };
+  record_at("2026-01-01T00:59:00Z");
+  EXPECT_EQ(First().id, "secret-missing");
+  record_at("2026-01-01T00:50:00Z");
+  EXPECT_EQ(First().id, "");
+  // The image is being pulled, which comes after the volumes.
+  record_at("2026-01-01T00:59:00Z");
+  state_.pod->Set({"status", "containerStatuses"},
+                  {{{"name", "main"},
+                    {"image", "far"},
+                    {"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}}});
+  state_.object = *state_.pod;
+  EXPECT_EQ(First().id, "image-missing");
 }
 
 TEST_F(UseTest, AContainerThatEndedWithAnError) {
@@ -114,7 +135,7 @@ TEST_F(UseTest, AContainerThatRunsAndIsNotReady) {
   EXPECT_EQ(First().id, "");
   state_.events = {api::Event({{"reason", "Unhealthy"},
                                {"message", "Readiness probe failed: exit code 1"},
-                               {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                               {"lastTimestamp", "2026-01-01T00:59:00Z"},
                                {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
   EXPECT_EQ(First().id, "not-ready");
   EXPECT_NE(First().summary.find("Readiness probe failed"), std::string::npos);
@@ -123,7 +144,7 @@ TEST_F(UseTest, AContainerThatRunsAndIsNotReady) {
 TEST_F(UseTest, ASecretOfAVolumeIsMissingUntilItIsMounted) {
   state_.events = {api::Event({{"reason", "FailedMount"},
                                {"message", "volume 'keys': secret \"keys\" not found"},
-                               {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                               {"lastTimestamp", "2026-01-01T00:59:00Z"},
                                {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}})};
   EXPECT_EQ(First().id, "secret-missing");
   state_.pod->Set({"status", "phase"}, "Running");

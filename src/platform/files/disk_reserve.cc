@@ -117,7 +117,8 @@ bool DiskReserve::IsGivenUp() const {
 }
 
 base::Status DiskReserve::MakeIfRoom() const {
-  if (ReserveSize(path_) > 0) return base::OkStatus();
+  // Some file systems do not say how large they are.
+  if (options_.bytes <= 0 || ReserveSize(path_) > 0) return base::OkStatus();
   const std::optional<DiskRoom> room = ReadDiskRoom(options_.folder);
   if (!room.has_value() || room->free < 2 * options_.bytes) return base::OkStatus();
   const std::string context = fmt::format("make {}", Quote(path_));
@@ -126,7 +127,10 @@ base::Status DiskReserve::MakeIfRoom() const {
   // glibc writes zeros where the file system cannot allocate without them.
   const int error = posix_fallocate(fd.get(), 0, options_.bytes);
   if (error == 0) return base::OkStatus();
-  if (ftruncate(fd.get(), 0) != 0) LOG_WARNING("cannot empty {}", Quote(path_));
+  // An empty file says that the reserve was given up because the disk is full.
+  if ((error == ENOSPC ? ftruncate(fd.get(), 0) : unlink(path_.c_str())) != 0) {
+    LOG_WARNING("cannot empty {}", Quote(path_));
+  }
   return ErrnoError(error, context);
 }
 

@@ -91,7 +91,8 @@ base::Status RunForked(std::string_view what, std::chrono::milliseconds timeout,
   if (!complete) kill(pid, SIGKILL);
   // The exit itself can block: the kernel waits for reads that are under way.
   const SteadyTime patience = complete ? deadline : std::chrono::steady_clock::now() + kKilledGrace;
-  if (ended.valid() && !PollUntil(ended.get(), patience)) {
+  // Without a descriptor of the child nobody may wait for it, because its end may block for ever.
+  if (!ended.valid() || !PollUntil(ended.get(), patience)) {
     ReapLater(pid);
   } else {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
