@@ -116,6 +116,9 @@ def taken(s):
     """Takes the volume from a pod that has it, as 'berth fence break --dangerous' does."""
     volume = name_of(s, "data")
     entry, = entries_of(s, volume)
+    # Without the mark the agent could find the use in the fence, and drop its NodeCleanup before the fence is gone.
+    mark = {"metadata": {"annotations": {"block.berth.dev/broken-pods": f"{entry['podUID']},"}}}
+    s.done("the fence to be marked", lambda: s.api.patch("volumefences", volume, mark))
     s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "NodeCleanup", "metadata": {"name": "node-a"},
               "entries": [{"volume": volume, "clusterName": "main", "image": volume, "reason": "a test",
                            "attachment": entry}]})
