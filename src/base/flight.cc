@@ -18,11 +18,11 @@
 namespace berth::base {
 namespace {
 
-constexpr size_t kSlotSize = 512;
-constexpr size_t kSlots = 32;  // of a ring; the first holds the key
+constexpr size_t kSlotSize = 1024;
+constexpr size_t kSlots = 16;  // of a ring; the first holds the key
 constexpr size_t kRingSize = kSlotSize * kSlots;
 constexpr size_t kHeaderSize = 4096;
-constexpr std::array<char, 8> kMagic = {'b', 'e', 'r', 't', 'h', 'f', 'l', '1'};
+constexpr std::array<char, 8> kMagic = {'b', 'e', 'r', 't', 'h', 'f', 'l', '2'};
 constexpr size_t kMaxRings = 1 << 16;
 
 enum State : uint16_t { kFree = 0, kRunning = 1, kDone = 2 };
@@ -40,7 +40,7 @@ struct Slot {
   int32_t code = 0;
   char what[44] = {};
   char target[136] = {};
-  char message[272] = {};
+  char message[784] = {};
 };
 static_assert(sizeof(Slot) == kSlotSize);
 
@@ -79,7 +79,7 @@ void PutText(char (&field)[N], std::string_view text) {
 template <size_t N>
 void PutReason(char (&field)[N], std::string_view text) {
   constexpr std::string_view kGap = " ... ";
-  constexpr size_t kHead = N / 3;
+  constexpr size_t kHead = N / 2;
   if (text.size() < N) return PutText(field, text);
   std::string whole(text.substr(0, CharacterEnd(text, kHead)));
   whole += kGap;

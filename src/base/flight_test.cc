@@ -169,7 +169,7 @@ TEST_F(FlightTest, ATornRecordIsSkipped) {
     Call(*recorder, "k", "Second", OkStatus());
   }
   std::fstream file(Path(), std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(4096 + 512 + 100);  // in the first record
+  file.seekp(4096 + 1024 + 100);  // in the first record
   file.write("torn", 4);
   file.close();
   const FlightLog log = Read();
@@ -212,7 +212,7 @@ TEST_F(FlightTest, LongTextsAreCutAndLongKeysStayApart) {
 TEST_F(FlightTest, ALongReasonKeepsItsBeginningAndItsEnd) {
   const auto recorder = Open();
   std::string middle;
-  while (middle.size() < 1000) middle += "\u00e9";
+  while (middle.size() < 2000) middle += "\u00e9";
   Call(*recorder, "k", "NodeStageVolume",
        Error(StatusCode::kDataLoss, "stage volume 'v': {}: image 'v.img' is missing", middle));
   const std::string message = Read().records.at(0).message;
@@ -221,7 +221,7 @@ TEST_F(FlightTest, ALongReasonKeepsItsBeginningAndItsEnd) {
   EXPECT_NE(message.find(" ... "), std::string::npos) << message;
   EXPECT_TRUE(IsUtf8(message));
   // A reason that fits is whole.
-  const std::string fits(271, 'm');
+  const std::string fits(783, 'm');
   Call(*recorder, "k2", "NodeStageVolume", Error(StatusCode::kInternal, "{}", fits));
   EXPECT_EQ(Read().records.at(1).message, fits);
 }
