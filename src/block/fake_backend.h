@@ -39,7 +39,7 @@ class FakeImages {
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
   // The nodes of which no other node ever saw a lock.
   std::set<std::string> unseen ABSL_GUARDED_BY(mutex);
-  // What ExchangeLocks answers.
+  // The answer of ExchangeLocks.
   base::Status exchange ABSL_GUARDED_BY(mutex);
 };
 

@@ -349,7 +349,7 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
       "current-context: berth\n",
       server_url, base::EncodeBase64(ca_certificate), user.name,
       base::EncodeBase64(user.certificate), base::EncodeBase64(user.key), user.name);
-  // What has not changed is not written, because a start must not need room on the disk.
+  // An unchanged file is not written, because a start must not need room on the disk.
   if (const auto present = platform::ReadFile(path); present.ok() && *present == text) {
     return base::TightenMode(path);
   }

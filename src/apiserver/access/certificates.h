@@ -46,7 +46,7 @@ struct CertificateOptions {
 base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& options,
                                                 base::WallTime now);
 
-// What `berth certificate` tells of a client's certificate.
+// The facts about a client's certificate that `berth certificate` shows.
 struct ClientCertificate {
   std::string user;    // CN
   std::string sha256;  // see revocations.h

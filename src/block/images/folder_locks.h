@@ -1,5 +1,5 @@
-// What locks on a folder of images prove, by the mount that holds the folder (lock_reach.h) and by
-// what nodes saw of each other (lock_handshake.h).
+// Says what locks on a folder of images prove, by the mount that holds the folder (lock_reach.h)
+// and by what nodes saw of each other (lock_handshake.h).
 //
 // Thread-safe. Borrows `mounter`. DEADLINE_EXCEEDED: the folder does not answer.
 #pragma once

@@ -72,7 +72,7 @@ class ImageFolder {
   // Notes the node that has the image mapped, because OpenLocked names the holder in its error
   // message. A failed write is ignored, because only that message needs the note.
   void NoteHolder(const std::string& image, const std::string& holder);
-  // What NoteHolder noted last; empty: nothing, or it cannot be read.
+  // Reads the last note of NoteHolder; empty: there is none, or it cannot be read.
   std::string ReadHolder(const std::string& image) const;
 
   const std::string& folder() const { return folder_; }

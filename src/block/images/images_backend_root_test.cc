@@ -393,7 +393,7 @@ TEST_F(ImagesBackendTest, AFolderWhoseLocksStayOnTheNodeServesNoNewUse) {
     EXPECT_THAT(std::string(base::Message(status)), HasSubstr("NFS is mounted with nolock"));
   }
   EXPECT_EQ(refused->ProveLocks("uid-1", api::NodeName("two")).code(), StatusCode::kUnimplemented);
-  // What is in use goes on, and ends.
+  // A mapping that is in use goes on, and can be ended.
   EXPECT_TRUE(*refused->HasLock("pvc-1"));
   ASSERT_OK(refused->Check(*mapping));
   ASSERT_OK(refused->Refresh(*mapping));

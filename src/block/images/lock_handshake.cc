@@ -117,7 +117,7 @@ StatusOr<LockHandshake::Shown> LockHandshake::ReadShown(const std::string& path)
   return shown;
 }
 
-// Somebody may have removed the folder meanwhile.
+// Looks at the file, because another process may have removed the folder meanwhile.
 bool LockHandshake::IsStillShown(const Own& own) {
   if (!lock_.valid() || own_.node != own.node || own_.session != own.session ||
       own_.weakness != own.weakness) {
@@ -158,7 +158,7 @@ Status LockHandshake::ShowLock(const Own& own) {
   }
   if (opened.error != 0) return platform::ErrnoError(opened.error, context);
   const auto before = ReadShown(path);
-  // What stands there already is not written again, because the share may be full.
+  // An unchanged file is not written again, because the share may be full.
   if (!before.ok() || before->session != own.session || before->weakness != own.weakness) {
     const std::string text = base::json::Dump(
         {{"node", own.node}, {"session", own.session}, {"weakness", own.weakness}});

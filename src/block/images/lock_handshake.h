@@ -70,7 +70,8 @@ class LockHandshake {
   };
 
   std::string PathOf(const std::string& node) const;
-  // What the file at `path` says. NOT_FOUND; DATA_LOSS: it cannot be read as such a file.
+  // Reads which session the file at `path` names. NOT_FOUND; DATA_LOSS: it cannot be read as such a
+  // file.
   base::StatusOr<Shown> ReadShown(const std::string& path) const;
   bool IsStillShown(const Own& own) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   base::Status NoteLock(const std::string& name, const std::string& session)

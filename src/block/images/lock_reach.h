@@ -1,5 +1,5 @@
-// What the lock of a file proves about other nodes, by the kind and the options of the mount that
-// holds the file. Pure functions.
+// Says what the lock of a file proves about other nodes, by the kind and the options of the mount
+// that holds the file. Pure functions.
 #pragma once
 
 #include <cstdint>

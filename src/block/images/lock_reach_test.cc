@@ -1,4 +1,4 @@
-// What the locks of a mount prove, by lines of mount tables as kernels write them.
+// Tests what the locks of a mount prove, by lines of mount tables as kernels write them.
 #include "block/images/lock_reach.h"
 
 #include <gmock/gmock.h>

@@ -55,13 +55,13 @@ class SharedFolderTest : public testing::Test {
     }
   }
 
-  void Say(const std::string& what) const {
+  void PrintLine(const std::string& what) const {
     printf("%s\n", what.c_str());
     fflush(stdout);
   }
-  void Tell(const std::string& step) const {
+  void ReportStep(const std::string& step) const {
     std::ofstream(steps_ + "/" + step) << "x";
-    Say("told: " + step);
+    PrintLine("told: " + step);
   }
   bool IsTold(const std::string& step) const {
     return access((steps_ + "/" + step).c_str(), F_OK) == 0;
@@ -70,7 +70,7 @@ class SharedFolderTest : public testing::Test {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(3);
     while (!done()) {
       if (IsTold("failed") || std::chrono::steady_clock::now() > deadline) {
-        Say("waited in vain for " + what);
+        PrintLine("waited in vain for " + what);
         return false;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -111,12 +111,12 @@ TEST_F(SharedFolderTest, OneNodeWritesUntilItIsShutOut) {
   ASSERT_TRUE(device.valid());
   size_t written = 0;
   for (; WriteBlock(device.get(), "one", written); ++written) {
-    if (written == kBlocks) Tell("one-wrote");
+    if (written == kBlocks) ReportStep("one-wrote");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_GT(written, kBlocks);
   EXPECT_FALSE(WriteBlock(device.get(), "one", written + 1)) << "its lock is lost for good";
-  Tell("one-was-shut-out");
+  ReportStep("one-was-shut-out");
 }
 
 TEST_F(SharedFolderTest, TheOtherNodeTakesTheImageOver) {
@@ -131,7 +131,7 @@ TEST_F(SharedFolderTest, TheOtherNodeTakesTheImageOver) {
   ASSERT_OK(backend_->ProveLocks(kLife, one));
   EXPECT_EQ(backend_->ProveLocks(kLife, api::NodeName("three")).code(),
             StatusCode::kFailedPrecondition);
-  Tell("two-saw-one");
+  ReportStep("two-saw-one");
   // The server forgets the lock of a node that it no longer hears.
   ASSERT_TRUE(Wait("the end of the lock", [&] {
     const auto locked = backend_->HasLock(kImage);
@@ -147,7 +147,7 @@ TEST_F(SharedFolderTest, TheOtherNodeTakesTheImageOver) {
   ASSERT_TRUE(device.valid());
   for (size_t i = 0; i < kBlocks; ++i) EXPECT_THAT(ReadBlock(device.get(), i), HasSubstr("one "));
   for (size_t i = 0; i < kBlocks; ++i) ASSERT_TRUE(WriteBlock(device.get(), "two", i));
-  Tell("two-took-over");
+  ReportStep("two-took-over");
   if (Setting("RETURNS") == "yes") ASSERT_TRUE(WaitTold("one-was-shut-out"));
   for (size_t i = 0; i < kBlocks; ++i) EXPECT_THAT(ReadBlock(device.get(), i), HasSubstr("two "));
 }

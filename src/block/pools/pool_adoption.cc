@@ -22,7 +22,8 @@ AdoptionStep RefuseAdoption(const Record& record, std::string why) {
   return {.kind = AdoptionStep::Kind::kRefuse, .record = record, .detail = std::move(why)};
 }
 
-// What the image should hold, by its record; empty: it holds that. `found` is what a probe found.
+// Says what is wrong with the content of the image, by its record; empty: nothing is. `found` is
+// what a probe found.
 std::string FindContentMismatch(const Record& record,
                                 const std::optional<platform::Signature>& found) {
   const std::string holds =

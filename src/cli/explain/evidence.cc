@@ -25,8 +25,7 @@ std::string DescribeProcess(const ProcessInfo& process) {
   if (process.unreadable) {
     return fmt::format(
         "{} {} '{}' waits in execve (state {}): it closes a file of a file system whose server "
-        "does "
-        "not answer, and meanwhile the kernel shows its other details to nobody",
+        "does not answer, and meanwhile the kernel shows its other details to nobody",
         process.thread ? "thread" : "process", process.pid, GetProgramName(process), process.state);
   }
   const std::string activity = process.stopped() ? "is stopped"
@@ -416,14 +415,20 @@ const api::Event* FindEvent(const State& state, std::string_view kind, std::stri
   return newest;
 }
 
+bool IsImageReason(std::string_view reason) {
+  constexpr std::string_view kReasons[] = {"ErrImagePull",      "ImagePullBackOff",
+                                           "ErrImageNeverPull", "InvalidImageName",
+                                           "ImageInspectError", "RegistryUnavailable"};
+  return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
+}
+
 // Whether a container of the pod has come so far that its volumes must be there.
 bool HasBegunContainer(const api::Pod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const base::Json& status : base::json::Array(pod.json(), {"status", list})) {
       if (base::json::Find(status, {"state", "running"}) != nullptr ||
           base::json::Find(status, {"state", "terminated"}) != nullptr ||
-          base::json::String(status, {"state", "waiting", "reason"}).find("Image") !=
-              std::string::npos) {
+          IsImageReason(base::json::String(status, {"state", "waiting", "reason"}))) {
         return true;
       }
     }

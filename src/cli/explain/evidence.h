@@ -83,6 +83,8 @@ std::string AdviseOnApiRefusal(std::string_view error);
 // The newest event of `reason` about an object of `kind`; null if there is none.
 const api::Event* FindEvent(const State& state, std::string_view kind, std::string_view reason);
 
+// Whether a container waits for that reason because its image is not available.
+bool IsImageReason(std::string_view reason);
 // Whether the event was last recorded within that time.
 bool IsRecent(const State& state, const api::Event& event, std::chrono::seconds within);
 // The newest event of the node agent that a volume of the pod is not mounted; null if there is none

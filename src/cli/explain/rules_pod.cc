@@ -26,13 +26,6 @@ std::vector<Waiting> ListWaitingContainers(const api::Pod& pod) {
   return out;
 }
 
-bool IsImageReason(const std::string& reason) {
-  constexpr std::string_view kReasons[] = {"ErrImagePull",      "ImagePullBackOff",
-                                           "ErrImageNeverPull", "InvalidImageName",
-                                           "ImageInspectError", "RegistryUnavailable"};
-  return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
-}
-
 std::vector<std::string> ListNames(const std::vector<api::Pod>& pods) {
   std::vector<std::string> names;
   for (const api::Pod& pod : pods) names.push_back(pod.key());

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
+#include "cmd/berth/data_command.h"
 #include "cmd/berth/standalone.h"
 #include "kube/config.h"
 #include "platform/files/durable_file.h"
@@ -94,18 +95,6 @@ Status ListCertificates(const CertificateArguments& arguments) {
   return base::OkStatus();
 }
 
-CLI::App* AddCertificateCommand(CLI::App& group, int& exit_code,
-                                const std::shared_ptr<CertificateArguments>& arguments,
-                                const char* name, const char* help,
-                                Status (*run)(const CertificateArguments&)) {
-  CLI::App* command = group.add_subcommand(name, help);
-  command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
-      ->capture_default_str();
-  command->callback(
-      [arguments, run, &exit_code] { exit_code = cli::ReportError(run(*arguments)); });
-  return command;
-}
-
 }  // namespace
 
 void AddCertificateCommands(CLI::App& app, int& exit_code) {
@@ -113,12 +102,12 @@ void AddCertificateCommands(CLI::App& app, int& exit_code) {
       "certificate", "The certificates of the administrator and of the node agent");
   group->require_subcommand(1);
   const auto arguments = std::make_shared<CertificateArguments>();
-  AddCertificateCommand(*group, exit_code, arguments, "list",
-                        "List the certificates, and those that are revoked", ListCertificates);
-  AddCertificateCommand(*group, exit_code, arguments, "revoke",
-                        "Refuse a certificate from now on; a running Berth makes a new one and "
-                        "writes its kubeconfig anew",
-                        RevokeCertificate)
+  AddDataCommand(*group, exit_code, arguments, "list",
+                 "List the certificates, and those that are revoked", ListCertificates);
+  AddDataCommand(*group, exit_code, arguments, "revoke",
+                 "Refuse a certificate from now on; a running Berth makes a new one and "
+                 "writes its kubeconfig anew",
+                 RevokeCertificate)
       ->add_option("certificate", arguments->certificate,
                    "admin, node, or the file of a kubeconfig or certificate")
       ->required();

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
+#include "cmd/berth/data_command.h"
 #include "cmd/berth/standalone.h"
 #include "platform/files/private_folder.h"
 
@@ -84,17 +85,6 @@ Status DeleteToken(const Arguments& arguments) {
   return apiserver::RemoveStaticToken(arguments.file(), arguments.name);
 }
 
-CLI::App* AddTokenCommand(CLI::App& group, int& exit_code,
-                          const std::shared_ptr<Arguments>& arguments, const char* name,
-                          const char* help, Status (*run)(const Arguments&)) {
-  CLI::App* command = group.add_subcommand(name, help);
-  command->add_option("--data", arguments->data_folder, "Data folder of a standalone Berth")
-      ->capture_default_str();
-  command->callback(
-      [arguments, run, &exit_code] { exit_code = cli::ReportError(run(*arguments)); });
-  return command;
-}
-
 }  // namespace
 
 void AddTokenCommands(CLI::App& app, int& exit_code) {
@@ -103,8 +93,8 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
   group->require_subcommand(1);
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* create =
-      AddTokenCommand(*group, exit_code, arguments, "create",
-                      "Make a token and print it; it cannot be shown again", CreateToken);
+      AddDataCommand(*group, exit_code, arguments, "create",
+                     "Make a token and print it; it cannot be shown again", CreateToken);
   create
       ->add_option("user", arguments->name,
                    "Name of the user; with --role node or block-agent, of the node")
@@ -119,10 +109,10 @@ void AddTokenCommands(CLI::App& app, int& exit_code) {
                    "How long it is good for: 90s, 12h, 30d (the default); 0: for ever")
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, int64_t>{{"s", 1}, {"m", 60}, {"h", 3600}, {"d", kDay}}));
-  AddTokenCommand(*group, exit_code, arguments, "list",
-                  "List tokens with their users; the secret tokens are not shown", ListTokens);
-  AddTokenCommand(*group, exit_code, arguments, "delete",
-                  "Delete a token; it is refused from then on", DeleteToken)
+  AddDataCommand(*group, exit_code, arguments, "list",
+                 "List tokens with their users; the secret tokens are not shown", ListTokens);
+  AddDataCommand(*group, exit_code, arguments, "delete",
+                 "Delete a token; it is refused from then on", DeleteToken)
       ->add_option("id", arguments->name, "Its id, as 'list' shows it")
       ->required();
 }
