@@ -12,6 +12,7 @@ import time
 
 from lib import block_agent, local_api, mounts
 
+NODE = "bench-node"
 MEGABYTES = 16
 # Durable records that a mount writes one after the other: three of the agent's own, and two objects of the API.
 RECORDS, OBJECTS = 3, 2
@@ -29,8 +30,8 @@ class Site:
         block_agent.define_kinds(berth)
         berth.apply(block_agent.storage_cluster("bench", self.images))
         # The agent has its own node, so that no other agent runs its pods or removes its fences.
-        berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bench-node"}})
-        self.agent = block_agent.BlockAgent(berth, "bench-node", folder / "d", folder)
+        berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        self.agent = block_agent.BlockAgent(berth, NODE, folder / "d", folder)
         (folder / "d" / "volume-plugins").mkdir(parents=True)
         self.agent.start()
         self.driver = folder / "d" / "volume-plugins" / "berth.dev~block" / "block"
@@ -49,7 +50,7 @@ class Site:
             self.api.create(item)
         pod = self.api.create({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-            "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}],
+            "spec": {"nodeName": NODE, "schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}],
                      "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}})
         uid = (pod or self.api.get("pods", name))["metadata"]["uid"]
         target = self.folder / "d" / "kubelet" / "pods" / uid / "volumes" / "berth.dev~block" / name
@@ -86,7 +87,8 @@ class Site:
         mounts.unmount_below(self.folder)
         mounts.detach_loops_below(self.folder)
         for name in self.names:
-            self.api.delete("pods", name)
+            # No kubelet runs for the node, so nobody would confirm an orderly end of the pod.
+            self.api.call("DELETE", f"{local_api.PATHS['pods']}/{name}?gracePeriodSeconds=0")
         for name in self.names:
             self.api.delete("persistentvolumeclaims", name)
             self.api.delete("persistentvolumes", name)
