@@ -14,6 +14,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/shared_read.h"
 #include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -84,6 +85,28 @@ base::StatusOr<LoopEntry> DescribeDevice(const std::string& name) {
   return entry;
 }
 
+struct AttachedImage {
+  std::string device;  // "loop3"
+  std::string path;    // as LoopEntry::image_path
+};
+
+base::StatusOr<std::vector<AttachedImage>> ListAttachedImages() {
+  // /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
+  // of free devices.
+  constexpr char kFolder[] = "/sys/devices/virtual/block";
+  const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kFolder));
+  std::vector<AttachedImage> attached;
+  for (const std::string& name : names) {
+    // The folder "loop" is there only while a file is attached.
+    if (!name.starts_with("loop")) continue;
+    ASSIGN_OR_RETURN(std::string image, ReadAttributeIn(folder.get(), name + "/loop/backing_file"));
+    if (!image.empty()) attached.push_back({name, std::move(image)});
+  }
+  return attached;
+}
+
 struct Answer {
   int error = EAGAIN;
   uint64_t dev = 0;
@@ -132,20 +155,14 @@ void ApplyAnswer(const Answer& answer, LoopEntry& entry) {
 base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout) {
-  // /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
-  // of free devices.
-  constexpr char kFolder[] = "/sys/devices/virtual/block";
-  const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kFolder));
+  static auto& shared = *new base::SharedRead<base::StatusOr<std::vector<AttachedImage>>>();
+  const auto images = shared.Get(ListAttachedImages);
+  RETURN_IF_ERROR(images->status());
   std::vector<LoopEntry> found;
-  for (const std::string& name : names) {
-    // The folder "loop" is there only while a file is attached.
-    if (!name.starts_with("loop")) continue;
-    ASSIGN_OR_RETURN(std::string image, ReadAttributeIn(folder.get(), name + "/loop/backing_file"));
-    if (image.empty() || (wanted && !wanted(image))) continue;
+  for (const auto& [name, image] : **images) {
+    if (wanted && !wanted(image)) continue;
     ASSIGN_OR_RETURN(LoopEntry entry, DescribeDevice(name));
-    entry.image_path = std::move(image);
+    entry.image_path = image;
     // If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
     if (access(entry.loop.path.c_str(), F_OK) != 0) {
       mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <span>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -17,7 +19,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/files/durable_file.h"
-#include "platform/processes/forked_child.h"
+#include "platform/processes/forked_workers.h"
 
 namespace berth::platform {
 namespace {
@@ -114,7 +116,7 @@ void ReadEndsAhead(int fd, uint64_t size) {
   posix_fadvise(fd, static_cast<off_t>(size - tail), static_cast<off_t>(tail), POSIX_FADV_WILLNEED);
 }
 
-// Probes the device; 0 or an errno. Runs in a forked child.
+// Probes the device; 0 or an errno. Runs in a forked worker.
 int ProbeDevice(const char* device, ProbeAnswer& answer) {
   const base::UniqueFd fd(open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return errno;
@@ -153,15 +155,21 @@ int ProbeDevice(const char* device, ProbeAnswer& answer) {
   return 0;
 }
 
+int AnswerProbe(const char* device, std::span<std::byte> reply) {
+  ProbeAnswer answer;
+  const int error = ProbeDevice(device, answer);
+  memcpy(reply.data(), &answer, sizeof(answer));
+  return error;
+}
+
 }  // namespace
 
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
   const std::string context = fmt::format("probe {}", Quote(device));
   // libblkid allocates memory, and the device may stop answering at any of its reads.
+  static ForkedWorkers& workers = *new ForkedWorkers(AnswerProbe);  // threads may outlive main
   ASSIGN_OR_RETURN(const ProbeAnswer answer,
-                   AskForkedChild<ProbeAnswer>(context, kReadTimeout, [&](ProbeAnswer& found) {
-                     return ProbeDevice(device.c_str(), found);
-                   }));
+                   workers.Ask<ProbeAnswer>(context, kReadTimeout, device));
   switch (answer.outcome) {
     case ProbeOutcome::kNothing:
       return std::optional<Signature>();

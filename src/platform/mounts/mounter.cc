@@ -14,6 +14,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/shared_read.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/mounts/fuse_server.h"
@@ -196,7 +197,8 @@ base::Status CheckAbsolute(std::string_view target) {
 class KernelMounter : public Mounter {
  public:
   base::StatusOr<std::vector<MountEntry>> List() override {
-    return ReadMountTable("/proc/self/mountinfo");
+    // A storm of mounts asks for a table that grows with each of them.
+    return *table_.Get([] { return ReadMountTable("/proc/self/mountinfo"); });
   }
 
   base::Status Mount(const MountRequest& request) override {
@@ -257,6 +259,8 @@ class KernelMounter : public Mounter {
     ASSIGN_OR_RETURN(const std::vector<MountEntry> table, List());
     return FindMount(table, target) == nullptr ? base::OkStatus() : ErrnoError(error, what);
   }
+
+  base::SharedRead<base::StatusOr<std::vector<MountEntry>>> table_;
 };
 
 }  // namespace

@@ -1,0 +1,166 @@
+#include "platform/processes/forked_workers.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/flight.h"
+#include "platform/errno.h"
+#include "platform/processes/child.h"
+
+namespace berth::platform {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+// A worker that nobody asks for this long ends, because each page that this process changes
+// meanwhile is kept a second time for it.
+constexpr int kIdleMilliseconds = 2000;
+constexpr size_t kMostIdle = 16;
+// How long a worker that was sent SIGKILL may take to end before it is left to a later call.
+constexpr std::chrono::milliseconds kKilledGrace{100};
+
+struct Reply {
+  int result = 0;  // 0 or an errno
+  std::array<std::byte, ForkedWorkers::kMostBytes> bytes = {};
+};
+
+// False if the deadline passed first.
+bool PollUntil(int fd, SteadyTime deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
+    const int n =
+        poll(&poll_fd, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 30)));
+    if (n > 0) return true;
+    if (n == 0 || errno != EINTR) return false;
+  }
+}
+
+// Serves until nobody asks any more, or this process's parent is gone.
+[[noreturn]] void RunWorker(int socket, ForkedWorkers::Body body) {
+  prctl(PR_SET_NAME, "forked-worker");
+  const std::array<int, 1> kept = {socket};
+  CloseAllBut(kept);
+  std::array<char, ForkedWorkers::kMostBytes + 1> request;
+  for (;;) {
+    pollfd poll_fd = {.fd = socket, .events = POLLIN, .revents = 0};
+    if (poll(&poll_fd, 1, kIdleMilliseconds) <= 0) _exit(0);
+    const ssize_t n = recv(socket, request.data(), ForkedWorkers::kMostBytes, 0);
+    if (n <= 0) _exit(0);
+    request[static_cast<size_t>(n)] = '\0';
+    Reply reply;
+    reply.result = body(request.data(), reply.bytes);
+    if (send(socket, &reply, sizeof(reply), MSG_NOSIGNAL) < 0) _exit(1);
+  }
+}
+
+}  // namespace
+
+base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::StartWorker(std::string_view what) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return ErrnoError(errno, fmt::format("{}: socketpair", what));
+  }
+  Worker worker{.socket = base::UniqueFd(ends[0])};
+  const base::UniqueFd theirs(ends[1]);
+  // Signals stay blocked in the worker, because the handlers of this process must not run there.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  worker.pid = fork();
+  if (worker.pid == 0) RunWorker(theirs.get(), body_);
+  const int fork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (worker.pid < 0) return ErrnoError(fork_error, fmt::format("{}: fork", what));
+  worker.ended = OpenPid(worker.pid);
+  const int open_error = errno;
+  // Whoever starts the next child reaps it, because it ends by itself when nobody asks it.
+  ReapLater(worker.pid);
+  if (!worker.ended.valid()) return ErrnoError(open_error, fmt::format("{}: pidfd_open", what));
+  return worker;
+}
+
+base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::TakeWorker(std::string_view what,
+                                                                bool& is_new) {
+  ReapDeadChildren();
+  is_new = false;
+  {
+    base::MutexLock lock(mutex_);
+    if (!idle_.empty()) {
+      Worker worker = std::move(idle_.back());
+      idle_.pop_back();
+      return worker;
+    }
+  }
+  is_new = true;
+  return StartWorker(what);
+}
+
+void ForkedWorkers::KeepWorker(Worker worker) {
+  std::vector<Worker> ended;  // closed without the lock
+  base::MutexLock lock(mutex_);
+  const auto gone = std::partition(idle_.begin(), idle_.end(), [](const Worker& idle) {
+    return !PollUntil(idle.ended.get(), SteadyTime::min());
+  });
+  std::move(gone, idle_.end(), std::back_inserter(ended));
+  idle_.erase(gone, idle_.end());
+  if (idle_.size() < kMostIdle) {
+    idle_.push_back(std::move(worker));
+  } else {
+    ended.push_back(std::move(worker));
+  }
+}
+
+base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds timeout,
+                                const std::string& request, std::span<std::byte> reply) {
+  if (request.empty() || request.size() > kMostBytes || request.find('\0') != std::string::npos) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "{}: a request has 1 to {} bytes, none of them zero", what, kMostBytes);
+  }
+  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
+  base::FlightSpan span(base::FlightKind::kProcess, "berth", what);
+  const base::Status status = [&]() -> base::Status {
+    for (;;) {
+      bool is_new = false;
+      ASSIGN_OR_RETURN(Worker worker, TakeWorker(what, is_new));
+      span.SetPid(worker.pid);
+      Reply answer;
+      const bool sent =
+          send(worker.socket.get(), request.data(), request.size(), MSG_NOSIGNAL) >= 0;
+      const bool readable = sent && PollUntil(worker.socket.get(), deadline);
+      const ssize_t n = readable ? recv(worker.socket.get(), &answer, sizeof(answer), 0) : -1;
+      if (n == static_cast<ssize_t>(sizeof(answer))) {
+        KeepWorker(std::move(worker));
+        if (answer.result != 0) return ErrnoError(answer.result, what);
+        std::copy_n(answer.bytes.begin(), reply.size(), reply.begin());
+        return base::OkStatus();
+      }
+      // An idle worker may end at the moment when it is asked.
+      if (!is_new && (!sent || readable)) continue;
+      // By the descriptor, because another thread may have reaped the worker by now.
+      syscall(SYS_pidfd_send_signal, worker.ended.get(), SIGKILL, nullptr, 0);
+      PollUntil(worker.ended.get(), std::chrono::steady_clock::now() + kKilledGrace);
+      if (!sent || readable) {
+        return base::Error(base::StatusCode::kInternal, "{}: the child process died", what);
+      }
+      return base::Error(base::StatusCode::kDeadlineExceeded, "{}: no answer within {} ms", what,
+                         timeout.count());
+    }
+  }();
+  span.End(status);
+  return status;
+}
+
+}  // namespace berth::platform
