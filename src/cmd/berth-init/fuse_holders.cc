@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "base/unique_fd.h"
+#include "cmd/berth-init/log_line.h"
 
 namespace berth::init {
 namespace {
@@ -24,6 +26,42 @@ using base::UniqueFd;
 // microseconds.
 constexpr int kPatienceMs = 1'000;
 constexpr int kMostGivenUp = 4;
+// Of the children that were killed but do not end. Each of them costs a process of the pod's limit.
+constexpr size_t kMostStuck = 8;
+
+// The children that were killed but have not ended yet.
+class StuckReaders {
+ public:
+  void Add(pid_t pid) {
+    pids_.push_back(pid);
+    if (logged_) return;
+    logged_ = true;
+    LogLine(
+        "a child that looked for FUSE daemons does not end, because a file system does not "
+        "answer; at most " +
+        std::to_string(kMostStuck) + " of them are made");
+  }
+  // Reaps those that have ended meanwhile.
+  void Reap() {
+    std::erase_if(pids_, [](pid_t pid) {
+      pid_t reaped = 0;
+      while ((reaped = waitpid(pid, nullptr, __WALL | WNOHANG)) < 0 && errno == EINTR) {
+      }
+      return reaped != 0;
+    });
+  }
+  bool are_many() const { return pids_.size() >= kMostStuck; }
+  size_t size() const { return pids_.size(); }
+
+ private:
+  std::vector<pid_t> pids_;
+  bool logged_ = false;
+};
+
+StuckReaders& GetStuckReaders() {
+  static StuckReaders readers;
+  return readers;
+}
 
 bool HoldsFuse(const std::string& process) {
   const std::string folder = process + "/fd";
@@ -60,11 +98,12 @@ class Reader {
   ~Reader() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
-    // It ends at once, unless the kernel lets not even SIGKILL end the read. Then it stays.
+    // It ends at once, unless the kernel lets not even SIGKILL end the read. Without a descriptor
+    // of it nothing tells when it ends.
     const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
     pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
     if (process.valid()) poll(&ended, 1, kPatienceMs);
-    waitpid(pid_, nullptr, __WALL | WNOHANG);
+    if (waitpid(pid_, nullptr, __WALL | WNOHANG) == 0) GetStuckReaders().Add(pid_);
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -87,10 +126,17 @@ class Reader {
 
 }  // namespace
 
+size_t ReapReaders() {
+  GetStuckReaders().Reap();
+  return GetStuckReaders().size();
+}
+
 std::vector<pid_t> FindFuseHolders(const std::string& proc, const std::vector<pid_t>& pids) {
   std::vector<pid_t> holders;
   size_t next = 0;
-  for (int given_up = 0; next < pids.size() && given_up < kMostGivenUp; ++given_up) {
+  ReapReaders();
+  for (int given_up = 0;
+       next < pids.size() && given_up < kMostGivenUp && !GetStuckReaders().are_many(); ++given_up) {
     Reader reader(proc, pids, next);
     for (bool holds = true; next < pids.size(); ++next) {
       if (!reader.ReadNext(holds)) break;

@@ -12,6 +12,7 @@
 
 #include "cmd/berth-init/child.h"
 #include "cmd/berth-init/files.h"
+#include "cmd/berth-init/fuse_holders.h"
 #include "cmd/berth-init/log_line.h"
 #include "cmd/berth-init/registration.h"
 
@@ -178,6 +179,7 @@ void Init::ReapChildren() {
     leaving_ = true;
   }
   no_children_ = pid < 0 && errno == ECHILD;
+  ReapReaders();  // waitpid(-1) does not see them, because they have no exit signal
 }
 
 // Forgets earlier mounts that are gone, because a new mount may get the device number of such a

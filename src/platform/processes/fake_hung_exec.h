@@ -10,14 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 
+#include "base/files/whole_file.h"
 #include "base/unique_fd.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/mounts/fake_lost_mount.h"
@@ -30,7 +34,10 @@ class HungExec {
   // It waits until this object is destroyed, or for a minute: then what a test did has waited for
   // it, and `released` is true.
   // It is in the cgroup of the folder `cgroup`; "": in this process's.
-  static base::StatusOr<std::unique_ptr<HungExec>> Start(const std::string& cgroup = "") {
+  // `parent_variable`: "NAME=value", which its parent has in its environment. Then it is no child
+  // of this process, but of `parent()`, which only waits; "": none.
+  static base::StatusOr<std::unique_ptr<HungExec>> Start(const std::string& cgroup = "",
+                                                         const std::string& parent_variable = "") {
     auto hung = std::unique_ptr<HungExec>(new HungExec);
     const std::string file = hung->folder_ / "file", members = cgroup + "/cgroup.procs";
     if (!base::UniqueFd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid()) {
@@ -39,9 +46,15 @@ class HungExec {
     ASSIGN_OR_RETURN(hung->mount_, LostMount::MakeFile(file));
     RETURN_IF_ERROR(hung->mount_->Greet());
     const int server = hung->mount_->server();
+    int numbers[2];
+    if (pipe2(numbers, O_CLOEXEC) != 0) return ErrnoError(errno, "make a pipe");
+    const base::UniqueFd number(numbers[0]);
+    base::UniqueFd tell(numbers[1]);
+    const std::span<char> environment = FindEnvironment();
     hung->pid_ = fork();
     if (hung->pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (!parent_variable.empty()) BecomeParent(parent_variable, environment, server, tell.get());
       prctl(PR_SET_NAME, "hung-exec");
       close(server);
       if (!cgroup.empty()) {
@@ -51,6 +64,14 @@ class HungExec {
       if (open(file.c_str(), O_RDONLY | O_CLOEXEC) < 0) _exit(1);
       execl("/bin/sleep", "sleep", "600", nullptr);
       _exit(1);
+    }
+    if (!parent_variable.empty()) {
+      tell.Reset();
+      hung->parent_ = hung->pid_;
+      hung->pid_ = 0;
+      if (read(number.get(), &hung->pid_, sizeof(pid_t)) != sizeof(pid_t)) {
+        return base::Error(base::StatusCode::kInternal, "the parent cannot be made");
+      }
     }
     // The close asks the server first to flush the file.
     if (!hung->mount_->AnswerOpen() || !hung->mount_->TakeRequest()) {
@@ -67,15 +88,18 @@ class HungExec {
       guard_.join();
     }
     if (mount_ != nullptr) mount_->Die();
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
+    // With the parent a child of it ends, too.
+    const pid_t child = parent_ > 0 ? parent_ : pid_;
+    if (child > 0) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
     }
   }
   HungExec(const HungExec&) = delete;
   HungExec& operator=(const HungExec&) = delete;
 
   pid_t pid() const { return pid_; }
+  pid_t parent() const { return parent_; }
   bool released() const { return released_; }
 
  private:
@@ -84,6 +108,35 @@ class HungExec {
     if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
     wait_ = base::UniqueFd(ends[0]);
     stopped_ = base::UniqueFd(ends[1]);
+  }
+
+  // Where this process was given its environment, of which /proc/PID/environ tells; proc(5).
+  static std::span<char> FindEnvironment() {
+    std::string text;
+    base::ReadWholeFile("/proc/self/stat", 4096, text);
+    std::istringstream fields(text.substr(text.rfind(')') + 1));
+    std::string skipped;
+    unsigned long begin = 0, end = 0;
+    for (int field = 3; field < 50; ++field) fields >> skipped;
+    fields >> begin >> end;
+    return {reinterpret_cast<char*>(begin), end - begin};
+  }
+
+  // Returns in a child of the calling process; the latter waits, with `variable` for its
+  // environment.
+  static void BecomeParent(const std::string& variable, std::span<char> environment, int server,
+                           int tell) {
+    if (environment.size() <= variable.size()) _exit(1);
+    std::ranges::fill(environment, '\0');
+    std::ranges::copy(variable, environment.begin());
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      return;
+    }
+    close(server);
+    if (write(tell, &child, sizeof(child)) != sizeof(child)) _exit(1);
+    for (;;) pause();
   }
 
   void ReleaseInTime(const std::stop_token& stop) {
@@ -96,7 +149,7 @@ class HungExec {
   const TempFolder folder_;
   base::UniqueFd wait_, stopped_;
   std::unique_ptr<LostMount> mount_;
-  pid_t pid_ = 0;
+  pid_t pid_ = 0, parent_ = 0;
   std::atomic<bool> released_ = false;
   std::jthread guard_;
 };

@@ -28,6 +28,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kWalkTime(10);
+// Of a killed process that does not wait in the kernel.
+constexpr std::chrono::milliseconds kEndTime(200);
 
 struct Found {
   pid_t pid;
@@ -36,7 +38,11 @@ struct Found {
 
 struct Marked {
   std::vector<Found> found;
-  size_t unreadable = 0;  // processes of the container that keep everybody from reading them
+  // Those that were marked a moment before, and then lost their parent and cannot be read: another
+  // process may have the number.
+  std::vector<Found> doubtful;
+  // The processes of the container that keep everybody from reading them.
+  std::set<pid_t> unreadable;
 };
 
 bool Lives(const base::ProcessStatus& status) { return status.state != 'Z' && status.state != 'X'; }
@@ -125,31 +131,41 @@ Marked FindMarkedProcesses(std::string_view variable, std::string_view container
   }
   Marked out;
   if (!container.empty()) {
-    out.unreadable =
-        static_cast<size_t>(std::count_if(asked.stuck.begin(), asked.stuck.end(),
-                                          [&marked](pid_t pid) { return !marked.contains(pid); }));
+    for (const pid_t pid : asked.stuck) {
+      if (!marked.contains(pid)) out.unreadable.insert(pid);
+    }
   }
   // Another process may have the number now, so the processes that the descriptors hold are checked
   // again.
-  std::vector<pid_t> doubtful;
+  std::vector<Found> orphans;
+  std::vector<pid_t> questions;
   for (const pid_t pid : marked) {
     base::UniqueFd fd = OpenPid(pid);
     const auto status = base::ReadProcessStatus(pid);
     if (!fd.valid() || !status.has_value() || !Lives(*status)) continue;
-    if (status->parent != processes.at(pid)) doubtful.push_back(pid);
-    out.found.push_back({pid, std::move(fd)});
+    const bool orphaned = status->parent != processes.at(pid);
+    if (orphaned) questions.push_back(pid);
+    (orphaned ? orphans : out.found).push_back({pid, std::move(fd)});
   }
-  const ProcessAnswers<bool> again = AskForVariable(doubtful, variable);
-  std::erase_if(out.found, [&](const Found& process) {
-    if (std::find(doubtful.begin(), doubtful.end(), process.pid) == doubtful.end()) return false;
-    const auto answer = again.answers.find(process.pid);
-    return answer == again.answers.end() || !answer->second;
-  });
+  const ProcessAnswers<bool> again = AskForVariable(questions, variable);
+  for (Found& orphan : orphans) {
+    const auto answer = again.answers.find(orphan.pid);
+    if (answer == again.answers.end()) {
+      out.doubtful.push_back(std::move(orphan));
+    } else if (answer->second) {
+      out.found.push_back(std::move(orphan));
+    }
+  }
   return out;
 }
 
-void WaitForEnds(const std::vector<Found>& found, Clock::time_point deadline) {
-  for (const Found& process : found) {
+bool HasEnded(const Found& process) {
+  pollfd ended = {.fd = process.fd.get(), .events = POLLIN, .revents = 0};
+  return poll(&ended, 1, 0) == 1;
+}
+
+void WaitForEnds(const std::map<pid_t, Found>& processes, Clock::time_point deadline) {
+  for (const auto& [pid, process] : processes) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd ended = {.fd = process.fd.get(), .events = POLLIN, .revents = 0};
     if (left.count() > 0) poll(&ended, 1, static_cast<int>(left.count()));
@@ -173,17 +189,24 @@ size_t KillMarkedProcesses(std::string_view variable, std::chrono::milliseconds 
   const auto deadline = Clock::now() + within;
   // A runtime may name its cgroups in another way.
   if (!container.empty() && ListProcesses(container).empty()) container = {};
-  for (;;) {
-    const Marked marked = FindMarkedProcesses(variable, container);
-    if (marked.found.empty()) return marked.unreadable;
+  // A process that was found stays known until it ends: when its parent has ended and it cannot be
+  // read, nothing shows any more that it was marked.
+  std::map<pid_t, Found> known;
+  for (bool last = false;; last = Clock::now() >= deadline) {
+    Marked marked = FindMarkedProcesses(variable, container);
+    std::erase_if(known, [](const auto& each) { return HasEnded(each.second); });
     for (const Found& process : marked.found) {
       syscall(SYS_pidfd_send_signal, process.fd.get(), SIGKILL, nullptr, 0);
     }
-    WaitForEnds(marked.found, deadline);
-    if (Clock::now() >= deadline) {
-      const Marked left = FindMarkedProcesses(variable, container);
-      return left.found.size() + left.unreadable;
+    for (auto* list : {&marked.found, &marked.doubtful}) {
+      for (Found& process : *list) known.insert_or_assign(process.pid, std::move(process));
     }
+    if (last || known.empty()) {
+      for (const auto& [pid, process] : known) marked.unreadable.insert(pid);
+      return marked.unreadable.size();
+    }
+    // The search may have taken all the time.
+    WaitForEnds(known, std::max(deadline, Clock::now() + kEndTime));
   }
 }
 

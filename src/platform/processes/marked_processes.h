@@ -24,8 +24,8 @@ std::vector<pid_t> ListMarkedProcesses(std::string_view variable);
 //
 // `container`: the runtime's id of the container that they are in. If the cgroups of no process
 // name it, all processes are searched. A process in the container that cannot be read counts as
-// left, because it may be one of them. Empty: all processes are searched, and those that cannot be
-// read do not count.
+// left, because it may be one of them. Empty: all processes are searched, and of those that cannot
+// be read only the descendants of marked processes count, even when their parents have ended.
 size_t KillMarkedProcesses(std::string_view variable, std::chrono::milliseconds within,
                            std::string_view container = {});
 

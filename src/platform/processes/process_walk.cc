@@ -14,10 +14,12 @@
 #include <set>
 #include <string>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "platform/processes/child.h"
+#include "platform/processes/process_info.h"
 
 namespace berth::platform {
 namespace {
@@ -31,16 +33,48 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPatience(500);
 constexpr milliseconds kChildTime(1'000);
 constexpr std::chrono::seconds kRemembered(20);
+// For a process that has not run since. It is asked again at last, because the lock that readers
+// wait for may be held by another process, which shares its memory.
+constexpr std::chrono::minutes kRememberedAtRest(10);
 constexpr size_t kMostRemembered = 1024;
+
+// How often the threads of the process have begun to wait or were interrupted so far. As long as
+// the number stays, none of them has run, and so none has released what readers wait for. nullopt:
+// it cannot be told, or the process has many threads.
+std::optional<uint64_t> CountSwitches(pid_t pid) {
+  constexpr size_t kMostThreads = 64;
+  constexpr size_t kMost = 16 * 1024;
+  constexpr std::string_view kField = "voluntary_ctxt_switches:\t";  // of both lines
+  const std::vector<int> threads = ListNumbers(fmt::format("/proc/{}/task", pid));
+  if (threads.empty() || threads.size() > kMostThreads) return std::nullopt;
+  uint64_t sum = 0;
+  for (const int thread : threads) {
+    std::string status;
+    if (base::ReadWholeFile(fmt::format("/proc/{}/task/{}/status", pid, thread), kMost, status) !=
+        0) {
+      return std::nullopt;
+    }
+    size_t at = status.find(kField);
+    if (at == std::string::npos) return std::nullopt;
+    for (; at != std::string::npos; at = status.find(kField, at)) {
+      uint64_t count = 0;
+      at += kField.size();
+      std::from_chars(status.data() + at, status.data() + status.size(), count);
+      sum += count;
+    }
+  }
+  return sum;
+}
 
 // The processes at which a child was given up.
 class StuckProcesses {
  public:
-  void Add(pid_t pid) {
+  // `switches`: of CountSwitches, from before the last child asked.
+  void Add(pid_t pid, std::optional<uint64_t> switches) {
     base::UniqueFd fd = OpenPid(pid);
     base::MutexLock lock(mutex_);
     if (fd.valid() && known_.size() < kMostRemembered) {
-      known_.insert_or_assign(pid, Known{std::move(fd), steady_clock::now()});
+      known_.insert_or_assign(pid, Known{std::move(fd), steady_clock::now(), switches});
     }
   }
 
@@ -55,8 +89,11 @@ class StuckProcesses {
       known_.erase(found);
       return Memory::kNone;
     }
-    const bool fresh = steady_clock::now() < found->second.since + kRemembered;
-    return fresh ? Memory::kFresh : Memory::kOld;
+    const Known& known = found->second;
+    const auto age = steady_clock::now() - known.since;
+    const bool at_rest = age >= kRemembered && age < kRememberedAtRest &&
+                         known.switches.has_value() && CountSwitches(pid) == known.switches;
+    return age < kRemembered || at_rest ? Memory::kFresh : Memory::kOld;
   }
 
   void Remove(pid_t pid) {
@@ -64,10 +101,16 @@ class StuckProcesses {
     known_.erase(pid);
   }
 
+  void Age(std::chrono::seconds time) {
+    base::MutexLock lock(mutex_);
+    for (auto& [pid, known] : known_) known.since -= time;
+  }
+
  private:
   struct Known {
     base::UniqueFd process;
     steady_clock::time_point since;
+    std::optional<uint64_t> switches;
   };
   base::Mutex mutex_;
   std::map<pid_t, Known> known_ ABSL_GUARDED_BY(mutex_);
@@ -150,6 +193,8 @@ SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
+void AgeStuckProcesses(std::chrono::seconds time) { GetStuckProcesses().Age(time); }
+
 std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>& pids,
                                  milliseconds within, const std::function<void(size_t)>& ask) {
   const auto deadline = steady_clock::now() + within;
@@ -165,7 +210,8 @@ std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>
   const std::set<size_t> were_stuck(last.begin(), last.end());
   left.insert(left.end(), last.begin(), last.end());
   std::vector<pid_t> stuck;
-  std::optional<size_t> suspect;  // a child was given up at it once
+  std::optional<size_t> suspect;     // a child was given up at it once
+  std::optional<uint64_t> switches;  // of that process, then
   while (!left.empty() && steady_clock::now() < deadline) {
     const auto memory = std::make_shared<SharedMemory>(sizeof(Progress));
     if (memory->data() == nullptr) break;
@@ -193,10 +239,11 @@ std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>
       // The machine may have stood still, so a second child is asked.
       if (suspect == left[done]) {
         stuck.push_back(pids[left[done]]);
-        GetStuckProcesses().Add(stuck.back());
+        GetStuckProcesses().Add(stuck.back(), switches);
         ++next;
       }
       suspect = left[done];
+      switches = CountSwitches(pids[*suspect]);
     } else if (!walked.ok() && walked.code() != base::StatusCode::kDeadlineExceeded) {
       LOG_WARNING("{}", base::ToString(walked));
       break;

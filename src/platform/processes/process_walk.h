@@ -12,8 +12,9 @@
 //   processes ─▶ child: 1 2 3 … (given up at 4, twice) ─▶ child: 5 6 …   4: `stuck`
 //
 // A process at which a child was given up is remembered: the walks of the next 20 seconds pass it
-// without a wait, and later walks ask it last, so that many such processes do not keep them from
-// the others. Thread-safe.
+// without a wait, and those of the next ten minutes as long as none of its threads has run since
+// (by the counts of their context switches). Later walks ask it last, so that many such processes
+// do not keep them from the others. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -97,6 +98,9 @@ enum class Asked { kAnswered, kStuck };
 std::vector<Asked> WalkProcesses(std::string_view what, const std::vector<pid_t>& pids,
                                  std::chrono::milliseconds within,
                                  const std::function<void(size_t)>& ask);
+
+// For tests: makes what is remembered of stuck processes older.
+void AgeStuckProcesses(std::chrono::seconds time);
 
 }  // namespace internal
 

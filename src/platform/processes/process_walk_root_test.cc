@@ -68,6 +68,29 @@ TEST_F(BesideAHungExec, AWalkPassesItAndTellsSo) {
   EXPECT_EQ(ReadForeignStartTicks(getpid()), base::ReadStartTicks(getpid()));
 }
 
+TEST_F(BesideAHungExec, WhatHasNotRunSinceIsNotAskedAgain) {
+  struct Seen {
+    bool asked;
+  };
+  const auto walk = [&] {
+    const auto asked = AskOfProcesses<Seen>("look", {hung_->pid(), getpid()},
+                                            std::chrono::seconds(30), [](pid_t pid, Seen& seen) {
+                                              seen.asked = true;
+                                              char text[64];
+                                              ReadProcessFile({"/proc", pid, "stat"}, text);
+                                            });
+    EXPECT_EQ(asked.stuck, std::vector<pid_t>{hung_->pid()});
+    return asked.parts.at(hung_->pid()).asked;
+  };
+  EXPECT_TRUE(walk());
+  for (int minute = 0; minute < 9; ++minute) {
+    internal::AgeStuckProcesses(std::chrono::minutes(1));
+    EXPECT_FALSE(walk()) << "after minute " << minute;
+  }
+  internal::AgeStuckProcesses(std::chrono::minutes(2));
+  EXPECT_TRUE(walk());
+}
+
 TEST_F(BesideAHungExec, AnEndedProcessIsStillKnownByItsStatus) {
   const pid_t child = fork();
   if (child == 0) _exit(7);
@@ -159,6 +182,17 @@ TEST_F(BesideAHungExec, TheProcessesOfARunAreKilled) {
   EXPECT_EQ(ListMarkedProcesses(variable), std::vector<pid_t>{pid});
   EXPECT_EQ(KillMarkedProcesses(variable, std::chrono::seconds(30)), 0u);
   EXPECT_TRUE(WasKilled(pid));
+}
+
+TEST_F(BesideAHungExec, ADescendantThatNobodyCanReadIsNotTakenForEndedWhenItsParentHas) {
+  const std::string variable = "BERTH_RUN=" + base::NewUuid();
+  const auto orphan = HungExec::Start("", variable);
+  ASSERT_TRUE(orphan.ok()) << orphan.status();
+  EXPECT_EQ(KillMarkedProcesses(variable, std::chrono::seconds(3)), 1u);
+  int status = 0;
+  EXPECT_EQ(waitpid((*orphan)->parent(), &status, WNOHANG), (*orphan)->parent());
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(kill((*orphan)->pid(), 0), 0);
 }
 
 // A cgroup with the name that a runtime would give to a container's.
