@@ -104,6 +104,8 @@ class Backend {
   // of this node as long as this object lives, and removes it with LeaveLocks. `life` is the uid of
   // the StorageCluster. Call it before Map, and again from time to time. FAILED_PRECONDITION: locks
   // of the back end do not reach other nodes, so that it must not be used; the message says why.
+  // RESOURCE_EXHAUSTED: it has no room to show the lock or to note others; images can be used, but
+  // a node whose lock was never seen is not proven gone.
   virtual base::Status ExchangeLocks(const std::string& /*life*/) { return base::OkStatus(); }
   virtual void LeaveLocks(const std::string& /*life*/) {}
   // OK: if HasLock gives false, `node` cannot write to the image. UNIMPLEMENTED: the back end

@@ -236,8 +236,13 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;
   }
   // Before the fence is taken, because a back end that must not be used would keep it.
-  RETURN_IF_ERROR_WITH(backend->ExchangeLocks(subject.cluster_uid),
-                       fmt::format("StorageCluster {}", Quote(subject.cluster)));
+  const Status exchanged = backend->ExchangeLocks(subject.cluster_uid);
+  // A pod must be able to remove files from a share that is full.
+  if (exchanged.code() == StatusCode::kResourceExhausted) {
+    LOG_WARNING("StorageCluster {}: {}", Quote(subject.cluster), base::ToString(exchanged));
+  } else {
+    RETURN_IF_ERROR_WITH(exchanged, fmt::format("StorageCluster {}", Quote(subject.cluster)));
+  }
   bool recorded = false;
   const auto fence = AcquireFence(subject, *use, !before.has_value(), *backend, [&]() -> Status {
     if (!recorded) RETURN_IF_ERROR(records_->Put(record));

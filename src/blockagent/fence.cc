@@ -206,15 +206,18 @@ StatusOr<VolumeFence> Fences::Acquire(const FenceRequest& request, const FenceCo
                    Quote(request.volume));
     }
     std::vector<FenceEntry> entries = fence.entries();
-    if (entries.empty()) {
+    const bool unfenced = entries.empty();
+    if (unfenced) {
       ASSIGN_OR_RETURN(entries, callbacks.find_unfenced());
       // Those that do not conflict are left to the agents of their own nodes.
       entries = FindConflicts(entries, request);
       if (!entries.empty() && !looked) continue;
     }
     std::vector<ConsumerFacts> facts;
-    for (const FenceEntry& old : FindConflicts(entries, request))
+    for (const FenceEntry& old : FindConflicts(entries, request)) {
       facts.push_back(callbacks.find_facts(old));
+      facts.back().unfenced = unfenced;
+    }
     const Decision decision = DecideRequest(entries, request, facts);
     if (decision.verdict == Verdict::kHeld) {
       RETURN_IF_ERROR(callbacks.entering());
@@ -391,7 +394,10 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
   for (int i = 0; i < kMostTries; ++i) {
     ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, ReadFence(client, volume));
     if (!fence.has_value()) {
-      return Error(StatusCode::kNotFound, "volume {} has no fence: no pod uses it", Quote(volume));
+      return Error(StatusCode::kNotFound,
+                   "volume {} has no fence, so there is nothing to break; if a pod waits for the "
+                   "volume, its events name the pod that still runs with it",
+                   Quote(volume));
     }
     std::string broken_pods;
     for (const FenceEntry& entry : fence->entries()) broken_pods += entry.pod_uid + ",";

@@ -43,6 +43,16 @@ struct Judged {
   bool pod_gone = false;
 };
 
+// The pod runs, and no fence names it: it was lost, or a person broke it, or the node's agent took
+// the volume from the pod since.
+std::string AdviseOnUnfenced(const FenceEntry& old) {
+  return fmt::format(
+      "{} still runs, and may write, although the volume has no fence any more (it was lost or "
+      "broken, and this back end keeps no locks): end that pod: kubectl delete pod --namespace {} "
+      "{}; or, if the machine {} is off for certain, the same with --force",
+      Describe(old), old.pod_namespace, old.pod, base::Quote(old.node));
+}
+
 Judged JudgePod(const FenceEntry& old, const ConsumerFacts& facts) {
   switch (facts.pod) {
     case PodFact::kGone:
@@ -51,6 +61,7 @@ Judged JudgePod(const FenceEntry& old, const ConsumerFacts& facts) {
       return {true, fmt::format("{} ends, and its controller made the new pod in its place",
                                 Describe(old))};
     case PodFact::kThere:
+      if (facts.unfenced) return {false, AdviseOnUnfenced(old)};
       return {false, fmt::format("{} uses it: delete that pod and wait for its end, or use another "
                                  "volume",
                                  Describe(old))};
@@ -187,9 +198,12 @@ Decision DecideRequest(const std::vector<FenceEntry>& entries, const FenceReques
         "of one node at a time may use it",
         request.fs_type.empty() ? "its file system" : request.fs_type);
   }
-  decision.missing +=
-      fmt::format(". As the last resort, at the risk of the data: berth fence break --dangerous {}",
-                  request.volume);
+  // Without a fence there is nothing to break.
+  if (std::ranges::none_of(facts, &ConsumerFacts::unfenced)) {
+    decision.missing += fmt::format(
+        ". As the last resort, at the risk of the data: berth fence break --dangerous {}",
+        request.volume);
+  }
   return decision;
 }
 

@@ -76,6 +76,8 @@ struct ConsumerFacts {
   LeaseFact lease = LeaseFact::kUnknown;
   BackendFact backend = BackendFact::kUnknown;
   std::string note;  // why a fact is not known, for people
+  // No fence names the consumer, but its pod has started (FenceCallbacks::find_unfenced).
+  bool unfenced = false;
 };
 
 struct FenceRequest {

@@ -26,6 +26,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 class Events : public base::EventSink {
@@ -274,6 +275,12 @@ TEST_F(FenceTest, WithoutAFenceOtherSignsOfUseCount) {
       On("n2").Acquire(request, Context(), {.find_facts = There, .find_unfenced = find});
   EXPECT_EQ(kept.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(base::Message(kept.status())), HasSubstr("(a) on node 'n1'"));
+  EXPECT_THAT(std::string(base::Message(kept.status())),
+              HasSubstr("has no fence any more (it was lost or broken, and this back end keeps no "
+                        "locks): end that pod: kubectl delete pod --namespace"));
+  EXPECT_THAT(std::string(base::Message(kept.status())), HasSubstr("'n1' is off for certain"));
+  EXPECT_THAT(std::string(base::Message(kept.status())), Not(HasSubstr("fence break")))
+      << "there is no fence to break";
   EXPECT_THAT(Now(), IsEmpty());
   EXPECT_THAT(events_.told(), Contains(HasSubstr("Pod FenceBlocked")));
   // A consumer that is provably gone stands in nobody's way.
@@ -360,7 +367,10 @@ TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   EXPECT_THAT(Now(), IsEmpty());
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1));
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n2")->entries(), SizeIs(1));
-  EXPECT_EQ(BreakFence(client_, "pv-1", "again").status().code(), StatusCode::kNotFound);
+  const auto again = BreakFence(client_, "pv-1", "again");
+  EXPECT_EQ(again.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(std::string(base::Message(again.status())), Not(HasSubstr("no pod uses it")))
+      << "without a fence this is not known";
   ASSERT_TRUE(
       RemoveCleanup(client_, api::NodeName("n1"), api::VolumeName("pv-1"), api::PodUid("a")).ok());
   EXPECT_TRUE(client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null());

@@ -171,6 +171,27 @@ TEST_F(LockProofTest, AFolderWhoseLocksStayOnTheNodeIsRefusedBeforeTheFenceIsTak
   EXPECT_FALSE(attachments_->Find("pv-1").has_value());
 }
 
+TEST_F(LockProofTest, AFullShareKeepsNoPodFromItsVolume) {
+  Refuse(Error(StatusCode::kResourceExhausted, "the share has no room"));
+  EXPECT_THAT(std::string(base::Message(Mount())), HasSubstr("as far as the device"));
+  EXPECT_EQ(FencedNode(), "n1");
+}
+
+TEST_F(LockProofTest, TheStorageClusterTellsThatLocksCannotBeShown) {
+  Refuse(Error(StatusCode::kResourceExhausted, "the share has no room"));
+  kube::Informers informers(client_);
+  LockWatch watch({.node = "n1"}, events_, informers.OfOptional<api::StorageCluster>(),
+                  *attachments_);
+  informers.OfOptional<api::StorageCluster>().AddHandler(
+      [&](const auto& change) { watch.QueueCluster(change.key); });
+  watch.Start();
+  informers.Start();
+  EXPECT_TRUE(
+      WaitForEvent("LocksNotShown", "node 'n1' cannot show or note locks: the share has no room"));
+  informers.Stop();
+  watch.Stop();
+}
+
 TEST_F(LockProofTest, TheStorageClusterTellsWhichNodeKeepsItsLocksToItself) {
   Refuse(Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
   kube::Informers informers(client_);

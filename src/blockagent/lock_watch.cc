@@ -42,7 +42,8 @@ Outcome LockWatch::ExchangeLocks(const std::string& name) {
   }
   if (changed) LeaveLocks(name);
   const Status exchanged = attachments_.ExchangeLocks(*cluster);
-  const bool refused = exchanged.code() == StatusCode::kFailedPrecondition;
+  const bool no_room = exchanged.code() == StatusCode::kResourceExhausted;
+  const bool refused = no_room || exchanged.code() == StatusCode::kFailedPrecondition;
   const std::string refusal = refused ? std::string(base::Message(exchanged)) : "";
   bool tell = false;
   {
@@ -53,8 +54,10 @@ Outcome LockWatch::ExchangeLocks(const std::string& name) {
   }
   if (tell) {
     events_.Record(
-        cluster->reference(), base::EventType::kWarning, "LocksNotShared",
-        fmt::format("node {} cannot use its volumes: {}", Quote(options_.node), refusal));
+        cluster->reference(), base::EventType::kWarning,
+        no_room ? "LocksNotShown" : "LocksNotShared",
+        fmt::format("node {} {}: {}", Quote(options_.node),
+                    no_room ? "cannot show or note locks" : "cannot use its volumes", refusal));
   }
   return exchanged.ok() ? Outcome::After(options_.resync) : Outcome::Retry(exchanged);
 }

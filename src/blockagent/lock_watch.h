@@ -3,7 +3,8 @@
 //
 // A cluster's locks are exchanged when the cluster changes, when a fence of it names another node,
 // and each `resync`. If the locks of its back end do not reach other nodes, an event of the
-// StorageCluster says so once. When the cluster is gone, the lock of this node is removed.
+// StorageCluster says so once, as it does if the back end has no room to exchange them. When the
+// cluster is gone, the lock of this node is removed.
 //
 // Thread-safe. The references are borrowed.
 #pragma once

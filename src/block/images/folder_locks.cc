@@ -144,14 +144,20 @@ Status FolderLocks::ExchangeLocks(const std::string& life) {
   // All locks are in this kernel.
   if (mount.locks.reach == LockReach::kOneMachine) return base::OkStatus();
   ASSIGN_OR_RETURN(const auto handshake, HandshakeOf(life));
+  Status shown = base::OkStatus();
   // A node that mounted the folder for reading cannot write to an image either.
   if (!node_.empty() && !mount.read_only) {
-    RETURN_IF_ERROR(handshake->ShowLock(
+    shown = handshake->ShowLock(
         {.node = node_,
          .session = mount.session,
-         .weakness = mount.locks.reach == LockReach::kFencing ? "" : mount.locks.why}));
+         .weakness = mount.locks.reach == LockReach::kFencing ? "" : mount.locks.why});
+    // What can be done without room is done.
+    if (shown.code() != StatusCode::kResourceExhausted) RETURN_IF_ERROR(shown);
   }
   const Status noted = handshake->NoteLocks(mount.session);
+  if (noted.code() == StatusCode::kDeadlineExceeded) return noted;
+  if (!shown.ok()) return shown;
+  if (noted.code() == StatusCode::kResourceExhausted) return noted;
   if (!noted.ok()) LOG_WARNING("locks in {}: {}", Quote(folder_), base::ToString(noted));
   return base::OkStatus();
 }

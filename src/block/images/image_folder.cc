@@ -211,7 +211,7 @@ base::StatusOr<ImageInfo> ImageFolder::CreateFromRecord(ImageRecord record,
   return record.ToInfo();
 }
 
-base::Status ImageFolder::FillImage(const base::UniqueFd& image, const ImageRecord& record) {
+base::Status ImageFolder::FillImage(const base::UniqueFd& image, ImageRecord& record) {
   if (!record.source.empty()) {
     ASSIGN_OR_RETURN(const Located source, Locate(record.source));
     if (source.info.size_bytes > record.size_bytes) {
@@ -226,8 +226,9 @@ base::Status ImageFolder::FillImage(const base::UniqueFd& image, const ImageReco
                                 frozen ? ImageLock::kReader : ImageLock::kCopy));
     // The source is locked, so no mkfs runs on it now. An interrupted mkfs is not copied, because
     // the copy would lack the note that allows to run mkfs again.
-    ASSIGN_OR_RETURN(const std::string formatting, ReadFormatting(record.source));
-    if (formatting.empty()) {
+    ASSIGN_OR_RETURN(const ImageRecord noted, ReadReady(record.source));
+    if (noted.formatting.empty()) {
+      record.fs_uuid = noted.fs_uuid;
       RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
                                           {.deadline = steady_clock::now() + kCopyTime}));
     }
@@ -356,6 +357,7 @@ base::Status ImageFolder::NoteFormatting(const std::string& image, const std::st
   ASSIGN_OR_RETURN(std::optional<ImageRecord> record, SettleImage(image, place));
   if (!record.has_value()) return NoImageError(image, folder_);
   if (record->formatting == uuid) return base::OkStatus();
+  if (uuid.empty()) record->fs_uuid = record->formatting;
   record->formatting = uuid;
   return WriteRecord(*record);
 }
@@ -410,7 +412,8 @@ base::StatusOr<std::vector<ImageInfo>> ImageFolder::List() {
 base::StatusOr<ImageFolder::Located> ImageFolder::Locate(const std::string& image) const {
   ASSIGN_OR_RETURN(const PoolPlace place, FindPlace());
   ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
-  RETURN_IF_ERROR(OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY));
+  RETURN_IF_ERROR(
+      OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY, AdviseOnCopies()));
   return Located{.info = record.ToInfo(),
                  .path = PathOf(image),
                  .identity = {.dev = place.device, .ino = record.identity.inode}};

@@ -28,6 +28,7 @@
 #include "base/unique_fd.h"
 #include "block/backend.h"
 #include "block/images/change_lock.h"
+#include "block/images/image_adoption.h"
 #include "block/images/image_lock.h"
 #include "block/images/image_record.h"
 #include "platform/devices/loop_device.h"
@@ -49,6 +50,14 @@ class ImageFolder {
   // This call does not check that the folder answers, because the caller mapped or locked the image
   // just now.
   base::StatusOr<std::string> ReadFormatting(const std::string& image) const;
+
+  // Compares the records with the images, after the folder was copied or restored, and changes
+  // nothing (image_adoption.h). The size is compared, and the file system's UUID if it is recorded.
+  // The records of the steps have the image's name as their id. NOT_FOUND: there are no records.
+  base::StatusOr<std::vector<AdoptionStep>> PlanAdoption() const;
+  // As PlanAdoption, and takes the steps of kAdopt, except that an image which another holder has
+  // locked is refused. After an error a repeated call goes on.
+  base::StatusOr<std::vector<AdoptionStep>> AdoptImages();
 
   struct Located {
     ImageInfo info;
@@ -94,12 +103,17 @@ class ImageFolder {
   base::StatusOr<std::optional<ImageRecord>> SettleImage(const std::string& image,
                                                          const PoolPlace& place);
   base::StatusOr<ImageInfo> CreateFromRecord(ImageRecord record, const PoolPlace& place);
-  base::Status FillImage(const base::UniqueFd& image, const ImageRecord& record);
+  base::Status FillImage(const base::UniqueFd& image, ImageRecord& record);
   base::StatusOr<ImageRecord> PlaceImage(ImageRecord record, const PoolPlace& place);
   base::Status RemoveImageAndRecord(ImageRecord record, const PoolPlace& place);
   base::Status RemoveTornRecords(const std::string& image);
   base::StatusOr<ImageRecord> CompleteGrowth(ImageRecord record, const PoolPlace& place);
   std::string DescribeHolders(const Located& image) const;
+  // What people can do if an image is another file than the recorded one.
+  std::string AdviseOnCopies() const;
+  base::StatusOr<AdoptionStep> PlanStep(const std::string& image, const PoolPlace& place) const;
+  // The caller holds the ChangeLock.
+  base::Status AdoptImage(const std::string& image, const PoolPlace& place);
 
   const std::string folder_;
 };

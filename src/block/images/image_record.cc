@@ -50,6 +50,7 @@ std::string Encode(const ImageRecord& record) {
   if (!record.source.empty()) json["source"] = record.source;
   if (!record.snapshot_of.empty()) json["snapshotOf"] = record.snapshot_of;
   if (!record.formatting.empty()) json["formattingUUID"] = record.formatting;
+  if (!record.fs_uuid.empty()) json["fileSystemUUID"] = record.fs_uuid;
   return base::json::Dump(json) + "\n";
 }
 
@@ -64,6 +65,7 @@ base::StatusOr<ImageRecord> DecodeImageRecord(std::string_view text) {
   record.source = json::String(value, {"source"});
   record.snapshot_of = json::String(value, {"snapshotOf"});
   record.formatting = json::String(value, {"formattingUUID"});
+  record.fs_uuid = json::String(value, {"fileSystemUUID"});
   record.created = base::WallTime(std::chrono::duration_cast<base::WallTime::duration>(
       std::chrono::nanoseconds(json::Int(value, {"createdUnixNanos"}))));
   record.identity.device = static_cast<uint64_t>(json::Int(value, {"image", "device"}));
@@ -74,7 +76,8 @@ base::StatusOr<ImageRecord> DecodeImageRecord(std::string_view text) {
     return name.empty() || IsImageName(name);
   };
   if (state == kStates.end() || !IsImageName(record.name) ||
-      (!record.formatting.empty() && !IsId(record.formatting)) || record.size_bytes <= 0 ||
+      (!record.formatting.empty() && !IsId(record.formatting)) ||
+      (!record.fs_uuid.empty() && !IsId(record.fs_uuid)) || record.size_bytes <= 0 ||
       record.growing_from < 0 || !good_or_none(record.source) ||
       !good_or_none(record.snapshot_of)) {
     return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");

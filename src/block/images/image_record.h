@@ -36,6 +36,9 @@ struct ImageRecord {
   ImageIdentity identity;  // since kPlacing
   // UUID of a file system that mkfs is making in the image and that was never mounted; empty: none.
   std::string formatting;
+  // UUID of the file system that mkfs made, since its first mount; of a copy, that of its source.
+  // Empty: not known, because nothing was noted when the file system was made.
+  std::string fs_uuid;
 
   ImageInfo ToInfo() const {
     return {.name = name, .size_bytes = size_bytes, .snapshot_of = snapshot_of};

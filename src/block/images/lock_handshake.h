@@ -14,14 +14,17 @@
 //
 // A note that is lost in a crash is written again, so notes are no durable records.
 //
-// Thread-safe. Whatever may hang runs in a child process with a deadline; DEADLINE_EXCEEDED: the
-// folder does not answer.
+// Thread-safe. The folder is on a share whose server may be dead, so each step on it runs in a
+// child process that is given up after `answer_time`, and no lock of this process is held
+// meanwhile, except that a second call of ShowLock or HideLock waits for the first one.
+// DEADLINE_EXCEEDED: the folder does not answer.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
-#include <vector>
 
+#include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -42,15 +45,21 @@ class LockHandshake {
   };
 
   // `folder` is FOLDER/.berth/nodes/LIFE; it is made when it is needed.
-  explicit LockHandshake(std::string folder) : folder_(std::move(folder)) {}
+  explicit LockHandshake(std::string folder,
+                         std::chrono::milliseconds answer_time = std::chrono::seconds(10))
+      : folder_(std::move(folder)), answer_time_(answer_time) {}
+  ~LockHandshake();
 
   // Holds this node's lock, until HideLock or the end of this object. Idempotent; a changed session
-  // is written. FAILED_PRECONDITION: another agent holds the lock of this node.
+  // is written. FAILED_PRECONDITION: another agent holds the lock of this node. RESOURCE_EXHAUSTED:
+  // the share has no room for the file's content; then the file names no session, so that nothing
+  // is proven of this node, and a later call tries again.
   base::Status ShowLock(const Own& own);
   // Releases the lock, and removes this node's file and the notes of its session.
   void HideLock();
 
-  // Notes the sessions whose locks can be seen from `session`. Cheap for those that are noted.
+  // Notes the sessions whose locks can be seen from `session`. One child process looks at all
+  // files, so this is cheap for many nodes. RESOURCE_EXHAUSTED: there is no room for a note.
   base::Status NoteLocks(const std::string& session);
 
   // OK: a lock that `node` holds would be seen from `session`, because this session or one that it
@@ -58,10 +67,6 @@ class LockHandshake {
   base::Status ProveSeen(const std::string& session, const std::string& node) const;
 
  private:
-  struct Shown {
-    std::string session;
-    std::string weakness;
-  };
   struct Noted {
     std::string session;  // that saw it
     int64_t changed_ns = 0;
@@ -70,18 +75,21 @@ class LockHandshake {
   };
 
   std::string PathOf(const std::string& node) const;
-  // Reads which session the file at `path` names. NOT_FOUND; DATA_LOSS: it cannot be read as such a
-  // file.
-  base::StatusOr<Shown> ReadShown(const std::string& path) const;
-  bool IsStillShown(const Own& own) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  base::Status NoteLock(const std::string& name, const std::string& session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveNotes(const std::string& session) const;
+  base::StatusOr<base::KeyLocks::Hold> WaitForTurn();
+  // Whether the file named `path` still is the locked one. Another process may have removed it.
+  base::StatusOr<bool> IsStillShown(const std::string& path, int lock) const;
+  base::Status RemoveNotes(const std::string& session) const;
+  // Releases the lock and closes its descriptor. DEADLINE_EXCEEDED: the server does not answer, and
+  // the descriptor stays open, because closing it could block for ever.
+  base::Status ReleaseLock(std::chrono::milliseconds patience);
 
   const std::string folder_;
+  const std::chrono::milliseconds answer_time_;
+  base::KeyLocks turns_;
+  // Only the call that has the turn uses these two.
+  base::UniqueFd lock_;
+  Own own_;  // what the file says; without a node: nothing
   base::Mutex mutex_;
-  base::UniqueFd lock_ ABSL_GUARDED_BY(mutex_);
-  Own own_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Noted> noted_ ABSL_GUARDED_BY(mutex_);  // by file name
 };
 

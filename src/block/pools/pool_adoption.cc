@@ -5,10 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "block/images/image.h"
 #include "block/pools/pool_paths.h"
-#include "platform/devices/loop_device.h"
 #include "platform/errno.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
@@ -17,10 +15,6 @@ namespace berth::block {
 namespace {
 
 using base::StatusCode;
-
-AdoptionStep RefuseAdoption(const Record& record, std::string why) {
-  return {.kind = AdoptionStep::Kind::kRefuse, .record = record, .detail = std::move(why)};
-}
 
 // Says what is wrong with the content of the image, by its record; empty: nothing is. `found` is
 // what a probe found.
@@ -69,14 +63,6 @@ std::string DescribeMatch(const Record& record) {
   }
   return fmt::format("{} bytes, {} with UUID {}", record.size_bytes, record.fs_type,
                      record.fs_uuid);
-}
-
-// Fails if a loop device shows the file; `what` names it in the message.
-base::Status CheckNotAttached(const platform::FileIdentity& file, const std::string& path,
-                              std::string_view what) {
-  ASSIGN_OR_RETURN(const auto loops, platform::FindLoops(file, base::FileNameOf(path)));
-  if (loops.empty()) return base::OkStatus();
-  return base::Error(StatusCode::kFailedPrecondition, "{} is in use as {}", what, loops[0].path);
 }
 
 class Adoption {
@@ -148,25 +134,11 @@ class Adoption {
 
   // Compares a file that is not the recorded one with the record.
   base::StatusOr<AdoptionStep> CompareImage(const std::string& path, const Record& record) const {
-    struct stat st;
-    if (lstat(path.c_str(), &st) != 0) {
-      if (errno != ENOENT) return platform::ErrnoError(errno, "stat " + base::Quote(path));
-      return RefuseAdoption(record, "its image is missing");
+    const auto st = CheckAdoptable(path, record, place_);
+    if (st.status().code() == StatusCode::kFailedPrecondition) {
+      return RefuseAdoption(record, std::string(base::Message(st.status())));
     }
-    if (!S_ISREG(st.st_mode)) return RefuseAdoption(record, "its image is not a regular file");
-    const int64_t least = record.growing_from > 0 ? record.growing_from : record.size_bytes;
-    if (st.st_size < least || st.st_size > record.size_bytes) {
-      return RefuseAdoption(record,
-                            fmt::format("its image has {} bytes instead of {}", st.st_size, least));
-    }
-    for (const base::Status& free :
-         {CheckNotAttached({.dev = st.st_dev, .ino = st.st_ino}, path, "its image"),
-          CheckRecordedFile(record)}) {
-      if (free.code() == StatusCode::kFailedPrecondition) {
-        return RefuseAdoption(record, std::string(base::Message(free)));
-      }
-      RETURN_IF_ERROR(free);
-    }
+    RETURN_IF_ERROR(st);
     const auto found = platform::ProbeSignature(path);
     if (found.status().code() == StatusCode::kFailedPrecondition) {
       return RefuseAdoption(record, std::string(base::Message(found.status())));
@@ -178,16 +150,7 @@ class Adoption {
     return AdoptionStep{.kind = AdoptionStep::Kind::kAdopt,
                         .record = record,
                         .detail = fmt::format("{}; inode {}, was {}", DescribeMatch(record),
-                                              st.st_ino, record.image.inode)};
-  }
-
-  // Fails if the recorded file, wherever it is now, still is in use: then two files would be the
-  // volume.
-  base::Status CheckRecordedFile(const Record& record) const {
-    if (record.image.boot_id != place_.boot_id) return base::OkStatus();
-    return CheckNotAttached({.dev = static_cast<dev_t>(record.image.device),
-                             .ino = static_cast<ino_t>(record.image.inode)},
-                            paths_.Image(record.kind, record.id), "the recorded file");
+                                              st->st_ino, record.image.inode)};
   }
 
   PoolPaths paths_;

@@ -1,10 +1,12 @@
-// `berth pool adopt`: takes back the images of a pool folder that was copied or restored
-// (block/pools/pool_adoption.h).
+// `berth pool adopt`: takes back the images of a pool (block/pools/pool_adoption.h), or of the
+// folder of a StorageCluster (block/images/image_folder.h), after it was copied or restored.
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
+#include "block/images/image_folder.h"
 #include "block/pools/pool_adoption.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
@@ -19,7 +21,8 @@ using block::AdoptionStep;
 
 struct AdoptFlags {
   std::string data_folder = LocalNodeOptions().data_folder;
-  std::string pool_folder;  // empty: that of the data folder
+  std::string pool_folder;    // empty: that of the data folder
+  std::string images_folder;  // of a StorageCluster; empty: a pool is meant
   bool dangerous = false;
 
   std::string folder() const { return pool_folder.empty() ? data_folder + "/pool" : pool_folder; }
@@ -37,10 +40,18 @@ std::string_view NameStep(AdoptionStep::Kind kind) {
   return "";
 }
 
-Status AdoptPool(const AdoptFlags& flags) {
+base::StatusOr<std::vector<AdoptionStep>> TakeSteps(const AdoptFlags& flags) {
+  if (!flags.images_folder.empty()) {
+    block::ImageFolder images(std::filesystem::absolute(flags.images_folder).string());
+    return flags.dangerous ? images.AdoptImages() : images.PlanAdoption();
+  }
   const std::string folder = std::filesystem::absolute(flags.folder()).string();
-  const auto steps = flags.dangerous ? block::AdoptImages(folder) : block::PlanAdoption(folder);
-  if (steps.status().code() == StatusCode::kFailedPrecondition) {
+  return flags.dangerous ? block::AdoptImages(folder) : block::PlanAdoption(folder);
+}
+
+Status AdoptPool(const AdoptFlags& flags) {
+  const auto steps = TakeSteps(flags);
+  if (flags.images_folder.empty() && steps.status().code() == StatusCode::kFailedPrecondition) {
     return base::Annotate(steps.status(),
                           "stop 'berth up', or the driver whose pool it is, before the adoption");
   }
@@ -72,15 +83,17 @@ Status AdoptPool(const AdoptFlags& flags) {
 }  // namespace
 
 void AddPoolCommands(CLI::App& app, int& exit_code) {
-  CLI::App* group = app.add_subcommand("pool", "The folder with the images of the CSI driver");
+  CLI::App* group = app.add_subcommand("pool", "Folders with images of volumes");
   group->require_subcommand(1);
-  CLI::App* command = group->add_subcommand(
-      "adopt",
-      "Take back the images of a pool that was copied or restored; shows what it would do");
+  CLI::App* command = group->add_subcommand("adopt",
+                                            "Take back the images of a pool or a StorageCluster "
+                                            "that was copied or restored; shows what it would do");
   auto flags = std::make_shared<AdoptFlags>();
   command->add_option("--data", flags->data_folder, "Data folder of a standalone Berth")
       ->capture_default_str();
   command->add_option("--pool", flags->pool_folder, "The pool, if it is not <data>/pool");
+  command->add_option("--images", flags->images_folder,
+                      "The folder of images of a StorageCluster, instead of a pool");
   command->add_flag("--dangerous", flags->dangerous,
                     "Do it, although an image might be an old copy");
   command->callback([flags, &exit_code] { exit_code = cli::ReportError(AdoptPool(*flags)); });
