@@ -16,7 +16,7 @@ from lib import csi_bed, fuse_double, mounts, objects
 from lib.crust import Handler
 from lib.csi_double import NAME, CsiDouble
 from lib.kubectl import installed, watching
-from lib.roles import Role
+from lib.roles import Role, kubeconfig_of
 from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.security, pytest.mark.e2e]
@@ -266,21 +266,35 @@ def test_a_silent_connection_keeps_no_crust_handler_from_ending(folder):
         handler.clear()
 
 
-def test_an_api_that_hangs_keeps_no_node_from_ending(folder, runtime):
-    """A further node whose API takes connections and is silent."""
-    silent = socket.socket(socket.AF_UNIX)
-    silent.bind(str(folder / "api.sock"))
-    silent.listen(64)
-    (folder / "kubeconfig").write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'unix://"
-        f"{folder}/api.sock'}}}}], users: [{{name: c, user: {{}}}}], contexts: [{{name: c, context: {{cluster: c, "
-        "user: c}}]}")
+@pytest.fixture
+def silent_api(folder):
+    """Gives an API that takes connections and is silent, as (its socket, a kubeconfig for it)."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(folder / "api.sock"))
+        silent.listen(64)
+        silent.settimeout(PATIENCE)
+        yield silent, kubeconfig_of(folder / "kubeconfig", folder / "api.sock")
+
+
+def test_an_api_that_hangs_keeps_no_node_from_ending(folder, runtime, silent_api):
     role = Role(folder / "role.log", "node", "--data", folder / "data", "--node-name", "node-b", "--kubeconfig",
-                folder / "kubeconfig", "--container-runtime-endpoint", f"unix://{runtime}")
+                silent_api[1], "--container-runtime-endpoint", f"unix://{runtime}")
     try:
         wait_for("the node to run", lambda: "node 'node-b' runs" in role.log() or role.process.poll() is not None)
         assert role.process.poll() is None, role.log()
         end(role.process, "'berth node' whose API is silent")
     finally:
         role.stop()
-        silent.close()
+
+
+def test_a_command_that_cannot_end_does_not_say_that_it_succeeded(folder, silent_api):
+    """It has not done what it was called for, which a script learns from its exit code alone."""
+    silent, kubeconfig = silent_api
+    asking = Role(folder / "role.log", "get", "pods", "--kubeconfig", kubeconfig)
+    try:
+        connection, _ = silent.accept()
+        with connection:
+            end(asking.process, "'berth get' whose API is silent")
+        assert asking.process.returncode == 128 + signal.SIGTERM, asking.log()
+    finally:
+        asking.stop()
