@@ -86,7 +86,8 @@ class AgentImpl : public Agent {
       };
     }
     ASSIGN_OR_RETURN(const std::string socket, rpc::SocketPath(options_.socket));
-    RETURN_IF_ERROR(platform::MakePrivateFolder(options_.data_folder));
+    RETURN_IF_ERROR(platform::MakeNamedFolder(
+        {.path = options_.data_folder, .names = platform::kDataFolderNames}));
     const std::string folder = options_.data_folder + "/block-agent";
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
     auto lock = platform::LockFile(folder + "/lock");

@@ -69,7 +69,11 @@ class DriverImpl final : public Driver {
   base::Status StartParts(const DriverOptions& options) {
     RETURN_IF_ERROR(CheckOptions(options));
     ASSIGN_OR_RETURN(offer_, MakeOffer(options, *exec_));
-    RETURN_IF_ERROR(platform::MakePrivateFolder(options.pool_folder));
+    // Whoever may write the folder of a pool is trusted.
+    RETURN_IF_ERROR(
+        platform::MakeNamedFolder({.path = options.pool_folder,
+                                   .names = block::kPoolNames,
+                                   .writers = platform::NamedFolder::Writers::kTrusted}));
     // `berth up` and `berth node` keep a reserve for a pool in their data folder.
     if (!platform::HasReserve(options.pool_folder)) {
       ASSIGN_OR_RETURN(reserve_, platform::DiskReserve::Open({.folder = options.pool_folder}));

@@ -5,13 +5,13 @@
 namespace berth::store {
 namespace {
 
-// A step of so many pages takes some milliseconds, for which writes wait.
-constexpr int64_t kStepPages = 64;
+// Writes wait for a step, so it has few pages: each is read, and written to the WAL.
+constexpr int64_t kStepPages = 16;
 // The file keeps so many free pages, and one for every eight used ones, so that it does not shrink
 // and grow again under a steady load.
 constexpr int64_t kSparePages = 512;
 // The time between two steps. Most of it is for writes.
-constexpr std::chrono::milliseconds kBreak{20};
+constexpr std::chrono::milliseconds kBreak{10};
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::minutes(1);
 constexpr int kMarks = 4;  // in keep_history
 

@@ -3,6 +3,7 @@
 The product's own bound is ten seconds. The tests allow more, because they run beside others, and print the time.
 """
 import contextlib
+import os
 import pathlib
 import shutil
 import signal
@@ -12,11 +13,13 @@ import tempfile
 import time
 
 import pytest
-from lib import csi_bed, fuse_double, mounts, objects
+from lib import block_agent, csi_bed, fuse_double, mounts, objects
 from lib.crust import Handler
 from lib.csi_double import NAME, CsiDouble
 from lib.kubectl import installed, watching
-from lib.roles import Role
+from lib.mount_pod import MountPod
+from lib.roles import Role, kubeconfig_of
+from lib.shims import Shims
 from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.security, pytest.mark.e2e]
@@ -266,21 +269,109 @@ def test_a_silent_connection_keeps_no_crust_handler_from_ending(folder):
         handler.clear()
 
 
-def test_an_api_that_hangs_keeps_no_node_from_ending(folder, runtime):
-    """A further node whose API takes connections and is silent."""
-    silent = socket.socket(socket.AF_UNIX)
-    silent.bind(str(folder / "api.sock"))
-    silent.listen(64)
-    (folder / "kubeconfig").write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'unix://"
-        f"{folder}/api.sock'}}}}], users: [{{name: c, user: {{}}}}], contexts: [{{name: c, context: {{cluster: c, "
-        "user: c}}]}")
+def test_a_silent_connection_keeps_no_block_agent_from_ending(berth, folder):
+    block_agent.define_kinds(berth)
+    agent = block_agent.BlockAgent(berth, "node-a", folder / "data", folder)
+    try:
+        agent.start()
+        wait_for("the agent to listen", lambda: agent.socket.exists() or agent.process.poll() is not None)
+        with half_sent(agent.socket):
+            end(agent.process, "'berth block-agent' with a half-sent request")
+    finally:
+        agent.kill()
+
+
+def test_an_api_that_hangs_keeps_no_block_agent_from_ending(berth, folder, silent_api):
+    agent = block_agent.BlockAgent(berth, "node-a", folder / "data", folder, kubeconfig=silent_api[1])
+    try:
+        agent.start()
+        connection, _ = silent_api[0].accept()
+        with connection:
+            end(agent.process, "'berth block-agent' whose API is silent")
+    finally:
+        agent.kill()
+
+
+@pytest.mark.parametrize("role", ["io-proxy", "utilities"])
+def test_a_silent_connection_keeps_no_role_of_a_node_from_ending(folder, runtime, role):
+    command_line, path = {
+        "io-proxy": (["io-proxy", "--folder", folder / "proxy"], folder / "proxy" / "sock"),
+        "utilities": (["node", "--roles", "utilities", "--kubelet-dir", folder / "kubelet", "--utility-socket",
+                       folder / "utilities.sock", "--container-runtime-endpoint", f"unix://{runtime}"],
+                      folder / "utilities.sock"),
+    }[role]
+    process = Role(folder / "role.log", *command_line)
+    try:
+        wait_for("the role to listen", lambda: path.exists() or process.process.poll() is not None)
+        assert path.exists(), process.log()
+        with half_sent(path):
+            end(process.process, f"'berth {role}' with a half-sent request")
+    finally:
+        process.stop()
+
+
+def test_an_agent_that_is_silent_keeps_no_shim_from_ending(folder):
+    """A mount utility on the host is a shim, which waits for the agent as long as the utility runs."""
+    shims = Shims(folder).install("--plugin", "example.com/test", "mount.silent")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(shims.socket))
+        silent.listen()
+        silent.settimeout(PATIENCE)
+        shim = subprocess.Popen([shims.sbin / "mount.silent", "server:/v", folder / "target"],
+                                stdin=subprocess.DEVNULL, env=os.environ | {"BERTH_SHIMS": str(shims.records)})
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(1), "the shim has asked"
+                end(shim, "'berth-shim' whose agent is silent")
+            assert shim.returncode != 0, "the utility has not done its work"
+        finally:
+            shim.kill()
+            shim.wait()
+
+
+def test_a_mount_pod_without_mounts_ends(folder):
+    pod = MountPod(folder)
+    try:
+        pod.start()
+        pod.wait_for_log("registered for")
+        begin = time.monotonic()
+        pod.signal(signal.SIGTERM)
+        assert pod.wait() == 0
+        print(f"'berth-init' ended {time.monotonic() - begin:.2f} s after SIGTERM")
+    finally:
+        pod.stop()
+
+
+@pytest.fixture
+def silent_api(folder):
+    """Gives an API that takes connections and is silent, as (its socket, a kubeconfig for it)."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(folder / "api.sock"))
+        silent.listen(64)
+        silent.settimeout(PATIENCE)
+        yield silent, kubeconfig_of(folder / "kubeconfig", folder / "api.sock")
+
+
+def test_an_api_that_hangs_keeps_no_node_from_ending(folder, runtime, silent_api):
     role = Role(folder / "role.log", "node", "--data", folder / "data", "--node-name", "node-b", "--kubeconfig",
-                folder / "kubeconfig", "--container-runtime-endpoint", f"unix://{runtime}")
+                silent_api[1], "--container-runtime-endpoint", f"unix://{runtime}")
     try:
         wait_for("the node to run", lambda: "node 'node-b' runs" in role.log() or role.process.poll() is not None)
         assert role.process.poll() is None, role.log()
         end(role.process, "'berth node' whose API is silent")
     finally:
         role.stop()
-        silent.close()
+
+
+def test_a_command_that_cannot_end_does_not_say_that_it_succeeded(folder, silent_api):
+    """It has not done what it was called for, which a script learns from its exit code alone."""
+    silent, kubeconfig = silent_api
+    asking = Role(folder / "role.log", "get", "pods", "--kubeconfig", kubeconfig)
+    try:
+        connection, _ = silent.accept()
+        with connection:
+            end(asking.process, "'berth get' whose API is silent")
+        assert asking.process.returncode == 128 + signal.SIGTERM, asking.log()
+    finally:
+        asking.stop()

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -91,6 +92,26 @@ def test_a_claim_is_deleted_on_a_full_disk(small, ending):
     wait_for("room on the disk", lambda: free(berth.data) > FAT // 2)
     assert_new_claims_work(berth)
     assert "gave up" in berth.log.read_text(), "the disk was never full"
+
+
+def test_a_kubeconfig_of_block_agents_that_cannot_be_written_ends_nothing(small):
+    """Whatever keeps it from being written: without it only the block agents wait."""
+    berth = small
+    berth.flags = ["--block-agent-image", "none.invalid/block-agent:1"]
+    kubeconfig = berth.data / "block-agent.kubeconfig"
+    (kubeconfig / "in-its-place").mkdir(parents=True)
+    berth.start()
+    assert "the block agents have no kubeconfig of this start" in berth.log.read_text()
+    berth.stop()
+    shutil.rmtree(kubeconfig)
+    berth.start()
+    written = kubeconfig.read_text()
+    assert json.loads(written)["users"]
+    berth.stop()
+    kubeconfig.write_text("{}")  # as of an earlier Berth
+    fill(berth.data)
+    berth.start()
+    assert kubeconfig.read_text() == written, "the reserve is for this too"
 
 
 def test_a_pod_and_its_claim_are_deleted_on_a_full_disk(small):

@@ -1,4 +1,5 @@
 """What Berth's roles put on a disk is for root alone, whatever the umask is and whatever was there before."""
+import contextlib
 import functools
 import operator
 import os
@@ -152,20 +153,64 @@ def test_a_folder_that_all_users_share_is_refused(open_place, new_berth):
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
-def test_the_files_of_a_csi_driver(open_place):
-    pool = open_place / "pool"
-    pool.mkdir(mode=0o777)
-    driver = Role(open_place.parent / f"{open_place.name}.log", "csi-driver", "--node-id", "n", "--pool", pool,
-                  "--endpoint", open_place / "plugin" / "csi.sock", "--registration-folder", open_place / "registry",
-                  "--flight", open_place / "flight")
+def test_a_data_folder_at_the_root_of_a_disk(open_place, new_berth):
+    """Others may use the disk as well, so it stays open, and what Berth makes on it is closed."""
+    berth = new_berth()
+    berth.data = open_place / "data"
+    berth.data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m,mode=0755", "berth-test", berth.data], check=True)
+    (berth.data / "lost+found").mkdir(mode=0o700)
+    berth.start()
+    berth.apply([objects.storage_class("here", "ext4"), objects.claim("data", storage_class="here"),
+                 objects.pod("user", "sleep 1000", claims=["data"], volumes=[{"name": "e", "emptyDir": {}}])])
+    berth.wait_phase("pod", "user", "Running")
+    assert stat.S_IMODE(berth.data.stat().st_mode) == 0o755
+    assert "is the root of a mounted file system" in berth.log.read_text(), "it says what it leaves open"
+    assert list((berth.data / "kubelet/pods").iterdir()), "the test looks at nothing"
+    assert_private(berth.data, [(pattern.removeprefix("data/"), most, why) for pattern, most, why in OPEN
+                                if pattern not in ("data/kubelet", r"data/pod-logs(/.*)?")] +
+                   [(r"pod-logs/.*", 0o755, "nobody else can enter pod-logs")])
+    for name in ("kubelet", "pod-logs", "api", "pool"):
+        assert as_nobody("ls", berth.data / name).returncode != 0, name
+    berth.remove_everything()
+    berth.stop()
+
+
+DRIVER_FOLDERS = (r"plugin|registry", 0o755, "as the kubelet makes a driver's folders")
+
+
+@contextlib.contextmanager
+def csi_driver(place):
+    driver = Role(place.parent / f"{place.name}.log", "csi-driver", "--node-id", "n", "--pool", place / "pool",
+                  "--endpoint", place / "plugin" / "csi.sock", "--registration-folder", place / "registry",
+                  "--flight", place / "flight")
     try:
-        wait_for("the driver to listen", (open_place / "plugin" / "csi.sock").exists)
-        wait_for("its registration", lambda: list((open_place / "registry").glob("*.sock")))
-        assert stat.S_IMODE(pool.stat().st_mode) == 0o700
-        assert_private(open_place, [(r"plugin|registry", 0o755, "as the kubelet makes a driver's folders")])
+        wait_for("the driver to listen", (place / "plugin" / "csi.sock").exists)
+        wait_for("its registration", lambda: list((place / "registry").glob("*.sock")))
+        yield driver
     finally:
         driver.stop()
         driver.log_path.unlink()
+
+
+def test_the_files_of_a_csi_driver(open_place):
+    pool = open_place / "pool"
+    pool.mkdir(mode=0o777)
+    with csi_driver(open_place):
+        assert stat.S_IMODE(pool.stat().st_mode) == 0o700
+        assert_private(open_place, [DRIVER_FOLDERS])
+
+
+def test_a_pool_in_a_folder_of_others_leaves_it_to_them(open_place):
+    """An administrator names the folder in which all have their things: it is not closed, and Berth's images are."""
+    pool = open_place / "pool"
+    pool.mkdir(mode=0o755)
+    (pool / "photos").mkdir(mode=0o755)
+    with csi_driver(open_place) as driver:
+        assert "'photos'" in driver.log(), "it says what it leaves open"
+        assert as_nobody("ls", pool / "photos").returncode == 0
+        assert as_nobody("ls", pool / "volumes").returncode != 0
+        assert_private(open_place, [DRIVER_FOLDERS, (r"pool(/photos)?", 0o755, "it is not Berth's alone")])
 
 
 def test_the_files_of_a_crust_handler(open_place):

@@ -35,6 +35,8 @@ StatusOr<Value> ToInt(CallContext&, Args args) {
     case Kind::kDouble:
       if (!(std::abs(value.double_value()) < 0x1p63)) return EvaluationError("integer overflow");
       return static_cast<int64_t>(value.double_value());
+    case Kind::kDuration:
+      return int64_t{value.duration_value().count()};
     case Kind::kTimestamp:
       return std::chrono::duration_cast<std::chrono::seconds>(value.time_value().time_since_epoch())
           .count();
@@ -68,6 +70,35 @@ StatusOr<Value> ToDouble(CallContext&, Args args) {
   return number;
 }
 
+// Writes a number as Go's %g does: the fewest digits that give it back, with an exponent if it is
+// below -4 or above 5.
+std::string FormatDouble(double number) {
+  if (std::isnan(number)) return "NaN";
+  if (std::isinf(number)) return number > 0 ? "+Inf" : "-Inf";
+  char text[32];
+  const auto written =
+      std::to_chars(text, text + sizeof text, number, std::chars_format::scientific);
+  const std::string_view scientific(text, static_cast<size_t>(written.ptr - text));
+  int exponent = 0;
+  const char* digits = text + scientific.find('e') + 1;
+  if (*digits == '+') ++digits;
+  std::from_chars(digits, written.ptr, exponent);
+  if (exponent < -4 || exponent > 5) return std::string(scientific);
+  return std::string(text,
+                     std::to_chars(text, text + sizeof text, number, std::chars_format::fixed).ptr);
+}
+
+// Writes a duration as cel-go does: seconds as a floating-point number, never with an exponent.
+std::string FormatDuration(std::chrono::nanoseconds duration) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const int64_t count = duration.count();
+  const double seconds =
+      static_cast<double>(count / kSecond) + static_cast<double>(count % kSecond) / 1e9;
+  char text[64];
+  const auto written = std::to_chars(text, text + sizeof text, seconds, std::chars_format::fixed);
+  return std::string(text, written.ptr) + "s";
+}
+
 StatusOr<Value> ToString(CallContext&, Args args) {
   const Value& value = args[0];
   switch (value.kind()) {
@@ -76,13 +107,13 @@ StatusOr<Value> ToString(CallContext&, Args args) {
     case Kind::kInt:
       return std::to_string(value.int_value());
     case Kind::kDouble:
-      return fmt::format("{}", value.double_value());
+      return FormatDouble(value.double_value());
     case Kind::kBool:
       return std::string(value.bool_value() ? "true" : "false");
     case Kind::kTimestamp:
       return FormatTime(value.time_value());
     case Kind::kDuration:
-      return fmt::format("{}s", static_cast<double>(value.duration_value().count()) / 1e9);
+      return FormatDuration(value.duration_value());
     default:
       return NoSuchOverload();
   }
@@ -178,8 +209,30 @@ StatusOr<Value> Max(CallContext& context, Args args) {
   return FindExtreme(context, args, std::partial_ordering::greater, "max");
 }
 
+// The sum of a list of durations, which begins with one.
+StatusOr<Value> SumDurations(CallContext& context, const Value& list) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!context.budget.Spend(1)) return OverBudget();
+    const Value item = list.item(i);
+    if (!item.is(Kind::kDuration)) return NoSuchOverload();
+    if (__builtin_add_overflow(sum, int64_t{item.duration_value().count()}, &sum)) {
+      return EvaluationError("integer overflow");
+    }
+  }
+  return std::chrono::nanoseconds(sum);
+}
+
 StatusOr<Value> Sum(CallContext& context, Args args) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
+  if (args[0].size() > 0 && args[0].item(0).is(Kind::kDuration)) {
+    return SumDurations(context, args[0]);
+  }
+  // The sum of no items is of the kind that the schema gives to the items.
+  if (const Schema* item = args[0].item_schema(); args[0].size() == 0 && item != nullptr) {
+    if (item->type == FieldType::kNumber) return 0.0;
+    if (item->format == "duration") return std::chrono::nanoseconds(0);
+  }
   int64_t whole = 0;
   double real = 0;
   bool is_real = false;

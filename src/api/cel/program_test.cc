@@ -8,8 +8,8 @@ namespace {
 
 using base::StatusCode;
 
-// name, replicas, ratio, on, when, wait; tags (a set), ports (a map list by name), labels (a map),
-// namespace and a-b (to be escaped), any, metadata.
+// name, replicas, ratio, on, when, wait, waits (a list); tags (a set), ports (a map list by name),
+// labels (a map), namespace and a-b (to be escaped), any, metadata.
 const Schema& TestSchema() {
   static const Schema* const schema = [] {
     static SchemaArena arena;
@@ -36,6 +36,9 @@ const Schema& TestSchema() {
     add(root, "on", scalar(FieldType::kBoolean));
     add(root, "when", scalar(FieldType::kString, "date-time"));
     add(root, "wait", scalar(FieldType::kString, "duration"));
+    Schema* waits = scalar(FieldType::kList);
+    waits->element = scalar(FieldType::kString, "duration");
+    add(root, "waits", waits);
     add(root, "any", scalar(FieldType::kIntOrString));
     Schema* tags = scalar(FieldType::kList);
     tags->element = text;
@@ -62,11 +65,11 @@ const Schema& TestSchema() {
 
 const Json kSelf = Json::parse(R"({
   "name": "héllo", "namespace": "ns", "a-b": "dash", "replicas": 3, "ratio": 2, "on": true,
-  "when": "2026-01-01T12:00:00Z", "wait": "1h30m", "any": "80%",
+  "when": "2026-01-01T12:00:00Z", "wait": "1h30m", "waits": ["1m", "30s"], "any": "80%",
   "tags": ["a", "b"], "ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}],
   "labels": {"x": "1", "y": "2"}, "metadata": {"name": "m"}})");
 const Json kOldSelf = Json::parse(R"({
-  "name": "old", "replicas": 1, "tags": ["b", "a"], "ports": []})");
+  "name": "old", "replicas": 1, "tags": ["b", "a"], "ports": [], "waits": []})");
 
 // The result as text: "true", "false", or the error's message.
 std::string Eval(std::string_view rule, int64_t units = 100000) {
@@ -134,6 +137,63 @@ TEST(CelTest, EvaluatesRules) {
         "optional.none().orValue(2) == 2", "[1, 2][?5].orValue(0) == 0"}) {
     EXPECT_EQ(Eval(rule), "true") << rule;
   }
+}
+
+// What cel-go writes, whose texts users compare with: %g of a double, and the seconds of a duration
+// without an exponent.
+TEST(CelTest, WritesNumbersAndDurationsAsGoDoes) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"1e6", "1e+06"},
+      {"999999.0", "999999"},
+      {"1000000.5", "1.0000005e+06"},
+      {"1234567.0", "1.234567e+06"},
+      {"123456.0", "123456"},
+      {"1e21", "1e+21"},
+      {"1e100", "1e+100"},
+      {"0.0001", "0.0001"},
+      {"0.00001", "1e-05"},
+      {"0.00012345", "0.00012345"},
+      {"0.1 + 0.2", "0.30000000000000004"},
+      {"1.0", "1"},
+      {"-0.5", "-0.5"},
+      {"0.0", "0"},
+      {"1.0 / 0.0", "+Inf"},
+      {"-1.0 / 0.0", "-Inf"},
+      {"0.0 / 0.0", "NaN"},
+      {"duration('1h30m')", "5400s"},
+      {"duration('1.5s')", "1.5s"},
+      {"duration('100us')", "0.0001s"},
+      {"duration('99us')", "0.000099s"},
+      {"duration('1ns')", "0.000000001s"},
+      {"duration('-1ns')", "-0.000000001s"},
+      {"duration('-1m')", "-60s"},
+      {"duration('0')", "0s"},
+      {"duration('1000000s')", "1000000s"},
+      {"duration('1000000h')", "3600000000s"},
+      {"duration('1s') + duration('1ns')", "1.000000001s"},
+  };
+  for (const auto& [value, text] : cases) {
+    EXPECT_EQ(Eval(fmt::format("string({}) == '{}'", value, text)), "true") << value;
+  }
+}
+
+TEST(CelTest, AddsTheItemsOfAList) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"[1, 2].sum() == 3", "true"},
+      {"[1.5, 2.0].sum() == 3.5", "true"},
+      {"[].sum() == 0", "true"},
+      {"[duration('1h'), duration('30m')].sum() == self.wait", "true"},
+      {"[duration('1s'), duration('-1s')].sum() == duration('0')", "true"},
+      {"[duration('1s')].sum() > duration('999ms')", "true"},
+      {"self.waits.sum() == duration('90s')", "true"},
+      {"oldSelf.waits.sum() == duration('0')", "true"},
+      {"string(oldSelf.waits.sum()) == '0s'", "true"},
+      {"[duration('2000000h'), duration('2000000h')].sum() > duration('0')", "integer overflow"},
+      {"[duration('1s'), 1].sum() == 1", "no such overload"},
+      {"[1, duration('1s')].sum() == 1", "no such overload"},
+      {"int(duration('1us')) == 1000", "true"},
+  };
+  for (const auto& [rule, result] : cases) EXPECT_EQ(Eval(rule), result) << rule;
 }
 
 // The rules of the snapshot CRDs, in the states that they tell apart.

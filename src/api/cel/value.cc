@@ -126,6 +126,12 @@ Value Value::item(size_t index) const {
   return (*std::get<std::shared_ptr<const List>>(rep_))[index];
 }
 
+const Schema* Value::item_schema() const {
+  const auto* reference = std::get_if<Reference>(&rep_);
+  return reference != nullptr && reference->schema != nullptr ? reference->schema->element
+                                                              : nullptr;
+}
+
 List Value::items() const {
   List out;
   out.reserve(size());

@@ -108,6 +108,8 @@ class Value {
   size_t size() const;
   // An item of a list.
   Value item(size_t index) const;
+  // The type of the items of a list in the document; null: it is not known.
+  const Schema* item_schema() const;
   // The items of a list, the keys of a map.
   List items() const;
   // The value for a key of a map; nullopt: the map has no such key.

@@ -14,8 +14,10 @@ namespace {
 constexpr mode_t kOfOthers = S_IRWXG | S_IRWXO;
 
 Status ModeError(int error, const std::string& path) {
-  return Error(error == ENOENT ? StatusCode::kNotFound : StatusCode::kInternal,
-               "make {} private: {}", Quote(path), std::generic_category().message(error));
+  const StatusCode code = error == ENOENT                     ? StatusCode::kNotFound
+                          : error == EPERM || error == EACCES ? StatusCode::kPermissionDenied
+                                                              : StatusCode::kInternal;
+  return Error(code, "make {} private: {}", Quote(path), std::generic_category().message(error));
 }
 
 }  // namespace

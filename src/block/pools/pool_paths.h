@@ -1,6 +1,8 @@
 // Every path of a pool folder.
 //
 //   POOL/
+//     .berth-reserve          room for deletions on a full disk, if no folder above has one
+//                             (platform/files/disk_reserve.h)
 //     lock                    held by the process that has the pool open
 //     volumes/ID.json         the record of a volume (record.h); written before its image is made
 //     volumes/ID.img          its image, a sparse file of exactly the volume's size
@@ -20,6 +22,10 @@
 #include "block/record.h"
 
 namespace berth::block {
+
+// The names in POOL.
+inline constexpr std::string_view kPoolNames[] = {".berth-reserve", "lock", "node", "snapshots",
+                                                  "volumes"};
 
 class PoolPaths {
  public:

@@ -27,8 +27,10 @@ base::StatusOr<std::unique_ptr<Pool>> Pool::Open(const std::string& folder,
 }
 
 base::Status Pool::Recover() {
-  for (const std::string& folder : {paths_.folder(), paths_.Folder(Kind::kVolume),
-                                    paths_.Folder(Kind::kSnapshot), paths_.Node()}) {
+  // The pool's folder itself may serve others as well, and its driver looks after its mode.
+  RETURN_IF_ERROR(platform::MakeFolders(paths_.folder(), 0700));
+  for (const std::string& folder :
+       {paths_.Folder(Kind::kVolume), paths_.Folder(Kind::kSnapshot), paths_.Node()}) {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
   ASSIGN_OR_RETURN(lock_, platform::LockFile(paths_.Lock()));

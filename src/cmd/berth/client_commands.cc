@@ -41,7 +41,7 @@ using Action = std::function<Status(kube::Client&, const cli::ApiOptions&, std::
 void SetAction(CLI::App& command, const std::shared_ptr<Connection>& connection, int& exit_code,
                Action action) {
   command.callback([connection, &exit_code, action = std::move(action)] {
-    StopSignals signals;
+    StopSignals signals(StopSignals::Process::kCommand);
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
@@ -109,7 +109,7 @@ void AddExplain(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("-o,--output", options->output, "json");
   command->callback([connection = connection, options, &exit_code] {
-    StopSignals signals;
+    StopSignals signals(StopSignals::Process::kCommand);
     const auto unblocked = [&]() -> base::StatusOr<bool> {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
@@ -138,7 +138,7 @@ void AddDoctor(CLI::App& app, int& exit_code) {
                       "The kubelet's folder, if it is not in the data folder");
   command->add_option("-o,--output", options->output, "json");
   command->callback([connection = connection, options, &exit_code] {
-    StopSignals signals;
+    StopSignals signals(StopSignals::Process::kCommand);
     std::unique_ptr<kube::Client> client;
     const Status connected = [&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
@@ -201,7 +201,7 @@ void AddExec(CLI::App& app, int& exit_code) {
   command->add_flag("-i,--stdin", options->interactive, "Pass standard input on");
   command->add_flag("-t,--tty", options->tty, "Give the command a terminal");
   command->callback([connection = connection, options, &exit_code] {
-    StopSignals signals;
+    StopSignals signals(StopSignals::Process::kCommand);
     const auto code = [&]() -> base::StatusOr<int> {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
@@ -231,14 +231,17 @@ void AddHostMounts(CLI::App& app, int& exit_code) {
         });
   }
   auto [command, connection] = AddCommand(app, "umount", "Unmount what 'berth mount' mounted");
-  auto path = std::make_shared<std::string>();
-  command->add_option("path", *path, "Folder that a claim is mounted on")->required();
+  auto options = std::make_shared<cli::UnmountOptions>();
+  command->add_option("path", options->path, "Folder that a claim is mounted on")->required();
+  command->add_option(
+      "--node-name", options->node_name,
+      "Name of the node (default: the only node, or the node with this host's name)");
   command->add_option("--timeout", *timeout, "Seconds to wait at most")->capture_default_str();
-  SetAction(
-      *command, connection, exit_code,
-      [path, timeout](kube::Client& client, const cli::ApiOptions& api, std::stop_token stop) {
-        return cli::UnmountClaim(client, api, *path, std::chrono::seconds(*timeout), stop);
-      });
+  SetAction(*command, connection, exit_code,
+            [options, timeout](kube::Client& client, const cli::ApiOptions&, std::stop_token stop) {
+              options->timeout = std::chrono::seconds(*timeout);
+              return cli::UnmountClaim(client, *options, stop);
+            });
 }
 
 void AddUpgrade(CLI::App& app, int& exit_code) {

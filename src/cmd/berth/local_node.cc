@@ -212,7 +212,9 @@ StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
 }
 
 StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
-  RETURN_IF_ERROR(platform::MakePrivateFolder(data_folder));
+  ASSIGN_OR_RETURN(
+      const platform::FolderPrivacy privacy,
+      platform::MakeNamedFolder({.path = data_folder, .names = platform::kDataFolderNames}));
   auto lock = platform::LockFile(data_folder + "/berth.lock");
   if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return base::Error(StatusCode::kFailedPrecondition,
@@ -223,6 +225,12 @@ StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
   // The temporary file of an interrupted write may be a part of a kubeconfig, with its key.
   RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
   RETURN_IF_ERROR(platform::MakeFolders(data_folder + "/kubelet", 0755));
+  if (privacy == platform::FolderPrivacy::kOpen) {
+    // Their files and volumes are open to all users who can reach them.
+    for (const char* name : {"kubelet", "pod-logs"}) {
+      RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
+    }
+  }
   for (const char* name : {"run", "run/nodes"}) {
     RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
   }

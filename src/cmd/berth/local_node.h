@@ -3,7 +3,8 @@
 // driver, because no other process can create, copy, grow and delete the volumes of this node (ADR
 // 10).
 //
-//   <data>/                  mode 0700
+//   <data>/                  mode 0700, unless it was there before and serves others as well
+//                            (platform::MakeNamedFolder)
 //     berth.lock             held while `berth up` or `berth node` runs
 //     .berth-reserve         room for deletions on a full disk (platform/files/disk_reserve.h)
 //     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)

@@ -14,7 +14,14 @@ namespace berth::cmd {
 // That is as safe as a crash: what was under way is recorded, and its outcome counts as unknown.
 class StopSignals {
  public:
-  StopSignals();
+  enum class Process {
+    // A role was asked to end, so that it ends with 0, also if it does so late.
+    kRole,
+    // A command that ends late has not done what it was called for: 128 and the signal's number, as
+    // a shell says of a process that a signal killed.
+    kCommand,
+  };
+  explicit StopSignals(Process process = Process::kRole);
   // Call it after all else has ended: declare the object first.
   ~StopSignals();
   std::stop_token token() const { return source_.get_token(); }
@@ -22,7 +29,8 @@ class StopSignals {
   void Wait();
 
  private:
-  void WaitForSignal(const std::stop_token& done);
+  // Returns the signal that has come, or 0 once `done` is requested.
+  int WaitForSignal(const std::stop_token& done);
 
   std::stop_source source_;
   std::jthread thread_;

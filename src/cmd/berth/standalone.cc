@@ -1,8 +1,11 @@
 #include "cmd/berth/standalone.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include "apiserver/access/authorization.h"
 #include "apiserver/server.h"
@@ -124,7 +127,12 @@ class StandaloneImpl : public Standalone {
   }
 
   Status MakeControllers() {
-    if (!options_.block_agent_image.empty()) RETURN_IF_ERROR(WriteAgentKubeconfig());
+    if (!options_.block_agent_image.empty()) {
+      // Without it the block agents wait, and what frees room on a full disk still works.
+      if (const Status written = WriteAgentKubeconfig(); !written.ok()) {
+        LOG_ERROR("the block agents have no kubeconfig of this start: {}", base::ToString(written));
+      }
+    }
     const controllers::Context context{*access_->client, *access_->informers,
                                        *access_->controller_events, clock_, flight_.get()};
     controllers_.push_back(std::make_unique<controllers::binder::Binder>(context));
@@ -181,13 +189,25 @@ class StandaloneImpl : public Standalone {
     const std::string text = base::json::Dump(config);
     const auto written = platform::ReadFile(AgentKubeconfig());
     if (written.ok() && *written == text) return base::OkStatus();
-    // It is written again at the next start if a crash cuts it off.
-    const base::UniqueFd file(open(AgentKubeconfig().c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file.valid()) {
-      return platform::ErrnoError(errno, fmt::format("write '{}'", AgentKubeconfig()));
+    const std::string context = fmt::format("write '{}'", AgentKubeconfig());
+    Status replaced = ReplaceAgentKubeconfig(text);
+    if (replaced.code() == base::StatusCode::kResourceExhausted && reserve_->GiveUp()) {
+      replaced = ReplaceAgentKubeconfig(text);
     }
-    return platform::WriteAll(file.get(), text);
+    return base::Annotate(replaced, context);
+  }
+
+  // After a failure the old file is still there. LockDataFolder removes what a crash leaves.
+  Status ReplaceAgentKubeconfig(const std::string& text) const {
+    std::string temp = PathBelow(".block-agent.kubeconfig.tmp-XXXXXX");
+    const base::UniqueFd file(mkostemp(temp.data(), O_CLOEXEC));  // mode 0600
+    if (!file.valid()) return platform::ErrnoError(errno, "make a temp file");
+    Status written = platform::WriteAll(file.get(), text);
+    if (written.ok() && rename(temp.c_str(), AgentKubeconfig().c_str()) != 0) {
+      written = platform::ErrnoError(errno, "rename");
+    }
+    if (!written.ok()) unlink(temp.c_str());
+    return written;
   }
 
   // Returns the options for the block agents' DaemonSets, which are made only if an image is given.

@@ -201,6 +201,9 @@ Status ReadContainerLog(const std::string& path, const LogOptions& options, cons
     ASSIGN_OR_RETURN(const bool more, Drain(file.get(), block, writer));
     if (!more) return base::OkStatus();
     if (IsReplaced(file.get(), path)) {
+      // What was written to the old file after the read above and before its rotation.
+      ASSIGN_OR_RETURN(const bool wants_more, Drain(file.get(), block, writer));
+      if (!wants_more) return base::OkStatus();
       ASSIGN_OR_RETURN(file, OpenLog(path));
       continue;
     }

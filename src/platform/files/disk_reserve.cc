@@ -1,8 +1,10 @@
 #include "platform/files/disk_reserve.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -26,15 +28,27 @@ constexpr int64_t kFullBelow = int64_t{1} << 20;
 
 struct DiskRoom {
   int64_t total = 0;
-  int64_t free = 0;
+  int64_t free = 0;  // for this process
 };
+
+// Returns how many blocks this process can still write. ext4 keeps blocks for root, a twentieth of
+// them by default, so that root's writes succeed long after those of others fail. From root too it
+// keeps a fiftieth for its own books, at most 4096 blocks (fs/ext4/super.c).
+uint64_t CountFreeBlocks(const std::string& folder, const struct statvfs& room) {
+  struct statfs st;
+  if (geteuid() != 0 || statfs(folder.c_str(), &st) != 0 || st.f_type != EXT4_SUPER_MAGIC) {
+    return room.f_bavail;
+  }
+  const uint64_t kept = std::min<uint64_t>(room.f_blocks / 50, 4096);
+  return std::max<uint64_t>(room.f_bavail, room.f_bfree > kept ? room.f_bfree - kept : 0);
+}
 
 std::optional<DiskRoom> ReadDiskRoom(const std::string& folder) {
   struct statvfs st;
   if (statvfs(folder.c_str(), &st) != 0) return std::nullopt;
   const auto unit = static_cast<int64_t>(st.f_frsize);
   return DiskRoom{.total = unit * static_cast<int64_t>(st.f_blocks),
-                  .free = unit * static_cast<int64_t>(st.f_bavail)};
+                  .free = unit * static_cast<int64_t>(CountFreeBlocks(folder, st))};
 }
 
 // The reserve's file in `folder` or the nearest folder above it on the same file system; "": none.

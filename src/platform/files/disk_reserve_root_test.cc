@@ -10,10 +10,14 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "platform/devices/loop_device.h"
+#include "platform/file_systems/file_system.h"
 #include "platform/files/disk_reserve.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/files/record_folder.h"
+#include "platform/mounts/mounter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::platform {
 namespace {
@@ -106,6 +110,52 @@ TEST_F(DiskReserveRootTest, ADiskThatWasNeverRoomyHasNone) {
   const auto reserve = OpenReserve();
   EXPECT_FALSE(reserve->IsGivenUp()) << "so that a store on it still takes what fits";
   EXPECT_FALSE(HasReserve(records_));
+}
+
+// ext4 keeps blocks for root: a disk without a block for others is not full for Berth.
+TEST(Ext4ReserveRootTest, RoomThatOnlyRootHasIsRoom) {
+  const TempFolder folder;
+  const std::string disk = folder / "disk";
+  const auto loop = AttachLoop(folder.SparseFile("image", 256 << 20), {});
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  ASSERT_TRUE(FormatIfBlank(*NewHostExec(), loop->path, "ext4", {}).ok());
+  ASSERT_TRUE(MakeFolders(disk).ok());
+  const auto mounter = NewMounter();
+  ASSERT_TRUE(mounter->Mount({.source = loop->path, .target = disk, .fs_type = "ext4"}).ok());
+  // A fifth of the disk is root's.
+  const auto tuned = NewHostExec()->Run(
+      {.argv = {"tune2fs", "-m", "20", loop->path}, .timeout = std::chrono::seconds(30)});
+  ASSERT_TRUE(tuned.ok() && tuned->exit_code == 0) << tuned.status();
+  const auto read = [&disk] {
+    struct statvfs st{};
+    EXPECT_EQ(statvfs(disk.c_str(), &st), 0);
+    return st;
+  };
+  const auto open_reserve = [&disk] {
+    return *DiskReserve::Open({.folder = disk, .check = std::chrono::hours(1)});
+  };
+  open_reserve().reset();
+  {
+    const base::UniqueFd fd(
+        open((disk + "/ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const struct statvfs st = read();
+    ASSERT_EQ(posix_fallocate(fd.get(), 0, static_cast<off_t>(st.f_bavail * st.f_frsize)), 0);
+    ASSERT_EQ(read().f_bavail, 0U);
+    const auto reserve = open_reserve();
+    EXPECT_FALSE(reserve->IsGivenUp()) << "root can write";
+    EXPECT_FALSE(reserve->GiveUp());
+
+    const std::string block(256 * 1024, 'x');
+    ASSERT_GE(lseek(fd.get(), 0, SEEK_END), 0);
+    for (size_t size = block.size(); size > 0; size /= 2) {
+      while (write(fd.get(), block.data(), size) > 0) {
+      }
+    }
+    EXPECT_TRUE(reserve->GiveUp()) << "the disk is full for root too";
+    EXPECT_TRUE(reserve->IsGivenUp());
+  }
+  EXPECT_TRUE(mounter->Unmount(disk).ok());
+  EXPECT_TRUE(DetachLoop(*loop).ok());
 }
 
 TEST_F(DiskReserveRootTest, OnlyAReserveOnTheSameFileSystemCounts) {

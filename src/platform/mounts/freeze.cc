@@ -52,7 +52,9 @@ void WriteAnswer(int fd, int value) {
   CloseAllBut(std::array{plan.commands, plan.answers});
   const int fd = open(plan.mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ioctl(fd, FIFREEZE, 0) != 0) {
-    WriteAnswer(plan.answers, errno);
+    const int error = errno;
+    if (fd >= 0) close(fd);  // before the answer, as below
+    WriteAnswer(plan.answers, error);
     _exit(1);
   }
   WriteAnswer(plan.answers, 0);
@@ -169,8 +171,11 @@ base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(
     return frozen;
   }
   // The child is not killed, because it must thaw as soon as the kernel lets it go. The closed pipe
-  // is its command to thaw.
+  // is its command to thaw. Until it has done so, the mount is busy and cannot be unmounted.
   commands_out.Reset();
+  if (!answer && ReadAnswer(answers_in.get(), kThawTimeout) == 0) {
+    ReadAnswer(answers_in.get(), kThawTimeout);
+  }
   ReapLater(pid);
   if (answer) return ErrnoError(*answer, what);
   return base::Error(StatusCode::kDeadlineExceeded, "{}: it did not come to rest within {} ms",

@@ -23,8 +23,9 @@ class FrozenFileSystem {
 };
 
 // Flushes and freezes the file system mounted at `mount_point`. FAILED_PRECONDITION: it is frozen
-// already. DEADLINE_EXCEEDED: it could not be frozen within `limit`; if the freeze still succeeds
-// later, it is thawed at once. Other errors are those of open(2) and FIFREEZE.
+// already. DEADLINE_EXCEEDED: it could not be frozen within `limit`. It is thawed as soon as the
+// freeze succeeds, and the call waits for that, because the mount is busy until then; after ten
+// more seconds it waits no longer. Other errors are those of open(2) and FIFREEZE.
 base::StatusOr<std::unique_ptr<FrozenFileSystem>> FreezeFileSystem(const std::string& mount_point,
                                                                    std::chrono::milliseconds limit);
 

@@ -83,6 +83,27 @@ TEST_F(FreezeTest, AThawedFileSystemCanBeUnmountedAtOnce) {
   }
 }
 
+// The freeze has to write much first, and so takes longer than its limit.
+TEST_F(FreezeTest, AFileSystemThatDidNotComeToRestInTimeCanBeUnmountedAtOnce) {
+  const std::string text(24 << 20, 'x');
+  for (int i = 0; i < 10; ++i) {
+    {
+      const base::UniqueFd fd(
+          open((mount_ + "/much").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      ASSERT_TRUE(WriteAll(fd.get(), text).ok());
+    }
+    const auto frozen = FreezeFileSystem(mount_, milliseconds(1));
+    if (frozen.ok()) {
+      (*frozen)->Thaw().IgnoreError();  // this thread was late, and not the freeze
+    } else {
+      EXPECT_EQ(frozen.status().code(), StatusCode::kDeadlineExceeded) << frozen.status();
+    }
+    const base::Status status = mounter_->Unmount(mount_);
+    ASSERT_TRUE(status.ok()) << base::ToString(status);
+    ASSERT_TRUE(mounter_->Mount({.source = loop_.path, .target = mount_, .fs_type = "ext4"}).ok());
+  }
+}
+
 TEST_F(FreezeTest, DroppingTheHolderThaws) {
   {
     ASSERT_TRUE(FreezeFileSystem(mount_, seconds(60)).ok());
