@@ -54,6 +54,18 @@ size_t CountValues(const Json& value) {
   return count;
 }
 
+// The bytes of all strings and keys in `value`.
+size_t CountBytes(const Json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().size();
+  size_t bytes = 0;
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) bytes += key.size() + CountBytes(member);
+  } else if (value.is_array()) {
+    for (const Json& item : value) bytes += CountBytes(item);
+  }
+  return bytes;
+}
+
 // The number of levels of arrays and objects in `value`; 0 for a scalar.
 int DepthOf(const Json& value) {
   int depth = 0;
@@ -114,6 +126,7 @@ class Builder : public YAML::EventHandler {
     const auto it = anchors_.find(anchor);
     if (it == anchors_.end()) Fail(mark, "an alias refers to a value that contains it");
     CountNewValues(mark, it->second.values);
+    CountCopiedBytes(mark, it->second.bytes);
     if (static_cast<int>(open_.size()) + it->second.depth > limits_.max_depth) FailTooDeep(mark);
     Json copy = it->second.value;
     AddValue(mark, 0, std::move(copy), /*plain=*/false, "");
@@ -158,6 +171,7 @@ class Builder : public YAML::EventHandler {
   struct Anchored {
     Json value;
     size_t values;
+    size_t bytes;
     int depth;
   };
 
@@ -171,6 +185,14 @@ class Builder : public YAML::EventHandler {
     if (values_ > limits_.max_values) {
       Fail(mark, StatusCode::kResourceExhausted,
            fmt::format("more than {} values, aliases expanded", limits_.max_values));
+    }
+  }
+
+  void CountCopiedBytes(const YAML::Mark& mark, size_t bytes) {
+    copied_bytes_ += bytes;
+    if (copied_bytes_ > limits_.max_copied_bytes) {
+      Fail(mark, StatusCode::kResourceExhausted,
+           fmt::format("anchors and aliases copy more than {} bytes", limits_.max_copied_bytes));
     }
   }
 
@@ -214,9 +236,11 @@ class Builder : public YAML::EventHandler {
                 std::string_view text) {
     if (anchor != 0) {
       const size_t values = CountValues(value);
-      // The values count twice, because the anchor keeps a copy.
+      const size_t bytes = CountBytes(value);
+      // They count twice, because the anchor keeps a copy.
       CountNewValues(mark, values);
-      anchors_.insert_or_assign(anchor, Anchored{value, values, DepthOf(value)});
+      CountCopiedBytes(mark, bytes);
+      anchors_.insert_or_assign(anchor, Anchored{value, values, bytes, DepthOf(value)});
     }
     if (open_.empty()) {
       root_ = std::move(value);
@@ -286,6 +310,7 @@ class Builder : public YAML::EventHandler {
   std::map<YAML::anchor_t, Anchored> anchors_;
   size_t document_count_ = 0;
   size_t values_ = 0;
+  size_t copied_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // YAML as Kubernetes reads and writes it: a subset of YAML 1.1 that maps to JSON. Pure.
 //
-// Reading is bounded in bytes, depth, documents and values. Expanded aliases count, so that a small
-// text cannot become large. Plain scalars have the types that they have for kubectl: "yes", "on"
-// and "true" are booleans, 0644 is octal, 1e3 a number, a date a string; quoted ones are strings.
-// Keys are strings. Anchors, aliases and merge keys ("<<") work.
+// Reading is bounded in bytes, depth, documents and values. Expanded aliases count, with the bytes
+// of their strings, so that a small text cannot become large. Plain scalars have the types that
+// they have for kubectl: "yes", "on" and "true" are booleans, 0644 is octal, 1e3 a number, a date a
+// string; quoted ones are strings. Keys are strings. Anchors, aliases and merge keys ("<<") work.
 #pragma once
 
 #include <string>
@@ -19,6 +19,8 @@ struct YamlLimits {
   size_t max_bytes = 3 * 1024 * 1024;
   size_t max_documents = 10000;
   size_t max_values = 1'000'000;  // over all documents, aliases expanded
+  // Of the strings and keys that anchors keep and aliases repeat.
+  size_t max_copied_bytes = 12 * 1024 * 1024;
   int max_depth = 64;
 };
 

@@ -112,6 +112,21 @@ TEST(YamlTest, ABombIsRefusedNotExpanded) {
   EXPECT_EQ(ParseYaml(bomb).status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST(YamlTest, ALongTextThatIsRepeatedIsRefusedNotExpanded) {
+  const std::string text(64 * 1024, 'x');
+  std::string aliases;
+  for (int i = 0; i < 10'000; ++i) aliases += "*a, ";
+  for (const std::string& anchored : {text, "[" + text + "]", "{" + text + ": 1}"}) {
+    const std::string bomb = fmt::format("{{a: &a {}, b: [{}]}}", anchored, aliases);
+    EXPECT_EQ(ParseYaml(bomb).status().code(), StatusCode::kResourceExhausted);
+  }
+  const std::string merged = fmt::format("a: &a {{k: {}}}\nb: [", text);
+  std::string merges;
+  for (int i = 0; i < 10'000; ++i) merges += "{<<: *a}, ";
+  EXPECT_EQ(ParseYaml(merged + merges + "]").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(ParseYaml(fmt::format("{{a: &a {}, b: [*a, *a]}}", text)).ok());
+}
+
 TEST(YamlTest, DepthSizeAndDocumentsAreBounded) {
   EXPECT_FALSE(ParseYaml(std::string(100000, '[')).ok());
   EXPECT_FALSE(ParseYaml(std::string(100000, '{')).ok());

@@ -9,6 +9,7 @@
 #include "api/time.h"
 #include "base/base64.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace berth::api {
 namespace {
@@ -199,7 +200,7 @@ class Conformer {
       const Path::Step step(path_, it.key());
       const Field* field = schema.Find(it.key());
       if (field == nullptr && !schema.preserve_unknown) {
-        strict_.Add(fmt::format("unknown field \"{}\"", path_.text()));
+        strict_.AddField("unknown", path_.text());
         it = object.erase(it);
       } else if (typed_ && it->is_null()) {
         it = object.erase(it);
@@ -327,10 +328,8 @@ class DuplicateFinder : public nlohmann::json_sax<Json> {
     path_.resize(level.path_size);
     if (!path_.empty()) path_ += '.';
     path_ += name;
-    if (!level.keys.insert(name).second) {
-      strict_.Add(fmt::format("duplicate field \"{}\"", path_));
-    }
-    return true;
+    if (!level.keys.insert(name).second) strict_.AddField("duplicate", path_);
+    return !strict_.full();
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::detail::exception& /*error*/) override {
@@ -374,8 +373,19 @@ class DuplicateFinder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 void StrictErrors::Add(std::string error) {
-  if (errors_.size() < kMaxErrors) errors_.push_back(std::move(error));
+  if (!full()) errors_.push_back(std::move(error));
 }
+
+void StrictErrors::AddField(std::string_view problem, std::string_view path) {
+  constexpr size_t kLongestPath = 1024;
+  // A text of a megabyte can have a hundred thousand wrong fields whose paths are as long.
+  if (full()) return;
+  const size_t end = base::CharacterEnd(path, kLongestPath);
+  errors_.push_back(fmt::format("{} field \"{}{}\"", problem, path.substr(0, end),
+                                end < path.size() ? "..." : ""));
+}
+
+bool StrictErrors::full() const { return errors_.size() >= kMaxErrors; }
 
 std::string StrictErrors::Message() const {
   return fmt::format("strict decoding error: {}", fmt::join(errors_, ", "));

@@ -15,7 +15,11 @@ namespace berth::api {
 // field "spec.name"`. Only the first 100 are kept.
 class StrictErrors {
  public:
+  // What comes after a hundred errors is dropped.
   void Add(std::string error);
+  // Adds `unknown field "spec.foo"`, with the first KiB of a longer path.
+  void AddField(std::string_view problem, std::string_view path);
+  bool full() const;
   const std::vector<std::string>& all() const { return errors_; }
   bool empty() const { return errors_.empty(); }
   // `strict decoding error: unknown field "spec.foo", unknown field "spec.bar"`

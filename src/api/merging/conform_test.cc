@@ -111,6 +111,16 @@ TEST(Duplicates, AreFoundWithTheirPaths) {
                           "duplicate field \"a\""));
 }
 
+// Built for each of the 300,000 duplicates, the paths would be 450 GB.
+TEST(Duplicates, ManyBelowALongKeyCostNoMoreThanTheText) {
+  std::string text = "{\"" + std::string(1'500'000, 'k') + "\":{\"\":0";
+  for (int i = 0; i < 300'000; ++i) text += ",\"\":0";
+  text += "}}";
+  const auto found = Duplicates(text);
+  ASSERT_EQ(found.size(), 100u);
+  for (const std::string& error : found) EXPECT_LT(error.size(), 2000u);
+}
+
 TEST(Duplicates, TextThatLooksLikeAKeyIsNone) {
   EXPECT_THAT(Duplicates(R"({"a:b":"x:y\":","c":[":",{"a:b":1}],"d":{}})"), ElementsAre());
 }

@@ -17,6 +17,7 @@
 #include "base/flight.h"
 #include "platform/errno.h"
 #include "platform/processes/child.h"
+#include "platform/processes/forked_child.h"
 
 namespace berth::platform {
 namespace {
@@ -34,19 +35,6 @@ struct Reply {
   int result = 0;  // 0 or an errno
   std::array<std::byte, ForkedWorkers::kMostBytes> bytes = {};
 };
-
-// False if the deadline passed first.
-bool PollUntil(int fd, SteadyTime deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
-    const int n =
-        poll(&poll_fd, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 30)));
-    if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
-  }
-}
 
 // Serves until nobody asks any more, or this process's parent is gone.
 [[noreturn]] void RunWorker(int socket, ForkedWorkers::Body body) {
