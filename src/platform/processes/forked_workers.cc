@@ -22,14 +22,14 @@
 namespace berth::platform {
 namespace {
 
-using SteadyTime = std::chrono::steady_clock::time_point;
+using WorkerDeadline = std::chrono::steady_clock::time_point;
 
 // A worker that nobody asks for this long ends, because each page that this process changes
 // meanwhile is kept a second time for it.
 constexpr int kIdleMilliseconds = 2000;
 constexpr size_t kMostIdle = 16;
 // How long a worker that was sent SIGKILL may take to end before it is left to a later call.
-constexpr std::chrono::milliseconds kKilledGrace{100};
+constexpr std::chrono::milliseconds kWorkerKilledGrace{100};
 
 struct Reply {
   int result = 0;  // 0 or an errno
@@ -100,7 +100,7 @@ void ForkedWorkers::KeepWorker(Worker worker) {
   std::vector<Worker> ended;  // closed without the lock
   base::MutexLock lock(mutex_);
   const auto gone = std::partition(idle_.begin(), idle_.end(), [](const Worker& idle) {
-    return !PollUntil(idle.ended.get(), SteadyTime::min());
+    return !PollUntil(idle.ended.get(), WorkerDeadline::min());
   });
   std::move(gone, idle_.end(), std::back_inserter(ended));
   idle_.erase(gone, idle_.end());
@@ -117,7 +117,7 @@ base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds
     return base::Error(base::StatusCode::kInvalidArgument,
                        "{}: a request has 1 to {} bytes, none of them zero", what, kMostBytes);
   }
-  const SteadyTime deadline = std::chrono::steady_clock::now() + timeout;
+  const WorkerDeadline deadline = std::chrono::steady_clock::now() + timeout;
   base::FlightSpan span(base::FlightKind::kProcess, "berth", what);
   const base::Status status = [&]() -> base::Status {
     for (;;) {
@@ -139,7 +139,7 @@ base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds
       if (!is_new && (!sent || readable)) continue;
       // By the descriptor, because another thread may have reaped the worker by now.
       syscall(SYS_pidfd_send_signal, worker.ended.get(), SIGKILL, nullptr, 0);
-      PollUntil(worker.ended.get(), std::chrono::steady_clock::now() + kKilledGrace);
+      PollUntil(worker.ended.get(), std::chrono::steady_clock::now() + kWorkerKilledGrace);
       if (!sent || readable) {
         return base::Error(base::StatusCode::kInternal, "{}: the child process died", what);
       }
