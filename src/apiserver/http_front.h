@@ -9,8 +9,8 @@ namespace berth::apiserver {
 
 // On the UNIX socket, processes of root and of the server's own user are accepted as
 // administrators. On TLS, a client certificate may identify the user (tls.h), and otherwise a
-// token, which the identifier judges before the request's body is read. Errors are rendered as
-// Kubernetes' Status objects.
+// token. The identifier judges both, and the right to the request, before the request's body is
+// read. Errors are rendered as Kubernetes' Status objects.
 class HttpFront : public http::Service {
  public:
   using Handler = std::function<void(std::shared_ptr<http::Exchange>)>;

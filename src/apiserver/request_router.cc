@@ -184,13 +184,11 @@ void RequestRouter::IdentifySender(http::Request head, std::function<void(http::
   context_.workers.Post([this, head = std::move(head), done = std::move(done)] {
     http::Identity identity;
     try {
-      auto user = authenticator_.Identify(head);
+      auto user = AdmitSender(head);
       if (user.ok()) {
         identity.user = *std::move(user);
       } else {
-        identity.refusal = {
-            .code = static_cast<int>(base::json::Int(StatusObject(user.status()), {"code"})),
-            .message = std::string(base::Message(user.status()))};
+        identity.answer = ToResponse(user.status());
       }
     } catch (const std::exception& error) {
       LOG_ERROR("api: {} {}: cannot identify the sender: {}", head.method,
@@ -202,45 +200,61 @@ void RequestRouter::IdentifySender(http::Request head, std::function<void(http::
   });
 }
 
-// Determines the user, applies impersonation, and determines the role.
-base::StatusOr<Role> RequestRouter::Identify(http::Exchange& exchange) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const http::User> user,
-                   authenticator_.Identify(exchange.request()));
-  Role role = authorizer_.RoleOf(*user);
-  ASSIGN_OR_RETURN(const auto impersonated, FindImpersonatedUser(exchange.request(), *user, role));
-  if (impersonated != nullptr) {
-    LOG_DEBUG("api: {} acts as {}", base::Quote(user->name), base::Quote(impersonated->name));
-    user = impersonated;
-    role = authorizer_.RoleOf(*user);
+base::StatusOr<std::shared_ptr<const http::User>> RequestRouter::AdmitSender(
+    const http::Request& head) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const http::User> sender, authenticator_.Identify(head));
+  ASSIGN_OR_RETURN(const Actor actor, FindActor(head, sender));
+  if (Documents::MayServe(head.raw_path())) {
+    RETURN_IF_ERROR(AuthorizeDocument(head, actor));
+    return sender;
   }
-  exchange.SetUser(std::move(user));
-  return role;
+  const auto routed = RouteRequest(head, *context_.kinds.Current());
+  if (!routed.ok()) return sender;  // ServeUser says so
+  RETURN_IF_ERROR(authorizer_.Authorize(*actor.user, actor.role, AttributesOf(*routed)));
+  return sender;
+}
+
+base::StatusOr<RequestRouter::Actor> RequestRouter::FindActor(
+    const http::Request& request, std::shared_ptr<const http::User> sender) {
+  Role role = authorizer_.RoleOf(*sender);
+  ASSIGN_OR_RETURN(auto impersonated, FindImpersonatedUser(request, *sender, role));
+  if (impersonated == nullptr) return Actor{std::move(sender), std::move(role)};
+  LOG_DEBUG("api: {} acts as {}", base::Quote(sender->name), base::Quote(impersonated->name));
+  role = authorizer_.RoleOf(*impersonated);
+  return Actor{std::move(impersonated), std::move(role)};
+}
+
+Status RequestRouter::AuthorizeDocument(const http::Request& request, const Actor& actor) {
+  // The verb of a path that is no resource is the method in lower case.
+  return authorizer_.Authorize(
+      *actor.user, actor.role,
+      {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});
 }
 
 void RequestRouter::ServeUser(const std::shared_ptr<http::Exchange>& exchange) {
-  auto role = Identify(*exchange);
-  if (!role.ok()) return ReplyError(*exchange, role.status());
   const http::Request& request = exchange->request();
-  const http::User& user = *request.user;
+  auto sender = authenticator_.Identify(request);
+  if (!sender.ok()) return ReplyError(*exchange, sender.status());
+  auto actor = FindActor(request, *std::move(sender));
+  if (!actor.ok()) return ReplyError(*exchange, actor.status());
+  exchange->SetUser(actor->user);
+  const http::User& user = *actor->user;
   LOG_DEBUG("api: {} {} by {}", request.method, base::Quote(request.raw_path()),
             base::Quote(user.name));
   if (Documents::MayServe(request.raw_path())) {
-    // The verb of a path that is no resource is the method in lower case.
-    const Status allowed = authorizer_.Authorize(
-        user, *role,
-        {.verb = api::LowerCase(request.method), .path = std::string(request.raw_path())});
+    const Status allowed = AuthorizeDocument(request, *actor);
     return allowed.ok() ? AnswerDocument(*exchange) : ReplyError(*exchange, allowed);
   }
   auto routed = RouteRequest(request, *context_.kinds.Current());
   if (!routed.ok()) return ReplyError(*exchange, routed.status());
   AccessAttributes asked = AttributesOf(*routed);
-  const Status allowed = authorizer_.Authorize(user, *role, asked);
+  const Status allowed = authorizer_.Authorize(user, actor->role, asked);
   if (!allowed.ok()) return ReplyError(*exchange, allowed);
   if (routed->verb == "patch" && IsApply(request)) {
     asked.verb = "create";
-    routed->may_create = authorizer_.Decide(user, *role, asked).allowed;
+    routed->may_create = authorizer_.Decide(user, actor->role, asked).allowed;
   }
-  routed->role = *std::move(role);
+  routed->role = std::move(actor->role);
   routed->exchange = exchange;
   HandleResource(*routed);
 }

@@ -37,7 +37,8 @@ class ServerImpl : public Server {
       : options_(options),
         signer_(std::move(signer)),
         static_tokens_(options.token_file),
-        revocations_(options.revocation_file),
+        revocations_(
+            {.list = options.revocation_file, .authority_folder = options.certificate_folder}),
         authenticator_(store, clock, signer_, static_tokens_, revocations_),
         authorizer_(store),
         workers_({.name = "api-worker", .max_threads = kWorkers}),

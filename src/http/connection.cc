@@ -196,11 +196,13 @@ bool Connection::AdmitHead() {
     RefuseRequest(*refusal);
     return false;
   }
-  if (user_ || !head.has_credentials) return true;
+  if (client_class() == ClientClass::kOwner || (!user_ && !head.has_credentials)) return true;
   phase_ = Phase::kJudging;
   server_.SetStage(*this, Stage::kWorking);
+  Request request = reader_.CopyHead();
+  request.user = user_;
   server_.service().Identify(
-      reader_.CopyHead(), [&loop = server_.loop(), weak = weak_from_this()](Identity identity) {
+      std::move(request), [&loop = server_.loop(), weak = weak_from_this()](Identity identity) {
         boost::asio::post(loop, [weak, identity = std::move(identity)]() mutable {
           if (const auto self = weak.lock()) {
             static_cast<Connection&>(*self).OnIdentified(std::move(identity));
@@ -214,6 +216,7 @@ void Connection::OnIdentified(Identity identity) {
   if (phase_ != Phase::kJudging) return;
   phase_ = Phase::kReading;
   server_.SetStage(*this, Stage::kPartial);
+  if (identity.answer) return AnswerAndClose(*identity.answer);
   if (identity.refusal) return RefuseRequest(*identity.refusal);
   if (identity.user && client_class() == ClientClass::kStranger &&
       !server_.PromoteConnection(*this, *identity.user)) {
@@ -263,7 +266,11 @@ void Connection::RefuseRequest(const Refusal& refusal) {
   auto response = RenderRefusal(refusal);
   if (!response) return Close();
   if (refusal.code == 429) response->headers.emplace_back("Retry-After", "1");
-  out_.push_back(MakeFrame(EncodeResponse(*response, true)));
+  AnswerAndClose(*response);
+}
+
+void Connection::AnswerAndClose(const Response& response) {
+  out_.push_back(MakeFrame(EncodeResponse(response, true)));
   reader_.Clear();
   server_.ReserveMemory(*this, 0);
   phase_ = Phase::kBusy;

@@ -2,7 +2,7 @@
 // writes the answer.
 //
 //               judging
-//     a token and │ ▲ │ it is judged
+//   credentials,  │ ▲ │ it is judged
 //   no body came  │ │ │ (refused: busy)
 //                 │ │ ▼
 //   handshake ──▶ reading ── a request is complete or faulty ──▶ busy ── Proxy ──▶ proxying
@@ -12,8 +12,9 @@
 //                                                                   ▼                 │
 //   closed ◀── the client's end was read, or time is up ──────── lingering ◀──────────┘
 //
-// While a token is judged, nothing is read from the client. Without TLS a connection begins in
-// reading. From each state it goes to closed when it fails or its deadline passes.
+// An owner's request is not judged. While one is judged, nothing is read from the client. Without
+// TLS a connection begins in reading. From each state it goes to closed when it fails or its
+// deadline passes.
 //
 // Belongs to the event loop's thread; only Wake and RenderRefusal may be called from others. An
 // idle connection keeps no buffers: the loop's one scratch buffer serves all reads.
@@ -82,6 +83,7 @@ class Connection : public ExchangeHost,
   void AwaitBytes();
   void DispatchRequest();
   void RefuseRequest(const Refusal& refusal);
+  void AnswerAndClose(const Response& response);
   void AwaitRequest();
   void WriteQueued();
   bool WriteSome();

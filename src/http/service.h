@@ -14,11 +14,12 @@
 
 namespace berth::http {
 
-// What the credentials of a request are worth: its user, or why it is refused; neither if the
-// client may go on as a stranger (seats.h).
+// What the head of a request is worth: its user, or why it is refused; neither if the client may go
+// on as a stranger (seats.h).
 struct Identity {
   std::shared_ptr<const User> user = nullptr;
   std::optional<Refusal> refusal = std::nullopt;
+  std::optional<Response> answer = std::nullopt;  // refuses as well, with this answer
 };
 
 // Its functions must not block, because they are called on the event loop; RenderRefusal may be
@@ -37,10 +38,11 @@ class Service {
   virtual std::optional<Refusal> CheckHead(const RequestHead& head, const User* user) const {
     return std::nullopt;
   }
-  // Judges the credentials of a request that CheckHead has accepted, whose body has not arrived,
-  // and whose user the transport does not know. The body is read only after `done`, which may come
-  // later and from any thread, but not after the end of the server. Handle gets the request without
-  // the user that is found here.
+  // Judges a request that CheckHead has accepted, whose body has not arrived, and whose client is
+  // no owner (seats.h): its credentials, and whether its user may do this. `head` has the user that
+  // the transport knows. The body is read only after `done`, which may come later and from any
+  // thread, but not after the end of the server. Handle gets the request without the user that is
+  // found here.
   virtual void Identify(Request head, std::function<void(Identity)> done) { done({}); }
   // Returns the answer that a client gets for `refusal`; nullopt: the connection is closed without
   // an answer.

@@ -7,6 +7,7 @@ REASONS = {
               "the garbage collector, which keep nothing but what the API keeps",
     "apiserver.tokens.*": "a command of its own, 'berth token', which is given again",
     "apiserver.revocations.*": "a command of its own, 'berth certificate', which is given again",
+    "apiserver.revocation_record.*": "a command of its own, 'berth certificate', which is given again",
     "flex.isattached.*": "looks, now and then",
     "flex.getvolumename.after": "where a driver has an answer, of which nobody makes anything",
     "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "

@@ -127,6 +127,29 @@ def test_an_unknown_token_is_refused_before_its_body_comes(config):
     assert b"100 Continue" not in answer
 
 
+@pytest.mark.parametrize("sender", ["token", "certificate", "impersonated"])
+def test_a_body_is_not_read_that_its_sender_may_not_write(berth, config, sender):
+    """The right depends on the URL alone, so it is judged before the body comes."""
+    headers, client, certificate = "", config, True
+    if sender == "token":
+        headers = f"Authorization: Bearer {berth.run('token', 'create', 'bob').stdout.strip()}\r\n"
+        certificate = False
+    elif sender == "certificate":
+        client = kube.Kubeconfig(berth.data / "node.kubeconfig")
+    else:
+        headers = "Impersonate-User: bob\r\n"
+    with connect(client, client.tls(with_certificate=certificate)) as stream:
+        stream.sendall(f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}"
+                       "Expect: 100-continue\r\nContent-Length: 100000\r\n\r\n".encode())
+        answer = stream.recv(65536)
+        while part := b"" if answer.startswith(b"HTTP/1.1 100 ") else stream.recv(65536):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 403 "), answer
+    assert json.loads(body)["reason"] == "Forbidden"
+    assert json.loads(body)["details"]["kind"] == "configmaps"
+
+
 def test_a_known_tokens_body_is_read(berth, config):
     token = berth.run("token", "create", "ann", "--role", "administrator").stdout.strip()
     api = kube.Api(config).as_token(token)

@@ -188,7 +188,7 @@ TEST_F(AuthenticationTest, AConnectionDoesNotOutliveItsCertificate) {
   const auto key =
       EnsureCertificates({.folder = folder_ + "/k", .listen_address = "127.0.0.1"}, clock_.Now());
   const TokenSigner signer = TokenSigner::Load(key->token_key).value();
-  Revocations nothing("");
+  Revocations nothing({});
   Authenticator authenticator(*store_, clock_, signer, none, nothing);
   http::Request request{.method = "GET", .target = "/api"};
   request.user = std::make_shared<http::User>(

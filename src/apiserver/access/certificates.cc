@@ -269,11 +269,13 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
   for (const std::string& name : present) {
     RETURN_IF_ERROR(base::TightenModeIfThere(fmt::format("{}/{}", folder, name)));
   }
-  // A damaged list makes no certificate new: the server refuses all of them then (revocations.h).
+  // A damaged list, or one that lacks entries, makes no certificate new: the server refuses all of
+  // them then (revocations.h).
   const RevokedList revoked =
       options.revocation_file.empty()
           ? RevokedList()
-          : ReadRevocations(options.revocation_file).value_or(RevokedList());
+          : ReadRevocations({.list = options.revocation_file, .authority_folder = folder})
+                .value_or(RevokedList());
   Certificates out;
   ASSIGN_OR_RETURN(const Pair authority,
                    EnsurePair(folder, "ca", {.common_name = "berth-ca", .authority = true}, nullptr,

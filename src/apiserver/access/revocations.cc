@@ -29,9 +29,66 @@ std::string DigestOf(X509* certificate) {
   return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
 }
 
-base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const std::string& path) {
+namespace {
+
+constexpr size_t kMaxListBytes = 16 << 20;
+
+std::string RecordPath(const RevocationFiles& files) {
+  return files.authority_folder + "/revocations.json";
+}
+
+base::StatusOr<std::string> ReadAuthorityDigest(const RevocationFiles& files) {
+  ASSIGN_OR_RETURN(const std::string pem, platform::ReadFile(files.authority_folder + "/ca.crt"));
+  ASSIGN_OR_RETURN(const CertificatePtr authority, ParseCertificate(pem));
+  return DigestOf(authority.get());
+}
+
+// Returns how many entries the list of the present authority has had. A record counts also if the
+// authority's certificate cannot be read, because a running server still uses it.
+base::StatusOr<size_t> ReadRecord(const RevocationFiles& files) {
+  if (files.authority_folder.empty()) return 0;
+  const std::string path = RecordPath(files);
+  const auto text = platform::ReadFile(path);
+  if (text.status().code() == StatusCode::kNotFound) return 0;
+  RETURN_IF_ERROR(text);
+  const auto parsed = base::json::Parse(*text);
+  const Json* count =
+      parsed.ok() && parsed->is_object() ? base::json::Find(*parsed, {"certificates"}) : nullptr;
+  const std::string named = parsed.ok() ? String(*parsed, {"authority"}) : "";
+  if (count == nullptr || !count->is_number_unsigned() || named.empty()) {
+    return Error(StatusCode::kDataLoss,
+                 "'{}', which records how many certificates are revoked, is damaged; if '{}' has "
+                 "all of them, remove the record, and it is made again",
+                 path, files.list);
+  }
+  const auto authority = ReadAuthorityDigest(files);
+  if (authority.ok() && *authority != named) return 0;
+  return count->get<size_t>();
+}
+
+// Records that the list has `count` entries, unless the record says so already.
+Status RaiseRecord(const RevocationFiles& files, size_t count) {
+  if (files.authority_folder.empty()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const size_t recorded, ReadRecord(files));
+  if (recorded >= count) return base::OkStatus();
+  ASSIGN_OR_RETURN(const std::string authority, ReadAuthorityDigest(files));
+  const Json record = {{"authority", authority}, {"certificates", count}};
+  return platform::WriteDurably<"apiserver.revocation_record">(
+      RecordPath(files), base::json::Dump(record) + "\n", 0600);
+}
+
+base::StatusOr<base::UniqueFd> LockList(const RevocationFiles& files) {
+  auto lock = platform::LockFile(files.list + ".lock");
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "another process is revoking a certificate; try again");
+  }
+  return lock;
+}
+
+base::StatusOr<std::vector<RevokedCertificate>> ReadList(const std::string& path) {
   std::vector<RevokedCertificate> revoked;
-  const auto text = platform::ReadFile(path, 16 << 20);
+  const auto text = platform::ReadFile(path, kMaxListBytes);
   if (text.status().code() == StatusCode::kNotFound) return revoked;
   RETURN_IF_ERROR(text);
   const auto parsed = base::json::Parse(*text);
@@ -53,56 +110,88 @@ base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const std::strin
   return revoked;
 }
 
-Status AddRevocation(const std::string& path, const RevokedCertificate& certificate) {
-  const auto lock = platform::LockFile(path + ".lock");
-  if (lock.status().code() == StatusCode::kFailedPrecondition) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "another process is revoking a certificate; try again");
+// Adds to an error of the list how it is mended.
+Status AddRemedy(const RevocationFiles& files, const Status& status) {
+  if (status.code() != StatusCode::kDataLoss || files.authority_folder.empty()) return status;
+  return Error(StatusCode::kDataLoss,
+               "{}; put the list back from a backup, or, if there is none, remove '{}', "
+               "'{}/ca.crt' and '{}/ca.key' and start Berth again, because a new authority ends "
+               "every earlier certificate",
+               base::Message(status), files.list, files.authority_folder, files.authority_folder);
+}
+
+}  // namespace
+
+base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const RevocationFiles& files) {
+  auto revoked = ReadList(files.list);
+  if (!revoked.ok()) return AddRemedy(files, revoked.status());
+  ASSIGN_OR_RETURN(const size_t recorded, ReadRecord(files));
+  if (revoked->size() >= recorded) return revoked;
+  return AddRemedy(files, Error(StatusCode::kDataLoss,
+                                "the list of revoked certificates '{}' has lost entries: it has {} "
+                                "of {}",
+                                files.list, revoked->size(), recorded));
+}
+
+Status AddRevocation(const RevocationFiles& files, const RevokedCertificate& certificate) {
+  ASSIGN_OR_RETURN(const base::UniqueFd lock, LockList(files));
+  ASSIGN_OR_RETURN(std::vector<RevokedCertificate> revoked, ReadRevocations(files));
+  if (std::ranges::find(revoked, certificate.sha256, &RevokedCertificate::sha256) ==
+      revoked.end()) {
+    revoked.push_back(certificate);
+    Json list = Json::array();
+    for (const RevokedCertificate& one : revoked) {
+      list.push_back(
+          {{"sha256", one.sha256}, {"user", one.user}, {"revoked", api::FormatTime(one.revoked)}});
+    }
+    RETURN_IF_ERROR(platform::WriteDurably<"apiserver.revocations">(
+        files.list, base::json::Dump(Json{{"certificates", std::move(list)}}) + "\n", 0600));
   }
-  RETURN_IF_ERROR(lock);
-  ASSIGN_OR_RETURN(std::vector<RevokedCertificate> revoked, ReadRevocations(path));
-  for (const RevokedCertificate& one : revoked) {
-    if (one.sha256 == certificate.sha256) return base::OkStatus();
-  }
-  revoked.push_back(certificate);
-  Json list = Json::array();
-  for (const RevokedCertificate& one : revoked) {
-    list.push_back(
-        {{"sha256", one.sha256}, {"user", one.user}, {"revoked", api::FormatTime(one.revoked)}});
-  }
-  return platform::WriteDurably<"apiserver.revocations">(
-      path, base::json::Dump(Json{{"certificates", std::move(list)}}) + "\n", 0600);
+  // The record comes second: after a crash between the two writes the list has more entries than
+  // the record, which refuses nobody.
+  return RaiseRecord(files, revoked.size());
 }
 
 bool Revocations::TakeChange() {
-  base::MutexLock lock(mutex_);
-  RereadIfChanged();
-  return std::exchange(changed_, false);
+  size_t count = 0;
+  {
+    base::MutexLock lock(mutex_);
+    RereadIfChanged();
+    if (!std::exchange(changed_, false)) return false;
+    count = revoked_.size();
+  }
+  // AddRevocation records the number as well; a list from before there was a record has none.
+  const auto lock = LockList(files_);
+  const Status recorded = lock.ok() ? RaiseRecord(files_, count) : lock.status();
+  if (!recorded.ok() && recorded.code() != StatusCode::kFailedPrecondition) {
+    LOG_ERROR("api: cannot record how many certificates are revoked: {}", base::Message(recorded));
+  }
+  return true;
 }
 
 void Revocations::RereadIfChanged() {
-  if (path_.empty()) return;
+  if (files_.list.empty()) return;
   struct stat now{};
-  if (stat(path_.c_str(), &now) != 0) {
+  if (stat(files_.list.c_str(), &now) != 0) {
     const int error = errno;
     now = {};
     if (error != ENOENT) {
       if (readable_) {
-        LOG_ERROR(
-            "api: every client certificate is refused: {}",
-            base::Message(platform::ErrnoError(
-                error, fmt::format("look for the list of revoked certificates '{}'", path_))));
+        LOG_ERROR("api: every client certificate is refused: {}",
+                  base::Message(platform::ErrnoError(
+                      error,
+                      fmt::format("look for the list of revoked certificates '{}'", files_.list))));
       }
       readable_ = false;
       seen_ = {};
       return;
     }
   }
-  const bool same = readable_ && now.st_ino == seen_.st_ino && now.st_size == seen_.st_size &&
-                    now.st_ctim.tv_sec == seen_.st_ctim.tv_sec &&
+  const bool same = looked_ && readable_ && now.st_ino == seen_.st_ino &&
+                    now.st_size == seen_.st_size && now.st_ctim.tv_sec == seen_.st_ctim.tv_sec &&
                     now.st_ctim.tv_nsec == seen_.st_ctim.tv_nsec;
   if (same) return;
-  auto read = ReadRevocations(path_);
+  auto read = ReadRevocations(files_);
   if (!read.ok()) {
     if (readable_) {
       LOG_ERROR("api: every client certificate is refused: {}", base::Message(read.status()));
@@ -111,7 +200,9 @@ void Revocations::RereadIfChanged() {
     return;
   }
   readable_ = true;
-  changed_ = true;
+  // A server that starts without a list has nothing to make anew.
+  changed_ |= looked_ || !read->empty();
+  looked_ = true;
   seen_ = now;
   revoked_ = *std::move(read);
 }

@@ -5,6 +5,13 @@
 // its own (certificates.h).
 //
 //   {"certificates": [{"sha256": of the certificate (DER) in hex, "user", "revoked": time}]}
+//
+// A lost list must not make revoked certificates valid again, and neither must an older copy of it.
+// Therefore a record beside the authority says how many entries the list has had. While the list
+// has fewer, every client certificate is refused; root still has the UNIX socket. The record counts
+// for the authority that it names, because a new authority ends all earlier certificates anyway.
+//
+//   {"authority": SHA-256 of ca.crt (DER) in hex, "certificates": how many}
 #pragma once
 
 #include <sys/stat.h>
@@ -30,31 +37,40 @@ struct RevokedCertificate {
 // The SHA-256 of a certificate (DER) in lower-case hex; empty if OpenSSL cannot encode it.
 std::string DigestOf(X509* certificate);
 
-// Reads the file at `path`. A missing file is an empty list; DATA_LOSS for a damaged one.
-base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const std::string& path);
+struct RevocationFiles {
+  std::string list;              // path; empty: nothing is revoked
+  std::string authority_folder;  // has ca.crt, and "revocations.json", the record of the list
+};
 
-// Adds a certificate to the file; OK if it is there already. FAILED_PRECONDITION if another process
-// is changing the file, DATA_LOSS for a damaged file.
-base::Status AddRevocation(const std::string& path, const RevokedCertificate& certificate);
+// Reads the list. A missing file is an empty list if the record names no entries. DATA_LOSS if a
+// file is damaged, or if entries are missing; the message says what to do.
+base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const RevocationFiles& files);
+
+// Adds a certificate to the list, and the number of entries to the record; does nothing if they are
+// there already. FAILED_PRECONDITION if another process is changing the files; DATA_LOSS as
+// ReadRevocations.
+base::Status AddRevocation(const RevocationFiles& files, const RevokedCertificate& certificate);
 
 // The server's copy of the file. Thread-safe.
 class Revocations {
  public:
-  // `path` may be empty: nothing is revoked.
-  explicit Revocations(std::string path) : path_(std::move(path)) {}
+  explicit Revocations(RevocationFiles files) : files_(std::move(files)) {}
 
   // Whether the user was identified by a certificate that is revoked. Reads the file if it has
-  // changed. If the file cannot be read, every certificate counts as revoked, and the log says so.
+  // changed. If the file cannot be read or lacks entries, every certificate counts as revoked, and
+  // the log says so.
   bool IsRevoked(const http::User& user);
 
-  // Reads the file if it has changed. Returns whether it has, since the last call.
+  // Reads the file if it has changed, and records how many entries it has. Returns whether it has
+  // changed since the last call. Must not be called on the event loop, because it may write.
   bool TakeChange();
 
  private:
   void RereadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string path_;
+  const RevocationFiles files_;
   base::Mutex mutex_;
+  bool looked_ ABSL_GUARDED_BY(mutex_) = false;  // the file was looked for at least once
   struct stat seen_ ABSL_GUARDED_BY(mutex_) {};
   bool readable_ ABSL_GUARDED_BY(mutex_) = true;
   bool changed_ ABSL_GUARDED_BY(mutex_) = false;  // since TakeChange

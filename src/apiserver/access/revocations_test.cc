@@ -19,6 +19,11 @@ class RevocationsTest : public ApiTest {
   void SetUp() override {
     ApiTest::SetUp();
     std::filesystem::create_directory(own_);
+    StartOwnServer();
+  }
+  void StartOwnServer() {
+    own_server_.reset();
+    own_store_.reset();
     own_store_ = store::Store::Open({.path = own_ + "/store.db"}).value();
     auto server = Server::Start(*own_store_, now_,
                                 {.unix_socket = own_ + "/api.sock",
@@ -54,11 +59,12 @@ class RevocationsTest : public ApiTest {
   void Revoke(const std::string& kubeconfig) {
     const ClientCertificate one = Describe(kubeconfig);
     ASSERT_OK(
-        AddRevocation(list_, {.sha256 = one.sha256, .user = one.user, .revoked = now_.Now()}));
+        AddRevocation(files_, {.sha256 = one.sha256, .user = one.user, .revoked = now_.Now()}));
   }
 
   std::string own_ = "/tmp/berth-revocations-" + std::to_string(getpid());
   const std::string list_ = own_ + "/revoked.json";
+  const RevocationFiles files_{.list = list_, .authority_folder = own_ + "/pki"};
   const base::SystemClock now_;
   std::unique_ptr<store::Store> own_store_;
   std::unique_ptr<Server> own_server_;
@@ -84,7 +90,7 @@ TEST_F(RevocationsTest, ARevokedCertificateIsRefusedAtOnceAndReplaced) {
   EXPECT_NE(Describe("kubeconfig").sha256, before.sha256);
   EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kOk);
   EXPECT_EQ(Ask(*admin), StatusCode::kUnauthenticated);
-  EXPECT_EQ(ReadRevocations(list_)->size(), 1u);
+  EXPECT_EQ(ReadRevocations(files_)->size(), 1u);
 }
 
 TEST_F(RevocationsTest, ADamagedListRefusesEveryCertificate) {
@@ -93,12 +99,70 @@ TEST_F(RevocationsTest, ADamagedListRefusesEveryCertificate) {
   for (const char* damaged : {"{", "[]", "{\"certificates\": [{\"sha256\": \"x\"}]}"}) {
     std::ofstream(list_) << damaged;
     EXPECT_EQ(Ask(*admin), StatusCode::kUnauthenticated) << damaged;
-    EXPECT_EQ(ReadRevocations(list_).status().code(), StatusCode::kDataLoss) << damaged;
+    EXPECT_EQ(ReadRevocations(files_).status().code(), StatusCode::kDataLoss) << damaged;
   }
   const auto root = kube::NewHttpClient({.socket = own_ + "/api.sock"}).value();
   EXPECT_EQ(Ask(*root), StatusCode::kOk) << "root mends it";
   std::filesystem::remove(list_);
   EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+}
+
+TEST_F(RevocationsTest, ALostListRefusesEveryCertificate) {
+  Revoke("node.kubeconfig");
+  const std::string whole = platform::ReadFile(list_).value();
+  const auto admin = ClientOf("kubeconfig");
+  ASSERT_EQ(Ask(*admin), StatusCode::kOk);
+  const auto root = kube::NewHttpClient({.socket = own_ + "/api.sock"}).value();
+  std::filesystem::remove(list_);
+  EXPECT_EQ(Ask(*admin), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Ask(*root), StatusCode::kOk) << "root mends it";
+  std::ofstream(list_) << "{\"certificates\": []}";  // an older copy
+  EXPECT_EQ(Ask(*admin), StatusCode::kUnauthenticated);
+  std::ofstream(list_) << whole.substr(0, whole.size() / 2);
+  EXPECT_EQ(Ask(*admin), StatusCode::kUnauthenticated);
+  const auto refused = ReadRevocations(files_);
+  EXPECT_EQ(refused.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(base::Message(refused.status()), testing::HasSubstr("put the list back"));
+  EXPECT_EQ(AddRevocation(files_, {.sha256 = std::string(64, 'a'), .user = "x"}).code(),
+            StatusCode::kDataLoss)
+      << "a new list would hide that the old one is lost";
+  std::ofstream(list_) << whole;
+  EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+}
+
+TEST_F(RevocationsTest, AListThatWasLostWhileNoServerRanIsMissedAtTheStart) {
+  Revoke("node.kubeconfig");
+  std::filesystem::remove(list_);
+  StartOwnServer();
+  EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Ask(*kube::NewHttpClient({.socket = own_ + "/api.sock"}).value()), StatusCode::kOk);
+  // What the message advises: a new authority.
+  const auto before = kube::LoadKubeconfig(own_ + "/kubeconfig").value();
+  std::filesystem::remove(list_);
+  std::filesystem::remove(own_ + "/pki/ca.crt");
+  std::filesystem::remove(own_ + "/pki/ca.key");
+  StartOwnServer();
+  EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kOk);
+  auto earlier = kube::LoadKubeconfig(own_ + "/kubeconfig").value();
+  earlier.client_certificate = before.client_certificate;
+  earlier.client_key = before.client_key;
+  EXPECT_EQ(Ask(*kube::NewHttpClient(earlier).value()), StatusCode::kUnauthenticated);
+}
+
+TEST_F(RevocationsTest, AListFromBeforeThereWasARecordIsRecorded) {
+  Revoke("node.kubeconfig");
+  const std::string record = own_ + "/pki/revocations.json";
+  std::filesystem::remove(record);
+  StartOwnServer();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(record) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  std::filesystem::remove(list_);
+  EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kUnauthenticated);
+  std::ofstream(record) << "{";
+  EXPECT_THAT(base::Message(ReadRevocations(files_).status()), testing::HasSubstr("damaged"));
+  EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kUnauthenticated);
 }
 
 TEST_F(RevocationsTest, ACertificateOfAnotherAuthorityIsNotRevokedInVain) {

@@ -27,9 +27,12 @@ struct CertificateArguments {
   std::string data_folder = LocalNodeOptions().data_folder;
   std::string certificate;  // "admin", "node", or the path of a kubeconfig or of a certificate
 
-  std::string file() const { return RevocationPath(data_folder); }
+  std::string authority_folder() const { return data_folder + "/api/pki"; }
+  apiserver::RevocationFiles files() const {
+    return {.list = RevocationPath(data_folder), .authority_folder = authority_folder()};
+  }
   std::string KeyFile(std::string_view name) const {
-    return fmt::format("{}/api/pki/{}.crt", data_folder, name);
+    return fmt::format("{}/{}.crt", authority_folder(), name);
   }
 };
 
@@ -56,16 +59,16 @@ Status RevokeCertificate(const CertificateArguments& arguments) {
   RETURN_IF_ERROR_WITH(certificate,
                        fmt::format("read the certificate '{}'", arguments.certificate));
   RETURN_IF_ERROR(
-      apiserver::AddRevocation(arguments.file(), {.sha256 = certificate->sha256,
-                                                  .user = certificate->user,
-                                                  .revoked = base::SystemClock().Now()}));
+      apiserver::AddRevocation(arguments.files(), {.sha256 = certificate->sha256,
+                                                   .user = certificate->user,
+                                                   .revoked = base::SystemClock().Now()}));
   cli::Print(fmt::format("revoked the certificate of {}; its bearer is refused from now on\n",
                          certificate->user));
   return base::OkStatus();
 }
 
 Status ListCertificates(const CertificateArguments& arguments) {
-  ASSIGN_OR_RETURN(const auto revoked, apiserver::ReadRevocations(arguments.file()));
+  ASSIGN_OR_RETURN(const auto revoked, apiserver::ReadRevocations(arguments.files()));
   base::Json table = {{"columnDefinitions", base::Json::array()}, {"rows", base::Json::array()}};
   for (const char* column : {"Name", "User", "Expires", "Revoked", "Sha256"}) {
     table["columnDefinitions"].push_back({{"name", column}, {"priority", 0}});
