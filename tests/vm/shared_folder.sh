@@ -39,6 +39,11 @@ serve() {
   echo Y >/proc/fs/nfsd/v4_end_grace
 }
 
+# Waits until the node of this address is off: a node whose server ends first hangs in its own end.
+until_off() {  # ADDRESS
+  until_true "$1 to be off" "! ping -c 1 -W 2 $1 >/dev/null"
+}
+
 # Gives this node its name, and mounts the server's folder. Without lookupcache=none a node would take a file that
 # was missing once for missing a long time.
 join() {  # NAME SUBNET MAC

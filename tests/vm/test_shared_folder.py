@@ -17,6 +17,7 @@ TEST = "berth_block_vm_test --gtest_filter=SharedFolderTest."
 SERVE = BEGIN + """
 serve
 until_true 'the end' '[ -e $STEPS/done ]'
+until_off 10.0.2.2
 """
 ONE = BEGIN + "join one 1 52:54:00:00:01:02\n"
 TWO = BEGIN + "join two 2 52:54:00:00:02:02\n"
@@ -86,6 +87,7 @@ def test_a_node_that_was_cut_off_writes_nothing_after_another_took_its_image(mac
     until_true 'the other node' '[ -e $STEPS/two-took-over ]'
     ip link set "$(device_of 52:54:00:00:01:01)" up
     until_true 'the end' '[ -e $STEPS/done ]'
+    until_off 10.0.2.2
     echo "blocks of one: $(grep -a -c 'one ' /srv/images/pvc-1)"
     echo "blocks of two: $(grep -a -o 'two [0-9]* ' /srv/images/pvc-1 | wc -l)"
     """
