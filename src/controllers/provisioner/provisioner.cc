@@ -177,6 +177,13 @@ void Provisioner::WatchDriver() {
     for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
       volume_workers_.AddNow(volume->name());
     }
+    // Copies that were bound before this process began change no more, and their sources were not
+    // released while the driver was unknown.
+    for (const auto& claim : claims_.List()) {
+      if (const std::string source = CloneSourceName(*claim); !source.empty()) {
+        source_workers_.Add(api::ObjectKey(claim->ns(), source));
+      }
+    }
   });
 }
 

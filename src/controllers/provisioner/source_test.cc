@@ -32,6 +32,20 @@ TEST_F(CloneTest, ACopyIsMadeFromTheSourcesVolumeAndTheSourceIsHeldMeanwhile) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("source").has_finalizer(kCloning); }));
 }
 
+// As after a kill between the copy's binding and its source's release: no claim changes any more.
+TEST_F(CloneTest, ASourceThatIsStillHeldWhenTheDriverBecomesKnownIsReleased) {
+  Json source = MakeClaim("source", Asked(BoundClaim("pv-source")));
+  source["metadata"]["finalizers"] = {kCloning};
+  Json copy = CloneOf("source");
+  copy.merge_patch(BoundClaim("pv-copy"));
+  cluster_.Put(MakeVolume("pv-source", BoundVolume("source")));
+  cluster_.Put(MakeVolume("pv-copy", BoundVolume("copy")));
+  cluster_.Put(source);
+  cluster_.Put(copy);
+  Begin();
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("source").has_finalizer(kCloning); }));
+}
+
 TEST_F(CloneTest, ACopySmallerThanItsSourceIsRefused) {
   Begin();
   AddSource();
