@@ -100,7 +100,7 @@ void ForkedWorkers::KeepWorker(Worker worker) {
   std::vector<Worker> ended;  // closed without the lock
   base::MutexLock lock(mutex_);
   const auto gone = std::partition(idle_.begin(), idle_.end(), [](const Worker& idle) {
-    return !PollUntil(idle.ended.get(), WorkerDeadline::min());
+    return !PollUntil(idle.ended.get(), std::chrono::steady_clock::now());
   });
   std::move(gone, idle_.end(), std::back_inserter(ended));
   idle_.erase(gone, idle_.end());
