@@ -19,7 +19,7 @@ struct YamlLimits {
   size_t max_bytes = 3 * 1024 * 1024;
   size_t max_documents = 10000;
   size_t max_values = 1'000'000;  // over all documents, aliases expanded
-  // Of the strings and keys that anchors keep and aliases repeat.
+  // The most bytes of strings and keys that anchors keep and aliases repeat.
   size_t max_copied_bytes = 12 * 1024 * 1024;
   int max_depth = 64;
 };

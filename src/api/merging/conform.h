@@ -15,7 +15,7 @@ namespace berth::api {
 // field "spec.name"`. Only the first 100 are kept.
 class StrictErrors {
  public:
-  // What comes after a hundred errors is dropped.
+  // Drops the error if a hundred are there.
   void Add(std::string error);
   // Adds `unknown field "spec.foo"`, with the first KiB of a longer path.
   void AddField(std::string_view problem, std::string_view path);

@@ -113,17 +113,6 @@ int MillisecondsLeft(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 30));
 }
 
-// False if `deadline` passed first.
-bool WaitReadable(int fd, Deadline deadline) {
-  for (;;) {
-    pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
-    const int n = poll(&poll_fd, 1, MillisecondsLeft(deadline));
-    if (n > 0) return true;
-    if (n < 0 && errno == EINTR) continue;
-    return false;
-  }
-}
-
 // Returns the number of bytes that came before end of file or `deadline`.
 size_t ReadUntil(int fd, void* data, size_t size, Deadline deadline) {
   char* at = static_cast<char*>(data);
@@ -210,6 +199,16 @@ void CloseAllBut(std::span<const int> kept) {
     const auto end = static_cast<unsigned>(next);
     if (end > from) close_range(from, end - 1, 0);
     from = end + 1;
+  }
+}
+
+bool WaitReadable(int fd, Deadline deadline) {
+  for (;;) {
+    pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
+    const int n = poll(&poll_fd, 1, MillisecondsLeft(deadline));
+    if (n > 0) return true;
+    if (n < 0 && errno == EINTR) continue;
+    return false;
   }
 }
 

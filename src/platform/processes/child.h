@@ -66,6 +66,9 @@ base::StatusOr<OpenedInChild> OpenInChild(std::string_view what, std::chrono::mi
 // Closes all descriptors of the calling process except these. Async-signal-safe.
 void CloseAllBut(std::span<const int> kept);
 
+// Waits until `fd` is readable or at its end; false if `deadline` passed first.
+bool WaitReadable(int fd, std::chrono::steady_clock::time_point deadline);
+
 // Opens a descriptor that is readable once the process `pid` has ended; pidfd_open(2). It is
 // invalid, with errno, if it cannot be opened. If `pid` is no child of this process, another
 // process may have the number by now.

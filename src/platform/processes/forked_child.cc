@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kKilledGrace{100};
 // Reads all of `bytes`; false at the end of the file, or if the deadline passed first.
 bool ReadWhole(int fd, std::span<std::byte> bytes, SteadyTime deadline) {
   while (!bytes.empty()) {
-    if (!PollUntil(fd, deadline)) return false;
+    if (!WaitReadable(fd, deadline)) return false;
     const ssize_t n = read(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
@@ -79,7 +79,7 @@ base::Status RunForked(std::string_view what, std::chrono::milliseconds timeout,
   // The exit itself can block: the kernel waits for reads that are under way.
   const SteadyTime patience = complete ? deadline : std::chrono::steady_clock::now() + kKilledGrace;
   // Without a descriptor of the child nobody may wait for it, because its end may block for ever.
-  if (!ended.valid() || !PollUntil(ended.get(), patience)) {
+  if (!ended.valid() || !WaitReadable(ended.get(), patience)) {
     ReapLater(pid);
   } else {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
@@ -92,18 +92,6 @@ base::Status RunForked(std::string_view what, std::chrono::milliseconds timeout,
 }
 
 }  // namespace
-
-bool PollUntil(int fd, std::chrono::steady_clock::time_point deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd poll_fd = {.fd = fd, .events = POLLIN, .revents = 0};
-    const int n =
-        poll(&poll_fd, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 30)));
-    if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
-  }
-}
 
 base::Status RunInForkedChild(std::string_view what, std::chrono::milliseconds timeout,
                               std::span<std::byte> reply, const std::function<int()>& body) {

@@ -25,10 +25,7 @@ namespace berth::platform {
 base::Status RunInForkedChild(std::string_view what, std::chrono::milliseconds timeout,
                               std::span<std::byte> reply, const std::function<int()>& body);
 
-// Waits until `fd` is readable or has ended; false if the deadline passed first.
-bool PollUntil(int fd, std::chrono::steady_clock::time_point deadline);
-
-// As RunInForkedChild, for a body that fills in an answer, which is value-initialised before.
+// As above, for a body that fills in an answer, which is value-initialised before.
 template <typename Answer>
 base::StatusOr<Answer> AskForkedChild(
     std::string_view what, std::chrono::milliseconds timeout,

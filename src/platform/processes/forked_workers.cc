@@ -17,7 +17,6 @@
 #include "base/flight.h"
 #include "platform/errno.h"
 #include "platform/processes/child.h"
-#include "platform/processes/forked_child.h"
 
 namespace berth::platform {
 namespace {
@@ -97,10 +96,11 @@ base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::TakeWorker(std::string_view
 }
 
 void ForkedWorkers::KeepWorker(Worker worker) {
+  const auto now = std::chrono::steady_clock::now();
   std::vector<Worker> ended;  // closed without the lock
   base::MutexLock lock(mutex_);
-  const auto gone = std::partition(idle_.begin(), idle_.end(), [](const Worker& idle) {
-    return !PollUntil(idle.ended.get(), std::chrono::steady_clock::now());
+  const auto gone = std::partition(idle_.begin(), idle_.end(), [now](const Worker& idle) {
+    return !WaitReadable(idle.ended.get(), now);
   });
   std::move(gone, idle_.end(), std::back_inserter(ended));
   idle_.erase(gone, idle_.end());
@@ -127,7 +127,7 @@ base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds
       Reply answer;
       const bool sent =
           send(worker.socket.get(), request.data(), request.size(), MSG_NOSIGNAL) >= 0;
-      const bool readable = sent && PollUntil(worker.socket.get(), deadline);
+      const bool readable = sent && WaitReadable(worker.socket.get(), deadline);
       const ssize_t n = readable ? recv(worker.socket.get(), &answer, sizeof(answer), 0) : -1;
       if (n == static_cast<ssize_t>(sizeof(answer))) {
         KeepWorker(std::move(worker));
@@ -139,7 +139,7 @@ base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds
       if (!is_new && (!sent || readable)) continue;
       // By the descriptor, because another thread may have reaped the worker by now.
       syscall(SYS_pidfd_send_signal, worker.ended.get(), SIGKILL, nullptr, 0);
-      PollUntil(worker.ended.get(), std::chrono::steady_clock::now() + kWorkerKilledGrace);
+      WaitReadable(worker.ended.get(), std::chrono::steady_clock::now() + kWorkerKilledGrace);
       if (!sent || readable) {
         return base::Error(base::StatusCode::kInternal, "{}: the child process died", what);
       }
