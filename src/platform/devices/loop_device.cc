@@ -17,11 +17,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "platform/devices/free_loop.h"
 #include "platform/errno.h"
 #include "platform/mounts/mount_holders.h"
 #include "platform/processes/child.h"
@@ -35,8 +37,8 @@ using base::UniqueFd;
 
 constexpr int kLoopMajor = 7;
 constexpr uint32_t kPageSize = 4096;
-// Another process may attach to the device that LOOP_CTL_GET_FREE named before this one does. Then
-// the next free device is tried, this many times.
+// Another process may attach to a free device before this one does. Then the next one is tried,
+// this many times.
 constexpr int kAttachTries = 64;
 // udev and blkid open devices for a moment whenever something happens to them.
 constexpr int kDetachTries = 20;
@@ -183,17 +185,13 @@ base::StatusOr<LoopDevice> AttachToFreeLoop(
     const std::function<base::StatusOr<int>(int device)>& configure) {
   const UniqueFd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
   if (!control.valid()) return ErrnoError(errno, context + ": open /dev/loop-control");
+  std::set<int> tried;
   for (int i = 0; i < kAttachTries; ++i) {
-    const int number = ioctl(control.get(), LOOP_CTL_GET_FREE);
-    if (number < 0) {
-      if (errno == ENOSPC || errno == ENODEV) {
-        return base::Error(StatusCode::kResourceExhausted, "{}: no free loop device", context);
-      }
-      return ErrnoError(errno, context + ": find a free loop device");
-    }
-    const std::string path = LoopPath(number);
+    ASSIGN_OR_RETURN(const FreeLoop free, FreeLoop::Find(control, tried, context));
+    tried.insert(free.number());
+    const std::string path = LoopPath(free.number());
     RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.before">());
-    const UniqueFd device = OpenLoop(path, number, read_only ? O_RDONLY : O_RDWR);
+    const UniqueFd device = OpenLoop(path, free.number(), read_only ? O_RDONLY : O_RDWR);
     if (!device.valid()) {
       if (errno == ENXIO || errno == EBUSY) continue;  // removed or taken meanwhile
       return ErrnoError(errno, fmt::format("{}: open {}", context, path));

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 #include "base/unique_fd.h"
@@ -60,6 +61,28 @@ TEST_F(LoopDeviceTest, AttachesByIdentityAndDetaches) {
   EXPECT_TRUE(DetachLoop(loop).ok());
   EXPECT_TRUE(FindLoops(loop.backing, "renamed")->empty());
   EXPECT_TRUE(DetachLoop(loop).ok());
+}
+
+TEST_F(LoopDeviceTest, ManyThreadsEachGetADeviceAtOnce) {
+  constexpr size_t kThreads = 128;
+  std::vector<base::StatusOr<LoopDevice>> loops(kThreads, base::Error(StatusCode::kUnknown, ""));
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string image = folder_.SparseFile(fmt::format("image-{}", i), 1 << 20);
+        const base::UniqueFd file(open(image.c_str(), O_RDWR | O_CLOEXEC));
+        loops[i] = AttachLoop(file, {.label = image}, std::chrono::seconds(30));
+      });
+    }
+  }
+  std::set<std::string> paths;
+  for (const auto& loop : loops) {
+    ASSERT_TRUE(loop.ok()) << base::ToString(loop.status());
+    attached_.push_back(*loop);
+    paths.insert(loop->path);
+  }
+  EXPECT_EQ(paths.size(), kThreads);
 }
 
 TEST_F(LoopDeviceTest, WritesReachTheImage) {

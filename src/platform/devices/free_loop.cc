@@ -1,0 +1,64 @@
+#include "platform/devices/free_loop.h"
+
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "platform/errno.h"
+
+namespace berth::platform {
+namespace {
+
+struct Claims {
+  base::Mutex mutex;
+  std::set<int> numbers ABSL_GUARDED_BY(mutex);
+};
+
+Claims& GetClaims() {
+  static auto& claims = *new Claims();
+  return claims;
+}
+
+// The folder is there only while a file is attached.
+bool HasImage(int number) {
+  return access(fmt::format("/sys/block/loop{}/loop", number).c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+base::StatusOr<FreeLoop> FreeLoop::Find(const base::UniqueFd& control, const std::set<int>& tried,
+                                        const std::string& context) {
+  const int first = ioctl(control.get(), LOOP_CTL_GET_FREE);
+  if (first < 0) {
+    if (errno == ENOSPC || errno == ENODEV) {
+      return base::Error(base::StatusCode::kResourceExhausted, "{}: no free loop device", context);
+    }
+    return ErrnoError(errno, context + ": find a free loop device");
+  }
+  int number = first;
+  {
+    Claims& claims = GetClaims();
+    base::MutexLock lock(claims.mutex);
+    while (tried.contains(number) || claims.numbers.contains(number) || HasImage(number)) ++number;
+    claims.numbers.insert(number);
+  }
+  FreeLoop found(number);
+  // The kernel has made the first free device, but perhaps not those behind it.
+  if (number != first && ioctl(control.get(), LOOP_CTL_ADD, number) < 0 && errno != EEXIST) {
+    return ErrnoError(errno, fmt::format("{}: make /dev/loop{}", context, number));
+  }
+  return found;
+}
+
+FreeLoop::~FreeLoop() {
+  if (number_ < 0) return;
+  Claims& claims = GetClaims();
+  base::MutexLock lock(claims.mutex);
+  claims.numbers.erase(number_);
+}
+
+}  // namespace berth::platform
