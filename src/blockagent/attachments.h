@@ -37,6 +37,7 @@
 #include "base/event_sink.h"
 #include "base/key_locks.h"
 #include "base/mutex.h"
+#include "base/shared_read.h"
 #include "base/status.h"
 #include "block/backend.h"
 #include "blockagent/consumers.h"
@@ -150,11 +151,15 @@ class Attachments {
     std::vector<std::string> mount_options;
   };
   using BackendPtr = std::shared_ptr<block::Backend>;
+  using ClusterRead = base::SharedRead<base::StatusOr<api::StorageCluster>>;
 
   Attachments(AttachmentOptions options, AttachmentParts parts, std::unique_ptr<Records> records,
               std::string boot_id);
 
   base::StatusOr<Subject> FindSubject(const MountCall& call);
+  // Reads a StorageCluster whose volumes may be mounted. Threads that ask at the same moment share
+  // one read, because hundreds of volumes of a cluster may be mounted at once.
+  base::StatusOr<api::StorageCluster> ReadUsableCluster(const std::string& name);
   base::StatusOr<BackendPtr> OpenBackend(const base::Json& settings);
 
   base::Status MountLocked(const MountCall& call, const Subject& subject);
@@ -233,6 +238,7 @@ class Attachments {
   base::KeyLocks image_locks_{"image"};  // by image; taken after the volume's lock
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
+  std::map<std::string, std::shared_ptr<ClusterRead>> cluster_reads_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Whether a mount shows the file system on the mapping's device.

@@ -97,21 +97,6 @@ StatusOr<T> RequireFound(StatusOr<T> found, const std::string& object) {
   return found;
 }
 
-// Finds a StorageCluster whose volumes may be mounted.
-StatusOr<api::StorageCluster> FindCluster(kube::Client& client, const std::string& name) {
-  ASSIGN_OR_RETURN(api::StorageCluster cluster,
-                   RequireFound(kube::Get<api::StorageCluster>(client, "", name),
-                                fmt::format("StorageCluster {}", Quote(name))));
-  if (cluster.deleting()) {
-    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
-                 Quote(name));
-  }
-  if (cluster.backend() == nullptr) {
-    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} has no back end", Quote(name));
-  }
-  return cluster;
-}
-
 }  // namespace
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
@@ -157,7 +142,7 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
                                     parts_.client, pv.claim_namespace(), pv.claim_name()),
                                 fmt::format("claim {}", Quote(claim_key))));
   RETURN_IF_ERROR(CheckUsesClaim(subject.pod, options_.node, pv, claim, use));
-  ASSIGN_OR_RETURN(const api::StorageCluster cluster, FindCluster(parts_.client, subject.cluster));
+  ASSIGN_OR_RETURN(const api::StorageCluster cluster, ReadUsableCluster(subject.cluster));
   subject.backend = *cluster.backend();
   subject.cluster_uid = cluster.uid();
   subject.read_only = call.read_only || pv.Bool({"spec", "flexVolume", "readOnly"});
@@ -167,6 +152,28 @@ StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
   subject.map_read_only = subject.read_only && subject.sharing != Sharing::kOneNode &&
                           subject.sharing != Sharing::kAllNodes;
   return subject;
+}
+
+StatusOr<api::StorageCluster> Attachments::ReadUsableCluster(const std::string& name) {
+  std::shared_ptr<ClusterRead> read;
+  {
+    base::MutexLock lock(mutex_);
+    auto& known = cluster_reads_[name];
+    if (known == nullptr) known = std::make_shared<ClusterRead>();
+    read = known;
+  }
+  const auto cluster =
+      read->Get([&] { return kube::Get<api::StorageCluster>(parts_.client, "", name); });
+  ASSIGN_OR_RETURN(api::StorageCluster usable,
+                   RequireFound(*cluster, fmt::format("StorageCluster {}", Quote(name))));
+  if (usable.deleting()) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} is being deleted",
+                 Quote(name));
+  }
+  if (usable.backend() == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "StorageCluster {} has no back end", Quote(name));
+  }
+  return usable;
 }
 
 Status Attachments::Mount(const MountCall& call, Deadline deadline) {
@@ -259,7 +266,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   RETURN_IF_ERROR(fence);
   // The cluster is read again, because the cleanup of a cluster that is being deleted may have read
   // the records before this one was written.
-  if (const auto cluster = FindCluster(parts_.client, subject.cluster); !cluster.ok()) {
+  if (const auto cluster = ReadUsableCluster(subject.cluster); !cluster.ok()) {
     if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
     const Status undone = TakeOffLocked(record, entry, {});
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
