@@ -3,18 +3,22 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "base/unique_fd.h"
+#include "cmd/berth-init/files.h"
 #include "cmd/berth-init/log_line.h"
 
 namespace berth::init {
@@ -63,22 +67,41 @@ StuckReaders& GetStuckReaders() {
   return readers;
 }
 
-bool HoldsFuse(const std::string& process) {
-  const std::string folder = process + "/fd";
-  DIR* handle = opendir(folder.c_str());
-  if (handle == nullptr) return false;
-  bool holds = false;
-  while (const dirent* entry = holds ? nullptr : readdir(handle)) {
+// What a child says of a process. It is written and read in one piece.
+struct Answer {
+  uint32_t holds = 0;
+  uint32_t count = 0;
+  std::array<uint64_t, 500> connections = {};
+};
+static_assert(sizeof(Answer) <= PIPE_BUF);
+
+void AddConnection(const std::string& fdinfo, Answer& answer) {
+  constexpr std::string_view kField = "\nfuse_connection:\t";  // "pos" is the first line
+  const auto info = ReadWhole(fdinfo);
+  const size_t at = info.ok() ? info->find(kField) : std::string::npos;
+  if (at == std::string::npos || answer.count == answer.connections.size()) return;
+  answer.connections[answer.count++] = strtoull(info->c_str() + at + kField.size(), nullptr, 10);
+}
+
+Answer ReadHolder(const std::string& process) {
+  Answer answer;
+  DIR* handle = opendir((process + "/fd").c_str());
+  if (handle == nullptr) return answer;
+  while (const dirent* entry = readdir(handle)) {
     // The link is not followed, because access to its target may hang.
     char target[256];
     const ssize_t size = readlinkat(dirfd(handle), entry->d_name, target, sizeof(target));
-    holds = size > 0 && std::string_view(target, static_cast<size_t>(size)).ends_with("/dev/fuse");
+    if (size <= 0 || !std::string_view(target, static_cast<size_t>(size)).ends_with("/dev/fuse")) {
+      continue;
+    }
+    answer.holds = 1;
+    AddConnection(process + "/fdinfo/" + entry->d_name, answer);
   }
   closedir(handle);
-  return holds;
+  return answer;
 }
 
-// A child that writes one byte for each process. It has no exit signal, because SIGCHLD would wake
+// A child that writes an answer for each process. It has no exit signal, because SIGCHLD would wake
 // this program, which would look at the processes again.
 class Reader {
  public:
@@ -90,8 +113,8 @@ class Reader {
     pid_ = static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
     if (pid_ != 0) return;
     for (size_t i = first; i < pids.size(); ++i) {
-      const char holds = HoldsFuse(proc + "/" + std::to_string(pids[i])) ? 1 : 0;
-      if (write(out.get(), &holds, 1) != 1) break;
+      const Answer answer = ReadHolder(proc + "/" + std::to_string(pids[i]));
+      if (write(out.get(), &answer, sizeof(answer)) != sizeof(answer)) break;
     }
     _exit(0);
   }
@@ -109,14 +132,10 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   // False: the child waits at the process, or has failed.
-  bool ReadNext(bool& holds) {
+  bool ReadNext(Answer& answer) {
     pollfd ready = {.fd = in_.get(), .events = POLLIN, .revents = 0};
-    char answer = 0;
-    if (pid_ <= 0 || poll(&ready, 1, kPatienceMs) != 1 || read(in_.get(), &answer, 1) != 1) {
-      return false;
-    }
-    holds = answer != 0;
-    return true;
+    return pid_ > 0 && poll(&ready, 1, kPatienceMs) == 1 &&
+           read(in_.get(), &answer, sizeof(answer)) == sizeof(answer);
   }
 
  private:
@@ -131,20 +150,21 @@ size_t ReapReaders() {
   return GetStuckReaders().size();
 }
 
-std::vector<pid_t> FindFuseHolders(const std::string& proc, const std::vector<pid_t>& pids) {
-  std::vector<pid_t> holders;
+std::vector<FuseHolder> FindFuseHolders(const std::string& proc, const std::vector<pid_t>& pids) {
+  std::vector<FuseHolder> holders;
   size_t next = 0;
   ReapReaders();
   for (int given_up = 0;
        next < pids.size() && given_up < kMostGivenUp && !GetStuckReaders().are_many(); ++given_up) {
     Reader reader(proc, pids, next);
-    for (bool holds = true; next < pids.size(); ++next) {
-      if (!reader.ReadNext(holds)) break;
-      if (holds) holders.push_back(pids[next]);
+    for (Answer answer; next < pids.size() && reader.ReadNext(answer); ++next) {
+      if (answer.holds == 0) continue;
+      const auto begin = answer.connections.begin();
+      holders.push_back({pids[next], true, {begin, begin + answer.count}});
     }
-    if (next < pids.size()) holders.push_back(pids[next++]);
+    if (next < pids.size()) holders.push_back({.pid = pids[next++]});
   }
-  holders.insert(holders.end(), pids.begin() + static_cast<std::ptrdiff_t>(next), pids.end());
+  for (; next < pids.size(); ++next) holders.push_back({.pid = pids[next]});
   return holders;
 }
 

@@ -50,16 +50,9 @@ std::vector<std::string> ListNames(const std::string& folder) {
   return names;
 }
 
-std::optional<std::string> ParseConnection(std::string_view fdinfo) {
-  constexpr std::string_view kField = "fuse_connection:";
-  for (const std::string_view line : Split(fdinfo, '\n')) {
-    if (!line.starts_with(kField)) continue;
-    const unsigned long number =
-        strtoul(std::string(line.substr(kField.size())).c_str(), nullptr, 10);
-    return std::to_string(number >> kMinorBits) + ":" +
-           std::to_string(number & ((1UL << kMinorBits) - 1));
-  }
-  return std::nullopt;
+std::string FormatDevice(uint64_t number) {
+  return std::to_string(number >> kMinorBits) + ":" +
+         std::to_string(number & ((1UL << kMinorBits) - 1));
 }
 
 std::vector<std::string> ReadArguments(const std::string& process) {
@@ -68,21 +61,6 @@ std::vector<std::string> ReadArguments(const std::string& process) {
     for (const std::string_view word : Split(*line, '\0')) arguments.emplace_back(word);
   }
   return arguments;
-}
-
-// Adds the process if the kernel names a file system that it serves.
-void AddKnownServer(const std::string& process, std::vector<FuseServer>& servers) {
-  FuseServer server;
-  for (const std::string& fd : ListNames(process + "/fdinfo")) {
-    const auto info = ReadWhole(process + "/fdinfo/" + fd);
-    if (!info.ok()) continue;  // it has been closed
-    if (auto connection = ParseConnection(*info)) {
-      server.connections.emplace_back(std::move(connection));
-    }
-  }
-  if (server.connections.empty()) return;
-  server.arguments = ReadArguments(process);
-  servers.push_back(std::move(server));
 }
 
 // Adds the process if it came into the PID namespace from outside. Such a process has no parent in
@@ -124,14 +102,21 @@ Processes FindProcesses(const std::string& proc) {
   for (const std::string& name : ListNames(proc)) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     pids.push_back(static_cast<pid_t>(strtol(name.c_str(), nullptr, 10)));
-    AddKnownServer(proc + "/" + name, found.servers);
     AddUtility(proc + "/" + name, pids.back(), found.utilities);
   }
+  const std::vector<FuseHolder> holders = FindFuseHolders(proc, pids);
   // A kernel that names the file system of one server names those of all.
-  if (!found.servers.empty()) return found;
-  for (const pid_t pid : FindFuseHolders(proc, pids)) {
-    found.servers.push_back({.arguments = ReadArguments(proc + "/" + std::to_string(pid)),
-                             .connections = {std::nullopt}});
+  const bool names = std::any_of(holders.begin(), holders.end(), [](const FuseHolder& holder) {
+    return !holder.connections.empty();
+  });
+  for (const FuseHolder& holder : holders) {
+    if (names && holder.read && holder.connections.empty()) continue;  // it serves none yet
+    FuseServer server{.arguments = ReadArguments(proc + "/" + std::to_string(holder.pid))};
+    for (const uint64_t number : holder.connections) {
+      server.connections.emplace_back(FormatDevice(number));
+    }
+    if (holder.connections.empty()) server.connections.emplace_back(std::nullopt);
+    found.servers.push_back(std::move(server));
   }
   return found;
 }

@@ -2,17 +2,22 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+
+#include "base/unique_fd.h"
 
 namespace berth::init {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 Mount Fuse(const std::string& id, const std::string& device, const std::string& mount_point) {
   return {.id = id, .device = device, .mount_point = mount_point, .fuse = true};
@@ -63,39 +68,52 @@ TEST(ServedTest, GoesByTheArgumentsWhereTheKernelNamesNone) {
               ElementsAre(Fuse("9", "0:51", "/k/new")));
 }
 
-TEST(ProcessesTest, FindsServersAndUtilities) {
-  namespace fs = std::filesystem;
-  char folder[] = "/tmp/berth-proc-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const fs::path proc = folder;
-  const auto process = [&](const std::string& pid, const std::string& status,
-                           const std::string& fuse_info) {
-    fs::create_directories(proc / pid / "fd");
-    fs::create_directories(proc / pid / "fdinfo");
-    std::ofstream(proc / pid / "status") << status;
-    std::ofstream(proc / pid / "cmdline") << std::string("daemon\0/k/one\0", 14);
-    fs::create_symlink("/dev/null", proc / pid / "fd" / "0");
-    std::ofstream(proc / pid / "fdinfo" / "0") << "pos:\t0\n";
-    if (fuse_info.empty()) return;
-    fs::create_symlink("/dev/fuse", proc / pid / "fd" / "5");
-    std::ofstream(proc / pid / "fdinfo" / "5") << fuse_info;
-  };
-  const auto status = [](const std::string& name, const std::string& state, int parent) {
-    return "Name:\t" + name + "\nState:\t" + state + "\nPPid:\t" + std::to_string(parent) + "\n";
-  };
-  process("1", status("berth-init", "S (sleeping)", 0), "");
-  process("22", status("old", "S (sleeping)", 1), "pos:\t0\n");
-  process("30", status("mkfs) xfs)", "R (running)", 0), "");
-  process("31", status("sh", "Z (zombie)", 0), "");
-  fs::create_directories(proc / "self");
-  // Where the kernel names no file system, each process with /dev/fuse may serve any.
-  const Processes unnamed = FindProcesses(proc);
-  process("20", status("a daemon", "S (sleeping)", 1), "pos:\t0\nfuse_connection:\t49\n");
-  process("21", status("block", "S (sleeping)", 1), "pos:\t0\nfuse_connection:\t8388609\n");
-  const Processes found = FindProcesses(proc);
-  fs::remove_all(proc);
+namespace fs = std::filesystem;
 
-  const auto connections = [](const Processes& processes) {
+// A /proc with what is written into it.
+class ProcessesTest : public ::testing::Test {
+ protected:
+  static fs::path MakeFolder() {
+    char folder[] = "/tmp/berth-proc-XXXXXX";
+    EXPECT_NE(mkdtemp(folder), nullptr);
+    return folder;
+  }
+  ~ProcessesTest() override { fs::remove_all(proc_); }
+
+  void AddProcess(const std::string& pid, const std::string& name, const std::string& state,
+                  int parent) const {
+    fs::create_directories(proc_ / pid / "fd");
+    fs::create_directories(proc_ / pid / "fdinfo");
+    std::ofstream(proc_ / pid / "status")
+        << "Name:\t" << name << "\nState:\t" << state << "\nPPid:\t" << parent << "\n";
+    std::ofstream(proc_ / pid / "cmdline") << std::string("daemon\0/k/one\0", 14);
+    AddDescriptor(pid, "0", "/dev/null", "pos:\t0\n");
+  }
+  void AddDescriptor(const std::string& pid, const std::string& fd, const std::string& link,
+                     const std::string& info) const {
+    fs::create_symlink(link, proc_ / pid / "fd" / fd);
+    std::ofstream(proc_ / pid / "fdinfo" / fd) << info;
+  }
+  // A descriptor whose fdinfo lets everybody wait who reads it.
+  void AddHungDescriptor(const std::string& pid, const std::string& fd, const std::string& link) {
+    fs::create_symlink(link, proc_ / pid / "fd" / fd);
+    hung_.push_back(proc_ / pid / "fdinfo" / fd);
+    ASSERT_EQ(mkfifo(hung_.back().c_str(), 0600), 0);
+  }
+  // Fails if something waits for ever.
+  Processes Find() {
+    auto found = std::async(std::launch::async, [&] { return FindProcesses(proc_); });
+    if (found.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      ADD_FAILURE() << "something waits for the fdinfo of a descriptor";
+      while (found.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+        for (const fs::path& path : hung_) {
+          const base::UniqueFd writer(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+        }
+      }
+    }
+    return found.get();
+  }
+  static std::vector<std::string> ListConnections(const Processes& processes) {
     std::vector<std::string> connections;
     for (const FuseServer& server : processes.servers) {
       EXPECT_THAT(server.arguments, ElementsAre("daemon", "/k/one"));
@@ -104,12 +122,42 @@ TEST(ProcessesTest, FindsServersAndUtilities) {
       }
     }
     return connections;
-  };
-  EXPECT_THAT(connections(unnamed), ElementsAre("unknown"));
-  EXPECT_THAT(connections(found), ::testing::UnorderedElementsAre("0:49", "8:1"));
+  }
+
+  const fs::path proc_ = MakeFolder();
+  std::vector<fs::path> hung_;
+};
+
+TEST_F(ProcessesTest, FindsServersAndUtilities) {
+  AddProcess("1", "berth-init", "S (sleeping)", 0);
+  AddProcess("22", "old", "S (sleeping)", 1);
+  AddDescriptor("22", "5", "/dev/fuse", "pos:\t0\n");
+  AddProcess("30", "mkfs) xfs)", "R (running)", 0);
+  AddProcess("31", "sh", "Z (zombie)", 0);
+  fs::create_directories(proc_ / "self");
+  // Where the kernel names no file system, each process with /dev/fuse may serve any.
+  EXPECT_THAT(ListConnections(Find()), ElementsAre("unknown"));
+  AddProcess("20", "a daemon", "S (sleeping)", 1);
+  AddDescriptor("20", "5", "/dev/fuse", "pos:\t0\nfuse_connection:\t49\n");
+  AddProcess("21", "block", "S (sleeping)", 1);
+  AddDescriptor("21", "5", "/dev/fuse", "pos:\t0\nfuse_connection:\t8388609\n");
+  const Processes found = Find();
+  EXPECT_THAT(ListConnections(found), UnorderedElementsAre("0:49", "8:1"));
   ASSERT_EQ(found.utilities.size(), 1U);
   EXPECT_EQ(found.utilities[0].name, "mkfs) xfs)");
   EXPECT_EQ(found.utilities[0].pid, 30);
+}
+
+// The fdinfo of an epoll descriptor can let its reader wait for ever.
+TEST_F(ProcessesTest, WaitsForNoDescriptor) {
+  AddProcess("20", "a daemon", "S (sleeping)", 1);
+  AddDescriptor("20", "5", "/dev/fuse", "pos:\t0\nfuse_connection:\t49\n");
+  AddHungDescriptor("20", "6", "anon_inode:[eventpoll]");
+  EXPECT_THAT(ListConnections(Find()), ElementsAre("0:49"));
+  // Nobody can tell what this one serves.
+  AddProcess("21", "another", "S (sleeping)", 1);
+  AddHungDescriptor("21", "5", "/dev/fuse");
+  EXPECT_THAT(ListConnections(Find()), UnorderedElementsAre("0:49", "unknown"));
 }
 
 }  // namespace

@@ -7,15 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <vector>
 
-#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
@@ -27,45 +28,75 @@ namespace {
 
 constexpr std::chrono::seconds kWalkTime(10);
 
-std::optional<uint64_t> ReadConnection(const std::string& fdinfo) {
-  // The line is one of the first. Those of an inotify or epoll descriptor may be many.
-  constexpr size_t kMost = 4096;
-  std::string text;
-  base::ReadWholeFile(fdinfo, kMost, text);
-  std::istringstream lines(text);
-  constexpr std::string_view kKey = "fuse_connection:";
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(kKey)) continue;
-    const size_t begin = line.find_first_not_of(" \t", kKey.size());
-    if (begin == std::string::npos) return std::nullopt;
-    uint64_t id = 0;
-    const auto [end, error] = std::from_chars(line.data() + begin, line.data() + line.size(), id);
-    return error == std::errc() ? std::optional(id) : std::nullopt;
-  }
-  return std::nullopt;
+// What runs in a child makes only system calls.
+
+int OpenProcessFolder(std::string_view proc, pid_t pid, std::string_view name) {
+  return open(ProcessPath(proc, pid, name).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-// Whether a descriptor of the process leads to a device named "fuse". Its folder may vary, because
-// /dev of a container may be elsewhere. Reading a link touches no file system, but can block for
-// ever (process_walk.h), so this runs in a child.
-bool HoldsFuseDevice(std::string_view proc, pid_t pid) {
-  const int folder = open(ProcessPath(proc, pid, "fd").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return false;
-  bool holds = false;
+// Calls `visit` with the name of each descriptor of the process that leads to a device named
+// "fuse", until it returns false. The device's folder may vary, because /dev of a container may be
+// elsewhere. Reading a link touches no file system, but can block for ever (process_walk.h), so
+// this runs in a child.
+template <typename Visit>
+void ForEachFuseDevice(std::string_view proc, pid_t pid, const Visit& visit) {
+  const int folder = OpenProcessFolder(proc, pid, "fd");
+  if (folder < 0) return;
   alignas(dirent64) char entries[8192];
+  bool more = true;
   for (ssize_t size = 0;
-       !holds && (size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0;) {
-    for (ssize_t at = 0; !holds && at < size;) {
+       more && (size = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0;) {
+    for (ssize_t at = 0; more && at < size;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
-      char target[64];
+      char target[PATH_MAX];
       const ssize_t length = readlinkat(folder, entry->d_name, target, sizeof(target));
-      holds =
-          length > 0 && std::string_view(target, static_cast<size_t>(length)).ends_with("/fuse");
+      if (length > 0 && std::string_view(target, static_cast<size_t>(length)).ends_with("/fuse")) {
+        more = visit(entry->d_name);
+      }
       at += entry->d_reclen;
     }
   }
   close(folder);
-  return holds;
+}
+
+// The connection that the kernel names in the file of the folder fdinfo.
+std::optional<uint64_t> ReadConnection(int fdinfo, const char* fd) {
+  constexpr std::string_view kKey = "\nfuse_connection:\t";  // "pos" is the first line
+  const int file = openat(fdinfo, fd, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  char text[4096];  // the kernel gives all in one read
+  const ssize_t size = read(file, text, sizeof(text));
+  close(file);
+  if (size <= 0) return std::nullopt;
+  const std::string_view info(text, static_cast<size_t>(size));
+  const size_t at = info.find(kKey);
+  if (at == std::string_view::npos) return std::nullopt;
+  uint64_t id = 0;
+  const auto [end, error] =
+      std::from_chars(info.data() + at + kKey.size(), info.data() + info.size(), id);
+  return error == std::errc() ? std::optional(id) : std::nullopt;
+}
+
+// Each connection once. A process serves few, or those of all volumes of a node.
+struct Connections {
+  size_t count;
+  std::array<uint64_t, 1000> ids;
+};
+
+// Reads the fdinfo of no other descriptor, because that of an epoll descriptor can block for ever.
+void ReadConnections(std::string_view proc, pid_t pid, Connections& connections) {
+  const int fdinfo = OpenProcessFolder(proc, pid, "fdinfo");
+  if (fdinfo < 0) return;
+  ForEachFuseDevice(proc, pid, [&](const char* fd) {
+    const auto id = ReadConnection(fdinfo, fd);
+    uint64_t* const end = connections.ids.data() + connections.count;
+    if (id.has_value() && std::find(connections.ids.data(), end, *id) == end) {
+      *end = *id;
+      ++connections.count;
+    }
+    return connections.count < connections.ids.size();
+  });
+  close(fdinfo);
 }
 
 // The container's id: 64 hexadecimal digits between other characters. The last one of the line
@@ -116,25 +147,31 @@ const std::set<pid_t>& FuseServers::GetServers(uint64_t connection) const {
 }
 
 FuseServers FindFuseServers(const std::string& proc) {
+  const auto asked = AskOfProcesses<bool>(
+      "look for FUSE servers", ListNumbers(proc), kWalkTime, [proc](pid_t pid, bool& holds) {
+        ForEachFuseDevice(proc, pid, [&holds](const char* /*fd*/) {
+          holds = true;
+          return false;
+        });
+      });
+  std::vector<pid_t> holders;
+  for (const auto& [pid, holds] : asked.answers) {
+    if (holds) holders.push_back(pid);
+  }
+  const auto read = AskOfProcesses<Connections>(
+      "read what FUSE servers serve", holders, kWalkTime,
+      [proc](pid_t pid, Connections& connections) { ReadConnections(proc, pid, connections); });
   FuseServers servers;
-  const std::vector<pid_t> pids = ListNumbers(proc);
-  for (const pid_t pid : pids) {
-    const std::string folder = fmt::format("{}/{}/fdinfo", proc, pid);
-    for (const int fd : ListNumbers(folder)) {
-      if (const auto id = ReadConnection(fmt::format("{}/{}", folder, fd))) {
-        servers.known[*id].insert(pid);
+  for (const auto* answers : {&read.answers, &read.parts}) {
+    for (const auto& [pid, connections] : *answers) {
+      for (size_t i = 0; i < connections.count; ++i) {
+        servers.known[connections.ids[i]].insert(pid);
       }
     }
   }
   // If the kernel names the connection of one process, it names those of all. So the other
   // processes have mounted nothing yet.
-  if (!servers.known.empty()) return servers;
-  const auto asked =
-      AskOfProcesses<bool>("look for FUSE servers", pids, kWalkTime,
-                           [proc](pid_t pid, bool& holds) { holds = HoldsFuseDevice(proc, pid); });
-  for (const auto& [pid, holds] : asked.answers) {
-    if (holds) servers.possible.insert(pid);
-  }
+  if (servers.known.empty()) servers.possible.insert(holders.begin(), holders.end());
   return servers;
 }
 

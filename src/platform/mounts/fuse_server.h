@@ -34,9 +34,9 @@ struct FuseServers {
   // The servers of a connection or, if the kernel does not tell, all possible ones.
   const std::set<pid_t>& GetServers(uint64_t connection) const;
 };
-// Reads /proc. Processes that it may not read, or that end meanwhile, are left out. On a kernel
-// that names no connection also those that keep everybody from reading their links
-// (process_walk.h): AskFuse tells whether their connections live.
+// Reads /proc. Processes that it may not read, that end meanwhile, or that keep everybody from
+// reading them (process_walk.h) are left out: AskFuse tells whether their connections live. Of a
+// process that serves more than a thousand connections, those beyond are left out.
 FuseServers FindFuseServers(const std::string& proc = "/proc");
 
 // A process that serves a FUSE mount, described for people.

@@ -1,11 +1,11 @@
-// A process that waits in execve for ever, because it closes a file of a FUSE server that does not
-// answer; for tests that run as root. It keeps everybody from reading most of its /proc/PID
-// (process_walk.h).
+// A process that waits for ever for a FUSE server that does not answer, and keeps everybody from
+// reading its /proc/PID (process_walk.h); for tests that run as root.
 #pragma once
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,13 +31,24 @@ namespace berth::platform {
 
 class HungExec {
  public:
+  // What the process does with a file of that server, and never ends: it closes it in execve, so
+  // that most of its /proc/PID cannot be read, or adds it to the epoll descriptor `kEpoll`, whose
+  // fdinfo cannot be read then.
+  static void CloseInExec(int /*file*/) { execl("/bin/sleep", "sleep", "600", nullptr); }
+  static void AddToEpoll(int file) {
+    epoll_event event = {.events = EPOLLIN, .data = {}};
+    epoll_ctl(dup2(epoll_create1(EPOLL_CLOEXEC), kEpoll), EPOLL_CTL_ADD, file, &event);
+  }
+  static constexpr int kEpoll = 200;
+
   // It waits until this object is destroyed, or for a minute: then what a test did has waited for
   // it, and `released` is true.
   // It is in the cgroup of the folder `cgroup`; "": in this process's.
   // `parent_variable`: "NAME=value", which its parent has in its environment. Then it is no child
   // of this process, but of `parent()`, which only waits; "": none.
   static base::StatusOr<std::unique_ptr<HungExec>> Start(const std::string& cgroup = "",
-                                                         const std::string& parent_variable = "") {
+                                                         const std::string& parent_variable = "",
+                                                         void (*wait)(int file) = CloseInExec) {
     auto hung = std::unique_ptr<HungExec>(new HungExec);
     const std::string file = hung->folder_ / "file", members = cgroup + "/cgroup.procs";
     if (!base::UniqueFd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)).valid()) {
@@ -61,8 +72,8 @@ class HungExec {
         const int group = open(members.c_str(), O_WRONLY | O_CLOEXEC);
         if (write(group, "0", 1) != 1) _exit(1);
       }
-      if (open(file.c_str(), O_RDONLY | O_CLOEXEC) < 0) _exit(1);
-      execl("/bin/sleep", "sleep", "600", nullptr);
+      const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+      if (opened >= 0) wait(opened);
       _exit(1);
     }
     if (!parent_variable.empty()) {
@@ -73,9 +84,9 @@ class HungExec {
         return base::Error(base::StatusCode::kInternal, "the parent cannot be made");
       }
     }
-    // The close asks the server first to flush the file.
+    // The server is asked to flush the file, or whether it can be read.
     if (!hung->mount_->AnswerOpen() || !hung->mount_->TakeRequest()) {
-      return base::Error(base::StatusCode::kInternal, "the process does not close the file");
+      return base::Error(base::StatusCode::kInternal, "the process does not wait");
     }
     hung->guard_ =
         std::jthread([&hung = *hung](const std::stop_token& stop) { hung.ReleaseInTime(stop); });
@@ -84,7 +95,7 @@ class HungExec {
   ~HungExec() {
     if (guard_.joinable()) {
       guard_.request_stop();
-      stopped_.Reset();
+      if (write(stopped_.get(), "", 1) != 1) std::abort();
       guard_.join();
     }
     if (mount_ != nullptr) mount_->Die();

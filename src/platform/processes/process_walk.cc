@@ -141,8 +141,8 @@ void LogStuck(std::string_view what, const std::vector<pid_t>& stuck) {
   std::string pids;
   for (const pid_t pid : stuck) pids += (pids.empty() ? "" : ", ") + std::to_string(pid);
   LOG_WARNING(
-      "{}: left out processes that keep everybody from reading them, because they wait in execve "
-      "for a file system that does not answer: {}",
+      "{}: left out processes that keep everybody from reading them, because they wait for a file "
+      "system that does not answer: {}",
       what, pids);
 }
 

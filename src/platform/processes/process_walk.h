@@ -3,11 +3,14 @@
 // A process in execve closes the files that its new program must not have, and until it has closed
 // them the kernel lets no one, not even root, read most of /proc/PID: stat, environ, stack, wchan,
 // syscall, maps, and the links exe, cwd, root, fd/N and ns/*. A FUSE or NFS server that does not
-// answer the close makes that wait endless. Without a wait the kernel shows comm, cgroup, status,
-// cmdline, mountinfo, fdinfo/N and the names in fd/ and task/ (seen with Linux 6.18).
+// answer the close makes that wait endless. fdinfo/N of an epoll descriptor waits likewise, while a
+// file of such a server is asked whether it is ready (POLL): the epoll's lock is held meanwhile.
+// Without a wait the kernel shows comm, cgroup, status, cmdline, mountinfo, the fdinfo/N of other
+// descriptors and the names in fd/, fdinfo/ and task/ (seen with Linux 6.18).
 //
 // Any tenant can make such a process. So those files are read here alone: in a child that notes at
 // which process it is, and that is given up there; another child goes on with the next process.
+// What fd/N leads to is read before fdinfo/N, so that only the fdinfo of what is sought is read.
 //
 //   processes ─▶ child: 1 2 3 … (given up at 4, twice) ─▶ child: 5 6 …   4: `stuck`
 //

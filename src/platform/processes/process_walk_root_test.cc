@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "platform/mounts/fuse_server.h"
 #include "platform/mounts/mount_holders.h"
+#include "platform/processes/child.h"
 #include "platform/processes/fake_hung_exec.h"
 #include "platform/processes/marked_processes.h"
 #include "platform/processes/process_end.h"
@@ -21,31 +22,66 @@
 namespace berth::platform {
 namespace {
 
-class BesideAHungExec : public ::testing::Test {
+class BesideAHungProcess : public ::testing::Test {
  protected:
+  BesideAHungProcess(void (*wait)(int file), const char* unreadable)
+      : wait_(wait), unreadable_(unreadable) {}
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "skipped: mounting needs root";
-    auto hung = HungExec::Start();
+    auto hung = HungExec::Start("", "", wait_);
     ASSERT_TRUE(hung.ok()) << hung.status();
     hung_ = *std::move(hung);
     // The fixture is what it says.
-    const pid_t reader = fork();
-    if (reader == 0) {
+    reader_ = fork();
+    if (reader_ == 0) {
+      CloseAllBut({});  // with a copy of the server's descriptor it would keep the server alive
       char text[64];
-      _exit(ReadProcessFile({"/proc", hung_->pid(), "stat"}, text) > 0 ? 1 : 0);
+      _exit(ReadProcessFile({"/proc", hung_->pid(), unreadable_}, text) > 0 ? 1 : 0);
     }
-    const base::UniqueFd process = OpenPid(reader);
+    const base::UniqueFd process = OpenPid(reader_);
     pollfd ended = {.fd = process.get(), .events = POLLIN, .revents = 0};
-    EXPECT_EQ(poll(&ended, 1, 300), 0)
-        << "this kernel shows a process in execve: nothing is tested";
-    kill(reader, SIGKILL);
-    waitpid(reader, nullptr, 0);
+    EXPECT_EQ(poll(&ended, 1, 300), 0) << "this kernel shows such a process: nothing is tested";
   }
   void TearDown() override {
-    if (hung_ != nullptr) EXPECT_FALSE(hung_->released()) << "something waited for the process";
+    if (hung_ == nullptr) return;
+    EXPECT_FALSE(hung_->released()) << "something waited for the process";
+    kill(reader_, SIGKILL);
+    hung_.reset();
+    waitpid(reader_, nullptr, 0);
+  }
+  // That this process is found as the server of a mount that it serves.
+  static void ExpectServersAreFound() {
+    const TempFolder folder;
+    const auto mount = LostMount::Make(folder.path());
+    ASSERT_TRUE(mount.ok()) << mount.status();
+    ASSERT_TRUE((*mount)->Greet().ok());
+    const auto table = ReadMountTable("/proc/self/mountinfo");
+    ASSERT_TRUE(table.ok()) << table.status();
+    const auto own = std::find_if(table->begin(), table->end(), [&](const MountEntry& entry) {
+      return entry.mount_point == folder.path();
+    });
+    ASSERT_NE(own, table->end());
+    const FuseServers servers = FindFuseServers();
+    EXPECT_TRUE(servers.GetServers(ToFuseConnection(own->major, own->minor)).contains(getpid()));
   }
 
   std::unique_ptr<HungExec> hung_;
+
+ private:
+  pid_t reader_ = 0;
+  void (*const wait_)(int file);
+  const char* const unreadable_;
+};
+
+class BesideAHungExec : public BesideAHungProcess {
+ protected:
+  BesideAHungExec() : BesideAHungProcess(HungExec::CloseInExec, "stat") {}
+};
+
+class BesideAHungEpoll : public BesideAHungProcess {
+ protected:
+  BesideAHungEpoll() : BesideAHungProcess(HungExec::AddToEpoll, "fdinfo/200") {}
+  static_assert(HungExec::kEpoll == 200);
 };
 
 TEST_F(BesideAHungExec, AWalkPassesItAndTellsSo) {
@@ -118,20 +154,8 @@ TEST_F(BesideAHungExec, ItIsDescribedByWhatTheKernelShows) {
   }));
 }
 
-TEST_F(BesideAHungExec, FuseServersAreFound) {
-  const TempFolder folder;
-  const auto mount = LostMount::Make(folder.path());
-  ASSERT_TRUE(mount.ok()) << mount.status();
-  ASSERT_TRUE((*mount)->Greet().ok());
-  const auto table = ReadMountTable("/proc/self/mountinfo");
-  ASSERT_TRUE(table.ok()) << table.status();
-  const auto own = std::find_if(table->begin(), table->end(), [&](const MountEntry& entry) {
-    return entry.mount_point == folder.path();
-  });
-  ASSERT_NE(own, table->end());
-  const FuseServers servers = FindFuseServers();
-  EXPECT_TRUE(servers.GetServers(ToFuseConnection(own->major, own->minor)).contains(getpid()));
-}
+TEST_F(BesideAHungExec, FuseServersAreFound) { ExpectServersAreFound(); }
+TEST_F(BesideAHungEpoll, FuseServersAreFound) { ExpectServersAreFound(); }
 
 TEST_F(BesideAHungExec, MountsInOtherNamespacesAreFound) {
   const TempFolder folder;
