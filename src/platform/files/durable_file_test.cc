@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "base/fake_faults.h"
 #include "platform/files/fake_temp_folder.h"
 
@@ -14,6 +18,7 @@ namespace {
 
 using base::StatusCode;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 mode_t ModeOf(const std::string& path) {
   struct stat st;
@@ -112,6 +117,31 @@ TEST_F(DurableFileTest, RemovesATreeHoweverDeep) {
   const base::Status status = RemoveTree(folder_ / "deep");
   EXPECT_TRUE(status.ok()) << base::ToString(status);
   EXPECT_FALSE(Exists(folder_ / "deep"));
+}
+
+// A pod can keep a descriptor of a folder that is removed, and make files there all the time.
+TEST_F(DurableFileTest, AFolderThatIsFilledAllTheTimeIsGivenUp) {
+  const std::string tree = folder_ / "tree";
+  const auto fill = [&tree](const std::stop_token& stop) {
+    const base::UniqueFd at(open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (uint64_t i = 0; !stop.stop_requested(); ++i) {
+      mknodat(at.get(), fmt::format("{}-{}", gettid(), i).c_str(), S_IFREG | 0600, 0);
+    }
+  };
+  base::Status removed;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  // On a busy machine those who fill it may stand still for so long that the folder is removed.
+  do {
+    ASSERT_TRUE(MakeFolders(tree).ok());
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back(fill);
+    removed = RemoveTree(tree, std::chrono::milliseconds(50));
+  } while (removed.code() != StatusCode::kUnavailable &&
+           std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(removed.code(), StatusCode::kUnavailable) << removed;
+  EXPECT_THAT(std::string(base::Message(removed)), HasSubstr("filled as fast as it is emptied"));
+  EXPECT_TRUE(RemoveTree(tree).ok());
+  EXPECT_FALSE(Exists(tree));
 }
 
 TEST_F(DurableFileTest, LocksOnce) {

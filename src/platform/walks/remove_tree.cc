@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <vector>
 
 #include "base/log.h"
@@ -19,6 +20,8 @@ namespace berth::platform {
 namespace {
 
 using base::Quote;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 // Folders nested deeper than this are first moved up to the top, so that neither the stack nor the
 // descriptors run out, however deep a pod nested them.
@@ -33,14 +36,19 @@ base::Status MountInsideError(const std::string& path) {
 
 class TreeRemover {
  public:
-  TreeRemover(const std::string& path, int top) : path_(path), top_(top) {}
+  TreeRemover(const std::string& path, int top, milliseconds within)
+      : path_(path), top_(top), within_(within), deadline_(steady_clock::now() + within) {}
 
   // Empties the folder `fd`.
   base::Status EmptyFolder(int fd, int depth) {
     for (;;) {
       ASSIGN_OR_RETURN(const std::vector<std::string> names, ReadNames(fd));
       if (names.empty()) return base::OkStatus();
-      for (const std::string& name : names) RETURN_IF_ERROR(RemoveEntry(fd, name, depth));
+      for (const std::string& name : names) {
+        if (steady_clock::now() >= deadline_) return LateError();
+        RETURN_IF_ERROR(RemoveEntry(fd, name, depth));
+        ++removed_;
+      }
     }
   }
 
@@ -83,18 +91,29 @@ class TreeRemover {
     }
   }
 
+  base::Status LateError() const {
+    return base::Error(
+        base::StatusCode::kUnavailable,
+        "remove {}: {} entries were removed in {} ms, and there are more: it has very many, or is "
+        "filled as fast as it is emptied by a process that has it open",
+        Quote(path_), removed_, within_.count());
+  }
+
   base::Status Failure(int error, std::string_view call, const std::string& name) {
     return ErrnoError(error, fmt::format("remove {}: {} {}", Quote(path_), call, Quote(name)));
   }
 
   const std::string& path_;
   const int top_;
+  const milliseconds within_;
+  const steady_clock::time_point deadline_;
+  uint64_t removed_ = 0;
   uint64_t moved_ = 0;
 };
 
 }  // namespace
 
-base::Status RemoveTree(const std::string& path) {
+base::Status RemoveTree(const std::string& path, std::chrono::milliseconds within) {
   if (path.empty() || path[0] != '/' || path.find_first_not_of('/') == std::string::npos) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "remove {}: not an absolute path of a folder", Quote(path));
@@ -120,7 +139,7 @@ base::Status RemoveTree(const std::string& path) {
     if (errno == EXDEV) return MountInsideError(path);
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }
-  RETURN_IF_ERROR(TreeRemover(path, top.get()).EmptyFolder(top.get(), 0));
+  RETURN_IF_ERROR(TreeRemover(path, top.get(), within).EmptyFolder(top.get(), 0));
   if (unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
   }
