@@ -5,7 +5,6 @@
 #include "api/names.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "platform/files/durable_file.h"
 #include "platform/files/record_files.h"
 
 namespace berth::blockagent {
@@ -118,23 +117,17 @@ StatusOr<Record> FromJson(const Json& value) {
 StatusOr<std::unique_ptr<Records>> Records::Open(const std::string& folder) {
   ASSIGN_OR_RETURN(auto writable, platform::RecordFolder::Open(folder));
   std::unique_ptr<Records> records(new Records(std::move(writable)));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
-  for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
-    const auto read = [&]() -> StatusOr<Record> {
-      ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path));
-      ASSIGN_OR_RETURN(const Json value, platform::ParseRecord(text, kVersion));
-      return FromJson(value);
-    };
-    auto record = read();
-    RETURN_IF_ERROR_WITH(record, fmt::format("read the record {}", base::Quote(path)));
-    if (name != FileOf(record->volume)) {
-      return base::Error(StatusCode::kDataLoss, "the record {} is of volume {}", base::Quote(path),
-                         base::Quote(record->volume));
-    }
-    MutexLock lock(records->mutex_);
-    Record& kept = records->records_[record->volume];
-    kept = *std::move(record);
+  const auto decode = [](std::string_view text) -> StatusOr<Record> {
+    ASSIGN_OR_RETURN(const Json value, platform::ParseRecord(text, kVersion));
+    return FromJson(value);
+  };
+  ASSIGN_OR_RETURN(platform::LoadedRecords<Record> loaded,
+                   platform::LoadRecords<Record>(folder, {.on_damage = platform::OnDamage::kRefuse},
+                                                 decode, &Record::volume));
+  MutexLock lock(records->mutex_);
+  for (Record& record : loaded.records) {
+    Record& kept = records->records_[record.volume];
+    kept = std::move(record);
   }
   return records;
 }

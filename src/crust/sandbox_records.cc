@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "crust/requests.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
@@ -100,25 +99,22 @@ StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
 }
 
 StatusOr<SandboxRecords::Loaded> SandboxRecords::LoadRecords() const {
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_, kMaxRecordBytes));
+  ASSIGN_OR_RETURN(
+      platform::LoadedRecords<SandboxRecord> files,
+      platform::LoadRecords<SandboxRecord>(
+          folder_, {.on_damage = platform::OnDamage::kLeave, .max_bytes = kMaxRecordBytes},
+          DecodeSandboxRecord, &SandboxRecord::sandbox_id));
   Loaded loaded;
-  for (const platform::RecordFile& file : files) {
-    RETURN_IF_ERROR(file.text);
-    StatusOr<SandboxRecord> record = DecodeSandboxRecord(*file.text);
-    if (!record.ok() || record->sandbox_id != file.name) {
-      // The mounts of this sandbox are left alone, because containers may use them.
-      loaded.unreadable.push_back(file.name);
-      LOG_ERROR(
-          "sandbox record {} cannot be read and is ignored: {}", base::Quote(file.path),
-          record.ok() ? "it is the record of another sandbox" : base::Message(record.status()));
+  // The mounts of these sandboxes are left alone, because containers may use them.
+  for (platform::DamagedRecord& damaged : files.damaged) {
+    loaded.unreadable.push_back(std::move(damaged.name));
+  }
+  for (SandboxRecord& record : files.records) {
+    if (record.boot_id != boot_id_) {
+      RETURN_IF_ERROR(RemoveRecord(record.sandbox_id));
       continue;
     }
-    if (record->boot_id != boot_id_) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"crust.sandbox_record">(file.path));
-      continue;
-    }
-    loaded.records.push_back(*std::move(record));
+    loaded.records.push_back(std::move(record));
   }
   return loaded;
 }

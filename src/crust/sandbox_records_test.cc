@@ -66,6 +66,18 @@ TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
               testing::ElementsAre("another-name.json", "torn.json"));
 }
 
+TEST(SandboxRecordsTest, AFileThatCannotBeReadHidesNoOther) {
+  const platform::TempFolder folder;
+  auto records = SandboxRecords::Open(folder / "records");
+  SandboxRecord record = RecordOf("s1");
+  ASSERT_TRUE(records->WriteRecord(record).ok());
+  std::ofstream(folder / "records/large.json") << std::string(9 << 20, ' ');
+  const auto loaded = records->LoadRecords();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->records.size(), 1u);
+  EXPECT_THAT(loaded->unreadable, testing::ElementsAre("large"));
+}
+
 TEST(SandboxRecordsTest, RefuseWhatTheyDoNotKnow) {
   SandboxRecord record = RecordOf("s1");
   record.boot_id = "boot";

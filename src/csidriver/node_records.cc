@@ -93,25 +93,18 @@ base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string
 }
 
 base::Status NodeRecords::LoadRecords() {
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_));
+  ASSIGN_OR_RETURN(
+      platform::LoadedRecords<NodeRecord> loaded,
+      platform::LoadRecords<NodeRecord>(folder_, {.on_damage = platform::OnDamage::kSetAside},
+                                        DecodeNodeRecord, &NodeRecord::volume_id));
   base::MutexLock lock(mutex_);
-  for (const platform::RecordFile& file : files) {
-    RETURN_IF_ERROR(file.text);
-    base::StatusOr<NodeRecord> record = DecodeNodeRecord(*file.text);
-    if (!record.ok()) {
-      // The record is skipped, so that the other volumes can be served. The mount table still shows
-      // the mounts; without the record only the arguments of a repeated call cannot be compared.
-      LOG_ERROR("node record {} is not readable and is skipped: {}", base::Quote(file.path),
-                base::Message(record.status()));
+  for (NodeRecord& record : loaded.records) {
+    if (record.boot_id != boot_id_) {
+      RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(PathOf(record.volume_id)));
       continue;
     }
-    if (record->boot_id != boot_id_) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(file.path));
-      continue;
-    }
-    const std::string volume_id = record->volume_id;
-    records_[volume_id] = *std::move(record);
+    const std::string volume_id = record.volume_id;
+    records_[volume_id] = std::move(record);
   }
   return base::OkStatus();
 }

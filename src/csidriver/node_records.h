@@ -59,8 +59,8 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text);
 
 class NodeRecords {
  public:
-  // Reads the records in `folder`, which is made if missing. A record that cannot be decoded is
-  // logged and skipped.
+  // Reads the records in `folder`, which is made if missing. A damaged record is set aside, so that
+  // the other volumes can be served. The mount table still shows its volume's mounts.
   static base::StatusOr<std::unique_ptr<NodeRecords>> Open(const std::string& folder);
 
   std::optional<NodeRecord> Get(const std::string& volume_id) const;

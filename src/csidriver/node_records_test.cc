@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/ids.h"
@@ -66,12 +67,48 @@ TEST(NodeRecordsTest, ARecordOfAnEarlierVersionIsOfAVolumeThatIsMounted) {
   EXPECT_EQ(DecodeNodeRecord(base::json::Dump(old)).status().code(), base::StatusCode::kDataLoss);
 }
 
-TEST(NodeRecordsTest, ADamagedRecordDoesNotKeepTheOthersFromBeingRead) {
+// The text of the only file that `id`'s record was set aside as; "" if there is none.
+std::string ReadSetAside(const platform::TempFolder& folder, const std::string& id) {
+  std::string text;
+  const auto names = platform::ListFolder(folder.path());
+  for (const std::string& name : *names) {
+    if (name.starts_with(id + ".json.damaged-")) text = *platform::ReadFile(folder / name);
+  }
+  return text;
+}
+
+TEST(NodeRecordsTest, ADamagedRecordIsSetAsideAndTheOthersAreRead) {
   const platform::TempFolder folder;
   const NodeRecord record = Sample();
   ASSERT_TRUE(Open(folder.path())->Put(record).ok());
-  std::ofstream(folder / (base::NewUuid() + ".json")) << "{";
+  const std::string torn = base::NewUuid();
+  std::ofstream(folder / (torn + ".json")) << "{";
   EXPECT_TRUE(Open(folder.path())->Get(record.volume_id).has_value());
+  EXPECT_EQ(ReadSetAside(folder, torn), "{");
+  EXPECT_TRUE(Open(folder.path())->Get(record.volume_id).has_value());
+}
+
+TEST(NodeRecordsTest, AFileThatCannotBeReadDoesNotKeepTheDriverFromStarting) {
+  const platform::TempFolder folder;
+  const NodeRecord record = Sample();
+  ASSERT_TRUE(Open(folder.path())->Put(record).ok());
+  const std::string large = base::NewUuid();
+  std::ofstream(folder / (large + ".json")) << std::string(2 << 20, ' ');
+  const auto records = Open(folder.path());
+  ASSERT_NE(records, nullptr);
+  EXPECT_TRUE(records->Get(record.volume_id).has_value());
+}
+
+TEST(NodeRecordsTest, TheRecordOfAnotherVolumeIsDamaged) {
+  const platform::TempFolder folder;
+  const NodeRecord record = Sample();
+  ASSERT_TRUE(Open(folder.path())->Put(record).ok());
+  const std::string other = base::NewUuid();
+  std::filesystem::rename(folder / (record.volume_id + ".json"), folder / (other + ".json"));
+  const auto records = Open(folder.path());
+  EXPECT_FALSE(records->Get(record.volume_id).has_value());
+  EXPECT_FALSE(records->Get(other).has_value());
+  EXPECT_NE(ReadSetAside(folder, other), "");
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ class Pool {
   // pool_recovery.cc
   base::Status Recover();
   base::Status LoadRecords(Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LoadRecord(Kind kind, const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::Status WarnOfForeignFiles(Kind kind) const;
   // Finishes or undoes the change that a crash interrupted.
   base::Status FinishChange(const Record& record);
   void ThawSource(const Record& record);

@@ -10,6 +10,7 @@
 #include "platform/file_systems/reflink.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
+#include "platform/files/record_files.h"
 
 namespace berth::block {
 
@@ -64,46 +65,46 @@ base::Status Pool::Recover() {
 }
 
 base::Status Pool::LoadRecords(Kind kind) {
-  RETURN_IF_ERROR(platform::RemoveTornWrites(paths_.Folder(kind)));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(paths_.Folder(kind)));
-  for (const std::string& name : names) {
-    const std::string_view id = std::string_view(name).substr(0, name.rfind('.'));
-    if (name.ends_with(".json") && IsId(id)) {
-      LoadRecord(kind, std::string(id));
-    } else if (!name.ends_with(".img") ||
-               !std::ranges::binary_search(names, std::string(id) + ".json")) {
-      // This pool did not make the file, because it writes a record before the image, and removes
-      // the record after the image.
-      LOG_WARNING("{} in pool {} belongs to no record and is left alone", base::Quote(name),
-                  base::Quote(paths_.folder()));
-    }
+  const std::string folder = paths_.Folder(kind);
+  const auto decode = [kind](std::string_view text) -> base::StatusOr<Record> {
+    ASSIGN_OR_RETURN(Record record, DecodeRecord(text));
+    if (record.kind == kind) return record;
+    return base::Error(base::StatusCode::kDataLoss, "it is the record of a {}",
+                       NameOf(record.kind));
+  };
+  // The image of a damaged record is left alone.
+  ASSIGN_OR_RETURN(const platform::LoadedRecords<Record> loaded,
+                   platform::LoadRecords<Record>(folder, {.on_damage = platform::OnDamage::kLeave},
+                                                 decode, &Record::id));
+  for (const platform::DamagedRecord& damaged : loaded.damaged) {
+    shelf(kind).unreadable[damaged.name] = base::Message(damaged.why);
   }
-  return base::OkStatus();
+  for (const Record& record : loaded.records) {
+    if (!shelf(kind).ids.contains(record.name)) {
+      RememberRecord(record);
+      continue;
+    }
+    const std::string why = fmt::format("another record has the name {}", base::Quote(record.name));
+    LOG_ERROR("the record of {} {} cannot be used; its image is left alone: {}", NameOf(kind),
+              base::Quote(record.id), why);
+    shelf(kind).unreadable[record.id] = why;
+  }
+  return WarnOfForeignFiles(kind);
 }
 
-void Pool::LoadRecord(Kind kind, const std::string& id) {
-  const auto read = [&]() -> base::StatusOr<Record> {
-    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(paths_.Record(kind, id)));
-    ASSIGN_OR_RETURN(Record record, DecodeRecord(text));
-    if (record.id != id || record.kind != kind) {
-      return base::Error(base::StatusCode::kDataLoss, "it is the record of {} {}",
-                         NameOf(record.kind), base::Quote(record.id));
+base::Status Pool::WarnOfForeignFiles(Kind kind) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(paths_.Folder(kind)));
+  for (const std::string& name : names) {
+    const std::string record =
+        name.substr(0, name.rfind('.')) + std::string(platform::kRecordSuffix);
+    // The pool writes a record before the image, and removes the record after the image.
+    if (name == record || (name.ends_with(".img") && std::ranges::binary_search(names, record))) {
+      continue;
     }
-    return record;
-  };
-  base::StatusOr<Record> record = read();
-  if (record.ok() && shelf(kind).ids.contains(record->name)) {
-    record = base::Error(base::StatusCode::kDataLoss, "another record has the name {}",
-                         base::Quote(record->name));
+    LOG_WARNING("{} in pool {} belongs to no record and is left alone", base::Quote(name),
+                base::Quote(paths_.folder()));
   }
-  if (record.ok()) {
-    RememberRecord(*record);
-    return;
-  }
-  const std::string why(base::Message(record.status()));
-  LOG_ERROR("the record of {} {} cannot be used; its image is left alone: {}", NameOf(kind),
-            base::Quote(id), why);
-  shelf(kind).unreadable[id] = why;
+  return base::OkStatus();
 }
 
 base::Status Pool::FinishChange(const Record& record) {

@@ -123,35 +123,36 @@ std::vector<Export> Exports::List() const {
 }
 
 base::Status Exports::Recover() {
-  const std::string folder = options_.folder + "/records";
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder));
-  for (const platform::RecordFile& file : files) {
-    const std::string& id = file.name;
-    RETURN_IF_ERROR(file.text);
-    auto record = DecodeExport(*file.text);
-    if (!record.ok() || IdOf(record->volume.store, record->volume.image) != id) {
-      LOG_ERROR("record {}: {}: its daemon is ended", Quote(file.path),
-                base::ToString(record.status()));
-      platform::KillMarkedProcesses(MarkOf(id), kEndTime);
-      RETURN_IF_ERROR(platform::RemoveDurably<"block.proxy_export">(file.path));
-      continue;
-    }
-    if (record->boot_id != boot_id_) {  // no process or mount survived the boot
-      RETURN_IF_ERROR(ForgetExport(*record));
+  // A damaged record is set aside after its daemon has ended, because no other record names the
+  // daemon, which holds the lock of its image.
+  ASSIGN_OR_RETURN(
+      const platform::LoadedRecords<Export> loaded,
+      platform::LoadRecords<Export>(
+          options_.folder + "/records", {.on_damage = platform::OnDamage::kLeave}, DecodeExport,
+          [](const Export& record) { return IdOf(record.volume.store, record.volume.image); }));
+  for (const platform::DamagedRecord& damaged : loaded.damaged) {
+    platform::KillMarkedProcesses(MarkOf(damaged.name), kEndTime);
+    ASSIGN_OR_RETURN(const std::string aside, platform::SetRecordAside(damaged.path));
+    LOG_ERROR("record {}: its daemon is ended, and it is set aside as {}", Quote(damaged.path),
+              Quote(aside));
+  }
+  for (const Export& record : loaded.records) {
+    const std::string id = IdOf(record.volume.store, record.volume.image);
+    if (record.boot_id != boot_id_) {  // no process or mount survived the boot
+      RETURN_IF_ERROR(ForgetExport(record));
       continue;
     }
     {
       base::MutexLock lock(mutex_);
-      exports_[id] = *record;
+      exports_[id] = record;
     }
-    switch (record->state) {
+    switch (record.state) {
       case Export::State::kServing:
-        if (OpenDaemon(record->daemon).valid()) {
-          LOG_INFO("adopted process {}, which shows volume {}", record->daemon.pid,
-                   Quote(record->volume.image));
+        if (OpenDaemon(record.daemon).valid()) {
+          LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
+                   Quote(record.volume.image));
         } else {
-          HandleDeath(id, record->daemon, "ended while no io-proxy ran");
+          HandleDeath(id, record.daemon, "ended while no io-proxy ran");
         }
         break;
       case Export::State::kQuarantined:
@@ -160,11 +161,11 @@ base::Status Exports::Recover() {
       case Export::State::kClosing:
         // Both can be dropped, because no caller got a starting export, and a caller that closes an
         // export calls again.
-        if (const base::Status ended = StopExport(*record, /*at_once=*/true); !ended.ok()) {
-          LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
+        if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
+          LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
           break;
         }
-        RETURN_IF_ERROR(ForgetExport(*record));
+        RETURN_IF_ERROR(ForgetExport(record));
         break;
     }
   }

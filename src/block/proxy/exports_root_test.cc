@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -114,6 +116,49 @@ class ProxyTest : public testing::Test {
   std::unique_ptr<base::ipc::Server> server_;
   std::unique_ptr<Backend> backend_;
 };
+
+// A process that runs until it is killed, with a variable in its environment.
+class MarkedProcess {
+ public:
+  explicit MarkedProcess(std::string variable) {
+    std::string program = "sleep", argument = "1000";
+    char* arguments[] = {program.data(), argument.data(), nullptr};
+    char* environment[] = {variable.data(), nullptr};
+    EXPECT_EQ(posix_spawnp(&pid_, "sleep", nullptr, nullptr, arguments, environment), 0);
+  }
+  ~MarkedProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  MarkedProcess(const MarkedProcess&) = delete;
+  MarkedProcess& operator=(const MarkedProcess&) = delete;
+  // The signal that ended it; 0: it runs.
+  int EndSignal() const {
+    siginfo_t info = {};
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    return info.si_pid == 0 ? 0 : info.si_status;
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+TEST_F(ProxyTest, ADamagedRecordIsSetAsideAfterItsDaemonIsKilled) {
+  StopProxy();
+  const std::string records = run_ + "/records/";
+  std::ofstream(records + "torn.json") << "{";
+  std::ofstream(records + "large.json") << std::string(2 << 20, ' ');
+  const MarkedProcess daemon("BERTH_IO_PROXY_EXPORT=torn");
+  StartProxy();
+  ASSERT_NE(exports_, nullptr);
+  EXPECT_THAT(exports_->List(), IsEmpty());
+  EXPECT_EQ(daemon.EndSignal(), SIGKILL);
+  const std::vector<std::string> names = *platform::ListFolder(records);
+  ASSERT_THAT(names, SizeIs(2));
+  EXPECT_THAT(names[0], testing::StartsWith("large.json.damaged-"));
+  EXPECT_THAT(names[1], testing::StartsWith("torn.json.damaged-"));
+  EXPECT_EQ(*platform::ReadFile(records + names[1]), "{");
+}
 
 TEST_F(ProxyTest, AnImageIsMappedWrittenGrownAndUnmapped) {
   const auto mapping = backend_->Map("pvc-1", {});

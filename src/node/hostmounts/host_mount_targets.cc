@@ -15,7 +15,6 @@
 #include "node/volumes/sub_path.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
-#include "platform/files/record_files.h"
 #include "platform/mounts/probe_folder.h"
 #include "platform/mounts/safe_path.h"
 
@@ -64,7 +63,8 @@ Json Encode(const HostMountRecord& record) {
             {"root", record.mount.root}}}};
 }
 
-StatusOr<HostMountRecord> Decode(const Json& json) {
+StatusOr<HostMountRecord> Decode(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, platform::ParseRecord(text, kVersion));
   HostMountRecord record{
       .uid = base::json::String(json, {"uid"}),
       .key = base::json::String(json, {"key"}),
@@ -144,35 +144,17 @@ Status CheckHostPath(std::string_view path, std::string_view own_folder) {
   return OkStatus();
 }
 
+std::string HostMountTargets::RecordName(const std::string& uid) { return base::Sha256Hex(uid); }
+
 std::string HostMountTargets::RecordPath(const std::string& uid) const {
-  return fmt::format("{}/{}{}", folder_, base::Sha256Hex(uid), platform::kRecordSuffix);
+  return fmt::format("{}/{}{}", folder_, RecordName(uid), platform::kRecordSuffix);
 }
 
-StatusOr<std::vector<HostMountRecord>> HostMountTargets::Open(std::vector<std::string>& damaged) {
+StatusOr<platform::LoadedRecords<HostMountRecord>> HostMountTargets::Open() {
   ASSIGN_OR_RETURN(boot_id_, platform::BootId());
-  // A file that was set aside has no kRecordSuffix and is not read.
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_, kMaxRecord));
-  std::vector<HostMountRecord> records;
-  for (const platform::RecordFile& file : files) {
-    StatusOr<HostMountRecord> record = [&]() -> StatusOr<HostMountRecord> {
-      RETURN_IF_ERROR(file.text);
-      ASSIGN_OR_RETURN(const Json json, platform::ParseRecord(*file.text, kVersion));
-      ASSIGN_OR_RETURN(HostMountRecord decoded, Decode(json));
-      if (RecordPath(decoded.uid) != file.path) {
-        return Error(StatusCode::kDataLoss, "its content does not belong to its name");
-      }
-      return decoded;
-    }();
-    if (record.ok()) {
-      records.push_back(*std::move(record));
-      continue;
-    }
-    const StatusOr<std::string> aside = platform::SetRecordAside(file.path, file.path + ".damaged");
-    damaged.push_back(
-        fmt::format("{}: {}", Quote(aside.value_or(file.path)), base::ToString(record.status())));
-  }
-  return records;
+  return platform::LoadRecords<HostMountRecord>(
+      folder_, {.on_damage = platform::OnDamage::kSetAside, .max_bytes = kMaxRecord}, Decode,
+      [](const HostMountRecord& record) { return RecordName(record.uid); });
 }
 
 Status HostMountTargets::WriteRecord(HostMountRecord& record) {

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "node/volumes/volume_records.h"
+#include "platform/files/record_files.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::node {
@@ -46,9 +47,9 @@ class HostMountTargets {
   HostMountTargets(std::string folder, std::string own_folder, platform::Mounter& mounter)
       : folder_(std::move(folder)), own_folder_(std::move(own_folder)), mounter_(mounter) {}
 
-  // Makes the folder and reads the records. Call it before the other methods. Files that cannot be
-  // read are set aside; their paths and errors are added to `damaged`.
-  base::StatusOr<std::vector<HostMountRecord>> Open(std::vector<std::string>& damaged);
+  // Makes the folder and reads the records. Call it before the other methods. Damaged records are
+  // set aside.
+  base::StatusOr<platform::LoadedRecords<HostMountRecord>> Open();
 
   // Mounts the volume published at `source` at record.path; OK if it is mounted already. Afterwards
   // `record` equals the durable record, also after a failure; its `boot_id` is empty if there is
@@ -63,6 +64,7 @@ class HostMountTargets {
   base::Status Unmount(const HostMountRecord& record);
 
  private:
+  static std::string RecordName(const std::string& uid);
   std::string RecordPath(const std::string& uid) const;
   base::Status WriteRecord(HostMountRecord& record);
   base::Status CheckFree(const HostMountRecord& record) const;

@@ -54,22 +54,19 @@ HostMounts::~HostMounts() {
 }
 
 Status HostMounts::Start() {
-  std::vector<std::string> damaged;
-  StatusOr<std::vector<HostMountRecord>> records = targets_.Open(damaged);
-  RETURN_IF_ERROR_WITH(records, "read the records of host mounts");
-  for (const std::string& file : damaged) {
-    const std::string message = fmt::format(
-        "a record of a host mount could not be read and is set aside as {}; its volume may "
-        "still be mounted: see 'findmnt'",
-        file);
-    LOG_ERROR("{}", message);
+  const StatusOr<platform::LoadedRecords<HostMountRecord>> loaded = targets_.Open();
+  RETURN_IF_ERROR_WITH(loaded, "read the records of host mounts");
+  for (const platform::DamagedRecord& damaged : loaded->damaged) {
     events_.Record(kube::NodeReference(options_.node_name), base::EventType::kWarning,
-                   "VolumeRecordDamaged", message);
+                   "VolumeRecordDamaged",
+                   fmt::format("a record of a host mount could not be read and is set aside as {}: "
+                               "{}; its volume may still be mounted: see 'findmnt'",
+                               base::Quote(damaged.path), base::ToString(damaged.why)));
   }
-  for (const HostMountRecord& record : *records) KeepRecord(record);
+  for (const HostMountRecord& record : loaded->records) KeepRecord(record);
   ReleaseUnknownPods();
   workers_.Start();
-  for (const HostMountRecord& record : *records) workers_.AddNow(record.key);
+  for (const HostMountRecord& record : loaded->records) workers_.AddNow(record.key);
   return OkStatus();
 }
 

@@ -38,7 +38,7 @@ Json Remembered(const api::Pod& pod) {
   return out;
 }
 
-StatusOr<PodRecord> Decode(const std::string& text) {
+StatusOr<PodRecord> Decode(std::string_view text) {
   ASSIGN_OR_RETURN(const Json record, platform::ParseRecord(text, kVersion));
   const Json* pod = json::Find(record, {"pod"});
   if (pod == nullptr || !pod->is_object()) {
@@ -64,21 +64,14 @@ std::string PodRecords::Path(const std::string& uid) const {
 }
 
 StatusOr<std::map<std::string, PodRecord>> PodRecords::Load() const {
+  ASSIGN_OR_RETURN(platform::LoadedRecords<PodRecord> loaded,
+                   platform::LoadRecords<PodRecord>(
+                       folder_, {.on_damage = platform::OnDamage::kLeave, .max_bytes = kMaxRecord},
+                       Decode, [](const PodRecord& record) { return record.pod->uid(); }));
   std::map<std::string, PodRecord> out;
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_, kMaxRecord));
-  for (const platform::RecordFile& file : files) {
-    auto record = file.text.ok() ? Decode(*file.text) : StatusOr<PodRecord>(file.text.status());
-    if (record.ok() && record->pod->uid() != file.name) {
-      record =
-          base::Error(base::StatusCode::kDataLoss, "it belongs to pod '{}'", record->pod->uid());
-    }
-    if (!record.ok()) {
-      LOG_ERROR("pod record {} cannot be used: {}", base::Quote(file.path),
-                base::ToString(record.status()));
-      continue;
-    }
-    out.emplace(file.name, *std::move(record));
+  for (PodRecord& record : loaded.records) {
+    const std::string uid = record.pod->uid();
+    out.emplace(uid, std::move(record));
   }
   return out;
 }

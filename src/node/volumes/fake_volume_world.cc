@@ -8,6 +8,7 @@
 #include "api/kinds/csi_names.h"
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::node {
 
@@ -226,7 +227,20 @@ bool FakeVolumeWorld::WaitForgotten() const {
 }
 
 std::vector<std::string> FakeVolumeWorld::RecordFiles(const std::string& subfolder) const {
-  return platform::ListFolder(RecordFolder(subfolder)).value_or(std::vector<std::string>{});
+  auto names = platform::ListFolder(RecordFolder(subfolder)).value_or(std::vector<std::string>{});
+  std::erase_if(names, [](const auto& name) { return !name.ends_with(platform::kRecordSuffix); });
+  return names;
+}
+
+std::vector<std::string> FakeVolumeWorld::DamagedFiles() const {
+  std::vector<std::string> damaged;
+  for (const std::string folder : {"devices", "pods"}) {
+    const auto names = platform::ListFolder(RecordFolder(folder));
+    for (const std::string& name : *names) {
+      if (name.find(".damaged-") != std::string::npos) damaged.push_back(name);
+    }
+  }
+  return damaged;
 }
 
 }  // namespace berth::node

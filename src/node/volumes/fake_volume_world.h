@@ -67,7 +67,9 @@ class FakeVolumeWorld {
   // Waits until no record of a device is left. The record is removed after the last pod was
   // released.
   bool WaitForgotten() const;
+  // The records of a folder without those that were set aside, and the latter of all folders.
   std::vector<std::string> RecordFiles(const std::string& subfolder) const;
+  std::vector<std::string> DamagedFiles() const;
   std::string RecordFolder(const std::string& subfolder) const {
     return fmt::format("{}/node/volumes/{}", folder, subfolder);
   }

@@ -135,17 +135,15 @@ class HostTargets : public MountTest {
  protected:
   void SetUp() override {
     MountTest::SetUp();
-    std::vector<std::string> damaged;
-    ASSERT_TRUE(targets_->Open(damaged).ok());
+    ASSERT_TRUE(targets_->Open().ok());
   }
   void Restart() {
     targets_ = std::make_unique<HostMountTargets>(folder_ + "/state", folder_ + "/own", *mounter_);
-    std::vector<std::string> damaged;
-    const auto records = targets_->Open(damaged);
-    ASSERT_TRUE(records.ok());
-    ASSERT_EQ(records->size(), 1U);
-    record_ = records->front();
-    EXPECT_THAT(damaged, IsEmpty());
+    const auto loaded = targets_->Open();
+    ASSERT_TRUE(loaded.ok());
+    ASSERT_EQ(loaded->records.size(), 1U);
+    record_ = loaded->records.front();
+    EXPECT_TRUE(loaded->damaged.empty());
   }
   std::unique_ptr<HostMountTargets> targets_ =
       std::make_unique<HostMountTargets>(folder_ + "/state", folder_ + "/own", *mounter_);

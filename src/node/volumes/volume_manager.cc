@@ -232,14 +232,19 @@ void Manager::WatchMounts() {
 Status Manager::LoadRecords() {
   RETURN_IF_ERROR(records_.Open());
   ASSIGN_OR_RETURN(VolumeRecords::Loaded loaded, records_.Load());
-  for (const DamagedRecord& damaged : loaded.damaged) {
-    if (damaged.device) in_use_.KeepDamaged(damaged.digest);
-    const std::string message = fmt::format(
-        "a record of a {} could not be read and is set aside as {}: {}; its volume may "
-        "still be mounted: see 'findmnt' under {}",
-        damaged.device ? "mounted volume" : "pod's volume", base::Quote(damaged.file),
-        base::ToString(damaged.why), host_.paths().root());
-    WarnOfNode("VolumeRecordDamaged", message);
+  const auto warn = [this](std::string_view what, const platform::DamagedRecord& damaged) {
+    WarnOfNode("VolumeRecordDamaged",
+               fmt::format("a record of a {} could not be read and is set aside as {}: {}; its "
+                           "volume may still be mounted: see 'findmnt' under {}",
+                           what, base::Quote(damaged.path), base::ToString(damaged.why),
+                           host_.paths().root()));
+  };
+  for (const platform::DamagedRecord& damaged : loaded.damaged_devices) {
+    in_use_.KeepDamaged(damaged.name);
+    warn("mounted volume", damaged);
+  }
+  for (const platform::DamagedRecord& damaged : loaded.damaged_pod_volumes) {
+    warn("pod's volume", damaged);
   }
   ASSIGN_OR_RETURN(
       const std::vector<std::string> lost,

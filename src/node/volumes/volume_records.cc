@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
-#include "platform/files/record_files.h"
 
 namespace berth::node {
 namespace {
@@ -84,7 +83,12 @@ Json Encode(const StoredDevice& device) {
   return json;
 }
 
-StatusOr<StoredDevice> DecodeDevice(const Json& json) {
+StatusOr<Json> Parse(std::string_view text) {
+  return platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecord, .max_depth = 32});
+}
+
+StatusOr<StoredDevice> DecodeDevice(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, Parse(text));
   RETURN_IF_ERROR(CheckType(json, "device"));
   StoredDevice device;
   ASSIGN_OR_RETURN(device.step, ParseStep(json));
@@ -157,7 +161,8 @@ Json Encode(const StoredPodVolume& volume) {
   return json;
 }
 
-StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
+StatusOr<StoredPodVolume> DecodePodVolume(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, Parse(text));
   RETURN_IF_ERROR(CheckType(json, "podVolume"));
   StoredPodVolume volume;
   ASSIGN_OR_RETURN(volume.step, ParseStep(json));
@@ -197,9 +202,13 @@ StatusOr<StoredPodVolume> DecodePodVolume(const Json& json) {
   return volume;
 }
 
-StatusOr<Json> ReadRecord(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, kMaxRecord));
-  return platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecord, .max_depth = 32});
+std::string NameOf(const volume::DeviceRecord& record) {
+  return base::Sha256Hex(record.device_name);
+}
+
+std::string NameOf(const volume::PodVolumeRecord& record) {
+  return base::Sha256Hex(
+      fmt::format("{}/{}/{}", record.pod_uid, record.plugin, record.folder_name));
 }
 
 }  // namespace
@@ -213,18 +222,15 @@ std::optional<MountIdentity> IdentifyMount(const std::vector<platform::MountEntr
 }
 
 std::string VolumeRecords::DeviceFile(const volume::DeviceRecord& record) const {
-  return fmt::format("{}/devices/{}{}", folder_, base::Sha256Hex(record.device_name),
-                     platform::kRecordSuffix);
+  return fmt::format("{}/devices/{}{}", folder_, NameOf(record), platform::kRecordSuffix);
 }
 
 std::string VolumeRecords::PodVolumeFile(const volume::PodVolumeRecord& record) const {
-  const std::string identity =
-      fmt::format("{}/{}/{}", record.pod_uid, record.plugin, record.folder_name);
-  return fmt::format("{}/pods/{}{}", folder_, base::Sha256Hex(identity), platform::kRecordSuffix);
+  return fmt::format("{}/pods/{}{}", folder_, NameOf(record), platform::kRecordSuffix);
 }
 
 Status VolumeRecords::Open() {
-  for (const std::string_view part : {"devices", "pods", "damaged"}) {
+  for (const std::string_view part : {"devices", "pods"}) {
     RETURN_IF_ERROR_WITH(platform::MakePrivateFolder(fmt::format("{}/{}", folder_, part)),
                          "make the folder of the volumes' records");
   }
@@ -232,55 +238,20 @@ Status VolumeRecords::Open() {
   return OkStatus();
 }
 
-DamagedRecord VolumeRecords::SetAside(const std::string& subfolder, const std::string& name,
-                                      Status why) {
-  const std::string from = fmt::format("{}/{}/{}", folder_, subfolder, name);
-  DamagedRecord damaged{.file = from,
-                        .digest = name.ends_with(platform::kRecordSuffix)
-                                      ? name.substr(0, name.size() - platform::kRecordSuffix.size())
-                                      : name,
-                        .device = subfolder == "devices",
-                        .why = std::move(why)};
-  const StatusOr<std::string> aside =
-      platform::SetRecordAside(from, fmt::format("{}/damaged/{}-{}", folder_, subfolder, name));
-  if (aside.ok()) {
-    damaged.file = *aside;
-  } else {
-    damaged.why = base::Annotate(aside.status(), base::Message(damaged.why));
-  }
-  return damaged;
-}
-
 StatusOr<VolumeRecords::Loaded> VolumeRecords::Load() {
-  Loaded loaded;
-  const auto each = [&](const std::string& subfolder, const auto& take) -> Status {
-    const std::string folder = fmt::format("{}/{}", folder_, subfolder);
-    RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, platform::ListFolder(folder));
-    for (const std::string& name : names) {
-      const std::string path = fmt::format("{}/{}", folder, name);
-      const StatusOr<Json> json = ReadRecord(path);
-      const Status taken = json.ok() ? take(*json, path) : json.status();
-      if (!taken.ok()) loaded.damaged.push_back(SetAside(subfolder, name, taken));
-    }
-    return OkStatus();
-  };
-  const auto foreign = [] {
-    return Error(StatusCode::kDataLoss, "its content does not belong to its name");
-  };
-  RETURN_IF_ERROR(each("devices", [&](const Json& json, const std::string& path) -> Status {
-    ASSIGN_OR_RETURN(StoredDevice device, DecodeDevice(json));
-    if (DeviceFile(device.record) != path) return foreign();
-    loaded.devices.push_back(std::move(device));
-    return OkStatus();
-  }));
-  RETURN_IF_ERROR(each("pods", [&](const Json& json, const std::string& path) -> Status {
-    ASSIGN_OR_RETURN(StoredPodVolume volume, DecodePodVolume(json));
-    if (PodVolumeFile(volume.record) != path) return foreign();
-    loaded.pod_volumes.push_back(std::move(volume));
-    return OkStatus();
-  }));
-  return loaded;
+  const platform::LoadOptions options{.on_damage = platform::OnDamage::kSetAside,
+                                      .max_bytes = kMaxRecord};
+  const auto name_of = [](const auto& stored) { return NameOf(stored.record); };
+  ASSIGN_OR_RETURN(
+      platform::LoadedRecords<StoredDevice> devices,
+      platform::LoadRecords<StoredDevice>(folder_ + "/devices", options, DecodeDevice, name_of));
+  ASSIGN_OR_RETURN(
+      platform::LoadedRecords<StoredPodVolume> pods,
+      platform::LoadRecords<StoredPodVolume>(folder_ + "/pods", options, DecodePodVolume, name_of));
+  return Loaded{.devices = std::move(devices.records),
+                .pod_volumes = std::move(pods.records),
+                .damaged_devices = std::move(devices.damaged),
+                .damaged_pod_volumes = std::move(pods.damaged)};
 }
 
 Status VolumeRecords::Write(StoredDevice& device) {

@@ -4,7 +4,6 @@
 //   <state>/devices/<sha256 of device name>.json              one for each volume that is, or may
 //                                                             be, mounted
 //   <state>/pods/<sha256 of pod uid, plugin, folder>.json     one for each volume of a pod
-//   <state>/damaged/                                          files that could not be read
 //
 // A record says what a step may have left behind (mounting, unmounting) or has left (mounted), and
 // in which boot, because mounts do not survive a reboot. It holds no secret (DESIGN rule 10), so
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "platform/files/record_files.h"
 #include "platform/mounts/mounter.h"
 #include "volume/volume_plugin.h"
 
@@ -68,13 +68,6 @@ struct StoredPodVolume {
 // True if the mount was left to a runtime handler, or may have been.
 inline bool IsDeferred(const StoredPodVolume& volume) { return volume.record.sandbox.has_value(); }
 
-struct DamagedRecord {
-  std::string file;    // its path now
-  std::string digest;  // its name without ".json"; of a device: the SHA-256 of the device's name
-  bool device = false;
-  base::Status why;
-};
-
 class VolumeRecords {
  public:
   explicit VolumeRecords(std::string folder) : folder_(std::move(folder)) {}
@@ -86,10 +79,11 @@ class VolumeRecords {
   struct Loaded {
     std::vector<StoredDevice> devices;
     std::vector<StoredPodVolume> pod_volumes;
-    std::vector<DamagedRecord> damaged;
+    // A device's name is the SHA-256 of the volume's device name.
+    std::vector<platform::DamagedRecord> damaged_devices;
+    std::vector<platform::DamagedRecord> damaged_pod_volumes;
   };
-  // Reads all records. Files that are damaged or belong to another version or name are moved to
-  // damaged/ and returned in `damaged`. An error only if a folder cannot be read.
+  // Reads all records. Damaged records are set aside. An error only if a folder cannot be read.
   base::StatusOr<Loaded> Load();
 
   // Write sets the record's boot_id to this boot's. The change is durable when the call has
@@ -102,7 +96,6 @@ class VolumeRecords {
  private:
   std::string DeviceFile(const volume::DeviceRecord& record) const;
   std::string PodVolumeFile(const volume::PodVolumeRecord& record) const;
-  DamagedRecord SetAside(const std::string& subfolder, const std::string& name, base::Status why);
 
   const std::string folder_;
   std::string boot_id_;

@@ -216,7 +216,7 @@ TEST(DamagedRecords, ATornDeviceRecordKeepsTheFenceAndIsRebuilt) {
   Spoil(world, "devices", R"({"version":1,"type":"dev)");
   ASSERT_TRUE(world.Start().ok());
   EXPECT_TRUE(world.host->fake_events().WaitFor({"Node node-a Warning VolumeRecordDamaged"}));
-  EXPECT_EQ(world.RecordFiles("damaged").size(), 1U);
+  EXPECT_EQ(world.DamagedFiles().size(), 1U);
   // The pod's record leads to the device.
   world.manager->ReleaseVolumes("uid-web");
   ASSERT_TRUE(world.WaitReleased("uid-web"));
@@ -237,7 +237,7 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   Spoil(world, "pods", "[]");
   ASSERT_TRUE(world.Start().ok());
   EXPECT_THAT(world.manager->KnownPods(), IsEmpty());
-  EXPECT_EQ(world.RecordFiles("damaged").size(), 2U);
+  EXPECT_EQ(world.DamagedFiles().size(), 2U);
   // Another volume's coming and going does not take it off the list.
   world.AddBoundClaim("y");
   world.manager->WantVolumes(world.ClaimPod("b", "y"));
@@ -264,7 +264,7 @@ TEST_P(ForeignRecord, IsSetAside) {
       << GetParam().content;
   ASSERT_TRUE(world.Start().ok());
   EXPECT_THAT(world.RecordFiles("pods"), IsEmpty());
-  EXPECT_EQ(world.RecordFiles("damaged").size(), 1U);
+  EXPECT_EQ(world.DamagedFiles().size(), 1U);
   EXPECT_THAT(world.manager->KnownPods(), IsEmpty());
 }
 
@@ -298,7 +298,7 @@ TEST(DamagedRecords, AHalfWrittenFileIsNoRecord) {
   std::ofstream(world.RecordFolder("pods") + "/.x.json.tmp-Ab12Cd") << "{";
   ASSERT_TRUE(world.Start().ok());
   EXPECT_THAT(world.RecordFiles("pods"), IsEmpty());
-  EXPECT_THAT(world.RecordFiles("damaged"), IsEmpty());
+  EXPECT_THAT(world.DamagedFiles(), IsEmpty());
 }
 
 }  // namespace

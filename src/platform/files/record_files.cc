@@ -40,10 +40,29 @@ StatusOr<base::Json> ParseRecord(std::string_view text, int version,
   return record;
 }
 
-StatusOr<std::string> SetRecordAside(const std::string& path, const std::string& aside) {
-  std::string to = fmt::format("{}-{}", aside, base::RandomSuffix(5));
+StatusOr<std::string> SetRecordAside(const std::string& path) {
+  std::string to = fmt::format("{}.damaged-{}", path, base::RandomSuffix(5));
   if (std::rename(path.c_str(), to.c_str()) != 0) return ErrnoError(errno, "move it aside");
   return to;
+}
+
+StatusOr<DamagedRecord> HandleDamage(const RecordFile& file, const base::Status& why,
+                                     OnDamage on_damage) {
+  if (on_damage == OnDamage::kRefuse) {
+    return base::Annotate(why, fmt::format("read the record {}", base::Quote(file.path)));
+  }
+  DamagedRecord damaged{.path = file.path, .name = file.name, .why = why};
+  std::string fate = "it is left there";
+  if (on_damage == OnDamage::kSetAside) {
+    if (const StatusOr<std::string> aside = SetRecordAside(file.path); aside.ok()) {
+      damaged.path = *aside;
+      fate = fmt::format("it is set aside as {}", base::Quote(*aside));
+    } else {
+      fate = base::Message(aside.status());
+    }
+  }
+  LOG_ERROR("record {} is damaged: {}; {}", base::Quote(file.path), base::Message(why), fate);
+  return damaged;
 }
 
 }  // namespace berth::platform

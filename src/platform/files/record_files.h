@@ -1,13 +1,19 @@
 // Reads folders of records: small JSON files with a version that say what may exist, and that are
 // written before the step that makes it (durable_file.h, record_folder.h).
+//
+// A record is damaged if it cannot be read or decoded, or if its content belongs to another file's
+// name. One damaged record does not hide the others, and it is never removed.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/status.h"
 
 namespace berth::platform {
@@ -31,9 +37,61 @@ base::StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folde
 base::StatusOr<base::Json> ParseRecord(std::string_view text, int version,
                                        const base::json::ParseLimits& limits = {});
 
-// Renames a record that cannot be used, so that a person can read it and the program does not read
-// it again. `aside` is its new path, to which a random suffix is added. Returns the new path, or
-// the errno as a Status.
-base::StatusOr<std::string> SetRecordAside(const std::string& path, const std::string& aside);
+// Renames a damaged record to PATH.damaged-RANDOM, so that a person can read it and the program
+// does not read it again. Returns the new path, or the errno as a Status.
+base::StatusOr<std::string> SetRecordAside(const std::string& path);
+
+enum class OnDamage {
+  kSetAside,  // renames the record with SetRecordAside
+  kLeave,     // leaves the record, so that the next load finds it damaged, too
+  kRefuse,    // fails the load
+};
+
+struct LoadOptions {
+  OnDamage on_damage = OnDamage::kSetAside;
+  size_t max_bytes = 1024 * 1024;
+};
+
+struct DamagedRecord {
+  std::string path;  // its path now
+  std::string name;  // as in RecordFile
+  base::Status why;
+};
+
+template <typename T>
+struct LoadedRecords {
+  std::vector<T> records;  // in the order of their files' names
+  std::vector<DamagedRecord> damaged;
+};
+
+// Logs the damaged record of `file`, and does with it what `on_damage` says. An error only with
+// kRefuse.
+base::StatusOr<DamagedRecord> HandleDamage(const RecordFile& file, const base::Status& why,
+                                           OnDamage on_damage);
+
+// Reads all records of a folder as ReadRecordFiles does. `decode` makes a StatusOr<T> of a record's
+// text, and `name_of` gives the RecordFile::name that belongs to a T. An error if the folder cannot
+// be read, or if a record is damaged and OnDamage is kRefuse.
+template <typename T, typename Decode, typename NameOf>
+base::StatusOr<LoadedRecords<T>> LoadRecords(const std::string& folder, const LoadOptions& options,
+                                             const Decode& decode, const NameOf& name_of) {
+  ASSIGN_OR_RETURN(const std::vector<RecordFile> files, ReadRecordFiles(folder, options.max_bytes));
+  LoadedRecords<T> loaded;
+  for (const RecordFile& file : files) {
+    base::StatusOr<T> record =
+        file.text.ok() ? decode(*file.text) : base::StatusOr<T>(file.text.status());
+    if (record.ok() && std::invoke(name_of, *record) != file.name) {
+      record = base::Error(base::StatusCode::kDataLoss, "its content belongs to the name {}",
+                           base::Quote(std::invoke(name_of, *record)));
+    }
+    if (record.ok()) {
+      loaded.records.push_back(*std::move(record));
+      continue;
+    }
+    ASSIGN_OR_RETURN(DamagedRecord damaged, HandleDamage(file, record.status(), options.on_damage));
+    loaded.damaged.push_back(std::move(damaged));
+  }
+  return loaded;
+}
 
 }  // namespace berth::platform

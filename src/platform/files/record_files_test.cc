@@ -11,7 +11,9 @@ namespace berth::platform {
 namespace {
 
 using base::StatusCode;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 class RecordFilesTest : public testing::Test {
  protected:
@@ -69,11 +71,74 @@ TEST_F(RecordFilesTest, HaveAVersion) {
 TEST_F(RecordFilesTest, ADamagedOneIsKeptButNotReadAgain) {
   ASSERT_TRUE(MakeFolders(records_).ok());
   Write("a.json", "{");
-  const auto aside = SetRecordAside(Path("a.json"), Path("a.json.damaged"));
+  const auto aside = SetRecordAside(Path("a.json"));
   ASSERT_TRUE(aside.ok());
+  EXPECT_TRUE(aside->starts_with(Path("a.json.damaged-")));
   EXPECT_EQ(*ReadFile(*aside), "{");
   EXPECT_TRUE(ReadRecordFiles(records_)->empty());
-  EXPECT_FALSE(SetRecordAside(Path("a.json"), Path("a.json.damaged")).ok());
+  EXPECT_FALSE(SetRecordAside(Path("a.json")).ok());
+}
+
+// A folder with the records "a" and "e" and with records that are damaged in each way.
+class LoadRecordsTest : public RecordFilesTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeFolders(records_).ok());
+    Write("a.json", R"({"version": 1, "id": "a"})");
+    Write("b.json", R"({"version": 1,)");
+    Write("c.json", R"({"version": 1, "id": "x"})");
+    ASSERT_EQ(symlink("a.json", Path("d.json").c_str()), 0);
+    Write("e.json", R"({"version": 1, "id": "e"})");
+  }
+  base::StatusOr<LoadedRecords<std::string>> Load(OnDamage on_damage) const {
+    return LoadRecords<std::string>(
+        records_, {.on_damage = on_damage},
+        [](std::string_view text) -> base::StatusOr<std::string> {
+          ASSIGN_OR_RETURN(const base::Json record, ParseRecord(text, 1));
+          return base::json::String(record, {"id"});
+        },
+        [](const std::string& id) { return id; });
+  }
+  // The names and reasons of the damaged records.
+  static std::vector<std::pair<std::string, std::string>> DamageOf(
+      const base::StatusOr<LoadedRecords<std::string>>& loaded) {
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const DamagedRecord& damaged : loaded->damaged) {
+      found.emplace_back(damaged.name, base::Message(damaged.why));
+    }
+    return found;
+  }
+};
+
+TEST_F(LoadRecordsTest, DamagedOnesAreSetAsideAndHideNoOther) {
+  const auto loaded = Load(OnDamage::kSetAside);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->records, ElementsAre("a", "e"));
+  EXPECT_THAT(DamageOf(loaded),
+              ElementsAre(Pair("b", HasSubstr("not JSON")), Pair("c", HasSubstr("the name 'x'")),
+                          Pair("d", HasSubstr(Path("d.json")))));
+  EXPECT_EQ(*ReadFile(loaded->damaged.front().path), R"({"version": 1,)");
+  const auto again = Load(OnDamage::kSetAside);
+  EXPECT_THAT(again->records, ElementsAre("a", "e"));
+  EXPECT_TRUE(again->damaged.empty());
+  EXPECT_EQ(ListFolder(records_)->size(), 5U);
+}
+
+TEST_F(LoadRecordsTest, DamagedOnesThatAreLeftAreFoundAgain) {
+  for (int i = 0; i < 2; ++i) {
+    const auto loaded = Load(OnDamage::kLeave);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_THAT(loaded->records, ElementsAre("a", "e"));
+    ASSERT_EQ(loaded->damaged.size(), 3U);
+    EXPECT_EQ(loaded->damaged.front().path, Path("b.json"));
+  }
+}
+
+TEST_F(LoadRecordsTest, ADamagedOneCanRefuseTheLoad) {
+  const auto loaded = Load(OnDamage::kRefuse);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(base::Message(loaded.status()), HasSubstr(Path("b.json")));
+  EXPECT_EQ(ListFolder(records_)->size(), 5U);
 }
 
 }  // namespace
