@@ -175,6 +175,41 @@ TEST_F(PlainCopiesTest, ADeferredVolumeIsRefusedWithoutReflinks) {
   EXPECT_TRUE(Snapshot(id, "snap").ok());
 }
 
+// A copy of a file system that a virtual machine writes to is worth nothing.
+TEST_F(PlainCopiesTest, ADeferredVolumeWhoseRecordIsDamagedIsRefusedWithoutReflinks) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  ASSERT_TRUE(Stage(id, capability).ok());
+  const auto published = PublishFor(id, capability, Target("pod"), {"ext4"});
+  ASSERT_TRUE(published.ok()) << published.status();
+  {
+    const std::string& device = published->runtime_mount_info().source();
+    const base::UniqueFd machine(open(device.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(machine.valid());
+    std::ofstream(options_.pool_folder + "/node/" + id + ".json") << "{";
+    for (int i = 0; i < 2; ++i) {
+      Restart();
+      const base::Status copied = Snapshot(id, "snap").status();
+      EXPECT_EQ(copied.code(), StatusCode::kFailedPrecondition) << copied;
+      EXPECT_THAT(base::Message(copied), testing::HasSubstr("no record says who uses volume"));
+    }
+    EXPECT_TRUE(Unpublish(id, Target("pod")).ok());
+    EXPECT_EQ(Unstage(id).code(), StatusCode::kFailedPrecondition);
+  }
+  EXPECT_TRUE(Unstage(id).ok());
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+}
+
+TEST_F(PlainCopiesTest, AMountedVolumeWhoseRecordIsDamagedIsFrozenAndCopied) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  Bring(id, capability, "pod");
+  std::ofstream(options_.pool_folder + "/node/" + id + ".json") << "{";
+  Restart();
+  EXPECT_TRUE(Snapshot(id, "snap").ok());
+  TakeDown(id, "pod");
+}
+
 TEST_F(ReflinkCopiesTest, ADeferredVolumeIsCopiedAsAfterACrash) {
   for (const char* type : {"ext4", "xfs", "btrfs"}) {
     SCOPED_TRACE(type);

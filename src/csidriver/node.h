@@ -51,9 +51,11 @@ class Node {
   Node(block::Pool& pool, NodeRecords& records, platform::Mounter& mounter, platform::Exec& exec,
        const Offer& offer)
       : pool_(pool), records_(records), mounter_(mounter), exec_(exec), offer_(offer) {
+    // Every volume that has a device has a record, unless the record is lost or was damaged.
     pool_.SetDeferredCheck([&records](const std::string& volume_id) {
       const auto record = records.Get(volume_id);
-      return record.has_value() && record->use == DeviceUse::kDeferred;
+      if (!record.has_value()) return block::Deferral::kUnknown;
+      return record->use == DeviceUse::kDeferred ? block::Deferral::kYes : block::Deferral::kNo;
     });
   }
 

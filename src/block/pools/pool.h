@@ -56,6 +56,13 @@ struct NewVolume {
   std::string inline_target = "";  // see Record
 };
 
+// Whether a container runtime has the device of a volume.
+enum class Deferral {
+  kNo,
+  kYes,
+  kUnknown,  // the record that says it is missing or damaged
+};
+
 struct Capacity {
   int64_t available_bytes = 0;   // for new volumes
   int64_t promisable_bytes = 0;  // for all volumes together
@@ -130,13 +137,13 @@ class Pool {
   // container.
   base::Status Unmap(const std::string& volume_id,
                      std::chrono::milliseconds patience = std::chrono::milliseconds(0));
-  // `is_deferred` tells whether the volume's device was given to a container runtime, because
-  // another kernel may then have the file system mounted without this host's knowledge. The pool
-  // calls it under the volume's lock, when it copies the volume. Set it before more than one thread
-  // uses the pool; if it is not set, no volume counts as deferred. Its captures must outlive the
-  // pool's last CreateVolume and CreateSnapshot.
-  void SetDeferredCheck(std::function<bool(const std::string& volume_id)> is_deferred) {
-    is_deferred_ = std::move(is_deferred);
+  // `check` tells whether the volume's device was given to a container runtime, because another
+  // kernel may then have the file system mounted without this host's knowledge. The pool calls it
+  // under the volume's lock, when it copies a volume that has a device. Set it before more than one
+  // thread uses the pool; if it is not set, no volume counts as deferred. Its captures must outlive
+  // the pool's last CreateVolume and CreateSnapshot.
+  void SetDeferredCheck(std::function<Deferral(const std::string& volume_id)> check) {
+    deferred_check_ = std::move(check);
   }
 
   // The device, if there is one. The caller needs no lock, but without the volume's lock the answer
@@ -207,7 +214,7 @@ class Pool {
   const base::Clock& clock_;
   PoolPlace place_;       // set at open
   bool reflink_ = false;  // set at open: images can share extents
-  std::function<bool(const std::string&)> is_deferred_;
+  std::function<Deferral(const std::string&)> deferred_check_;
   base::UniqueFd lock_;
   base::KeyLocks locks_;
 

@@ -9,6 +9,9 @@
 //   deferred                   flush, clone (as after a crash) refused
 //   raw block, mapped          flush, clone (as after a crash) refused
 //
+// If it is not known whether a volume is deferred, it counts as deferred unless this host has its
+// file system mounted, because never two kernels have it mounted.
+//
 // A deferred volume has its file system mounted by a container runtime, in a kernel that cannot
 // be asked to freeze it. A clone then has what the device had at one moment: the file system
 // replays its journal at the first mount, and data that programs had not synced is missing.
@@ -73,25 +76,33 @@ base::Status Pool::FillImage(const base::UniqueFd& image, const Record& record,
 
 base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
                              const Record& source, const platform::LoopDevice& device) {
-  const bool deferred = is_deferred_ && is_deferred_(source.id);
+  const Deferral deferral = deferred_check_ ? deferred_check_(source.id) : Deferral::kNo;
+  ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
+  const bool deferred =
+      deferral == Deferral::kYes || (deferral == Deferral::kUnknown && mount_point.empty());
   if (source.access == AccessType::kBlock || deferred) {
     if (!reflink_) {
+      const std::string use =
+          source.access == AccessType::kBlock
+              ? fmt::format("raw block volume {} is in use", base::Quote(source.id))
+          : deferral == Deferral::kYes
+              ? fmt::format("deferred volume {} is in use", base::Quote(source.id))
+              : fmt::format("no record says who uses volume {}, so a container runtime may have it",
+                            base::Quote(source.id));
       return Error(StatusCode::kFailedPrecondition,
-                   "{} volume {} is in use as {}, and pool {} is on a file system without "
-                   "reflinks: copy it while no pod uses it",
-                   deferred ? "deferred" : "raw block", base::Quote(source.id), device.path,
-                   base::Quote(paths_.folder()));
+                   "{} as {}, and pool {} is on a file system without reflinks: copy it while no "
+                   "pod uses it",
+                   use, device.path, base::Quote(paths_.folder()));
     }
     if (deferred) {
       LOG_INFO(
-          "volume {} is copied without a freeze, as after a crash, because a container runtime has "
+          "volume {} is copied without a freeze, as after a crash, because a container runtime {} "
           "its file system mounted",
-          base::Quote(source.id));
+          base::Quote(source.id), deferral == Deferral::kYes ? "has" : "may have");
     }
     RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/false));
     return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
   }
-  ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
   if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
   RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/true));
   return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
