@@ -160,7 +160,8 @@ bool Revocations::TakeChange() {
     if (!std::exchange(changed_, false)) return false;
     count = revoked_.size();
   }
-  // AddRevocation records the number as well; a list from before there was a record has none.
+  // AddRevocation records the number as well, but no record exists yet for a list that an older
+  // version wrote.
   const auto lock = LockList(files_);
   const Status recorded = lock.ok() ? RaiseRecord(files_, count) : lock.status();
   if (!recorded.ok() && recorded.code() != StatusCode::kFailedPrecondition) {
@@ -200,7 +201,7 @@ void Revocations::RereadIfChanged() {
     return;
   }
   readable_ = true;
-  // A server that starts without a list has nothing to make anew.
+  // A server that starts without revoked certificates makes no certificate of its own again.
   changed_ |= looked_ || !read->empty();
   looked_ = true;
   seen_ = now;

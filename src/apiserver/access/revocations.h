@@ -1,7 +1,7 @@
-// The client certificates that were revoked before they expire. A file (0600) in the data folder
-// lists them. `berth certificate revoke` writes the file, and the server reads it again whenever it
-// has changed, so that a revoked certificate is refused from the next request on, also on a
-// connection that exists already. The server makes a new certificate in place of a revoked one of
+// A file (0600) in the data folder lists the client certificates that were revoked before they
+// expire. `berth certificate revoke` writes the file, and the server reads it again whenever it has
+// changed, so that a revoked certificate is refused from the next request on, also on a connection
+// that exists already. The server makes a new certificate in place of a revoked one of
 // its own (certificates.h).
 //
 //   {"certificates": [{"sha256": of the certificate (DER) in hex, "user", "revoked": time}]}
@@ -51,7 +51,7 @@ base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const Revocation
 // ReadRevocations.
 base::Status AddRevocation(const RevocationFiles& files, const RevokedCertificate& certificate);
 
-// The server's copy of the file. Thread-safe.
+// Keeps the server's copy of the list up to date. Thread-safe.
 class Revocations {
  public:
   explicit Revocations(RevocationFiles files) : files_(std::move(files)) {}
@@ -77,7 +77,7 @@ class Revocations {
   std::vector<RevokedCertificate> revoked_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The key and the value by which User::extra names the certificate, as Kubernetes does.
+// User::extra names the certificate by this key and this beginning of its value, as in Kubernetes.
 inline constexpr std::string_view kCredentialId = "authentication.kubernetes.io/credential-id";
 inline constexpr std::string_view kCertificateId = "X509SHA256=";
 

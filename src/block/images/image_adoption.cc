@@ -46,13 +46,14 @@ base::StatusOr<std::string> CompareContent(const ImageRecord& record,
       found.has_value() ? fmt::format("it holds {} with UUID '{}'", found->type, found->uuid)
                         : std::string("no file system is found on it");
   if (!record.formatting.empty()) {
-    // Its next use would run mkfs. That is right only for the image of the record's own moment, and
-    // an image that was restored may be newer and hold data.
+    // The next use of the image would run mkfs. That is right only if the image is as old as the
+    // record, and an image that was restored may be newer and hold data.
     if (!found.has_value()) return fmt::format("{} bytes, not formatted yet", record.size_bytes);
     return Error(StatusCode::kFailedPrecondition,
                  "its record is of the moment when it was being formatted, and {}", holds);
   }
-  // Images that are used through an NBD server, and those that an older version formatted.
+  // A record names no file system if the image is used through an NBD server, or if an older
+  // version formatted it.
   if (record.fs_uuid.empty()) {
     return fmt::format(
         "{} bytes, of which only the size is compared, because its record names no "
@@ -171,7 +172,7 @@ base::Status ImageFolder::AdoptImage(const std::string& image, const PoolPlace& 
   } else if (error != 0) {
     return platform::ErrnoError(error, "lock image " + Quote(path));
   }
-  // What a restore wrote may not be on the disk yet.
+  // FinishImage syncs the file, because a restore may have written it without a sync.
   ASSIGN_OR_RETURN(record->identity, FinishImage(file, path, place.boot_id));
   RETURN_IF_ERROR(WriteRecord(*record));
   LOG_INFO("image {} in {}: the file with inode {} is the image from now on", Quote(image),

@@ -31,16 +31,17 @@ using base::StatusOr;
 
 namespace {
 
-// At the end of this object a server that does not answer must not keep the process from ending.
+// The destructor waits no longer than this for the server, so that a server that does not answer
+// does not keep the process from ending.
 constexpr std::chrono::milliseconds kEndTime{2000};
 constexpr std::string_view kNodeSuffix = ".node";
 constexpr std::string_view kSeenSuffix = ".seen";
 constexpr size_t kLargestFile = 4096;
 constexpr size_t kNodeFileLength = 32 + kNodeSuffix.size();
-// The most locks that one child process notes. The next one goes on, so that each is done in time
-// if a share is slow and many nodes come at once.
+// One child process notes at most this many locks, and the next one goes on, so that each is done
+// in time if a share is slow and many nodes come at once.
 constexpr size_t kNotesAtOnce = 128;
-// Locked by the agent of the node whatever its session is, so that there is one such agent.
+// The agent of a node locks this byte whatever its session is, so that only one agent runs there.
 constexpr off_t kAgentByte = 0;
 
 struct flock LockAt(off_t byte) {
@@ -66,7 +67,8 @@ struct Shown {
   std::string weakness;
 };
 
-// Reads which session the content of a file names; nullopt: it is no such file, or not finished.
+// Reads which session the content of a node's file names; nullopt: the file is of another kind, or
+// is not finished.
 std::optional<Shown> ParseShown(std::string_view text) {
   const auto json = base::json::Parse(text);
   if (!json.ok()) return std::nullopt;
@@ -79,7 +81,7 @@ std::optional<Shown> ParseShown(std::string_view text) {
   return shown;
 }
 
-// --- In child processes ---
+// --- These functions run in child processes ---
 
 struct FileContent {
   std::array<char, kLargestFile> bytes;
@@ -103,11 +105,11 @@ int WriteContent(int fd, const std::string& text) {
   const bool whole = written >= 0 && static_cast<size_t>(written) == text.size();
   if (whole && ftruncate(fd, written) == 0 && fsync(fd) == 0) return 0;
   const int error = written >= 0 && !whole ? ENOSPC : errno;
-  // What is in the file now must not be taken for the session of this node.
+  // The file is emptied, because nobody may take its torn content for the session of this node.
   return ftruncate(fd, 0) == 0 && fsync(fd) == 0 ? error : EIO;
 }
 
-// What a child process found when it opened and locked the file of a node.
+// A child process fills this when it opens and locks the file of a node.
 struct OpenedFile {
   FileContent before;
   int write_error = 0;  // an errno
@@ -142,11 +144,11 @@ struct NoteFound {
   uint64_t inode;
 };
 
-// What one look at the folder found.
+// A child process fills this when it lists the folder.
 struct NotesFound {
   std::array<NoteFound, kNotesAtOnce> notes;
   size_t count;
-  bool no_room;  // for a note that is missing
+  bool no_room;  // the share has no room for a missing note
 };
 
 // Looks at the file of a node, and notes its session if its lock is seen. Gives 0 or an errno.
@@ -169,7 +171,7 @@ int NoteLock(const std::string& folder, const std::string& path, const std::stri
   return 0;
 }
 
-// How far a node is proven.
+// The result of FindProof: whether a lock of a node would be seen.
 enum class Proof { kNotShown, kWeak, kSeen, kNeverSeen };
 
 struct ProofFound {
@@ -300,7 +302,7 @@ Status LockHandshake::ReleaseLock(std::chrono::milliseconds patience) {
   return base::OkStatus();
 }
 
-// The folder may go on being used by others, so files that cannot be removed stay behind.
+// Files that cannot be removed stay, because other nodes may go on using the folder.
 Status LockHandshake::RemoveNotes(const std::string& session) const {
   const auto removed = platform::AskForkedChild<int>(
       fmt::format("remove notes in {}", Quote(folder_)), answer_time_, [&](int&) {
@@ -337,7 +339,7 @@ void LockHandshake::HideLock() {
           [path = PathOf(own.node)] { return unlink(path.c_str()) == 0 ? 0 : errno; }));
     }
     RETURN_IF_ERROR(ReleaseLock(answer_time_));
-    // They stay while files of other nodes are in them.
+    // rmdir leaves the two folders while files of other nodes are in them.
     return platform::RunInChild(fmt::format("remove the folder {}", Quote(folder_)), answer_time_,
                                 [folder = folder_, parent = folder_.substr(0, folder_.rfind('/'))] {
                                   rmdir(folder.c_str());

@@ -1,4 +1,4 @@
-// How nodes find out whether they see each other's locks on a folder of images.
+// Nodes find out with LockHandshake whether they see each other's locks on a folder of images.
 //
 // The absence of a lock proves that a node does not write only if its lock would be seen. So each
 // agent holds a lock of a file of its own, and notes the nodes whose locks it sees:
@@ -31,7 +31,7 @@
 
 namespace berth::block {
 
-// A session is this many hexadecimal digits.
+// A session has this many hexadecimal digits.
 inline constexpr size_t kSessionLength = 32;
 
 class LockHandshake {
@@ -68,7 +68,7 @@ class LockHandshake {
 
  private:
   struct Noted {
-    std::string session;  // that saw it
+    std::string session;  // the one that saw the lock
     int64_t changed_ns = 0;
     uint64_t inode = 0;
     bool operator==(const Noted&) const = default;
@@ -88,7 +88,7 @@ class LockHandshake {
   base::KeyLocks turns_;
   // Only the call that has the turn uses these two.
   base::UniqueFd lock_;
-  Own own_;  // what the file says; without a node: nothing
+  Own own_;  // the content of the file; its node is empty if the file names none
   base::Mutex mutex_;
   std::map<std::string, Noted> noted_ ABSL_GUARDED_BY(mutex_);  // by file name
 };

@@ -1,5 +1,5 @@
 // Takes back the images of a pool folder that was copied or restored (`berth pool adopt`).
-// // image_adoption.h says what an adoption does.
+// image_adoption.h says what an adoption does.
 #pragma once
 
 #include <string>

@@ -43,7 +43,7 @@ using base::StatusOr;
 
 constexpr std::chrono::seconds kStartTimeout{30};  // for each part of the start
 
-// The reserve of the data folder, which the store and all records below the folder share.
+// Gives the store the reserve of the data folder, which all records below the folder share with it.
 class StoreReserve : public store::Reserve {
  public:
   static StatusOr<std::unique_ptr<StoreReserve>> Open(const std::string& folder) {
@@ -128,7 +128,8 @@ class StandaloneImpl : public Standalone {
 
   Status MakeControllers() {
     if (!options_.block_agent_image.empty()) {
-      // Without it the block agents wait, and what frees room on a full disk still works.
+      // Without this kubeconfig the block agents wait, but `berth up` still starts, so that a
+      // person can free room on a full disk.
       if (const Status written = WriteAgentKubeconfig(); !written.ok()) {
         LOG_ERROR("the block agents have no kubeconfig of this start: {}", base::ToString(written));
       }
@@ -197,7 +198,8 @@ class StandaloneImpl : public Standalone {
     return base::Annotate(replaced, context);
   }
 
-  // After a failure the old file is still there. LockDataFolder removes what a crash leaves.
+  // After a failure the old file is still there. LockDataFolder removes the temp file that a crash
+  // leaves.
   Status ReplaceAgentKubeconfig(const std::string& text) const {
     std::string temp = PathBelow(".block-agent.kubeconfig.tmp-XXXXXX");
     const base::UniqueFd file(mkostemp(temp.data(), O_CLOEXEC));  // mode 0600
@@ -250,7 +252,7 @@ class StandaloneImpl : public Standalone {
   UpOptions options_;
   const base::SystemClock clock_;
 
-  // The parts, in the order in which they are made. They are destroyed in reverse order.
+  // The parts are made in this order, and destroyed in reverse order.
   base::UniqueFd folder_lock_;
   std::unique_ptr<StoreReserve> reserve_;
   std::unique_ptr<base::FlightRecorder> flight_;

@@ -1,5 +1,5 @@
-// Everything that `berth up` runs: the API, the controllers, the node agent, and the shipped CSI
-// driver as a process of its own.
+// `berth up` runs a Standalone, which has all parts of a cluster of one machine: the API, the
+// controllers, the node agent, and the shipped CSI driver as a process of its own.
 //
 //   <data>/                  as local_node.h has it, and
 //     api.sock  kubeconfig   socket of the API, and an administrator's kubeconfig
