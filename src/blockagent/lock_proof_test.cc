@@ -126,6 +126,20 @@ class LockProofTest : public testing::Test {
     }
     return false;
   }
+  // Whether a LockWatch records this event for the StorageCluster.
+  bool WatchTells(const std::string& reason, const std::string& message) {
+    kube::Informers informers(client_);
+    LockWatch watch({.node = "n1"}, events_, informers.OfOptional<api::StorageCluster>(),
+                    *attachments_);
+    informers.OfOptional<api::StorageCluster>().AddHandler(
+        [&](const auto& change) { watch.QueueCluster(change.key); });
+    watch.Start();
+    informers.Start();
+    const bool told = WaitForEvent(reason, message);
+    informers.Stop();
+    watch.Stop();
+    return told;
+  }
   void Refuse(const base::Status& why) {
     base::MutexLock lock(images_.mutex);
     images_.exchange = why;
@@ -179,32 +193,14 @@ TEST_F(LockProofTest, AFullShareKeepsNoPodFromItsVolume) {
 
 TEST_F(LockProofTest, TheStorageClusterTellsThatLocksCannotBeShown) {
   Refuse(Error(StatusCode::kResourceExhausted, "the share has no room"));
-  kube::Informers informers(client_);
-  LockWatch watch({.node = "n1"}, events_, informers.OfOptional<api::StorageCluster>(),
-                  *attachments_);
-  informers.OfOptional<api::StorageCluster>().AddHandler(
-      [&](const auto& change) { watch.QueueCluster(change.key); });
-  watch.Start();
-  informers.Start();
   EXPECT_TRUE(
-      WaitForEvent("LocksNotShown", "node 'n1' cannot show or note locks: the share has no room"));
-  informers.Stop();
-  watch.Stop();
+      WatchTells("LocksNotShown", "node 'n1' cannot show or note locks: the share has no room"));
 }
 
 TEST_F(LockProofTest, TheStorageClusterTellsWhichNodeKeepsItsLocksToItself) {
   Refuse(Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
-  kube::Informers informers(client_);
-  LockWatch watch({.node = "n1"}, events_, informers.OfOptional<api::StorageCluster>(),
-                  *attachments_);
-  informers.OfOptional<api::StorageCluster>().AddHandler(
-      [&](const auto& change) { watch.QueueCluster(change.key); });
-  watch.Start();
-  informers.Start();
-  EXPECT_TRUE(WaitForEvent("LocksNotShared",
-                           "node 'n1' cannot use its volumes: NFS is mounted with nolock"));
-  informers.Stop();
-  watch.Stop();
+  EXPECT_TRUE(
+      WatchTells("LocksNotShared", "node 'n1' cannot use its volumes: NFS is mounted with nolock"));
 }
 
 }  // namespace

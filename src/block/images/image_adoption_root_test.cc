@@ -8,6 +8,7 @@
 
 #include "base/assert_ok.h"
 #include "base/unique_fd.h"
+#include "block/images/fake_adoption.h"
 #include "block/images/image_folder.h"
 #include "block/images/image_lock.h"
 #include "block/sizes.h"
@@ -41,21 +42,8 @@ class ImageAdoptionTest : public testing::Test {
     ASSERT_OK(original_.NoteFormatting(name, ""));
   }
   void CopyFolder() { fs::copy(original_.folder(), copy_.folder(), fs::copy_options::recursive); }
-  static AdoptionStep StepOf(const base::StatusOr<std::vector<AdoptionStep>>& steps,
-                             const std::string& image) {
-    EXPECT_TRUE(steps.ok()) << steps.status();
-    for (const AdoptionStep& step : steps.value_or(std::vector<AdoptionStep>())) {
-      if (step.record.id == image) return step;
-    }
-    ADD_FAILURE() << "no step for " << image;
-    return {};
-  }
   void ExpectRefused(const std::string& image, const std::string& why) {
-    for (const auto& steps : {copy_.PlanAdoption(), copy_.AdoptImages()}) {
-      const AdoptionStep step = StepOf(steps, image);
-      EXPECT_EQ(step.kind, Step::kRefuse) << step.detail;
-      EXPECT_THAT(step.detail, HasSubstr(why));
-    }
+    ExpectRefusals({copy_.PlanAdoption(), copy_.AdoptImages()}, image, why);
     EXPECT_EQ(copy_.Locate(image).status().code(), StatusCode::kDataLoss);
   }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/assert_ok.h"
+#include "block/images/fake_adoption.h"
 #include "block/pools/pool.h"
 #include "block/pools/pool_adoption.h"
 #include "block/prepare.h"
@@ -50,21 +51,8 @@ class PoolAdoptionTest : public testing::Test {
   std::string Image(const std::string& id, Kind kind = Kind::kVolume) const {
     return PoolPaths(copy_).Image(kind, id);
   }
-  static AdoptionStep StepOf(const base::StatusOr<std::vector<AdoptionStep>>& steps,
-                             const std::string& id) {
-    EXPECT_TRUE(steps.ok()) << steps.status();
-    for (const AdoptionStep& step : steps.value_or(std::vector<AdoptionStep>())) {
-      if (step.record.id == id) return step;
-    }
-    ADD_FAILURE() << "no step for " << id;
-    return {};
-  }
   void ExpectRefused(const std::string& id, const std::string& why) {
-    for (const auto& steps : {PlanAdoption(copy_), AdoptImages(copy_)}) {
-      const AdoptionStep step = StepOf(steps, id);
-      EXPECT_EQ(step.kind, Step::kRefuse) << step.detail;
-      EXPECT_THAT(step.detail, HasSubstr(why));
-    }
+    ExpectRefusals({PlanAdoption(copy_), AdoptImages(copy_)}, id, why);
   }
 
   const platform::TempFolder folder_;
