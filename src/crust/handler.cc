@@ -194,7 +194,7 @@ Status Handler::CheckPublish(const SandboxRecord& record,
     return Error(StatusCode::kFailedPrecondition, "sandbox {} has ended", Quote(record.sandbox_id));
   }
   const std::string& target = request.host_target_path();
-  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, record.pod_uid));
+  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, PodUid(record.pod_uid)));
   ASSIGN_OR_RETURN(const std::vector<std::string> planned, ReadPlannedTargets(record.pod_uid));
   if (std::ranges::find(planned, target) != planned.end()) return OkStatus();
   return Error(
@@ -252,7 +252,7 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
   if (request.sandbox_id().empty()) {
     wire::RuntimeUnpublishVolumeRequest one = request;
     const auto has_target = [&](std::string_view pod_uid) {
-      return CheckTarget(request.host_target_path(), options_.kubelet_folder, pod_uid).ok();
+      return CheckTarget(request.host_target_path(), options_.kubelet_folder, PodUid(pod_uid)).ok();
     };
     for (const std::string& id : sandboxes_.FindSandboxes(has_target)) {
       one.set_sandbox_id(id);

@@ -101,18 +101,17 @@ Status CheckPodUid(std::string_view uid) {
   return Error(StatusCode::kInvalidArgument, "{} is no pod's UID", Quote(uid.substr(0, 256)));
 }
 
-Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
-                   std::string_view pod_uid) {
+Status CheckTarget(std::string_view target, std::string_view kubelet_folder, const PodUid& pod) {
   if (target.size() > kMaxPathBytes || !target.starts_with('/') || !IsPrintable(target) ||
       PlainPath(target) != target) {
     return Error(StatusCode::kInvalidArgument, "target path {} is not an absolute, normalized path",
                  Quote(target.substr(0, 512)));
   }
-  const std::string own = fmt::format("{}/pods/{}/volumes/", kubelet_folder, pod_uid);
+  const std::string own = fmt::format("{}/pods/{}/volumes/", kubelet_folder, pod.text());
   if (!target.starts_with(own) || target.substr(own.size()).find('/') == std::string_view::npos) {
     return Error(StatusCode::kPermissionDenied,
                  "target path {} does not belong to a volume of the sandbox's pod {}",
-                 Quote(target), Quote(pod_uid));
+                 Quote(target), pod);
   }
   return base::OkStatus();
 }

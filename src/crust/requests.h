@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/id.h"
 #include "base/status.h"
 #include "crust/mount_plan.h"
 #include "crust/plain_path.h"
@@ -29,6 +30,9 @@ struct Offer {
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 
+// The metadata.uid of the sandbox's pod.
+using PodUid = base::Id<struct PodUidKind>;
+
 // INVALID_ARGUMENT: the id cannot be a sandbox's id from a CRI runtime (base/ipc/crust_call.h,
 // IsId).
 base::Status CheckSandboxId(std::string_view id);
@@ -36,10 +40,10 @@ base::Status CheckSandboxId(std::string_view id);
 base::Status CheckPodUid(std::string_view uid);
 
 // Checks that `target` is an absolute and normalized path of a volume of the pod:
-// <kubelet_folder>/pods/<pod_uid>/volumes/<plugin>/<name>... INVALID_ARGUMENT: it is not absolute
+// <kubelet_folder>/pods/<pod>/volumes/<plugin>/<name>... INVALID_ARGUMENT: it is not absolute
 // and normalized. PERMISSION_DENIED: it is elsewhere, or belongs to another pod.
 base::Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
-                         std::string_view pod_uid);
+                         const PodUid& pod);
 
 // Checks a publish against the offer and makes its plan. `name` is the volume's name in the
 // sandbox. INVALID_ARGUMENT: a field of the request is wrong. FAILED_PRECONDITION: the request

@@ -22,7 +22,7 @@ TEST(RequestsTest, ASandboxIdIsOnePartOfAPath) {
 
 TEST(RequestsTest, ATargetIsAVolumeOfTheSandboxesPod) {
   const auto check = [](std::string_view target) {
-    return CheckTarget(target, "/var/lib/kubelet", "uid-1").code();
+    return CheckTarget(target, "/var/lib/kubelet", PodUid("uid-1")).code();
   };
   const std::string own = "/var/lib/kubelet/pods/uid-1/volumes/";
   EXPECT_EQ(check(own + "kubernetes.io~csi/pv/mount"), StatusCode::kOk);

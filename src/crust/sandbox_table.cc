@@ -106,9 +106,9 @@ void SandboxTable::RecordUse(const std::string& sandbox_id, const VolumeRecord& 
       .writes = volume.state == VolumeState::kPublished && !volume.plan.read_only()};
 }
 
-void SandboxTable::RemoveUse(const std::string& sandbox_id, const std::string& target) {
+void SandboxTable::RemoveUse(const rpc::SandboxId& sandbox, const std::string& target) {
   base::MutexLock lock(mutex_);
-  uses_.erase({sandbox_id, target});
+  uses_.erase({sandbox.text(), target});
 }
 
 template <typename Predicate>

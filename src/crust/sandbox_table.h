@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
+#include "rpc/cri_ids.h"
 
 namespace berth::crust {
 
@@ -96,7 +97,7 @@ class SandboxTable {
   // and again when it is "published", and RemoveUse when it is certainly not mounted any more.
   // Neither does anything for a volume that is not a block device.
   void RecordUse(const std::string& sandbox_id, const VolumeRecord& volume);
-  void RemoveUse(const std::string& sandbox_id, const std::string& target);
+  void RemoveUse(const rpc::SandboxId& sandbox, const std::string& target);
   // Whether the volume's device is in use by another sandbox, or at another target of this one.
   bool IsUsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
   // Whether the volume's device is published there for writing.

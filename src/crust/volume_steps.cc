@@ -87,7 +87,7 @@ Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord& volume, bool absen
   // the kernel may still mount it.
   if (absent && IsCertainlyNotMounted(published)) {
     if (const Status noted = SetState(entry, volume, VolumeState::kFailed); noted.ok()) {
-      sandboxes_.RemoveUse(sandbox_id, volume.target);
+      sandboxes_.RemoveUse(rpc::SandboxId(sandbox_id), volume.target);
     } else {
       LOG_WARNING("sandbox {}: {}", Quote(sandbox_id), base::ToString(noted));
     }
@@ -105,7 +105,7 @@ Status VolumeSteps::UnpublishVolume(Entry& entry, const std::string& target) {
   RETURN_IF_ERROR(entry.sandbox->UnpublishVolume(volume->plan));
   // The use is removed before the check whether another sandbox uses the device. So the last of two
   // unpublishes at the same time waits until the device is free.
-  sandboxes_.RemoveUse(record.sandbox_id, target);
+  sandboxes_.RemoveUse(rpc::SandboxId(record.sandbox_id), target);
   const Status forgotten = ForgetVolume(entry, *volume);
   if (forgotten.ok()) return OkStatus();
   const VolumeRecord* left = record.FindTarget(target);

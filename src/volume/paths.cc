@@ -132,16 +132,16 @@ std::string Paths::FlexMounts(std::string_view driver) const {
   return fmt::format("{}/{}/mounts", PluginFolder(kFlex), driver);
 }
 
-std::string Paths::FlexMount(std::string_view driver, std::string_view volume) const {
-  return fmt::format("{}/{}", FlexMounts(driver), volume);
+std::string Paths::FlexMount(std::string_view driver, const api::VolumeName& volume) const {
+  return fmt::format("{}/{}", FlexMounts(driver), volume.text());
 }
 
 std::string Paths::FlexMarks(std::string_view driver) const {
   return fmt::format("{}/{}/volumes", PluginFolder(kFlex), driver);
 }
 
-std::string Paths::FlexMark(std::string_view driver, std::string_view volume) const {
-  return fmt::format("{}/{}.json", FlexMarks(driver), volume);
+std::string Paths::FlexMark(std::string_view driver, const api::VolumeName& volume) const {
+  return fmt::format("{}/{}.json", FlexMarks(driver), volume.text());
 }
 
 }  // namespace berth::volume

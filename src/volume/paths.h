@@ -84,9 +84,9 @@ class Paths {
   // mount in it, and the mark of that mount.
   std::string FlexDrivers() const;
   std::string FlexMounts(std::string_view driver) const;
-  std::string FlexMount(std::string_view driver, std::string_view volume) const;
+  std::string FlexMount(std::string_view driver, const api::VolumeName& volume) const;
   std::string FlexMarks(std::string_view driver) const;
-  std::string FlexMark(std::string_view driver, std::string_view volume) const;
+  std::string FlexMark(std::string_view driver, const api::VolumeName& volume) const;
 
  private:
   std::string root_;

@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"
@@ -128,7 +129,7 @@ class Scheduler : public Controller {
                                                  const api::Node& node) const;
   bool ExceedsAttachLimit(const PodClaims& claims, const Placement& placement,
                           const api::Node& node) const;
-  std::set<std::string> VolumesOn(const std::string& node, const std::string& driver) const;
+  std::set<std::string> VolumesOn(const api::NodeName& node, const std::string& driver) const;
   // The name under which a claim's volume counts for `driver`'s limit; "" if it belongs to another
   // driver.
   std::string CountedAs(const Claim& claim, const std::string& driver) const;

@@ -170,7 +170,7 @@ std::string Scheduler::CountedAs(const Claim& claim, const std::string& driver) 
   return fmt::format("claim {}", claim.key());
 }
 
-std::set<std::string> Scheduler::VolumesOn(const std::string& node,
+std::set<std::string> Scheduler::VolumesOn(const api::NodeName& node,
                                            const std::string& driver) const {
   std::set<std::string> volumes;
   const auto add_pod = [&](const api::Pod& pod) {
@@ -180,11 +180,11 @@ std::set<std::string> Scheduler::VolumesOn(const std::string& node,
       if (claim != nullptr) volumes.insert(CountedAs(*claim, driver));
     }
   };
-  for (const auto& pod : pods_.ByIndex(kPodsByNode, node)) add_pod(*pod);
+  for (const auto& pod : pods_.ByIndex(kPodsByNode, node.text())) add_pod(*pod);
   for (const auto& pod : pods_.ByIndex(kPodsByNode, "")) {
-    if (ProgressOf(pod->uid()).node == node) add_pod(*pod);
+    if (ProgressOf(pod->uid()).node == node.text()) add_pod(*pod);
   }
-  for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, node)) {
+  for (const auto& attachment : attachments_.ByIndex(kAttachmentsByNode, node.text())) {
     if (attachment->attacher() != driver) continue;
     const auto volume = volumes_.Get(attachment->pv_name());
     volumes.insert(
@@ -249,7 +249,7 @@ bool Scheduler::ExceedsAttachLimit(const PodClaims& claims, const Placement& pla
     wanted.erase("");
     // A pod without a volume of the driver is not refused, even if the node exceeds the limit.
     if (wanted.empty()) continue;
-    std::set<std::string> all = VolumesOn(node.name(), driver.name);
+    std::set<std::string> all = VolumesOn(api::NodeName(node.name()), driver.name);
     const size_t present = all.size();
     all.insert(wanted.begin(), wanted.end());
     if (all.size() > present && static_cast<int64_t>(all.size()) > *driver.allocatable_count) {

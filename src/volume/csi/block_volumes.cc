@@ -29,8 +29,8 @@ Status BlockVolumes::Stage(const Volume& volume, const api::Labels& publish_cont
   ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   const std::string data = host_.paths().CsiBlockData(volume.name);
   const std::string target = host_.paths().CsiBlockStaging(volume.name);
-  ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), data, target, volume.driver, volume.handle));
+  ASSIGN_OR_RETURN(const Finding before, InspectFolder(host_.mounter(), data, target, volume.driver,
+                                                       api::VolumeHandle(volume.handle)));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
                    MakeStageRequest(host_, volume, target, publish_context,
                                     MakeCapability(volume, capabilities, std::nullopt)));
@@ -62,7 +62,7 @@ Status BlockVolumes::Unstage(const Record& record, const std::string& pv) {
   const std::string target = host_.paths().CsiBlockStaging(pv);
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), host_.paths().CsiBlockData(pv), target,
-                                 record.driver, record.handle));
+                                 record.driver, api::VolumeHandle(record.handle)));
   // The record is written before the driver is called and removed after the driver has released the
   // volume: without a record the driver does not know the volume. If the record is damaged, the
   // node agent's own record tells which volume it is.
@@ -86,7 +86,7 @@ StatusOr<Published> BlockVolumes::Publish(const api::Pod& pod, const Volume& vol
   const std::string target = host_.paths().CsiBlockPublish(name, pod_uid);
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), host_.paths().CsiBlockData(volume.name), target,
-                                 volume.driver, volume.handle));
+                                 volume.driver, api::VolumeHandle(volume.handle)));
   if (!before.recorded) {
     return Error(StatusCode::kFailedPrecondition, "block volume {} is not staged on this node",
                  Quote(volume.handle));
@@ -175,7 +175,7 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
   const std::string target = host_.paths().CsiBlockPublish(pv, pod);
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), host_.paths().CsiBlockData(pv.text()), target,
-                                 record.driver, record.handle));
+                                 record.driver, api::VolumeHandle(record.handle)));
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(

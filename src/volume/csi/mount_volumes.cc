@@ -64,7 +64,8 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
   const std::string target =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), folder, target, volume.driver,
+                                 api::VolumeHandle(volume.handle)));
   // The label is compared before the record is written, because an existing mount keeps its label.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
@@ -96,7 +97,8 @@ Status MountVolumes::Unstage(const Record& record) {
   const std::string target =
       host_.paths().CsiGlobalMount(record.driver, api::VolumeHandle(record.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, record.driver, record.handle));
+                   InspectFolder(host_.mounter(), folder, target, record.driver,
+                                 api::VolumeHandle(record.handle)));
   // The record is written before NodeStageVolume and removed after NodeUnstageVolume: without a
   // record the driver does not know the volume. If the record is damaged, the node agent's own
   // record tells which volume it is.
@@ -141,7 +143,8 @@ Status MountVolumes::CheckStaged(const Volume& volume) const {
   const std::string target =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding staged,
-                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), folder, target, volume.driver,
+                                 api::VolumeHandle(volume.handle)));
   if (!staged.recorded) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  Quote(volume.handle), Quote(target));
@@ -202,7 +205,8 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
   const std::string target = GetTarget(pod_uid, name);
   const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, volume.driver, volume.handle));
+                   InspectFolder(host_.mounter(), folder, target, volume.driver,
+                                 api::VolumeHandle(volume.handle)));
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
   request.set_target_path(target);
@@ -268,7 +272,8 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
   const std::string target = GetTarget(pod, name);
   const std::string folder = host_.paths().PodVolume(pod, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, record.driver, record.handle));
+                   InspectFolder(host_.mounter(), folder, target, record.driver,
+                                 api::VolumeHandle(record.handle)));
   // As in Unstage: without a record, NodePublishVolume was never called, or NodeUnpublishVolume has
   // succeeded.
   if (before.driver_may_know()) {

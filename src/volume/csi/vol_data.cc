@@ -69,7 +69,7 @@ std::string SELinuxContextOf(const Json& vol_data) {
 
 StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
                                 const std::string& mount_point, std::string_view driver,
-                                std::string_view handle) {
+                                const api::VolumeHandle& handle) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, mount_point);
   const auto data = ReadVolData(folder);
@@ -90,11 +90,10 @@ StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& f
   }
   const std::string found_driver = base::json::String(**data, {"driverName"});
   const std::string found_handle = base::json::String(**data, {"volumeHandle"});
-  if (found_driver != driver || found_handle != handle) {
+  if (found_driver != driver || found_handle != handle.text()) {
     return Error(StatusCode::kFailedPrecondition,
                  "{} belongs to volume {} of driver {}, not to volume {} of driver {}",
-                 Quote(folder), Quote(found_handle), Quote(found_driver), Quote(handle),
-                 Quote(driver));
+                 Quote(folder), Quote(found_handle), Quote(found_driver), handle, Quote(driver));
   }
   return Finding{.recorded = true, .mounted = mount != nullptr};
 }

@@ -41,7 +41,7 @@ struct Finding {
 // what it is. Any other failure: the record or the mount table cannot be read now.
 StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
                                 const std::string& mount_point, std::string_view driver,
-                                std::string_view handle);
+                                const api::VolumeHandle& handle);
 
 // Makes `folder` and writes its record durably; does nothing if exactly that record is there.
 Status WriteVolData(const std::string& folder, const Json& data);

@@ -52,11 +52,11 @@ StatusOr<bool> FlexAttach::IsAttached(const VolumeSpec& spec, const api::NodeNam
 Status FlexAttach::ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) {
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
-  const Status grown =
-      calls_.ExpandVolume(version, options,
-                          {.folder = paths_.FlexMount(versions_.driver(), spec.folder_name()),
-                           .new_bytes = new_bytes,
-                           .old_bytes = old_bytes});
+  const Status grown = calls_.ExpandVolume(
+      version, options,
+      {.folder = paths_.FlexMount(versions_.driver(), api::VolumeName(spec.folder_name())),
+       .new_bytes = new_bytes,
+       .old_bytes = old_bytes});
   return grown.code() == StatusCode::kUnimplemented ? base::OkStatus() : grown;
 }
 

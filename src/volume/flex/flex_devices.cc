@@ -77,7 +77,7 @@ Status WriteMark(const std::string& path, const Mark& mark) {
 }  // namespace
 
 std::string FlexDevices::Folder(const std::string& volume) const {
-  return host_.paths().FlexMount(versions_.driver(), volume);
+  return host_.paths().FlexMount(versions_.driver(), api::VolumeName(volume));
 }
 
 // Whether the device is mounted. While pods use a mounted device it must be neither checked nor
@@ -124,7 +124,7 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   const std::string volume = spec.folder_name();
   const std::string folder = Folder(volume);
-  const std::string mark_path = host_.paths().FlexMark(versions_.driver(), volume);
+  const std::string mark_path = host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume));
   ASSIGN_OR_RETURN(const auto mark, ReadMark(mark_path));
   ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
   if (mounted && !mark.has_value()) {
@@ -165,21 +165,22 @@ Status FlexDevices::Unmount(const std::string& volume, const std::string& record
   RETURN_IF_ERROR(points_.Unmount(folder, recorded_version, [&](const DriverVersion& version) {
     return UnmountBy(version, folder);
   }));
-  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
 }
 
 Status FlexDevices::Forget(const std::string& volume) {
   RETURN_IF_ERROR(points_.RemoveMountPoint(Folder(volume)));
-  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
 }
 
 StatusOr<std::string> FlexDevices::DeviceOf(const std::string& volume) const {
-  ASSIGN_OR_RETURN(const auto mark, ReadMark(host_.paths().FlexMark(versions_.driver(), volume)));
+  ASSIGN_OR_RETURN(const auto mark,
+                   ReadMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume))));
   return mark.has_value() ? mark->device : "";
 }
 
 bool FlexDevices::IsKnown(const std::string& volume) const {
-  const auto mark = ReadMark(host_.paths().FlexMark(versions_.driver(), volume));
+  const auto mark = ReadMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
   return !mark.ok() || mark->has_value();
 }
 
