@@ -105,7 +105,7 @@ WallTime ToTime(int64_t ns) {
 std::string ShortenKey(std::string_view key) {
   constexpr size_t kMaxKey = sizeof(KeySlot::key) - 1;
   if (key.size() <= kMaxKey) return std::string(key);
-  return fmt::format("{}#{:016x}", key.substr(0, kMaxKey - 17), std::hash<std::string_view>()(key));
+  return fmt::format("{}#{:016x}", key.substr(0, kMaxKey - 17), Fnv1a64(key));
 }
 
 template <typename T>
