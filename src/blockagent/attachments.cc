@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::blockagent {
 namespace {
@@ -29,7 +30,7 @@ StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions optio
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
   for (Record record : records->ListRecords()) {
-    if (record.boot_id == boot_id) continue;
+    if (platform::IsThisBoot(record.boot_id, boot_id)) continue;
     // The reboot removed devices and mounts. The fence still names this node until Reconcile finds
     // that the pods are gone.
     LOG_INFO("volume {} was attached before the machine rebooted", Quote(record.volume));

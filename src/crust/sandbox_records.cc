@@ -110,7 +110,7 @@ StatusOr<SandboxRecords::Loaded> SandboxRecords::LoadRecords() const {
     loaded.unreadable.push_back(std::move(damaged.name));
   }
   for (SandboxRecord& record : files.records) {
-    if (record.boot_id != boot_id_) {
+    if (!platform::IsThisBoot(record.boot_id, boot_id_)) {
       RETURN_IF_ERROR(RemoveRecord(record.sandbox_id));
       continue;
     }

@@ -99,7 +99,7 @@ base::Status NodeRecords::LoadRecords() {
                                         DecodeNodeRecord, &NodeRecord::volume_id));
   base::MutexLock lock(mutex_);
   for (NodeRecord& record : loaded.records) {
-    if (record.boot_id != boot_id_) {
+    if (!platform::IsThisBoot(record.boot_id, boot_id_)) {
       RETURN_IF_ERROR(platform::RemoveDurably<"csidriver.node_record">(PathOf(record.volume_id)));
       continue;
     }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/child.h"
 
 namespace berth::block {
@@ -33,7 +34,7 @@ base::Status NotTheImageError(const std::string& path, std::string_view why) {
 // Within one boot the device number is exact. Over a boot it may change, but the image stays on the
 // pool's own file system.
 bool IsRecorded(const struct stat& st, const Record& record, const PoolPlace& place) {
-  const bool same_boot = record.image.boot_id == place.boot_id;
+  const bool same_boot = platform::IsThisBoot(record.image.boot_id, place.boot_id);
   return S_ISREG(st.st_mode) && st.st_ino == record.image.inode && st.st_dev == place.device &&
          (!same_boot || st.st_dev == record.image.device);
 }

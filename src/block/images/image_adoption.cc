@@ -11,6 +11,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::block {
 
@@ -90,7 +91,7 @@ base::StatusOr<struct stat> CheckAdoptable(const std::string& path, const Record
   }
   RETURN_IF_ERROR(CheckNotAttached({.dev = st.st_dev, .ino = st.st_ino}, path, "its image"));
   // If the recorded file, wherever it is now, still is in use, two files would be the volume.
-  if (record.image.boot_id == place.boot_id) {
+  if (platform::IsThisBoot(record.image.boot_id, place.boot_id)) {
     RETURN_IF_ERROR(CheckNotAttached({.dev = static_cast<dev_t>(record.image.device),
                                       .ino = static_cast<ino_t>(record.image.inode)},
                                      path, "the recorded file"));

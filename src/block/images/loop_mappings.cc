@@ -17,6 +17,7 @@
 #include "block/sizes.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/child.h"
 
 namespace berth::block {
@@ -58,7 +59,7 @@ uint64_t SequenceOf(const Mapping& mapping) {
 // number twice within one boot.
 base::StatusOr<bool> IsStillAttached(const Mapping& mapping) {
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
-  if (base::json::String(mapping.state, {"bootId"}) != boot_id) return false;
+  if (!platform::IsThisBoot(base::json::String(mapping.state, {"bootId"}), boot_id)) return false;
   ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(mapping.device));
   return SequenceOf(mapping) == sequence;
 }

@@ -19,6 +19,7 @@
 #include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/child.h"
 
 namespace berth::block {
@@ -262,7 +263,7 @@ class NbdBackend : public Backend {
     for (const NbdDevice& device : devices) {
       if (device.path == mapping.device &&
           device.identifier == base::json::String(mapping.state, {"identifier"}) &&
-          boot_id == base::json::String(mapping.state, {"bootId"})) {
+          platform::IsThisBoot(base::json::String(mapping.state, {"bootId"}), boot_id)) {
         return std::optional(device);
       }
     }

@@ -138,7 +138,7 @@ base::Status Exports::Recover() {
   }
   for (const Export& record : loaded.records) {
     const std::string id = IdOf(record.volume.store, record.volume.image);
-    if (record.boot_id != boot_id_) {  // no process or mount survived the boot
+    if (!platform::IsThisBoot(record.boot_id, boot_id_)) {
       RETURN_IF_ERROR(ForgetExport(record));
       continue;
     }

@@ -165,7 +165,7 @@ Status HostMountTargets::WriteRecord(HostMountRecord& record) {
 }
 
 StatusOr<bool> HostMountTargets::IsMounted(const HostMountRecord& record) const {
-  if (record.boot_id != boot_id_) return false;
+  if (!platform::IsThisBoot(record.boot_id, boot_id_)) return false;
   ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
   const std::optional<MountIdentity> present = IdentifyMount(table, record.path);
   return present.has_value() && present->major == record.mount.major &&
@@ -211,7 +211,7 @@ Status HostMountTargets::BindVolume(HostMountRecord& record, const std::string& 
   }
   // The agent crashed or failed after it wrote the record, perhaps between the bind and the next
   // record.
-  const bool cut_off = record.boot_id == boot_id_ && !record.mounted;
+  const bool cut_off = platform::IsThisBoot(record.boot_id, boot_id_) && !record.mounted;
   if (cut_off) {
     ASSIGN_OR_RETURN(const bool mounted, IsMounted(record));
     if (mounted) {
@@ -268,7 +268,7 @@ Status HostMountTargets::Unmount(const HostMountRecord& record) {
   if (*mounted) {
     RETURN_IF_ERROR_WITH(mounter_.Unmount(record.path), context);
     LOG_INFO("host mount {} is unmounted from {}", Quote(record.key), Quote(record.path));
-  } else if (record.boot_id == boot_id_ && record.mounted) {
+  } else if (platform::IsThisBoot(record.boot_id, boot_id_) && record.mounted) {
     ASSIGN_OR_RETURN(const std::vector<platform::MountEntry> table, mounter_.List());
     for (const platform::MountEntry& entry : table) {
       // The whole identity is compared, because the kernel gives the ids of removed mounts to new

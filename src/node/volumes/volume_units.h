@@ -197,7 +197,9 @@ class VolumeUnits {
   base::Status ReportFailure(const Job& job, std::string_view what, const base::Status& why);
   // Finds the plugin of the volume. UNAVAILABLE: there is none.
   base::StatusOr<std::shared_ptr<volume::VolumePlugin>> FindPlugin(std::string_view name) const;
-  bool IsThisBoot(const std::string& boot_id) const { return boot_id == deps_.records.boot_id(); }
+  bool IsThisBoot(const std::string& boot_id) const {
+    return platform::IsThisBoot(boot_id, deps_.records.boot_id());
+  }
   void WakeUnitsWhere(const std::function<bool(Unit&)>& condition);
   // Runs `change` on the unit and the use under the lock, if they (still) exist.
   void UpdateUse(const Job& job, const std::function<void(Unit&, Use&)>& change);

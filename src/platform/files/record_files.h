@@ -37,6 +37,12 @@ base::StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folde
 base::StatusOr<base::Json> ParseRecord(std::string_view text, int version,
                                        const base::json::ParseLimits& limits = {});
 
+// Whether a record with the boot id `recorded` is of this boot (BootId in durable_file.h). A record
+// of another boot describes mounts, devices and processes that no longer exist.
+inline bool IsThisBoot(std::string_view recorded, std::string_view this_boot) {
+  return !recorded.empty() && recorded == this_boot;
+}
+
 // Renames a damaged record to PATH.damaged-RANDOM, so that a person can read it and the program
 // does not read it again. Returns the new path, or the errno as a Status.
 base::StatusOr<std::string> SetRecordAside(const std::string& path);

@@ -68,6 +68,12 @@ TEST_F(RecordFilesTest, HaveAVersion) {
   EXPECT_EQ(ParseRecord("{\"version\": 2", 2).status().code(), StatusCode::kDataLoss);
 }
 
+TEST_F(RecordFilesTest, AreOfThisBootIfTheyNameIt) {
+  EXPECT_TRUE(IsThisBoot("b", "b"));
+  EXPECT_FALSE(IsThisBoot("a", "b"));
+  EXPECT_FALSE(IsThisBoot("", ""));
+}
+
 TEST_F(RecordFilesTest, ADamagedOneIsKeptButNotReadAgain) {
   ASSERT_TRUE(MakeFolders(records_).ok());
   Write("a.json", "{");

@@ -60,7 +60,7 @@ Status MountRecords::LoadRecords() {
   for (const platform::RecordFile& file : files) {
     if (!file.text.ok()) continue;
     const auto json = base::json::Parse(*file.text);
-    if (!json.ok() || base::json::String(*json, {"bootID"}) == boot_) continue;
+    if (!json.ok() || platform::IsThisBoot(base::json::String(*json, {"bootID"}), boot_)) continue;
     RETURN_IF_ERROR(platform::RemoveDurably<"exec.mount_record">(file.path));
   }
   return base::OkStatus();
@@ -81,7 +81,7 @@ StatusOr<std::optional<MountRecord>> MountRecords::Read(std::string_view target)
   if (!json.ok()) {
     return base::Error(base::StatusCode::kInternal, "{}: {}", what, base::Message(json.status()));
   }
-  if (base::json::String(*json, {"bootID"}) != boot_) return std::nullopt;
+  if (!platform::IsThisBoot(base::json::String(*json, {"bootID"}), boot_)) return std::nullopt;
   auto record = FromJson(*json);
   RETURN_IF_ERROR_WITH(record, what);
   return *std::move(record);
