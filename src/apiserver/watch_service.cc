@@ -118,6 +118,15 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
     progress_ = std::max(progress_, revision);
   }
 
+  // The client lists again, as after a compaction.
+  void OnLost(const Status&) override {
+    base::MutexLock lock(order_);
+    PushFrame(http::MakeFrame(renderer_.RenderErrorEvent(KubeError(
+        Reason::kExpired,
+        fmt::format("the changes after resource version {} could not be read", progress_)))));
+    End();
+  }
+
  private:
   void OpenStream() {
     if (!opened_) exchange_->StartStream({.content_type = renderer_.watch_content_type()});

@@ -65,17 +65,27 @@ void FanOut::WaitUntilCaughtUp() {
   }
 }
 
-void FanOut::DeliverMissed(Member& member, Revision to) {
-  if (member.seen < to) ReadMissed(member, to);
-  if (!member.gone) member.watcher->OnProgress(member.seen);
+void FanOut::DeliverMissed(const std::shared_ptr<Member>& member, Revision to) {
+  if (member->seen < to) {
+    const Status read = read_changes_(member->prefix, member->seen, to, [&](const Change& change) {
+      if (!member->gone) member->watcher->OnChange(change);
+    });
+    if (!read.ok()) return DropMember(member, read);
+    member->seen = to;
+  }
+  if (!member->gone) member->watcher->OnProgress(member->seen);
 }
 
-void FanOut::ReadMissed(Member& member, Revision to) {
-  const Status read = read_changes_(member.prefix, member.seen, to, [&](const Change& change) {
-    if (!member.gone) member.watcher->OnChange(change);
-  });
-  if (!read.ok()) LOG_ERROR("watch of {}: {}", base::Quote(member.prefix), base::ToString(read));
-  member.seen = to;
+void FanOut::DropMember(const std::shared_ptr<Member>& member, const Status& why) {
+  LOG_ERROR("watch of {}: {}", base::Quote(member->prefix), base::ToString(why));
+  {
+    base::MutexLock lock(mutex_);
+    if (member->gone) return;  // its owner has removed it, and wants no call
+    member->gone = true;
+    std::erase(members_, member);
+    changed_.NotifyAll();
+  }
+  member->watcher->OnLost(why);
 }
 
 // Each change goes to all members before the next change, because members can then share the result
@@ -113,7 +123,7 @@ void FanOut::DeliveryLoop() {
     }
     for (const auto& member : members) {
       if (member->caught_up) continue;
-      DeliverMissed(*member, delivered);
+      DeliverMissed(member, delivered);
       member->caught_up = true;
     }
     for (const Group& group : groups) DeliverGroup(group, members);

@@ -3,7 +3,8 @@
 // A watcher is added at a revision. Store::Watch has delivered the changes up to that revision on
 // the caller's thread before, so that a long history delays no other watcher. The fan-out thread
 // reads the few changes after that revision from the table, so that the watcher gets each change
-// once and in order. Thread-safe.
+// once and in order. A watcher whose changes cannot be read is dropped, and told so, because a gap
+// would stay unnoticed. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -56,8 +57,9 @@ class FanOut {
 
   void DeliveryLoop();
   // Delivers the changes up to `to` that the member has not seen, from the table.
-  void DeliverMissed(Member& member, Revision to);
-  void ReadMissed(Member& member, Revision to);
+  void DeliverMissed(const std::shared_ptr<Member>& member, Revision to);
+  void DropMember(const std::shared_ptr<Member>& member, const Status& why)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void DeliverGroup(const Group& group, const std::vector<std::shared_ptr<Member>>& members);
   void RemoveMember(const std::shared_ptr<Member>& member);
 

@@ -75,6 +75,9 @@ class Watcher {
   virtual void OnChange(const Change& change) = 0;
   // All changes up to `revision` have been delivered, also if none of them was for this watcher.
   virtual void OnProgress(Revision revision) {}
+  // Changes for this watcher could not be read. It gets no further call, and its owner has to list
+  // the records and watch anew.
+  virtual void OnLost(const Status& why) = 0;
 };
 
 // Room on the disk that is kept for the store. Thread-safe, and called on the writer thread.

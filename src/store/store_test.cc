@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/mutex.h"
 #include "store/backup.h"
+#include "store/fan_out.h"
 #include "store/sqlite.h"
 
 namespace berth::store {
@@ -58,6 +59,11 @@ class Recorder : public Watcher {
     progress_ = revision;
     changed_.NotifyAll();
   }
+  void OnLost(const Status& why) override {
+    base::MutexLock lock(mutex_);
+    lost_ = why;
+    changed_.NotifyAll();
+  }
   std::vector<Change> WaitFor(size_t count) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     base::MutexLock lock(mutex_);
@@ -72,12 +78,24 @@ class Recorder : public Watcher {
     }
     return progress_ >= revision;
   }
+  bool HasProgress() {
+    base::MutexLock lock(mutex_);
+    return progress_ > 0;
+  }
+  Status WaitForLoss() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::MutexLock lock(mutex_);
+    while (lost_.ok() && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    return lost_;
+  }
 
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);
   Revision progress_ ABSL_GUARDED_BY(mutex_) = 0;
+  Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 
 class StoreTest : public ::testing::Test {
@@ -396,6 +414,26 @@ TEST_F(StoreTest, ForeignAndDamagedFilesAreRefusedAndKept) {
   const auto damaged = Store::Open({.path = folder_.file("db")});
   EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss);
   EXPECT_NE(base::Message(damaged.status()).find("backup"), std::string_view::npos);
+}
+
+TEST(FanOutTest, AWatcherWhoseChangesCannotBeReadIsToldAndGetsNoMore) {
+  FanOut fan_out(5, [](std::string_view prefix, Revision, Revision, const auto&) {
+    return prefix == "/a/" ? base::Error(StatusCode::kInternal, "the disk does not answer")
+                           : base::OkStatus();
+  });
+  const auto lost = std::make_shared<Recorder>();
+  const auto other = std::make_shared<Recorder>();
+  const auto first = fan_out.AddWatcher("/a/", 3, lost);
+  const auto second = fan_out.AddWatcher("/", 3, other);
+  EXPECT_EQ(lost->WaitForLoss().code(), StatusCode::kInternal);
+  fan_out.QueueChanges({{.type = Change::Type::kCreated,
+                         .record = {"/a/x", std::make_shared<const std::string>("{}"), 6},
+                         .previous = nullptr}},
+                       6);
+  EXPECT_EQ(other->WaitFor(1).size(), 1u);
+  fan_out.WaitUntilCaughtUp();
+  EXPECT_EQ(lost->WaitFor(0).size(), 0u);
+  EXPECT_FALSE(lost->HasProgress());
 }
 
 TEST_F(StoreTest, DestroyingAWatchWaitsAndStopsIt) {

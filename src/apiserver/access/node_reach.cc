@@ -75,6 +75,18 @@ class NodeReach::References : public store::Watcher {
     progressed_.NotifyAll();
   }
 
+  void OnLost(const base::Status&) override {
+    MutexLock lock(mutex_);
+    lost_ = true;
+    progressed_.NotifyAll();
+  }
+
+  // Whether changes are missing, so that the references must be loaded anew.
+  bool lost() {
+    MutexLock lock(mutex_);
+    return lost_;
+  }
+
   bool Has(std::string_view node, std::string_view reference) {
     MutexLock lock(mutex_);
     const auto it = by_node_.find(std::string(node));
@@ -96,7 +108,7 @@ class NodeReach::References : public store::Watcher {
   void WaitFor(store::Revision revision) {
     const auto deadline = std::chrono::steady_clock::now() + kMaxDeliveryWait;
     MutexLock lock(mutex_);
-    while (known_ < revision && progressed_.WaitUntil(mutex_, deadline)) {
+    while (!lost_ && known_ < revision && progressed_.WaitUntil(mutex_, deadline)) {
     }
   }
 
@@ -138,6 +150,7 @@ class NodeReach::References : public store::Watcher {
   base::Mutex mutex_;
   base::CondVar progressed_;
   store::Revision known_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   std::unordered_map<std::string, Bound> bound_ ABSL_GUARDED_BY(mutex_);  // by store key
   // For each node, how many of its objects hold each reference.
   std::unordered_map<std::string, std::map<std::string, int>> by_node_ ABSL_GUARDED_BY(mutex_);
@@ -156,9 +169,10 @@ base::Status NodeReach::LoadReferences() {
   MutexLock lock(mutex_);
   const auto load = [this](std::shared_ptr<References>& into,
                            const api::KindInfo& kind) -> base::Status {
-    if (into != nullptr) return base::OkStatus();
+    if (into != nullptr && !into->lost()) return base::OkStatus();
     auto made = std::make_shared<References>(kind);
     RETURN_IF_ERROR(made->LoadAndWatch(store_, made));
+    if (into != nullptr) into->Unsubscribe();
     into = std::move(made);
     return base::OkStatus();
   };

@@ -11,8 +11,8 @@
 // From the first call on, two watches on the store keep the references of bound pods and host
 // mounts in memory; volumes are read from the store at each call. Before the answer is "no", a call
 // waits until the watches have delivered all writes that were acknowledged before the call, at most
-// two seconds for each watch. If the store cannot be read, the answer is "no". Thread-safe; reads
-// the store.
+// two seconds for each watch. A watch that lost changes is begun anew. If the store cannot be read,
+// the answer is "no". Thread-safe; reads the store.
 #pragma once
 
 #include <memory>

@@ -25,6 +25,20 @@ constexpr std::chrono::seconds kRetry{1};
 class DefinitionController::Wakeup : public store::Watcher {
  public:
   void OnChange(const store::Change&) override { Wake(); }
+  void OnLost(const Status&) override {
+    base::MutexLock lock(mutex_);
+    lost_ = pending_ = true;
+    changed_.NotifyAll();
+  }
+  void MarkLost() {
+    base::MutexLock lock(mutex_);
+    lost_ = true;
+  }
+  // Whether a watch ended since the last call.
+  bool TakeLost() {
+    base::MutexLock lock(mutex_);
+    return std::exchange(lost_, false);
+  }
 
   void Wake() {
     base::MutexLock lock(mutex_);
@@ -59,6 +73,7 @@ class DefinitionController::Wakeup : public store::Watcher {
   base::Mutex mutex_;
   base::CondVar changed_;
   bool pending_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -89,7 +104,22 @@ void DefinitionController::RunLoop() {
   for (bool retry = false; wakeup_->WaitForWork(retry);) retry = !SyncAll();
 }
 
+bool DefinitionController::WatchAgain() {
+  instance_watches_.clear();  // DeleteDefinition makes those that are needed
+  auto watch =
+      context_.store.Watch(KeyPrefix(api::kinds::kCustomResourceDefinition, ""), 0, wakeup_);
+  if (!watch.ok()) {
+    LOG_ERROR("api: cannot watch the definitions of custom resources: {}",
+              base::ToString(watch.status()));
+    wakeup_->MarkLost();
+    return false;
+  }
+  definitions_watch_ = *std::move(watch);
+  return true;
+}
+
 bool DefinitionController::SyncAll() {
+  if (wakeup_->TakeLost() && !WatchAgain()) return false;
   auto all = ReadDefinitions();
   if (!all.ok()) {
     LOG_ERROR("api: cannot read the definitions of custom resources: {}",

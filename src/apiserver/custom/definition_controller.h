@@ -50,6 +50,7 @@ class DefinitionController {
   void RunLoop();
   // The functions with a bool return false if a step failed and must be tried again.
   bool SyncAll();
+  bool WatchAgain();
   base::StatusOr<std::vector<Definition>> ReadDefinitions();
   bool AcceptNames(Definition& definition, const std::vector<Definition>& all);
   void ServeKinds(const std::vector<Definition>& all);
