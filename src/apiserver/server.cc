@@ -115,7 +115,10 @@ class ServerImpl : public Server {
       next_retry_ = now + kRetryPause;
     }
     const bool posted = workers_.Post([this, due] {
-      if (revocations_.TakeChange() || due) RenewCertificates();
+      const bool revoked = revocations_.TakeChange();
+      // Both are asked, because each keeps its change until it is taken.
+      if (static_tokens_.TakeChange() || revoked) http_->JudgeStreams();
+      if (revoked || due) RenewCertificates();
       renewing_ = false;
     });
     if (!posted) renewing_ = false;

@@ -201,15 +201,40 @@ bool Connection::AdmitHead() {
   server_.SetStage(*this, Stage::kWorking);
   Request request = reader_.CopyHead();
   request.user = user_;
-  server_.service().Identify(
-      std::move(request), [&loop = server_.loop(), weak = weak_from_this()](Identity identity) {
-        boost::asio::post(loop, [weak, identity = std::move(identity)]() mutable {
-          if (const auto self = weak.lock()) {
-            static_cast<Connection&>(*self).OnIdentified(std::move(identity));
-          }
-        });
-      });
+  Identify(std::move(request), &Connection::OnIdentified);
   return false;
+}
+
+void Connection::Identify(Request request, void (Connection::*done)(Identity)) {
+  server_.service().Identify(std::move(request), [&loop = server_.loop(), weak = weak_from_this(),
+                                                  done](Identity identity) {
+    boost::asio::post(loop, [weak, done, identity = std::move(identity)]() mutable {
+      if (const auto self = weak.lock()) {
+        (static_cast<Connection&>(*self).*done)(std::move(identity));
+      }
+    });
+  });
+}
+
+void Connection::JudgeStream() {
+  if (!exchange_ || client_class() == ClientClass::kOwner) return;
+  judge_stream_ = !exchange_->streaming();
+  if (judge_stream_) return;
+  const Request& request = exchange_->request();
+  Identify({.method = request.method,
+            .target = request.target,
+            .headers = request.headers,
+            .user = user_},
+           &Connection::OnJudged);
+}
+
+// If the stream has ended meanwhile, the client loses a connection without a request.
+void Connection::OnJudged(Identity identity) {
+  const bool invalid = (identity.answer && identity.answer->code == 401) ||
+                       (identity.refusal && identity.refusal->code == 401);
+  if (!invalid || closed()) return;
+  LOG_INFO("{}: closed a stream whose sender's credentials have ended", server_.name());
+  Close();
 }
 
 void Connection::OnIdentified(Identity identity) {
@@ -253,6 +278,7 @@ void Connection::DispatchRequest() {
   phase_ = Phase::kBusy;
   server_.SetStage(*this, Stage::kWorking);
   deadline_ = Time::max();
+  judge_stream_ = false;
   exchange_ = std::make_shared<Exchange>(weak_from_this(), std::move(request));
   server_.service().Handle(Exchange::NewHandle(exchange_));
 }
@@ -282,6 +308,7 @@ void Connection::SendPending() {
   if (closed() || !exchange_) return;
   Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
+  if (judge_stream_) JudgeStream();
   if (pending.user && client_class() == ClientClass::kStranger &&
       !server_.PromoteConnection(*this, *pending.user)) {
     if (!pending.end) return Close();

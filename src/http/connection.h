@@ -59,6 +59,10 @@ class Connection : public ExchangeHost,
   // Reads no new request. The current answer is still sent, and then the connection is closed
   // without lingering.
   void RetireConnection();
+  // Closes the connection soon if it carries a stream or proxied exchange whose sender's
+  // credentials are not valid any more. A request that is being handled is judged if it becomes
+  // one.
+  void JudgeStream();
   void Close();
   bool closed() const { return phase_ == Phase::kClosed; }
 
@@ -77,7 +81,11 @@ class Connection : public ExchangeHost,
   // Decides about a request of which only the head has arrived. False: it is refused, or its
   // credentials are being judged.
   bool AdmitHead();
+  // Asks the service about `request`, and calls `done` on the event loop unless the connection is
+  // gone.
+  void Identify(Request request, void (Connection::*done)(Identity));
   void OnIdentified(Identity identity);
+  void OnJudged(Identity identity);
   // Reads on in the body of an admitted request.
   void ReceiveBody();
   void AwaitBytes();
@@ -106,8 +114,9 @@ class Connection : public ExchangeHost,
   Time answer_deadline_ = Time::max();  // for the whole of the current answer
   bool waiting_read_ = false;           // an async_wait for a readable socket is under way
   bool waiting_write_ = false;
-  bool retired_ = false;  // RetireConnection was called
-  bool eof_ = false;      // the client's end was read
+  bool retired_ = false;       // RetireConnection was called
+  bool eof_ = false;           // the client's end was read
+  bool judge_stream_ = false;  // the current request is judged when its answer begins
 
   RequestReader reader_;
 

@@ -323,6 +323,14 @@ void Server::UseContext(SslContextPtr context) {
   });
 }
 
+void Server::JudgeStreams() {
+  asio::post(loop_, [this] {
+    // The loop uses a copy, because the service may answer at once.
+    const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
+    for (const auto& connection : all) connection->JudgeStream();
+  });
+}
+
 void Server::Drain(std::chrono::milliseconds grace) {
   asio::post(loop_, [this] {
     boost::system::error_code ignored;

@@ -95,6 +95,9 @@ class Server {
   uint16_t port() const { return port_; }
   // Uses the certificates of `context` for new connections.
   void UseContext(SslContextPtr context);
+  // Has Service::Identify judge the senders of all open streams and proxied exchanges anew, except
+  // owners, and ends those for which it answers 401. Call it when credentials have ended.
+  void JudgeStreams();
   // Accepts no more connections and reads no new requests. Returns when all answers have been sent,
   // at the latest after `grace`. It does not wait until clients that have their answers close.
   void Drain(std::chrono::milliseconds grace);

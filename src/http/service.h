@@ -38,11 +38,11 @@ class Service {
   virtual std::optional<Refusal> CheckHead(const RequestHead& head, const User* user) const {
     return std::nullopt;
   }
-  // Judges a request that CheckHead has accepted, whose body has not arrived, and whose client is
-  // no owner (seats.h): its credentials, and whether its user may do this. `head` has the user that
-  // the transport knows. The body is read only after `done`, which may come later and from any
-  // thread, but not after the end of the server. Handle gets the request without the user that is
-  // found here.
+  // Judges a request that CheckHead has accepted, whose body has not arrived or whose answer is a
+  // stream (Server::JudgeStreams), and whose client is no owner (seats.h): its credentials, and
+  // whether its user may do this. `head` has the user that the transport knows. The body is read
+  // only after `done`, which may come later and from any thread, but not after the end of the
+  // server. Handle gets the request without the user that is found here.
   virtual void Identify(Request head, std::function<void(Identity)> done) { done({}); }
   // Returns the answer that a client gets for `refusal`; nullopt: the connection is closed without
   // an answer.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -318,6 +319,48 @@ TEST_F(StrangersTest, AHandshakeThatEndsInItsFirstRecordEndsTheConnection) {
     client.ReadToEnd();
     WaitFor([&] { return server_->connections() == 0; });
   }
+}
+
+TEST_F(StrangersTest, StreamsEndWhoseCredentialsHaveEnded) {
+  Listen({});
+  std::atomic<bool> revoked = false;
+  service_->identify = [&](const Request& head, std::function<void(Identity)> done) {
+    if (revoked && head.Header("Authorization") == "Bearer bad") {
+      return done({.refusal = Refusal{.code = 401, .message = "who are you"}});
+    }
+    done({.user = Ann()});
+  };
+  // A stream, and a request that becomes one later, of each sender.
+  std::deque<TestConnection> clients;
+  for (const auto& headers : {kBadToken, kBadToken, kGoodToken, kGoodToken}) {
+    clients.emplace_back(port());
+    clients.back().Send(RequestText("GET", "/hold", "", headers));
+    WaitFor([&] { return CountHeld() == clients.size(); });
+  }
+  TestConnection owner(socket());
+  owner.Send(RequestText("GET", "/hold", "", kBadToken));
+  WaitFor([&] { return CountHeld() == 5; });
+  const auto stream = [&](size_t number) {
+    base::MutexLock lock(mutex_);
+    held_[number]->StartStream({});
+    held_[number]->Push(MakeFrame(EncodeChunk("begun")));
+  };
+  for (const size_t number : {0, 2, 4}) stream(number);
+  for (const size_t number : {0, 2}) {
+    clients[number].ReadUntil("\r\n\r\n");
+    EXPECT_EQ(clients[number].ReadChunk(), "begun");
+  }
+  revoked = true;
+  server_->JudgeStreams();
+  EXPECT_EQ(clients[0].ReadToEnd(), "") << "it is broken off";
+  for (const size_t number : {1, 3}) stream(number);
+  EXPECT_THAT(clients[1].ReadToEnd(), Not(HasSubstr(std::string(kLastChunk))));
+  WaitFor([&] { return server_->connections() == 3; });
+  for (const size_t number : {2, 3, 4}) {
+    base::MutexLock lock(mutex_);
+    EXPECT_TRUE(held_[number]->Push(MakeFrame(EncodeChunk("goes on"))));
+  }
+  EXPECT_EQ(clients[2].ReadChunk(), "goes on");
 }
 
 TEST_F(StrangersTest, AQuietProxiedExchangeEnds) {

@@ -127,6 +127,7 @@ bool StaticTokens::HasTokenForm(std::string_view token) {
 void StaticTokens::RereadIfChanged() {
   struct stat now{};
   if (path_.empty() || stat(path_.c_str(), &now) != 0) {
+    changed_ |= !tokens_.empty();
     tokens_.clear();
     seen_ = {};
     return;
@@ -136,22 +137,31 @@ void StaticTokens::RereadIfChanged() {
                     now.st_ctim.tv_sec == seen_.st_ctim.tv_sec &&
                     now.st_ctim.tv_nsec == seen_.st_ctim.tv_nsec;
   if (same) return;
-  if (now.st_uid != geteuid() || (now.st_mode & 077) != 0) {
-    LOG_ERROR(
-        "api: accepted no token, because others than the owner of the token file {} may read "
-        "or write it (make it private with chmod 600)",
-        base::Quote(path_));
-    tokens_.clear();
-    return;
-  }
-  auto read = ReadStaticTokens(path_);
+  const auto read = [&]() -> base::StatusOr<std::vector<StaticToken>> {
+    if (now.st_uid == geteuid() && (now.st_mode & 077) == 0) return ReadStaticTokens(path_);
+    return Error(StatusCode::kPermissionDenied,
+                 "others than the owner of the token file {} may read or write it (make it private "
+                 "with chmod 600)",
+                 base::Quote(path_));
+  }();
   if (!read.ok()) {
-    LOG_ERROR("api: accepted no token: {}", base::Message(read.status()));
+    changed_ |= !tokens_.empty();
     tokens_.clear();
+    if (!std::exchange(refused_, true)) {
+      LOG_ERROR("api: accepted no token: {}", base::Message(read.status()));
+    }
     return;
   }
-  tokens_ = *std::move(read);
+  refused_ = false;
+  changed_ = true;
+  tokens_ = *read;
   seen_ = now;
+}
+
+bool StaticTokens::TakeChange() {
+  base::MutexLock lock(mutex_);
+  RereadIfChanged();
+  return std::exchange(changed_, false);
 }
 
 base::StatusOr<http::User> StaticTokens::OwnerOf(std::string_view token, base::WallTime now) {

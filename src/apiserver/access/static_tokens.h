@@ -1,6 +1,7 @@
 // The tokens of people and tools outside the cluster. A file (0600) holds the hash, the user and
 // the expiry time of each token. `berth token` writes the file. The server reads it again whenever
-// it has changed, so new and removed tokens take effect at once.
+// it has changed, so new and removed tokens take effect at once. Streams of a removed token end
+// within seconds.
 //
 //   berth-ID.SECRET     ID 10 characters; SECRET 256 random bits, base64url
 //
@@ -57,6 +58,9 @@ class StaticTokens {
   // UNAUTHENTICATED with the reason if the token is not valid.
   base::StatusOr<http::User> OwnerOf(std::string_view token, base::WallTime now);
 
+  // Reads the file if it has changed, and returns whether it has changed since the last call.
+  bool TakeChange();
+
  private:
   // Reads the file if it has changed. A file that is missing, damaged or not private has no tokens.
   void RereadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -64,6 +68,8 @@ class StaticTokens {
   const std::string path_;
   base::Mutex mutex_;
   struct stat seen_ ABSL_GUARDED_BY(mutex_) {};
+  bool refused_ ABSL_GUARDED_BY(mutex_) = false;  // the file was not accepted, and the log says so
+  bool changed_ ABSL_GUARDED_BY(mutex_) = false;  // since TakeChange
   std::vector<StaticToken> tokens_ ABSL_GUARDED_BY(mutex_);
 };
 
