@@ -4,6 +4,11 @@
 
 namespace berth::http {
 
+namespace {
+// An address with fewer seats has few of them (SeatLimits::kept_for_few).
+constexpr size_t kFew = 2;
+}  // namespace
+
 SeatLimits SeatLimits::FitTo(size_t most) const {
   if (most >= total) return *this;
   SeatLimits out = *this;
@@ -13,6 +18,7 @@ SeatLimits SeatLimits::FitTo(size_t most) const {
   out.total = most;
   out.owner_reserve = scale(owner_reserve);
   out.max_strangers = scale(max_strangers);
+  out.kept_for_few = scale(kept_for_few);
   out.max_per_address = scale(max_per_address);
   out.max_per_user = scale(max_per_user);
   return out;
@@ -59,7 +65,10 @@ SeatTable::Offer SeatTable::OfferSeat(ClientClass client_class, const std::strin
                                          : FindSpare(Of(ClientClass::kOwner).silent, now));
   }
   Seat::Group* const address = FindGroup(client_class, key);
-  if (address != nullptr && address->seats >= limits_.max_per_address) {
+  const size_t kept = address != nullptr && address->seats >= kFew ? limits_.kept_for_few : 0;
+  if (address != nullptr &&
+      (address->seats >= limits_.max_per_address ||
+       (kept > 0 && size(ClientClass::kStranger) + kept >= limits_.max_strangers))) {
     return MakeOffer(address->silent.empty() ? nullptr : &address->silent.front());
   }
   const bool full =

@@ -11,7 +11,8 @@
 // seats are taken gets that of another:
 //
 //   comes      takes the seat of the longest silent ...
-//   stranger   stranger: of the same address if that has too many
+//   stranger   stranger: of the same address if that has too many, or has two and only those are
+//              left that are kept for addresses with few
 //   verified   verified client that waits between requests: of the same user if that has too many
 //   owner      stranger; else verified client or owner that waits between requests
 //
@@ -43,6 +44,7 @@ struct SeatLimits {
   size_t total = 20'000;         // fewer if the process may open fewer descriptors
   size_t owner_reserve = 2'000;  // of them, for owners only
   size_t max_strangers = 2'000;
+  size_t kept_for_few = 0;  // of max_strangers, for addresses that have less than two
   size_t max_per_address = 500;
   size_t max_per_user = 8'000;
   MemoryBudgets memory = {};

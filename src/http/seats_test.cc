@@ -91,6 +91,30 @@ TEST_F(SeatsTest, AnAddressWithTooManyLosesItsOwn) {
   EXPECT_EQ(Ask(ClientClass::kStranger, "a").displaced, own);
 }
 
+TEST(FewSeatsTest, AnAddressWithFewFindsASeatThatOthersLeave) {
+  SeatTable table({.total = 8, .owner_reserve = 0, .max_strangers = 8, .kept_for_few = 4});
+  std::deque<TestSeat> seats;
+  const auto add = [&](const char* address) {
+    const auto offer = table.OfferSeat(ClientClass::kStranger, address, {});
+    if (!offer.granted || offer.displaced != nullptr) return false;
+    table.AddSeat(seats.emplace_back(), ClientClass::kStranger, address, Stage::kWorking, {});
+    return true;
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(add("a"));
+  EXPECT_FALSE(add("a"));
+  // Others that come have two each, whatever it does.
+  EXPECT_TRUE(add("b"));
+  EXPECT_TRUE(add("b"));
+  EXPECT_FALSE(add("b"));
+  EXPECT_TRUE(add("c"));
+  // It may displace only its own silent client, and not one that has just come.
+  table.SetStage(seats.back(), Stage::kWaiting, {});
+  EXPECT_FALSE(table.OfferSeat(ClientClass::kStranger, "a", {}).granted);
+  table.SetStage(seats.front(), Stage::kWaiting, {});
+  EXPECT_EQ(table.OfferSeat(ClientClass::kStranger, "a", {}).displaced, &seats.front());
+  for (TestSeat& seat : seats) table.RemoveSeat(seat);
+}
+
 TEST_F(SeatsTest, NobodyLosesTheSeatWhileTheServerWorksForHim) {
   for (const char* address : {"a", "b", "c", "d"}) Stranger(address, Stage::kWorking);
   EXPECT_FALSE(Ask(ClientClass::kStranger, "e").granted);

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -27,9 +28,14 @@ constexpr milliseconds kMaxTime{5000};  // to receive a request, and to send its
 constexpr http::Limits kLimits{
     .max_head = 8 * 1024,
     .max_body = 8 * 1024,
-    // Everybody is a stranger here. An address has at most half of the
-    // seats, and loses its longest silent connection for a new one.
-    .seats = {.total = 64, .owner_reserve = 0, .max_strangers = 64, .max_per_address = 32},
+    // Everybody is a stranger here. An address has at most half of the seats, and loses its longest
+    // silent connection for a new one. The other half is for addresses that have few, so that the
+    // kubelet's probe finds one.
+    .seats = {.total = 64,
+              .owner_reserve = 0,
+              .max_strangers = 64,
+              .kept_for_few = 32,
+              .max_per_address = 32},
     .request = kMaxTime,
     .stall = kMaxTime,
     .answer = kMaxTime,
@@ -67,7 +73,7 @@ StatusOr<UniqueFd> ListenOn(const addrinfo& where) {
   if (where.ai_family == AF_INET6) {
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
-  if (bind(fd.get(), where.ai_addr, where.ai_addrlen) != 0 || listen(fd.get(), 64) != 0) {
+  if (bind(fd.get(), where.ai_addr, where.ai_addrlen) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
     return Error(StatusCode::kUnavailable, "listen: {}", std::strerror(errno));
   }
   return fd;
@@ -125,8 +131,9 @@ StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Listen(
 }
 
 HttpEndpoint::HttpEndpoint(std::map<std::string, Handler> handlers)
-    : handlers_(std::move(handlers)),
-      workers_({.name = "http", .max_threads = 4, .max_queued = 64}) {}
+    : workers_({.name = "http", .max_threads = std::max<size_t>(handlers.size(), 1)}) {
+  for (auto& [path, handler] : handlers) paths_[path].handler = std::move(handler);
+}
 
 HttpEndpoint::~HttpEndpoint() {
   if (!http_) return;
@@ -138,7 +145,7 @@ uint16_t HttpEndpoint::port() const { return http_->port(); }
 
 std::optional<http::Refusal> HttpEndpoint::CheckHead(const http::RequestHead& head,
                                                      const http::User*) const {
-  if (!handlers_.contains(head.path)) return http::Refusal{.code = 404, .message = {}};
+  if (!paths_.contains(head.path)) return http::Refusal{.code = 404, .message = {}};
   if (head.method != "GET" && head.method != "HEAD") {
     return http::Refusal{.code = 405, .message = {}};
   }
@@ -167,9 +174,27 @@ void HttpEndpoint::Handle(std::shared_ptr<http::Exchange> exchange) {
   if (const auto refusal = CheckHead(head, nullptr)) {
     return exchange->Reply(*RenderRefusal(*refusal));
   }
-  const Handler& handler = handlers_.at(path);
-  workers_.Post(
-      [&handler, exchange = std::move(exchange)] { exchange->Reply(ToHttpResponse(handler())); });
+  Path& asked = paths_.at(path);
+  {
+    base::MutexLock lock(asked.mutex);
+    asked.waiting.push_back(std::move(exchange));
+    if (std::exchange(asked.running, true)) return;
+  }
+  workers_.Post([&asked] { AnswerWaiting(asked); });
+}
+
+void HttpEndpoint::AnswerWaiting(Path& path) {
+  while (true) {
+    std::vector<std::shared_ptr<http::Exchange>> waiting;
+    {
+      base::MutexLock lock(path.mutex);
+      path.running = !path.waiting.empty();
+      if (!path.running) return;
+      waiting.swap(path.waiting);
+    }
+    const http::Response answer = ToHttpResponse(path.handler());
+    for (const auto& exchange : waiting) exchange->Reply(answer);
+  }
 }
 
 }  // namespace berth::roles

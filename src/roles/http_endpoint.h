@@ -1,5 +1,7 @@
 // Serves metrics and health over HTTP to probes and scrapers, not to people: only GET and HEAD, one
-// request per connection, small heads, deadlines for everything, and few requests at a time.
+// request per connection, small heads, deadlines for everything, and few requests at a time. All
+// who ask for a path before its handler begins get the answer of one run, so that many requests
+// cost no more than two runs.
 //
 // Addresses: ":8080", "127.0.0.1:8080", "[::1]:8080", "localhost:8080". With port 0 the kernel
 // chooses a free port.
@@ -10,7 +12,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/worker_pool.h"
 #include "http/service.h"
@@ -28,7 +32,7 @@ class HttpEndpoint : private http::Service {
     std::string body;
     std::string content_type = "text/plain; charset=utf-8";
   };
-  // Handlers run on several threads at the same time. They may block for a short time.
+  // Handlers of different paths run at the same time. They may block for a short time.
   using Handler = std::function<Answer()>;
 
   // `handlers` has the handler of each path, such as "/metrics". INVALID_ARGUMENT: `address` has
@@ -51,7 +55,16 @@ class HttpEndpoint : private http::Service {
   std::optional<http::Response> RenderRefusal(const http::Refusal& refusal) const override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
 
-  const std::map<std::string, Handler> handlers_;
+  struct Path {
+    Handler handler;
+    base::Mutex mutex;
+    bool running ABSL_GUARDED_BY(mutex) = false;
+    std::vector<std::shared_ptr<http::Exchange>> waiting ABSL_GUARDED_BY(mutex);
+  };
+  // Runs the handler until nobody waits. Runs on a worker.
+  static void AnswerWaiting(Path& path);
+
+  std::map<std::string, Path> paths_;
   std::unique_ptr<http::Server> http_;
   base::WorkerPool workers_;  // ends before the server that its answers go to
 };

@@ -4,7 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <latch>
+#include <vector>
 
 namespace berth::roles {
 namespace {
@@ -30,6 +36,8 @@ class HttpEndpointTest : public testing::Test {
     address.sin_family = AF_INET;
     address.sin_port = htons(endpoint_->port());
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval deadline{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof deadline);
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return fd;
   }
@@ -85,6 +93,71 @@ TEST_F(HttpEndpointTest, AsManySilentClientsAsThereMayBeKeepNobodyOut) {
   // They are closed the oldest first.
   char byte;
   EXPECT_EQ(recv(silent.front().get(), &byte, 1, 0), 0);
+}
+
+// A path whose requests are complete, and take as long as the test wants.
+class SlowEndpointTest : public HttpEndpointTest {
+ protected:
+  void SetUp() override {
+    auto listening = HttpEndpoint::Listen(
+        "127.0.0.1:0", {{"/healthz", [] { return HttpEndpoint::Answer{.body = "ok"}; }},
+                        {"/slow", [this] {
+                           ++runs_;
+                           release_.wait();
+                           return HttpEndpoint::Answer{.body = "slow"};
+                         }}});
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    endpoint_ = *std::move(listening);
+  }
+
+  // Sends a complete request from a socket of user `uid`, whom the server takes for its sender.
+  base::UniqueFd AskForSlow(uid_t uid) {
+    setfsuid(uid);
+    base::UniqueFd fd = Connect();
+    setfsuid(geteuid());
+    const std::string_view request = "GET /slow HTTP/1.1\r\n\r\n";
+    send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);  // it may be refused already
+    return fd;
+  }
+  static std::string ReadToEnd(const base::UniqueFd& fd) {
+    std::string answer;
+    char buffer[1024];
+    ssize_t count = 0;
+    while ((count = recv(fd.get(), buffer, sizeof buffer, 0)) > 0) {
+      answer.append(buffer, static_cast<size_t>(count));
+    }
+    return answer;
+  }
+
+  std::atomic<int> runs_ = 0;
+  std::latch release_{1};
+};
+
+TEST_F(SlowEndpointTest, ManyWhoAskAtOnceGetTheAnswersOfFewRuns) {
+  std::vector<base::UniqueFd> asking;
+  for (int i = 0; i < 30; ++i) asking.push_back(AskForSlow(geteuid()));
+  // Another path is answered meanwhile, after all of these have been received.
+  EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  release_.count_down();
+  for (const auto& fd : asking) EXPECT_TRUE(ReadToEnd(fd).ends_with("\r\n\r\nslow"));
+  EXPECT_GE(runs_, 1);
+  EXPECT_LE(runs_, 5);
+}
+
+TEST_F(SlowEndpointTest, CompleteRequestsOfStrangersKeepNoProbeOut) {
+  if (geteuid() != 0) {
+    release_.count_down();
+    GTEST_SKIP() << "needs root, to be several users";
+  }
+  constexpr uid_t kNobody = 65534;
+  std::vector<base::UniqueFd> asking;
+  for (int i = 0; i < 200; ++i) asking.push_back(AskForSlow(kNobody - static_cast<uid_t>(i % 4)));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 ")) << i;
+  }
+  release_.count_down();
+  EXPECT_TRUE(ReadToEnd(asking.front()).ends_with("\r\n\r\nslow"));
+  EXPECT_LE(runs_, 5);
 }
 
 TEST_F(HttpEndpointTest, SaysWhyAnAddressIsNone) {
