@@ -90,6 +90,7 @@ class Evaluator {
     ASSIGN_OR_RETURN(auto found, FindItem(operand, key));
     if (node.optional) return found ? Value::Some(*std::move(found)) : Value::None();
     if (found) return *std::move(found);
+    if (key.is(Kind::kString) && !budget_.SpendText(key.string_value().size())) return OverBudget();
     if (operand.is(Kind::kList))
       return EvaluationError(fmt::format("index out of bounds: {}", KeyText(key)));
     return EvaluationError(fmt::format("no such key: {}", KeyText(key)));
@@ -109,7 +110,7 @@ class Evaluator {
   StatusOr<Value> EvaluateSelect(const Node& node) {
     ASSIGN_OR_RETURN(const Value operand, EvaluateNode(*node.children[0]));
     if (operand.is(Kind::kList)) return NoSuchOverload();
-    return FindMember(node, operand, node.name);
+    return FindMember(node, operand, Value::Refer(node.name));
   }
 
   StatusOr<Value> EvaluateIndex(const Node& node) {
@@ -188,8 +189,9 @@ class Evaluator {
     return false;
   }
 
-  static StatusOr<Value> EvaluateOrder(std::string_view op, const Value& a, const Value& b) {
-    const auto order = Compare(a, b);
+  StatusOr<Value> EvaluateOrder(std::string_view op, const Value& a, const Value& b) {
+    const auto order = Compare(a, b, budget_);
+    if (budget_.left() < 0) return OverBudget();
     if (!order) return NoSuchOverload();
     if (op == "<") return *order < 0;
     if (op == "<=") return *order <= 0;
@@ -205,7 +207,7 @@ class Evaluator {
     }
     if (op == '+' && a.is(Kind::kString) && b.is(Kind::kString)) {
       const size_t size = a.string_value().size() + b.string_value().size();
-      if (size > kMaxBuilt || !budget_.Spend(size / 10)) return OverBudget();
+      if (size > kMaxBuilt || !budget_.SpendText(size)) return OverBudget();
       return a.string_value() + b.string_value();
     }
     if (op == '+' && a.is(Kind::kList) && b.is(Kind::kList)) {
@@ -277,6 +279,10 @@ class Evaluator {
     std::vector<Value> args;
     for (const auto& child : node.children) {
       ASSIGN_OR_RETURN(Value value, EvaluateNode(*child));
+      // A function reads each text that it gets, and most copy it.
+      if (value.is(Kind::kString) && !budget_.SpendText(value.string_value().size())) {
+        return OverBudget();
+      }
       args.push_back(std::move(value));
     }
     CallContext context{.budget = budget_, .regex = node.regex.get()};

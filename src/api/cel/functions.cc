@@ -5,6 +5,7 @@
 
 #include "api/cel/string_functions.h"
 #include "api/time.h"
+#include "base/utf8.h"
 
 namespace berth::api::cel {
 
@@ -145,11 +146,18 @@ StatusOr<Value> Dyn(CallContext&, Args args) { return args[0]; }
 
 // ---- lists
 
+// The index in characters of the byte `found`; -1 for npos.
+int64_t CountCharactersBefore(std::string_view text, size_t found) {
+  if (found == std::string_view::npos) return -1;
+  return static_cast<int64_t>(base::CountCharacters(text.substr(0, found)));
+}
+
 StatusOr<Value> IndexOf(CallContext& context, Args args) {
   if (args[0].is(Kind::kString) && args[1].is(Kind::kString)) {
-    const size_t found = args[0].string_value().find(args[1].string_value());
-    if (found == std::string::npos) return int64_t{-1};
-    return static_cast<int64_t>(Value(args[0].string_value().substr(0, found)).size());
+    const std::string& text = args[0].string_value();
+    const std::string& wanted = args[1].string_value();
+    if (!context.budget.SpendSearch(text.size(), wanted.size())) return OverBudget();
+    return CountCharactersBefore(text, text.find(wanted));
   }
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = 0; i < args[0].size(); ++i) {
@@ -162,9 +170,10 @@ StatusOr<Value> IndexOf(CallContext& context, Args args) {
 
 StatusOr<Value> LastIndexOf(CallContext& context, Args args) {
   if (args[0].is(Kind::kString) && args[1].is(Kind::kString)) {
-    const size_t found = args[0].string_value().rfind(args[1].string_value());
-    if (found == std::string::npos) return int64_t{-1};
-    return static_cast<int64_t>(Value(args[0].string_value().substr(0, found)).size());
+    const std::string& text = args[0].string_value();
+    const std::string& wanted = args[1].string_value();
+    if (!context.budget.SpendSearch(text.size(), wanted.size())) return OverBudget();
+    return CountCharactersBefore(text, text.rfind(wanted));
   }
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = args[0].size(); i > 0; --i) {
@@ -178,8 +187,8 @@ StatusOr<Value> LastIndexOf(CallContext& context, Args args) {
 StatusOr<Value> IsSorted(CallContext& context, Args args) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = 1; i < args[0].size(); ++i) {
+    const auto order = Compare(args[0].item(i - 1), args[0].item(i), context.budget);
     if (!context.budget.Spend(1)) return OverBudget();
-    const auto order = Compare(args[0].item(i - 1), args[0].item(i));
     if (!order) return NoSuchOverload();
     if (*order == std::partial_ordering::greater) return false;
   }
@@ -193,9 +202,9 @@ StatusOr<Value> FindExtreme(CallContext& context, Args args, std::partial_orderi
   if (args[0].size() == 0) return EvaluationError(fmt::format("{} called on empty list", name));
   Value best = args[0].item(0);
   for (size_t i = 1; i < args[0].size(); ++i) {
-    if (!context.budget.Spend(1)) return OverBudget();
     Value item = args[0].item(i);
-    const auto order = Compare(item, best);
+    const auto order = Compare(item, best, context.budget);
+    if (!context.budget.Spend(1)) return OverBudget();
     if (!order) return NoSuchOverload();
     if (*order == wanted) best = std::move(item);
   }

@@ -29,8 +29,9 @@ struct Function {
   Kind result = Kind::kAny;
   // The index of the argument that is a regular expression; 0: none.
   size_t pattern = 0;
-  // Calls the function. INVALID_ARGUMENT "no such overload": the arguments have other kinds than it
-  // takes.
+  // Calls the function. The caller pays for reading those arguments that are strings. A function
+  // pays for all else: searches, long results, items of lists. INVALID_ARGUMENT "no such overload":
+  // the arguments have other kinds than it takes.
   base::StatusOr<Value> (*run)(CallContext& context, std::span<const Value> args) = nullptr;
 };
 

@@ -311,6 +311,46 @@ TEST(CelTest, CostsAreBounded) {
   EXPECT_EQ(value.status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST(CelTest, EachCopyAndSearchOfATextCosts) {
+  const Json self = {{"name", std::string(100'000, 'a')}, {"namespace", std::string(50'000, 'a')}};
+  for (const std::string_view rule :
+       {"self.name.lowerAscii() == ''", "self.name.upperAscii() == ''", "self.name.trim() == ''",
+        "self.name.substring(1) == ''", "self.name.replace('b', '') == ''",
+        "self.name.startsWith('b')", "self.name.endsWith('b')", "self.name.indexOf('b') == 1",
+        "self.name.lastIndexOf('b') == 1", "size(self.name) == 1", "self.name <= self.name",
+        "[self.name, self.name].isSorted()", "[self.name, self.name].max() == ''",
+        "['', ''].join(self.name) == ''", "int(self.name) == 1", "isQuantity(self.name)",
+        "self.labels[self.name] == ''", "{'b': 1}[self.name] == 1 || true"}) {
+    const auto program = Program::Compile(rule, &TestSchema(), Kind::kBool);
+    ASSERT_TRUE(program.ok()) << rule << base::Message(program.status());
+    Json one = self;
+    one["labels"] = Json::object();
+    Budget budget(1000);
+    const auto value = program->Run(one, nullptr, &TestSchema(), budget);
+    EXPECT_EQ(value.status().code(), StatusCode::kResourceExhausted) << rule;
+  }
+  // A search for a long text in a long one compares each byte with each at worst.
+  for (const std::string_view rule : {"self.name.contains(self.__namespace__ + 'b')",
+                                      "self.name.replace(self.__namespace__ + 'b', '') == ''",
+                                      "self.name.split(self.__namespace__ + 'b') == []",
+                                      "self.name.indexOf(self.__namespace__ + 'b') == 1"}) {
+    const auto program = Program::Compile(rule, &TestSchema(), Kind::kBool);
+    Budget budget(1'000'000);
+    const auto value = program->Run(self, nullptr, &TestSchema(), budget);
+    EXPECT_EQ(value.status().code(), StatusCode::kResourceExhausted) << rule;
+  }
+}
+
+TEST(CelTest, ATextIsNotCopiedWhereItIsNamed) {
+  const Json self = {{"name", std::string(1000, 'a')}};
+  const auto program = Program::Compile("[self.name][0]", &TestSchema(), Kind::kString);
+  ASSERT_TRUE(program.ok()) << base::Message(program.status());
+  Budget budget(100);
+  const auto value = program->Run(self, nullptr, &TestSchema(), budget);
+  ASSERT_TRUE(value.ok()) << base::Message(value.status());
+  EXPECT_EQ(&value->string_value(), &self["name"].get_ref<const std::string&>());
+}
+
 TEST(CelTest, TextsAreBounded) {
   EXPECT_THAT(Eval(std::string(20000, ' ') + "true"), testing::HasSubstr("16384"));
   EXPECT_THAT(Eval(std::string(2000, '(') + "true"), testing::HasSubstr("nests too deeply"));

@@ -19,8 +19,10 @@ bool AllStrings(Args args) {
 
 StatusOr<Value> Contains(CallContext& context, Args args) {
   if (!AllStrings(args)) return NoSuchOverload();
-  if (!context.budget.Spend(args[0].string_value().size() / 10)) return OverBudget();
-  return args[0].string_value().find(args[1].string_value()) != std::string::npos;
+  const std::string& text = args[0].string_value();
+  const std::string& wanted = args[1].string_value();
+  if (!context.budget.SpendSearch(text.size(), wanted.size())) return OverBudget();
+  return text.find(wanted) != std::string::npos;
 }
 
 StatusOr<Value> StartsWith(CallContext&, Args args) {
@@ -103,12 +105,14 @@ StatusOr<Value> Replace(CallContext& context, Args args) {
   const std::string& text = args[0].string_value();
   const std::string& from = args[1].string_value();
   const std::string& to = args[2].string_value();
-  if (from.empty()) return text;
+  if (from.empty()) return args[0];
+  if (!context.budget.SpendSearch(text.size(), from.size())) return OverBudget();
   std::string out;
   size_t at = 0;
   for (size_t found; (found = text.find(from, at)) != std::string::npos; at = found + from.size()) {
     out.append(text, at, found - at).append(to);
-    if (out.size() > kMaxBuilt || !context.budget.Spend(1 + to.size() / 10)) return OverBudget();
+    if (out.size() > kMaxBuilt || !context.budget.Spend(1) || !context.budget.SpendText(to.size()))
+      return OverBudget();
   }
   return out.append(text, at);
 }
@@ -118,7 +122,10 @@ StatusOr<Value> Split(CallContext& context, Args args) {
   const std::string& text = args[0].string_value();
   const std::string& separator = args[1].string_value();
   if (separator.empty()) return NoSuchOverload();
-  if (!context.budget.Spend(text.size())) return OverBudget();
+  if (!context.budget.Spend(text.size()) ||
+      !context.budget.SpendSearch(text.size(), separator.size())) {
+    return OverBudget();
+  }
   List parts;
   size_t at = 0;
   for (size_t found; (found = text.find(separator, at)) != std::string::npos;
@@ -137,9 +144,9 @@ StatusOr<Value> Join(CallContext& context, Args args) {
     if (!item.is(Kind::kString)) return NoSuchOverload();
     if (i > 0 && args.size() > 1) out += args[1].string_value();
     out += item.string_value();
-    if (out.size() > kMaxBuilt || !context.budget.Spend(1 + item.string_value().size() / 10))
-      return OverBudget();
+    if (out.size() > kMaxBuilt || !context.budget.Spend(1)) return OverBudget();
   }
+  if (!context.budget.SpendText(out.size())) return OverBudget();
   return out;
 }
 

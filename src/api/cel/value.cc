@@ -33,7 +33,7 @@ Value FromString(const std::string& text, const Schema* schema) {
       if (const auto duration = ParseDuration(text); duration.ok()) return *duration;
     }
   }
-  return text;
+  return Value::Refer(text);
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ Kind Value::kind() const {
 }
 
 size_t Value::size() const {
-  if (const auto* text = std::get_if<std::string>(&rep_)) return base::CountCharacters(*text);
+  if (is(Kind::kString)) return base::CountCharacters(string_value());
   if (const auto* reference = std::get_if<Reference>(&rep_)) return reference->json->size();
   if (const auto* list = std::get_if<std::shared_ptr<const List>>(&rep_)) return (*list)->size();
   if (const auto* map = std::get_if<std::shared_ptr<const Entries>>(&rep_)) return (*map)->size();
@@ -138,7 +138,9 @@ List Value::items() const {
   if (is(Kind::kList)) {
     for (size_t i = 0; i < size(); ++i) out.push_back(item(i));
   } else if (const auto* reference = std::get_if<Reference>(&rep_)) {
-    for (const auto& [name, json] : reference->json->items()) out.emplace_back(name);
+    for (auto it = reference->json->begin(); it != reference->json->end(); ++it) {
+      out.push_back(Refer(it.key()));
+    }
   } else {
     for (const auto& entry : *std::get<std::shared_ptr<const Entries>>(rep_)) {
       out.push_back(entry.first);
@@ -211,7 +213,7 @@ bool Value::Equals(const Value& other, Budget& budget) const {
     case Kind::kDouble:
       return double_value() == other.double_value();
     case Kind::kString:
-      budget.Spend(std::min(string_value().size(), other.string_value().size()) / 10);
+      budget.SpendText(std::min(string_value().size(), other.string_value().size()));
       return string_value() == other.string_value();
     case Kind::kTimestamp:
       return time_value() == other.time_value();
@@ -233,7 +235,7 @@ bool Value::Equals(const Value& other, Budget& budget) const {
   }
 }
 
-std::optional<std::partial_ordering> Compare(const Value& a, const Value& b) {
+std::optional<std::partial_ordering> Compare(const Value& a, const Value& b, Budget& budget) {
   const Kind x = a.kind();
   const Kind y = b.kind();
   if (x == Kind::kInt && y == Kind::kDouble) return double(a.int_value()) <=> b.double_value();
@@ -247,6 +249,7 @@ std::optional<std::partial_ordering> Compare(const Value& a, const Value& b) {
     case Kind::kDouble:
       return a.double_value() <=> b.double_value();
     case Kind::kString:
+      budget.SpendText(std::min(a.string_value().size(), b.string_value().size()));
       return a.string_value() <=> b.string_value();
     case Kind::kTimestamp:
       return a.time_value() <=> b.time_value();

@@ -1,7 +1,8 @@
 // Values of CEL expressions.
 //
-// A list or an object of the document is a reference into the document, and is not copied. So the
-// document and its schema must outlive the value. Values are immutable.
+// A string, list or object of the document is a reference into the document, and is not copied. So
+// the document and its schema must outlive the value. Values are immutable, and copies of a value
+// share its text and its items.
 #pragma once
 
 #include <algorithm>
@@ -56,9 +57,17 @@ class Budget {
     if (left_ < 0) left_ = -1;
     return left_ >= 0;
   }
+  // Subtracts the cost of reading or writing `bytes` of text.
+  bool SpendText(size_t bytes) { return Spend(bytes / kBytesOfUnit); }
+  // Subtracts the cost of a search for `wanted` bytes in `bytes` of text, which may compare each
+  // byte with each.
+  bool SpendSearch(size_t bytes, size_t wanted) {
+    return Spend(bytes / kBytesOfUnit * (1 + wanted / kBytesOfUnit));
+  }
   int64_t left() const { return left_; }
 
  private:
+  static constexpr size_t kBytesOfUnit = 10;
   int64_t left_;
 };
 
@@ -72,7 +81,7 @@ class Value {
   Value(bool value) : rep_(value) {}
   Value(int64_t value) : rep_(value) {}
   Value(double value) : rep_(value) {}
-  Value(std::string value) : rep_(std::move(value)) {}
+  Value(std::string value) : rep_(std::make_shared<const std::string>(std::move(value))) {}
   Value(base::WallTime value) : rep_(value) {}
   Value(std::chrono::nanoseconds value) : rep_(value) {}
   Value(const Quantity& value) : rep_(value) {}
@@ -80,6 +89,8 @@ class Value {
   static Value Of(Entries map) {
     return Value(Rep(std::make_shared<const Entries>(std::move(map))));
   }
+  // A string that is not copied. `text` must outlive the value.
+  static Value Refer(const std::string& text) { return Value(Rep(Text(Text(), &text))); }
   // An optional with a value, and an empty one.
   static Value Some(Value value);
   static Value None() { return Value(Rep(Optional{})); }
@@ -95,7 +106,7 @@ class Value {
   bool bool_value() const { return std::get<bool>(rep_); }
   int64_t int_value() const { return std::get<int64_t>(rep_); }
   double double_value() const { return std::get<double>(rep_); }
-  const std::string& string_value() const { return std::get<std::string>(rep_); }
+  const std::string& string_value() const { return *std::get<Text>(rep_); }
   base::WallTime time_value() const { return std::get<base::WallTime>(rep_); }
   std::chrono::nanoseconds duration_value() const {
     return std::get<std::chrono::nanoseconds>(rep_);
@@ -122,6 +133,7 @@ class Value {
   bool Equals(const Value& other, Budget& budget) const;
 
  private:
+  using Text = std::shared_ptr<const std::string>;
   struct Reference {
     const Json* json;
     const Schema* schema;
@@ -129,7 +141,7 @@ class Value {
   struct Optional {
     std::shared_ptr<const Value> value;
   };
-  using Rep = std::variant<std::monostate, bool, int64_t, double, std::string, Reference,
+  using Rep = std::variant<std::monostate, bool, int64_t, double, Text, Reference,
                            std::shared_ptr<const List>, std::shared_ptr<const Entries>,
                            base::WallTime, std::chrono::nanoseconds, Quantity, Optional>;
   explicit Value(Rep rep) : rep_(std::move(rep)) {}
@@ -142,8 +154,8 @@ class Value {
 };
 
 // a <=> b for two numbers, strings, booleans, timestamps or durations; nullopt: CEL has no order
-// for these kinds.
-std::optional<std::partial_ordering> Compare(const Value& a, const Value& b);
+// for these kinds. Ignore the result if the budget is used up afterwards.
+std::optional<std::partial_ordering> Compare(const Value& a, const Value& b, Budget& budget);
 
 // Parses Go's form of a duration: "1h30m", "300ms". INVALID_ARGUMENT: `text` has another form.
 base::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
