@@ -1,5 +1,6 @@
 #include "api/merging/patch.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,12 @@ using base::StatusOr;
 constexpr size_t kMaxOperations = 10000;
 // The sum of copied bytes is bounded, because each "copy" can double the document.
 constexpr size_t kMaxCopiedBytes = 3 * 1024 * 1024;
+// A "move" costs no bytes, so it could nest a document ever deeper, until what recurses over it has
+// no stack left. No object may nest deeper than half of this (base::json::ParseLimits), except in
+// its managedFields.
+constexpr size_t kMaxDepth = 128;
+// How many values the operations may look at and shift in arrays, all together.
+constexpr size_t kMaxWork = 20'000'000;
 
 using Pointer = std::vector<std::string>;
 
@@ -126,7 +133,32 @@ class JsonPatcher {
                  Quote(text));
   }
 
+  // Whether `value` nests deeper than `levels`. Stops when the patch has done too much work.
+  bool IsDeeperThan(const Json& value, size_t levels) {
+    ++work_;
+    if (!value.is_structured() || work_ > kMaxWork) return false;
+    return levels == 0 || std::any_of(value.begin(), value.end(), [&](const Json& item) {
+             return IsDeeperThan(item, levels - 1);
+           });
+  }
+
+  Status CheckWork() const {
+    if (work_ <= kMaxWork) return base::OkStatus();
+    return Error(StatusCode::kResourceExhausted,
+                 "JSON patch: the operations move more than {} values", kMaxWork);
+  }
+
+  // Checks that `value` may be put at `path`.
+  Status CheckValue(const Pointer& path, const Json& value) {
+    if (path.size() > kMaxDepth || IsDeeperThan(value, kMaxDepth - path.size())) {
+      return Error(StatusCode::kResourceExhausted,
+                   "JSON patch: the object would nest deeper than {} levels", kMaxDepth);
+    }
+    return CheckWork();
+  }
+
   Status Add(const Pointer& path, Json value) {
+    RETURN_IF_ERROR(CheckValue(path, value));
     if (path.empty()) {
       document_ = std::move(value);
       return base::OkStatus();
@@ -140,11 +172,13 @@ class JsonPatcher {
     if (!parent->is_array()) return Missing("add", path);
     const size_t index = ParseIndex(path.back(), parent->size(), /*allow_end=*/true);
     if (index == std::string_view::npos) return Missing("add", path);
+    work_ += parent->size() - index;
     parent->insert(parent->begin() + static_cast<std::ptrdiff_t>(index), std::move(value));
     return base::OkStatus();
   }
 
   Status Replace(const Pointer& path, Json value) {
+    RETURN_IF_ERROR(CheckValue(path, value));
     if (path.empty()) {
       document_ = std::move(value);
       return base::OkStatus();
@@ -167,19 +201,21 @@ class JsonPatcher {
     if (parent->is_object()) {
       parent->erase(path.back());
     } else {
-      parent->erase(ParseIndex(path.back(), parent->size(), /*allow_end=*/false));
+      const size_t index = ParseIndex(path.back(), parent->size(), /*allow_end=*/false);
+      work_ += parent->size() - index;
+      parent->erase(index);
     }
-    return base::OkStatus();
+    return CheckWork();
   }
 
   Status MoveMember(const Pointer& from, const Pointer& path) {
-    const Json* source = FindValue(document_, from, from.size());
+    Json* source = FindValue(document_, from, from.size());
     if (source == nullptr) return Missing("move", from);
     if (from == path) return base::OkStatus();
     if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin())) {
       return Malformed("a value cannot move into itself");
     }
-    Json value = *source;
+    Json value = std::move(*source);
     RETURN_IF_ERROR(Remove(from));
     return Add(path, std::move(value));
   }
@@ -205,6 +241,7 @@ class JsonPatcher {
 
   Json document_;
   size_t copied_bytes_ = 0;
+  size_t work_ = 0;
 };
 
 void MergeValue(Json& target, const Json& patch) {

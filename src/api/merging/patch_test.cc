@@ -71,6 +71,44 @@ TEST(JsonPatchTest, IsBoundedInOperationsAndCopies) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(JsonPatchTest, MovesCannotNestADocumentWithoutEnd) {
+  // Each round moves the document that was made before one level deeper.
+  const Json round = R"([
+      {"op": "add", "path": "/b", "value": {}},
+      {"op": "move", "from": "/a", "path": "/b/a"},
+      {"op": "move", "from": "/b", "path": "/a"}])"_json;
+  Json patch = Json::array();
+  for (int i = 0; i < 3000; ++i) patch.insert(patch.end(), round.begin(), round.end());
+  EXPECT_EQ(ApplyJsonPatch(R"({"a": 1})"_json, patch).status().code(),
+            StatusCode::kResourceExhausted);
+  patch.erase(patch.begin() + 60, patch.end());
+  EXPECT_TRUE(ApplyJsonPatch(R"({"a": 1})"_json, patch).ok()) << "objects may nest 64 levels deep";
+  EXPECT_EQ(
+      ApplyJsonPatch(Json::object(),
+                     Json::array({{{"op", "add"}, {"path", std::string(1000, '/')}, {"value", 1}}}))
+          .status()
+          .code(),
+      StatusCode::kResourceExhausted);
+}
+
+TEST(JsonPatchTest, MovesAndShiftsAreBoundedInWork) {
+  Json document = {{"a", Json::array()}};
+  for (int i = 0; i < 100'000; ++i) document["a"].push_back(i);
+  Json moves = Json::array();
+  Json shifts = Json::array();
+  for (int i = 0; i < 1000; ++i) {
+    moves.push_back({{"op", "move"}, {"from", "/a"}, {"path", "/b"}});
+    moves.push_back({{"op", "move"}, {"from", "/b"}, {"path", "/a"}});
+    shifts.push_back({{"op", "add"}, {"path", "/a/0"}, {"value", 1}});
+    shifts.push_back({{"op", "remove"}, {"path", "/a/0"}});
+  }
+  for (Json* patch : {&moves, &shifts}) {
+    EXPECT_EQ(ApplyJsonPatch(document, *patch).status().code(), StatusCode::kResourceExhausted);
+    patch->erase(patch->begin() + 20, patch->end());
+    EXPECT_EQ(ApplyJsonPatch(document, *patch).value(), document);
+  }
+}
+
 TEST(MergePatchTest, MergesObjectsAndRemovesNulls) {
   EXPECT_EQ(ApplyMergePatch(
                 R"({"a": {"b": 1, "c": 2}, "l": [1, 2], "s": "x"})"_json,
