@@ -5,6 +5,7 @@
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 
 #include "apiserver/access/revocations.h"
@@ -27,6 +28,8 @@ constexpr auto kDay = hours(24);
 constexpr auto kAuthorityLife = 3650 * kDay;
 constexpr auto kCertificateLife = 365 * kDay;
 constexpr auto kRenewBefore = 60 * kDay;
+// From this long before the end of an earlier authority on, the server's certificate is not of it.
+constexpr auto kLeaveBefore = 7 * kDay;
 // A certificate is valid from this long before it is made, because a client whose clock is slow
 // must accept it.
 constexpr auto kBackdate = hours(1);
@@ -44,6 +47,12 @@ struct Pair {
   KeyPtr key;
   std::string certificate_pem;
   std::string key_pem;
+};
+
+struct Authority {
+  Pair pair;
+  std::vector<CertificatePtr> earlier;  // authorities that have not ended, the latest first
+  std::string certificates_pem;         // of all of them
 };
 
 std::string HostName() {
@@ -134,9 +143,19 @@ base::StatusOr<Pair> ReadPair(const std::string& folder, const std::string& name
   return pair;
 }
 
+bool EndsBefore(X509* certificate, base::WallTime time) {
+  time_t limit = std::chrono::system_clock::to_time_t(time);
+  return X509_cmp_time(X509_get0_notAfter(certificate), &limit) < 0;
+}
+
 bool EndsSoon(const Pair& pair, base::WallTime now) {
-  time_t limit = std::chrono::system_clock::to_time_t(now + kRenewBefore);
-  return X509_cmp_time(X509_get0_notAfter(pair.certificate.get()), &limit) < 0;
+  return EndsBefore(pair.certificate.get(), now + kRenewBefore);
+}
+
+bool IsSignedBy(X509* certificate, EVP_PKEY* key) {
+  if (X509_verify(certificate, key) == 1) return true;
+  ERR_clear_error();
+  return false;
 }
 
 // The alternative names of a certificate as OpenSSL prints them: "DNS:localhost, IP
@@ -172,25 +191,36 @@ bool MatchesIdentity(X509* certificate, const Identity& identity) {
 
 using RevokedList = std::vector<RevokedCertificate>;
 
-bool IsUsable(const Pair& pair, const Pair& authority, const Identity& identity,
+bool IsUsable(const Pair& pair, const Authority& authority, const Identity& identity,
               const RevokedList& revoked, base::WallTime now) {
   if (EndsSoon(pair, now) || !MatchesIdentity(pair.certificate.get(), identity)) return false;
   const std::string digest = DigestOf(pair.certificate.get());
   if (std::ranges::any_of(revoked, [&](const auto& one) { return one.sha256 == digest; })) {
     return false;
   }
-  if (X509_verify(pair.certificate.get(), authority.key.get()) == 1) return true;
-  ERR_clear_error();
-  return false;
+  if (IsSignedBy(pair.certificate.get(), authority.pair.key.get())) return true;
+  return identity.server &&
+         std::ranges::any_of(authority.earlier, [&](const CertificatePtr& earlier) {
+           return !EndsBefore(earlier.get(), now + kLeaveBefore) &&
+                  IsSignedBy(pair.certificate.get(), X509_get0_pubkey(earlier.get()));
+         });
+}
+
+Status WriteCertificates(const std::string& folder, const std::string& name,
+                         const std::string& pem) {
+  return platform::WriteDurably<"apiserver.certificate">(fmt::format("{}/{}.crt", folder, name),
+                                                         pem, 0600);
+}
+
+Status WriteKey(const std::string& folder, const std::string& name, const std::string& pem) {
+  return platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name), pem, 0600);
 }
 
 // Writes the key first. After a crash between the two writes, the certificate is made again,
 // because it does not match its key.
 Status WritePair(const std::string& folder, const std::string& name, const Pair& pair) {
-  RETURN_IF_ERROR(platform::WriteDurably<"apiserver.key">(fmt::format("{}/{}.key", folder, name),
-                                                          pair.key_pem, 0600));
-  return platform::WriteDurably<"apiserver.certificate">(fmt::format("{}/{}.crt", folder, name),
-                                                         pair.certificate_pem, 0600);
+  RETURN_IF_ERROR(WriteKey(folder, name, pair.key_pem));
+  return WriteCertificates(folder, name, pair.certificate_pem);
 }
 
 // Whether a file may be made again after this error of its reading: it is missing or damaged. Any
@@ -199,28 +229,87 @@ bool MayReplace(const Status& reading) {
   return reading.code() == StatusCode::kNotFound || reading.code() == StatusCode::kDataLoss;
 }
 
+// Warns that a pair is made again if its files are damaged. Returns an error after which the files
+// must stay.
+Status CheckReading(const Status& reading, const std::string& folder, const std::string& name) {
+  if (reading.ok() || reading.code() == StatusCode::kNotFound) return base::OkStatus();
+  if (!MayReplace(reading)) return reading;
+  LOG_WARNING("api: '{}/{}.crt' and its key are made again: {}", folder, name,
+              base::Message(reading));
+  return base::OkStatus();
+}
+
+// Reads the authority, whose certificate in ca.crt is the one that matches ca.key. Those behind it
+// are earlier ones. Those before it are of renewals that a crash interrupted.
+base::StatusOr<Authority> ReadAuthority(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::string pem, platform::ReadFile(folder + "/ca.crt"));
+  ASSIGN_OR_RETURN(std::string key_pem, platform::ReadFile(folder + "/ca.key"));
+  ASSIGN_OR_RETURN(auto certificates, ParseCertificates(pem));
+  ASSIGN_OR_RETURN(KeyPtr key, ParseKey(key_pem));
+  const auto own = std::ranges::find_if(certificates, [&](const CertificatePtr& one) {
+    return X509_check_private_key(one.get(), key.get()) == 1;
+  });
+  ERR_clear_error();
+  if (own == certificates.end()) {
+    return Error(StatusCode::kDataLoss, "the key does not match the certificate");
+  }
+  Authority authority;
+  ASSIGN_OR_RETURN(authority.pair.certificate_pem, CertificateToPem(own->get()));
+  authority.pair.certificate = std::move(*own);
+  authority.pair.key = std::move(key);
+  authority.pair.key_pem = std::move(key_pem);
+  std::move(std::next(own), certificates.end(), std::back_inserter(authority.earlier));
+  return authority;
+}
+
+// Reads the authority, or makes a new one beside one that ends soon, or in place of one that is
+// missing or damaged. Sets `renewed` if the certificates in ca.crt change.
+base::StatusOr<Authority> EnsureAuthority(const std::string& folder, base::WallTime now,
+                                          bool& renewed) {
+  auto read = ReadAuthority(folder);
+  RETURN_IF_ERROR(CheckReading(read.status(), folder, "ca"));
+  Authority authority = read.ok() ? *std::move(read) : Authority();
+  const bool make = authority.pair.certificate == nullptr || EndsSoon(authority.pair, now);
+  if (make) {
+    if (authority.pair.certificate != nullptr) {
+      authority.earlier.insert(authority.earlier.begin(), std::move(authority.pair.certificate));
+    }
+    // Each has a name of its own, because whoever trusts two finds the right one by its name.
+    const Identity identity{
+        .common_name = fmt::format("berth-ca@{}", std::chrono::system_clock::to_time_t(now)),
+        .authority = true};
+    ASSIGN_OR_RETURN(authority.pair, MakePair(identity, nullptr, now));
+  }
+  const size_t ended = std::erase_if(
+      authority.earlier, [&](const CertificatePtr& one) { return EndsBefore(one.get(), now); });
+  authority.certificates_pem = authority.pair.certificate_pem;
+  for (const CertificatePtr& one : authority.earlier) {
+    ASSIGN_OR_RETURN(const std::string pem, CertificateToPem(one.get()));
+    authority.certificates_pem += pem;
+  }
+  if (!make && ended == 0) return authority;
+  // The key comes last: until then the earlier authority goes on (ReadAuthority). The new one is
+  // not used before it is durable, because every client would have to get the next one.
+  RETURN_IF_ERROR(WriteCertificates(folder, "ca", authority.certificates_pem));
+  if (make) RETURN_IF_ERROR(WriteKey(folder, "ca", authority.pair.key_pem));
+  renewed = true;
+  return authority;
+}
+
 // Reads the pair of `name`, or makes it again if it is missing, damaged or revoked, ends soon, or
-// does not match. `authority` signs the pair; null: the pair is the authority itself. Sets
-// `renewed` if the pair is made. Other errors of the reading are returned, and the files stay.
+// does not match. Sets `renewed` if the pair is made. Other errors of the reading are returned, and
+// the files stay.
 base::StatusOr<Pair> EnsurePair(const std::string& folder, const std::string& name,
-                                const Identity& identity, const Pair* authority,
+                                const Identity& identity, const Authority& authority,
                                 const RevokedList& revoked, base::WallTime now, bool& renewed) {
   auto pair = ReadPair(folder, name);
-  if (pair.ok() && (authority == nullptr ? !EndsSoon(*pair, now)
-                                         : IsUsable(*pair, *authority, identity, revoked, now))) {
-    return pair;
-  }
-  if (!pair.ok() && !MayReplace(pair.status())) return pair;
-  if (!pair.ok() && pair.status().code() != StatusCode::kNotFound) {
-    LOG_WARNING("api: '{}/{}.crt' and its key are made again: {}", folder, name,
-                base::Message(pair.status()));
-  }
-  ASSIGN_OR_RETURN(Pair made, MakePair(identity, authority, now));
+  if (pair.ok() && IsUsable(*pair, authority, identity, revoked, now)) return pair;
+  RETURN_IF_ERROR(CheckReading(pair.status(), folder, name));
+  ASSIGN_OR_RETURN(Pair made, MakePair(identity, &authority.pair, now));
   const Status written = WritePair(folder, name, made);
   // A full disk must not keep the server from starting, because people delete by it what fills the
-  // disk. Without its file the pair is made again at the next start. An authority is not used
-  // before it is durable, because every client would have to get the next one.
-  if (authority != nullptr && written.code() == StatusCode::kResourceExhausted) {
+  // disk. Without its file the pair is made again at the next start.
+  if (written.code() == StatusCode::kResourceExhausted) {
     LOG_ERROR("api: uses a certificate that is not stored: {}", base::Message(written));
   } else {
     RETURN_IF_ERROR(written);
@@ -277,29 +366,27 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
           : ReadRevocations({.list = options.revocation_file, .authority_folder = folder})
                 .value_or(RevokedList());
   Certificates out;
-  ASSIGN_OR_RETURN(const Pair authority,
-                   EnsurePair(folder, "ca", {.common_name = "berth-ca", .authority = true}, nullptr,
-                              revoked, now, out.renewed));
+  ASSIGN_OR_RETURN(const Authority authority, EnsureAuthority(folder, now, out.renewed));
   ASSIGN_OR_RETURN(const Pair server,
                    EnsurePair(folder, "server",
                               {.common_name = "berth-api",
                                .alternative_names = ServerNames(options.listen_address),
                                .server = true},
-                              &authority, revoked, now, out.renewed));
+                              authority, revoked, now, out.renewed));
   ASSIGN_OR_RETURN(
       const Pair admin,
       EnsurePair(folder, "admin", {.common_name = "berth-admin", .organization = "system:masters"},
-                 &authority, revoked, now, out.renewed));
+                 authority, revoked, now, out.renewed));
   if (!options.node_name.empty()) {
     ASSIGN_OR_RETURN(const Pair node, EnsurePair(folder, "node",
                                                  {.common_name = "system:node:" + options.node_name,
                                                   .organization = "system:nodes"},
-                                                 &authority, revoked, now, out.renewed));
+                                                 authority, revoked, now, out.renewed));
     out.node_certificate = node.certificate_pem;
     out.node_key = node.key_pem;
   }
   ASSIGN_OR_RETURN(out.token_key, EnsureTokenKey(folder));
-  out.ca_certificate = authority.certificate_pem;
+  out.ca_certificate = authority.certificates_pem;
   out.server_certificate = server.certificate_pem;
   out.server_key = server.key_pem;
   out.admin_certificate = admin.certificate_pem;
@@ -309,10 +396,11 @@ base::StatusOr<Certificates> EnsureCertificates(const CertificateOptions& option
 
 base::StatusOr<ClientCertificate> DescribeCertificate(std::string_view certificate,
                                                       std::string_view ca_certificate) {
-  ASSIGN_OR_RETURN(const CertificatePtr authority, ParseCertificate(ca_certificate));
+  ASSIGN_OR_RETURN(const auto authorities, ParseCertificates(ca_certificate));
   ASSIGN_OR_RETURN(const CertificatePtr client, ParseCertificate(certificate));
-  if (X509_verify(client.get(), X509_get0_pubkey(authority.get())) != 1) {
-    ERR_clear_error();
+  if (std::ranges::none_of(authorities, [&](const CertificatePtr& one) {
+        return IsSignedBy(client.get(), X509_get0_pubkey(one.get()));
+      })) {
     return Error(StatusCode::kInvalidArgument, "another authority signed the certificate");
   }
   ClientCertificate described{.sha256 = DigestOf(client.get())};

@@ -1,7 +1,7 @@
 // The API server's own certificate authority and the certificates and keys that it makes, in one
 // folder (0700, files 0600):
 //
-//   ca.crt, ca.key          the authority, ten years
+//   ca.crt, ca.key          the authority, ten years; behind its certificate, the earlier one's
 //   server.crt, server.key  127.0.0.1, ::1, localhost, the host's name; one year
 //   admin.crt, admin.key    CN berth-admin, O system:masters; one year
 //   node.crt, node.key      CN system:node:NAME, O system:nodes; one year
@@ -10,6 +10,17 @@
 // Each file is made when it is missing or cannot be read. A certificate is also made again when it
 // expires in less than 60 days or does not match its key, and a signed one when it no longer
 // matches the authority, the names or the addresses, or is revoked. Keys are EC P-256.
+//
+// The authority is renewed in steps, so that no client is shut out by surprise:
+//
+//   60 days before its end  a new authority is made, which signs from now on. Both are trusted:
+//                           ca.crt and the kubeconfigs have both. The server keeps a certificate of
+//                           the earlier one, for clients that know only that
+//   7 days before           the server's certificate is of the new authority
+//   at its end              ca.crt and the kubeconfigs have only the new one
+//
+// This is only for an authority that ends. One whose certificate or key is missing or damaged is
+// replaced at once, and nothing that it signed counts any more.
 #pragma once
 
 #include <string>
@@ -23,7 +34,7 @@ namespace berth::apiserver {
 
 // All texts are PEM.
 struct Certificates {
-  std::string ca_certificate;
+  std::string ca_certificate;  // may be several
   std::string server_certificate;
   std::string server_key;
   std::string admin_certificate;
@@ -52,8 +63,8 @@ struct ClientCertificate {
   std::string sha256;  // see revocations.h
   base::WallTime expires;
 };
-// Reads a certificate that the authority `ca_certificate` signed. Both are PEM. INVALID_ARGUMENT:
-// another authority signed it. DATA_LOSS: one of them is no certificate.
+// Reads a certificate that one of the authorities in `ca_certificate` signed. Both are PEM.
+// INVALID_ARGUMENT: another authority signed it. DATA_LOSS: one of them is no certificate.
 base::StatusOr<ClientCertificate> DescribeCertificate(std::string_view certificate,
                                                       std::string_view ca_certificate);
 

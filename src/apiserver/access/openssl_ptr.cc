@@ -26,10 +26,18 @@ base::StatusOr<KeyPtr> ParseKey(std::string_view pem) {
 }
 
 base::StatusOr<CertificatePtr> ParseCertificate(std::string_view pem) {
+  ASSIGN_OR_RETURN(auto certificates, ParseCertificates(pem));
+  return std::move(certificates.front());
+}
+
+base::StatusOr<std::vector<CertificatePtr>> ParseCertificates(std::string_view pem) {
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  CertificatePtr certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
-  if (certificate) return certificate;
+  std::vector<CertificatePtr> certificates;
+  while (CertificatePtr one{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) {
+    certificates.push_back(std::move(one));
+  }
   ERR_clear_error();
+  if (!certificates.empty()) return certificates;
   return Error(StatusCode::kDataLoss, "not a certificate in PEM");
 }
 

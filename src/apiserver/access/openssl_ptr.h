@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,6 +30,8 @@ base::Status OpenSslError(std::string_view context);
 // Parse a private key or a certificate; DATA_LOSS if `pem` is not one in PEM.
 base::StatusOr<KeyPtr> ParseKey(std::string_view pem);
 base::StatusOr<CertificatePtr> ParseCertificate(std::string_view pem);
+// All certificates of a bundle, at least one; DATA_LOSS if it begins with none.
+base::StatusOr<std::vector<CertificatePtr>> ParseCertificates(std::string_view pem);
 // INTERNAL if OpenSSL cannot encode the object.
 base::StatusOr<std::string> KeyToPem(EVP_PKEY* key);
 base::StatusOr<std::string> CertificateToPem(X509* certificate);

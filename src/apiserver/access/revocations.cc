@@ -37,14 +37,17 @@ std::string RecordPath(const RevocationFiles& files) {
   return files.authority_folder + "/revocations.json";
 }
 
-base::StatusOr<std::string> ReadAuthorityDigest(const RevocationFiles& files) {
+// The digests of the authorities that are trusted, first that of the present one.
+base::StatusOr<std::vector<std::string>> ReadAuthorityDigests(const RevocationFiles& files) {
   ASSIGN_OR_RETURN(const std::string pem, platform::ReadFile(files.authority_folder + "/ca.crt"));
-  ASSIGN_OR_RETURN(const CertificatePtr authority, ParseCertificate(pem));
-  return DigestOf(authority.get());
+  ASSIGN_OR_RETURN(const auto authorities, ParseCertificates(pem));
+  std::vector<std::string> digests;
+  for (const CertificatePtr& one : authorities) digests.push_back(DigestOf(one.get()));
+  return digests;
 }
 
-// Returns how many entries the list of the present authority has had. A record counts also if the
-// authority's certificate cannot be read, because a running server still uses it.
+// Returns how many entries the list of the trusted authorities has had. A record counts also if
+// their certificates cannot be read, because a running server still uses them.
 base::StatusOr<size_t> ReadRecord(const RevocationFiles& files) {
   if (files.authority_folder.empty()) return 0;
   const std::string path = RecordPath(files);
@@ -61,8 +64,8 @@ base::StatusOr<size_t> ReadRecord(const RevocationFiles& files) {
                  "all of them, remove the record, and it is made again",
                  path, files.list);
   }
-  const auto authority = ReadAuthorityDigest(files);
-  if (authority.ok() && *authority != named) return 0;
+  const auto authorities = ReadAuthorityDigests(files);
+  if (authorities.ok() && std::ranges::find(*authorities, named) == authorities->end()) return 0;
   return count->get<size_t>();
 }
 
@@ -71,8 +74,8 @@ Status RaiseRecord(const RevocationFiles& files, size_t count) {
   if (files.authority_folder.empty()) return base::OkStatus();
   ASSIGN_OR_RETURN(const size_t recorded, ReadRecord(files));
   if (recorded >= count) return base::OkStatus();
-  ASSIGN_OR_RETURN(const std::string authority, ReadAuthorityDigest(files));
-  const Json record = {{"authority", authority}, {"certificates", count}};
+  ASSIGN_OR_RETURN(const auto authorities, ReadAuthorityDigests(files));
+  const Json record = {{"authority", authorities.front()}, {"certificates", count}};
   return platform::WriteDurably<"apiserver.revocation_record">(
       RecordPath(files), base::json::Dump(record) + "\n", 0600);
 }

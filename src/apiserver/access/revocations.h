@@ -9,9 +9,10 @@
 // A lost list must not make revoked certificates valid again, and neither must an older copy of it.
 // Therefore a record beside the authority says how many entries the list has had. While the list
 // has fewer, every client certificate is refused; root still has the UNIX socket. The record counts
-// for the authority that it names, because a new authority ends all earlier certificates anyway.
+// while the authority that it names is trusted, because its end ends all certificates of it anyway.
 //
-//   {"authority": SHA-256 of ca.crt (DER) in hex, "certificates": how many}
+//   {"authority": SHA-256 of the first certificate in ca.crt (DER) in hex, "certificates": how
+//   many}
 #pragma once
 
 #include <sys/stat.h>

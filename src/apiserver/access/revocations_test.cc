@@ -165,6 +165,79 @@ TEST_F(RevocationsTest, AListFromBeforeThereWasARecordIsRecorded) {
   EXPECT_EQ(Ask(*ClientOf("kubeconfig")), StatusCode::kUnauthenticated);
 }
 
+// An authority that ends in 50 days is renewed at the start of the server.
+TEST_F(RevocationsTest, CertificatesOfAnAuthorityThatIsRenewedCountUntilItEnds) {
+  constexpr auto kDay = std::chrono::hours(24);
+  own_server_.reset();
+  std::filesystem::remove_all(own_ + "/pki");
+  const CertificateOptions options{
+      .folder = own_ + "/pki", .listen_address = "127.0.0.1", .node_name = "n1"};
+  ASSERT_OK(EnsureCertificates(options, now_.Now() - 3600 * kDay));
+  const auto before = EnsureCertificates(options, now_.Now() - 20 * kDay);
+  ASSERT_OK(before);
+  StartOwnServer();
+  const auto config = kube::LoadKubeconfig(own_ + "/kubeconfig").value();
+  const auto admin = ClientOf("kubeconfig");
+  EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+  auto earlier = config;
+  earlier.certificate_authority = before->ca_certificate;
+  earlier.client_certificate = before->admin_certificate;
+  earlier.client_key = before->admin_key;
+  EXPECT_NE(config.certificate_authority, before->ca_certificate);
+  const auto client = kube::NewHttpClient(earlier).value();
+  EXPECT_EQ(Ask(*client), StatusCode::kOk) << "it knows only the earlier authority";
+
+  const auto described = DescribeCertificate(before->admin_certificate,
+                                             platform::ReadFile(own_ + "/pki/ca.crt").value());
+  ASSERT_OK(described);
+  ASSERT_OK(AddRevocation(files_, {.sha256 = described->sha256, .user = described->user}));
+  EXPECT_EQ(Ask(*client), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+
+  const auto late = EnsureCertificates(options, now_.Now() + 44 * kDay);
+  ASSERT_OK(late);
+  EXPECT_EQ(late->ca_certificate, config.certificate_authority);
+  EXPECT_NE(late->server_certificate, before->server_certificate)
+      << "its authority ends in six days";
+  const auto after = EnsureCertificates(options, now_.Now() + 51 * kDay);
+  ASSERT_OK(after);
+  EXPECT_TRUE(after->renewed);
+  EXPECT_EQ(DescribeCertificate(before->admin_certificate, after->ca_certificate).status().code(),
+            StatusCode::kInvalidArgument);
+  ASSERT_OK(DescribeCertificate(after->admin_certificate, after->ca_certificate));
+}
+
+TEST_F(RevocationsTest, ALostListIsMissedAfterTheAuthorityWasRenewed) {
+  constexpr auto kDay = std::chrono::hours(24);
+  own_server_.reset();
+  std::filesystem::remove_all(own_ + "/pki");
+  const CertificateOptions options{.folder = own_ + "/pki", .listen_address = "127.0.0.1"};
+  ASSERT_OK(EnsureCertificates(options, now_.Now() - 3600 * kDay));
+  ASSERT_OK(AddRevocation(files_, {.sha256 = std::string(64, 'a'), .user = "x"}));
+  ASSERT_OK(EnsureCertificates(options, now_.Now()));
+  std::filesystem::remove(list_);
+  EXPECT_EQ(ReadRevocations(files_).status().code(), StatusCode::kDataLoss);
+  ASSERT_OK(EnsureCertificates(options, now_.Now() + 51 * kDay));
+  ASSERT_OK(ReadRevocations(files_));  // the authority of the lost entries has ended
+}
+
+TEST_F(RevocationsTest, ARenewalOfTheAuthorityThatACrashInterruptedIsDoneAgain) {
+  constexpr auto kDay = std::chrono::hours(24);
+  own_server_.reset();
+  std::filesystem::remove_all(own_ + "/pki");
+  const CertificateOptions options{.folder = own_ + "/pki", .listen_address = "127.0.0.1"};
+  const auto before = EnsureCertificates(options, now_.Now() - 3600 * kDay);
+  ASSERT_OK(before);
+  const std::string key = platform::ReadFile(own_ + "/pki/ca.key").value();
+  ASSERT_OK(EnsureCertificates(options, now_.Now()));
+  std::ofstream(own_ + "/pki/ca.key") << key;  // as if the new one had not been written
+  const auto after = EnsureCertificates(options, now_.Now());
+  ASSERT_OK(after);
+  ASSERT_OK(DescribeCertificate(before->admin_certificate, after->ca_certificate));
+  ASSERT_OK(DescribeCertificate(after->admin_certificate, after->ca_certificate));
+  EXPECT_NE(platform::ReadFile(own_ + "/pki/ca.key").value(), key);
+}
+
 TEST_F(RevocationsTest, ACertificateOfAnotherAuthorityIsNotRevokedInVain) {
   const auto config = kube::LoadKubeconfig(folder_ + "/kubeconfig").value();
   EXPECT_EQ(DescribeCertificate(config.client_certificate,

@@ -25,13 +25,15 @@ base::StatusOr<http::SslContextPtr> MakeServerContext(const Certificates& certif
   ASSIGN_OR_RETURN(const KeyPtr key, ParseKey(certificates.server_key));
   ASSIGN_OR_RETURN(const CertificatePtr certificate,
                    ParseCertificate(certificates.server_certificate));
-  ASSIGN_OR_RETURN(const CertificatePtr authority, ParseCertificate(certificates.ca_certificate));
+  ASSIGN_OR_RETURN(const auto authorities, ParseCertificates(certificates.ca_certificate));
   if (SSL_CTX_use_certificate(ctx, certificate.get()) != 1 ||
       SSL_CTX_use_PrivateKey(ctx, key.get()) != 1) {
     return OpenSslError("use the server's certificate");
   }
-  X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), authority.get());
-  SSL_CTX_add_client_CA(ctx, authority.get());
+  for (const CertificatePtr& authority : authorities) {
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), authority.get());
+    SSL_CTX_add_client_CA(ctx, authority.get());
+  }
   // A certificate of another authority gets a 401, which a person can read, instead of a TLS alert.
   // OpenSSL keeps the verify result for PeerUser.
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, [](int, X509_STORE_CTX*) { return 1; });
