@@ -2,6 +2,7 @@
 // that they share. berth-oci sends requests to the handler:
 //
 //   /run/berth/crust/
+//     plans/                  the handler makes it before it serves
 //     plans/<pod uid>.json    the node agent writes it before RunPodSandbox: the target paths of
 //                             the pod's volumes that are deferred; {"targets": [...]}. It removes
 //                             the file when the pod has left the node
@@ -19,7 +20,8 @@
 //   crust.end     sandbox: its container is deleted; the reply comes when its volumes are unmounted
 //
 // For a pod without a plan, berth-oci does nothing but look for the plan. For a pod with a plan, it
-// starts no container without the handler.
+// starts no container without the handler. If the folder of plans is missing, it starts no pod's
+// container, because volumes that nobody sees may be missing in it.
 #pragma once
 
 #include <chrono>
@@ -64,8 +66,11 @@ inline bool IsId(std::string_view id) {
 }
 
 // The paths of the files above.
+inline std::string PlanFolder(std::string_view run_folder) {
+  return std::string(run_folder) + "/plans";
+}
 inline std::string PlanPath(std::string_view run_folder, std::string_view pod_uid) {
-  return std::string(run_folder) + "/plans/" + std::string(pod_uid) + ".json";
+  return PlanFolder(run_folder) + "/" + std::string(pod_uid) + ".json";
 }
 inline std::string MarkPath(std::string_view run_folder, std::string_view sandbox) {
   return std::string(run_folder) + "/sandboxes/" + std::string(sandbox);

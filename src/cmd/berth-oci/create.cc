@@ -210,7 +210,15 @@ Failure PrepareContainer(const Config& config, const Arguments& arguments) {
   }
   const std::string plan = crust::PlanPath(config.run_folder, uid);
   if (access(plan.c_str(), F_OK) != 0) {
-    return errno == ENOENT ? ipc::Ok() : ipc::SystemFailure("look for '" + plan + "'", errno);
+    if (errno != ENOENT) return ipc::SystemFailure("look for '" + plan + "'", errno);
+    const std::string folder = crust::PlanFolder(config.run_folder);
+    if (access(folder.c_str(), F_OK) == 0) return ipc::Ok();
+    return Broken(
+        "it is unknown whether Berth's CRUST handler mounts this pod's volumes, because "
+        "the folder of its plans '" +
+        folder +
+        "' is missing; the handler makes it when "
+        "it starts");
   }
   const ipc::Message message = MakeCreateMessage(kind, sandbox, uid, bundle.folder);
   if (kind == "sandbox") return CallHandler(config, message, {}, nullptr).failure();

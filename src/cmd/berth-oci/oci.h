@@ -7,7 +7,9 @@
 //                  private mount in a mount namespace of its own, whose other mounts stay as they
 //                  are and still take part in propagation; writes a new config.json
 //   delete, of a sandbox that the handler knows: reports the end to the handler afterwards
-//   other calls    are left to the runtime
+//   create, of a pod without a plan; other calls
+//       are left to the runtime. A pod's container is refused if even the folder of plans is
+//       missing
 //
 // Then this program becomes the runtime (exec). A failure ends the create before the runtime
 // starts. It is written to the runtime's log, because containerd reads the error there. It leaves

@@ -9,6 +9,7 @@
 #include "base/ipc/message.h"
 #include "cmd/berth-oci/annotations.h"
 #include "cmd/berth-oci/arguments.h"
+#include "cmd/berth-oci/create.h"
 #include "cmd/berth-oci/runtime.h"
 #include "cmd/berth-oci/runtime_log.h"
 
@@ -103,6 +104,31 @@ TEST_F(SettingsTest, AreThoseOfTheFirstFileThatIsThere) {
   EXPECT_EQ(ReadConfig({one, two})->socket, "/run/berth/crust-oci.sock");
   std::ofstream(one) << "{";
   EXPECT_EQ(ReadConfig({one, two}).failure().problem, Problem::kBroken);
+}
+
+class PlansTest : public SettingsTest {
+ protected:
+  PlansTest() : config_{.socket = folder_ + "/none.sock", .run_folder = folder_ + "/run"} {
+    std::filesystem::create_directories(folder_ + "/bundle");
+    std::filesystem::create_directories(folder_ + "/run");
+  }
+  base::ipc::Failure Prepare(std::string_view annotations) const {
+    std::ofstream(folder_ + "/bundle/config.json") << "{\"annotations\":{" << annotations << "}}";
+    return PrepareContainer(config_, {.command = "create", .bundle = folder_ + "/bundle"});
+  }
+  const Config config_;
+  static constexpr std::string_view kPod =
+      R"("io.kubernetes.cri.container-type":"container","io.kubernetes.cri.sandbox-id":"s",
+         "io.kubernetes.cri.sandbox-uid":"u")";
+};
+
+TEST_F(PlansTest, WithoutTheirFolderNoPodStartsWithoutItsVolumes) {
+  const auto refused = Prepare(kPod);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_THAT(refused.text, testing::HasSubstr("/run/plans' is missing"));
+  EXPECT_TRUE(Prepare("").ok()) << "no pod's container";
+  std::filesystem::create_directory(folder_ + "/run/plans");
+  EXPECT_TRUE(Prepare(kPod).ok()) << "a pod without a plan";
 }
 
 TEST_F(SettingsTest, TheRuntimeIsNeverThisProgramItself) {
