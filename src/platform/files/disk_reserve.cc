@@ -70,16 +70,27 @@ std::string FindReserve(std::string folder) {
   return "";
 }
 
+// 0: nothing is kept in it, or it is no reserve.
 int64_t ReserveSize(const std::string& path) {
   struct stat st;
-  return lstat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_size) : 0;
+  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) ? static_cast<int64_t>(st.st_size)
+                                                              : 0;
+}
+
+// Empties the file unless it is a symlink or has another name as well: whoever may write the folder
+// could otherwise have this process empty any file.
+bool EmptyReserveFile(const std::string& path) {
+  const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  struct stat st;
+  return fd.valid() && fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+         ftruncate(fd.get(), 0) == 0;
 }
 
 bool GiveUpReserveFile(const std::string& path) {
   const int64_t size = ReserveSize(path);
   const std::optional<DiskRoom> room = ReadDiskRoom(std::string(base::FolderOf(path)));
   if (size == 0 || !room.has_value() || room->free >= size) return false;
-  if (truncate(path.c_str(), 0) != 0) return false;
+  if (!EmptyReserveFile(path)) return false;
   LOG_WARNING("the file system of {} is full: gave up the {} bytes that were kept for deletions",
               Quote(path), size);
   return true;
@@ -127,7 +138,7 @@ bool DiskReserve::GiveUp() const { return GiveUpReserveFile(path_); }
 
 bool DiskReserve::IsGivenUp() const {
   struct stat st;
-  return lstat(path_.c_str(), &st) == 0 && st.st_size == 0;
+  return lstat(path_.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
 }
 
 base::Status DiskReserve::MakeIfRoom() const {
@@ -136,7 +147,8 @@ base::Status DiskReserve::MakeIfRoom() const {
   const std::optional<DiskRoom> room = ReadDiskRoom(options_.folder);
   if (!room.has_value() || room->free < 2 * options_.bytes) return base::OkStatus();
   const std::string context = fmt::format("make {}", Quote(path_));
-  const base::UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const base::UniqueFd fd(
+      open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return ErrnoError(errno, context);
   // glibc writes zeros where the file system cannot allocate without them.
   const int error = posix_fallocate(fd.get(), 0, options_.bytes);

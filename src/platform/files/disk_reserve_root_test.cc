@@ -105,6 +105,24 @@ TEST_F(DiskReserveRootTest, AStartOnAFullDiskHasRoom) {
   EXPECT_GT(Free(), kReserveMiB);
 }
 
+TEST_F(DiskReserveRootTest, OnlyItsOwnFileIsEmptied) {
+  const std::string reserve_path = disk_ + "/.berth-reserve";
+  const std::string victim = disk_ + "/victim";
+  OpenReserve().reset();
+  std::filesystem::rename(reserve_path, victim);
+  const auto size = std::filesystem::file_size(victim);
+  Fill();
+  for (const bool symlink : {true, false}) {
+    symlink ? std::filesystem::create_symlink(victim, reserve_path)
+            : std::filesystem::create_hard_link(victim, reserve_path);
+    const auto reserve = OpenReserve();
+    EXPECT_FALSE(reserve->GiveUp());
+    EXPECT_FALSE(GiveUpReserve(records_));
+    EXPECT_EQ(std::filesystem::file_size(victim), size);
+    std::filesystem::remove(reserve_path);
+  }
+}
+
 TEST_F(DiskReserveRootTest, ADiskThatWasNeverRoomyHasNone) {
   Fill();
   const auto reserve = OpenReserve();
