@@ -84,6 +84,7 @@ std::string Encode(const Record& record) {
         {"bootId", record.image.boot_id}}},
   };
   if (!record.inline_target.empty()) json["inlineTarget"] = record.inline_target;
+  if (!record.pods_identity.empty()) json["podsIdentity"] = record.pods_identity;
   if (!record.source.id.empty()) {
     json["source"] = {{"kind", NameOf(record.source.kind)}, {"id", record.source.id}};
   }
@@ -106,6 +107,7 @@ base::StatusOr<Record> DecodeRecord(std::string_view text) {
   record.growing_from = json::Int(value, {"growingFrom"});
   record.source.id = json::String(value, {"source", "id"});
   record.inline_target = json::String(value, {"inlineTarget"});
+  record.pods_identity = json::String(value, {"podsIdentity"});
   record.image.device = static_cast<uint64_t>(json::Int(value, {"image", "device"}));
   record.image.inode = static_cast<uint64_t>(json::Int(value, {"image", "inode"}));
   record.image.boot_id = json::String(value, {"image", "bootId"});

@@ -70,6 +70,9 @@ struct Record {
   // For an inline volume, which ends with its pod: the path where the pod has it. Empty for other
   // volumes.
   std::string inline_target;
+  // For an inline volume, what told the folder of all pods from others when the volume was made
+  // (csidriver/pods_folder.h). Empty: it was not known.
+  std::string pods_identity;
 };
 
 // Whether `text` has the form of the UUIDs that base::NewUuid makes. A volume id that comes from

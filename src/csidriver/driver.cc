@@ -1,5 +1,9 @@
 #include "csidriver/driver.h"
 
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
 #include "api/kinds/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
@@ -89,7 +93,7 @@ class DriverImpl final : public Driver {
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
-    node_->RemoveOrphans();
+    const bool seen_all = node_->RemoveOrphans();
     // Two pools, so that long copies do not keep pods from starting.
     const base::WorkerPool::Options pool = {
         .name = "csi-call", .max_threads = options.workers, .max_queued = options.max_queued};
@@ -102,6 +106,14 @@ class DriverImpl final : public Driver {
     for (const auto& service : services_) services.push_back(service.get());
     RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(options.endpoint))));
     ASSIGN_OR_RETURN(server_, rpc::UnixServer::Start(options.endpoint, services));
+    if (!seen_all) {
+      LOG_WARNING(
+          "inline volumes are kept, because the folder of the pods that had them is not there or "
+          "is another one; those of pods that are gone are removed when it is there again");
+      orphans_ = std::jthread([this, pause = options.look_again](const std::stop_token& stop) {
+        RemoveOrphansLater(stop, pause);
+      });
+    }
     if (options.registration_folder.empty()) return base::OkStatus();
     RETURN_IF_ERROR(platform::MakeFolders(options.registration_folder));
     ASSIGN_OR_RETURN(registration_,
@@ -112,6 +124,15 @@ class DriverImpl final : public Driver {
   }
 
  private:
+  void RemoveOrphansLater(const std::stop_token& stop, std::chrono::milliseconds pause) const {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    do {
+      wake.wait_for(lock, stop, pause, [] { return false; });
+    } while (!stop.stop_requested() && !node_->RemoveOrphans());
+  }
+
   // Each member needs the ones above it, so the servers come last and are destroyed first.
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
@@ -128,6 +149,7 @@ class DriverImpl final : public Driver {
   std::vector<std::unique_ptr<grpc::Service>> services_;
   std::unique_ptr<rpc::UnixServer> server_;
   std::unique_ptr<rpc::RegistrationServer> registration_;
+  std::jthread orphans_;  // runs until RemoveOrphans has seen all
 };
 
 }  // namespace

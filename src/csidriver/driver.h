@@ -29,6 +29,8 @@ struct DriverOptions {
   size_t workers = 8;        // calls that run at once, separately for the controller and the node
   size_t max_queued = 1024;  // waiting calls of each; more get UNAVAILABLE
   std::string flight_file = "";  // its flight record (base/flight.h); empty: none
+  // How often it looks whether the kubelet's folder is mounted, for volumes of pods that are gone.
+  std::chrono::milliseconds look_again{std::chrono::seconds(10)};
 };
 
 class Driver {

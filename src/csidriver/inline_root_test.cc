@@ -1,4 +1,8 @@
 // Inline (ephemeral) volumes of the shipped driver.
+#include <sys/mount.h>
+
+#include <thread>
+
 #include "csidriver/driver_fixture.h"
 
 namespace berth::csidriver {
@@ -14,7 +18,9 @@ class InlineVolumeRootTest : public DriverFixture {
   }
 
   // As the CO makes it, and removes it after NodeUnpublishVolume.
-  std::string PodFolder() const { return folder_ / "pods/uid-1/scratch"; }
+  std::string PodFolder() const {
+    return kubelet_ + "/pods/uid-1/volumes/kubernetes.io~csi/scratch";
+  }
   std::string Mount() const { return PodFolder() + "/mount"; }
 
   base::Status PublishInline(const std::map<std::string, std::string>& attributes = {},
@@ -50,6 +56,7 @@ class InlineVolumeRootTest : public DriverFixture {
     return text;
   }
 
+  std::string kubelet_ = folder_.path();
   const std::string handle_ = "csi-" + std::string(64, 'a');
   VolumeCapability capability_ = MountCapability("ext4");
 };
@@ -92,6 +99,68 @@ TEST_F(InlineVolumeRootTest, OneWhosePodIsGoneIsRemovedAtTheStart) {
   EXPECT_EQ(Images(), 1u) << "the pod may come again";
   std::filesystem::remove_all(folder_ / "pods/uid-1");
   Restart();
+  EXPECT_EQ(Images(), 0u);
+}
+
+// The kubelet's folder is a file system of its own.
+class InlineVolumeLateMountRootTest : public InlineVolumeRootTest {
+ protected:
+  void SetUp() override {
+    kubelet_ = folder_ / "kubelet";
+    std::filesystem::create_directory(kubelet_);
+    std::filesystem::create_directory(disk_);
+    ASSERT_EQ(mount("tmpfs", disk_.c_str(), "tmpfs", 0, "size=64m"), 0);
+    ASSERT_EQ(mount(nullptr, disk_.c_str(), nullptr, MS_PRIVATE, nullptr), 0);
+    MountKubelet();
+    options_.look_again = std::chrono::milliseconds(10);
+    InlineVolumeRootTest::SetUp();
+  }
+  void TearDown() override {
+    InlineVolumeRootTest::TearDown();
+    EXPECT_EQ(umount(kubelet_.c_str()), 0);
+    EXPECT_EQ(umount(disk_.c_str()), 0);
+  }
+  void MountKubelet() {
+    ASSERT_EQ(mount(disk_.c_str(), kubelet_.c_str(), nullptr, MS_BIND, nullptr), 0);
+  }
+  // As after a reboot: nothing is mounted.
+  void Reboot() {
+    driver_.reset();
+    ASSERT_TRUE(mounter_->Unmount(Mount()).ok());
+    ASSERT_EQ(umount(kubelet_.c_str()), 0);
+  }
+
+  const std::string disk_ = folder_ / "disk";
+};
+
+TEST_F(InlineVolumeLateMountRootTest, ItsDataStaysWhileTheKubeletsFolderIsNotMounted) {
+  ASSERT_TRUE(PublishInline().ok());
+  Write("kept");
+  Reboot();
+  Restart();
+  EXPECT_EQ(Images(), 1u);
+  // A kubelet that started too early has made the folder on the wrong file system.
+  std::filesystem::create_directory(kubelet_ + "/pods");
+  Restart();
+  EXPECT_EQ(Images(), 1u);
+  MountKubelet();
+  ASSERT_TRUE(PublishInline().ok());
+  EXPECT_EQ(Read(), "kept");
+  ASSERT_TRUE(Unpublish(handle_, Mount()).ok());
+  EXPECT_EQ(Images(), 0u);
+}
+
+TEST_F(InlineVolumeLateMountRootTest, ItIsRemovedWhenTheFolderIsThereWithoutItsPod) {
+  ASSERT_TRUE(PublishInline().ok());
+  Reboot();
+  std::filesystem::remove_all(disk_ + "/pods/uid-1");
+  Restart();
+  EXPECT_EQ(Images(), 1u);
+  MountKubelet();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Images() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_EQ(Images(), 0u);
 }
 

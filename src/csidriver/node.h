@@ -69,9 +69,11 @@ class Node {
       const csi::v1::NodePublishVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> NodeUnpublishVolume(
       const csi::v1::NodeUnpublishVolumeRequest& request);
-  // node_inline.cc: called at the start. Deletes inline volumes whose pod's folder is gone, because
-  // the kubelet will not unpublish them any more.
-  void RemoveOrphans();
+  // node_inline.cc: called at the start, and again until it returns true. Deletes inline volumes
+  // whose pod's folder is gone, because the kubelet will not unpublish them any more. False: the
+  // kubelet's folder is not the one that a volume was published in, so that it may not be mounted
+  // yet.
+  bool RemoveOrphans();
   // node_info.cc
   base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> NodeGetVolumeStats(
       const csi::v1::NodeGetVolumeStatsRequest& request);
@@ -131,6 +133,9 @@ class Node {
   base::Status MountInline(const block::Record& volume, const Capability& capability,
                            bool read_only);
   base::Status RemoveInline(const block::Record& volume);
+  // The two steps of RemoveInline. The caller has locked the volume for the first one alone.
+  base::Status UnmountInline(const block::Record& volume);
+  base::Status DeleteInline(const block::Record& volume);
   // Finds the pool's id of a volume. A request has that id, or the kubelet's handle of an inline
   // volume.
   base::StatusOr<std::string> FindPoolId(const std::string& volume_id) const;

@@ -1,29 +1,15 @@
 // The part of Node for inline (ephemeral) volumes, which are made and deleted with their pod
 // (node.h).
-#include <sys/stat.h>
-
-#include <cerrno>
-
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "csidriver/node.h"
+#include "csidriver/pods_folder.h"
 
 namespace berth::csidriver {
-namespace {
 
 using base::Error;
 using base::StatusCode;
-
-// Whether the target's parent folder is gone, which the CO makes before the publish and removes
-// after the unpublish.
-bool IsPodFolderGone(const std::string& target) {
-  const std::string folder(base::FolderOf(target));
-  struct stat info;
-  return lstat(folder.c_str(), &info) != 0 && errno == ENOENT;
-}
-
-}  // namespace
 
 base::StatusOr<std::string> Node::FindPoolId(const std::string& volume_id) const {
   if (IsInlineHandle(volume_id)) {
@@ -50,6 +36,7 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   wanted.inline_target = path;
+  wanted.pods_identity = IdentifyPodsFolder(path);
   // If the volume existed before, this call must not undo what an earlier call did.
   const bool was_there = pool_.FindVolume(wanted.name).has_value();
   if (!was_there) RETURN_IF_ERROR(CheckNothingAt(path));
@@ -107,12 +94,20 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
 base::Status Node::RemoveInline(const block::Record& volume) {
   {
     ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
-    RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
-    RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
-    RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));
-    RETURN_IF_ERROR(records_.Remove(volume.id));
-    RETURN_IF_ERROR(RemoveTarget(volume.inline_target));
+    RETURN_IF_ERROR(UnmountInline(volume));
   }
+  return DeleteInline(volume);
+}
+
+base::Status Node::UnmountInline(const block::Record& volume) {
+  RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
+  RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
+  RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));
+  RETURN_IF_ERROR(records_.Remove(volume.id));
+  return RemoveTarget(volume.inline_target);
+}
+
+base::Status Node::DeleteInline(const block::Record& volume) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.delete.before">());
   return pool_.DeleteVolume(volume.id);
 }
@@ -135,18 +130,31 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
   return csi::v1::NodeUnpublishVolumeResponse();
 }
 
-void Node::RemoveOrphans() {
+bool Node::RemoveOrphans() {
+  bool seen_all = true;
   for (const block::Record& volume : pool_.List(block::Kind::kVolume)) {
-    if (volume.inline_target.empty() || !IsPodFolderGone(volume.inline_target)) continue;
-    const base::Status removed = RemoveInline(volume);
-    if (removed.ok()) {
+    if (volume.inline_target.empty()) continue;
+    const auto find = [&] { return FindPodFolder(volume.inline_target, volume.pods_identity); };
+    const PodFolder found = find();
+    seen_all &= found != PodFolder::kUnknown || volume.pods_identity.empty();
+    if (found != PodFolder::kGone) continue;
+    const base::Status removed = [&]() -> base::Status {
+      {
+        ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(volume.id));
+        // While the volume was not locked, the pod may have come again.
+        if (find() != PodFolder::kGone) return base::OkStatus();
+        RETURN_IF_ERROR(UnmountInline(volume));
+      }
       LOG_INFO("inline volume {} is removed, because its pod's folder is gone",
                base::Quote(volume.name));
-    } else {
+      return DeleteInline(volume);
+    }();
+    if (!removed.ok()) {
       LOG_WARNING("inline volume {} of a pod whose folder is gone is not removed: {}",
                   base::Quote(volume.name), base::ToString(removed));
     }
   }
+  return seen_all;
 }
 
 }  // namespace berth::csidriver

@@ -192,6 +192,7 @@ base::StatusOr<Record> Pool::PlanVolume(const NewVolume& wanted,
   record.content = wanted.access == AccessType::kBlock ? Content::kRaw : Content::kBlank;
   record.source = wanted.source;
   record.inline_target = wanted.inline_target;
+  record.pods_identity = wanted.pods_identity;
   SizeRange range = wanted.size;
   int64_t minimum = MinimumSize(wanted.fs_type);
   if (source.has_value()) {
@@ -259,6 +260,7 @@ base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const 
   record.content = ContentOfCopy(volume.content);
   record.source = {Kind::kVolume, volume_id};
   record.inline_target.clear();
+  record.pods_identity.clear();
   record.image = {};
   return CreateFromRecord(std::move(record), volume);
 }

@@ -54,6 +54,7 @@ struct NewVolume {
   std::string fs_type;             // empty: the source's, or a raw block volume
   Source source;                   // id empty: none
   std::string inline_target = "";  // see Record
+  std::string pods_identity = "";  // see Record
 };
 
 // Whether a container runtime has the device of a volume.

@@ -1,0 +1,31 @@
+// Whether the folder of a pod is gone for good, by which the shipped driver knows that nobody will
+// unpublish the pod's inline volumes.
+//
+// A path that is missing proves nothing by itself: the kubelet's folder may be a file system that
+// is not mounted yet, and the folder below it looks empty then. So the folder of all pods is
+// recorded when a volume is made, and counts as present only while it is the same one. It is told
+// from others by its inode and its time of birth, which a reboot does not change.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace berth::csidriver {
+
+// Returns what tells the folder of all pods from others: of "KUBELET/pods" for the target path
+// "KUBELET/pods/UID/volumes/kubernetes.io~csi/NAME/mount". Empty: the target is another path, or
+// the folder cannot be looked at.
+std::string IdentifyPodsFolder(std::string_view target);
+
+enum class PodFolder {
+  kThere,
+  kGone,     // the kubelet has removed it
+  kUnknown,  // it cannot be seen, because the folder of all pods is not the recorded one
+};
+
+// Looks for the folder that the kubelet makes before it publishes a volume at `target`, and removes
+// after it has unpublished the volume. `pods_identity` is what IdentifyPodsFolder returned when the
+// volume was made.
+PodFolder FindPodFolder(std::string_view target, std::string_view pods_identity);
+
+}  // namespace berth::csidriver
