@@ -111,6 +111,8 @@ class Backend {
   // OK: if HasLock gives false, `node` cannot write to the image. UNIMPLEMENTED: the back end
   // cannot know that of any node. FAILED_PRECONDITION: the locks of this node were never seen.
   virtual base::Status ProveLocks(const std::string& life, const api::NodeName& node) = 0;
+  // When the lock of a node that died lapses, for people; "": it is not known.
+  virtual std::string DescribeLapse() { return ""; }
   // Fences the node for good: the back end discards everything that the node writes to the image
   // later. UNIMPLEMENTED: this back end cannot do that.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;

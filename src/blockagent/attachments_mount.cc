@@ -97,6 +97,14 @@ StatusOr<T> RequireFound(StatusOr<T> found, const std::string& object) {
   return found;
 }
 
+// Adds when the lock lapses to the error of a mapping that another node's lock refused.
+Status ExplainRefusal(const Status& refused, block::Backend& backend, const std::string& image) {
+  if (refused.code() != StatusCode::kFailedPrecondition) return refused;
+  const auto locked = backend.HasLock(image);
+  const std::string lapse = locked.ok() && *locked ? backend.DescribeLapse() : "";
+  return lapse.empty() ? refused : Error(refused.code(), "{}; {}", base::Message(refused), lapse);
+}
+
 }  // namespace
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
@@ -309,7 +317,10 @@ BackendFact Attachments::FenceInBackend(block::Backend& backend, const Subject& 
   const Status shut_out = backend.Fence(image, node);
   if (shut_out.ok()) return BackendFact::kFenced;
   const auto locked = backend.HasLock(image);
-  if (locked.ok() && *locked) return BackendFact::kLocked;
+  if (locked.ok() && *locked) {
+    note = backend.DescribeLapse();
+    return BackendFact::kLocked;
+  }
   // A lock that is not there proves something only if a lock would be seen.
   const Status unproven =
       locked.ok() ? backend.ProveLocks(subject.cluster_uid, node) : locked.status();
@@ -378,8 +389,14 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   auto mapped =
       backend.Map(record.image, {.read_only = subject.map_read_only,
                                  .shared_writers = subject.sharing == Sharing::kAllNodes});
-  RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
+  if (!mapped.ok()) {
+    // With a mapping on record, the lock may be that of this node.
+    const Status why = record.mapping.has_value()
+                           ? mapped.status()
+                           : ExplainRefusal(mapped.status(), backend, record.image);
+    return base::Annotate(why, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
                                            Quote(record.cluster)));
+  }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
   // A device that was mapped before may be smaller than its image by now.
   if (record.mapping.has_value()) mapped = backend.Refresh(*mapped);

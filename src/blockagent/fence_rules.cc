@@ -109,8 +109,9 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
                           base::Quote(old.node))};
     case BackendFact::kLocked:
       return {false, fmt::format("the Node {} is gone, but the back end still holds a lock of the "
-                                 "image: the machine may still write to it; switch it off",
-                                 base::Quote(old.node))};
+                                 "image: the machine may still write to it; switch it off{}{}",
+                                 base::Quote(old.node), facts.note.empty() ? "" : ", and wait: ",
+                                 facts.note)};
     case BackendFact::kCannotTell:
     case BackendFact::kUnknown:
       break;

@@ -85,6 +85,19 @@ TEST(FenceRulesTest, WhoMayBeTogether) {
   EXPECT_EQ(DecideRequest({base.entry}, base, {}).verdict, Verdict::kHeld);
 }
 
+TEST(FenceRulesTest, ALockOfADeadNodeIsRefusedWithWhatItsLapseWaitsFor) {
+  const Decision decision = DecideRequest({Entry("n2", "old")}, Wants(Entry("n1", "new")),
+                                          {{.pod = PodFact::kGone,
+                                            .node = NodeFact::kGone,
+                                            .lease = LeaseFact::kExpired,
+                                            .backend = BackendFact::kLocked,
+                                            .note = "the server drops it after its lease time"}});
+  EXPECT_EQ(decision.verdict, Verdict::kBlocked);
+  EXPECT_THAT(decision.missing,
+              HasSubstr("holds a lock of the image: the machine may still write to it; "
+                                 "switch it off, and wait: the server drops it after its lease"));
+}
+
 // Every combination of what may be known of the old consumer.
 TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
   const FenceEntry old = Entry("n2", "old");

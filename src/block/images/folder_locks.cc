@@ -93,6 +93,7 @@ StatusOr<FolderLocks::Mount> FolderLocks::FindMount(std::chrono::seconds max_age
   if (const MountEntry* entry = FindEntry(table, place); entry != nullptr) {
     mount.read_only = entry->read_only();
     mount.locks = JudgeLocks(*entry, RetakesLostLocks());
+    mount.lapse = block::DescribeLapse(*entry);
     mount.text = fmt::format("{} of {}", entry->fs_type, Quote(entry->source));
     identity += fmt::format(" {} {} {}", entry->fs_type, entry->source,
                             fmt::join(entry->super_options, ","));
@@ -191,6 +192,11 @@ Status FolderLocks::ProveLocks(const std::string& life, const api::NodeName& nod
   }
   ASSIGN_OR_RETURN(const auto handshake, HandshakeOf(life));
   return handshake->ProveSeen(mount.session, node.text());
+}
+
+std::string FolderLocks::DescribeLapse() {
+  const auto mount = FindMount(kShortly);
+  return mount.ok() ? mount->lapse : "";
 }
 
 }  // namespace berth::block

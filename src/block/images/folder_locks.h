@@ -33,6 +33,7 @@ class FolderLocks {
   base::Status ExchangeLocks(const std::string& life);
   void LeaveLocks(const std::string& life);
   base::Status ProveLocks(const std::string& life, const api::NodeName& node);
+  std::string DescribeLapse();
 
  private:
   struct Mount {
@@ -40,6 +41,7 @@ class FolderLocks {
     uint64_t device = 0;
     bool read_only = false;
     LockSupport locks;
+    std::string lapse;
     std::string session;
     std::string text;  // for people
   };

@@ -78,6 +78,7 @@ class Images : public Backend {
   base::Status ProveLocks(const std::string& life, const api::NodeName& node) override {
     return locks_.ProveLocks(life, node);
   }
+  std::string DescribeLapse() override { return locks_.DescribeLapse(); }
   base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
     return Error(StatusCode::kUnimplemented,
                  "a folder of images cannot fence node {}: power it off and give it the taint "

@@ -39,6 +39,13 @@ bool HasOption(const MountEntry& mount, std::string_view option) {
 LockSupport Nowhere(std::string why) { return {LockReach::kNowhere, std::move(why)}; }
 LockSupport Advisory(std::string why) { return {LockReach::kAdvisory, std::move(why)}; }
 
+bool IsNfs4(const MountEntry& mount) {
+  return mount.fs_type == "nfs4" ||
+         std::ranges::any_of(mount.super_options, [](std::string_view option) {
+           return option.starts_with("vers=4") || option.starts_with("nfsvers=4");
+         });
+}
+
 LockSupport JudgeNfs(const MountEntry& mount, bool retakes_lost_locks) {
   // `local_lock=flock` concerns flock(2) alone, which images do not use.
   for (const std::string_view option : {"nolock", "local_lock=all", "local_lock=posix"}) {
@@ -48,11 +55,7 @@ LockSupport JudgeNfs(const MountEntry& mount, bool retakes_lost_locks) {
                     "it with vers=4 and without nolock and local_lock",
                     option));
   }
-  const bool version4 = mount.fs_type == "nfs4" ||
-                        std::ranges::any_of(mount.super_options, [](std::string_view option) {
-                          return option.starts_with("vers=4") || option.starts_with("nfsvers=4");
-                        });
-  if (!version4) {
+  if (!IsNfs4(mount)) {
     return Advisory("a node that lost its lock may go on writing with NFS 3: mount it with vers=4");
   }
   if (retakes_lost_locks) {
@@ -98,6 +101,28 @@ LockSupport JudgeLocks(const MountEntry& mount, bool retakes_lost_locks) {
   if (type == "ceph" || type == "ocfs2") return {LockReach::kFencing, ""};
   return Advisory(
       fmt::format("it is not known that {} stops the writes of a node that lost its lock", type));
+}
+
+std::string DescribeLapse(const MountEntry& mount) {
+  const std::string& type = mount.fs_type;
+  if (type == "nfs4" || (type == "nfs" && IsNfs4(mount))) {
+    return "the NFS server drops the lock of a dead node when it has not heard of the node for "
+           "the server's lease time (90 s by default)";
+  }
+  if (type == "nfs") {
+    return "the NFS 3 server keeps the lock of a dead node until the node boots again";
+  }
+  if (type == "ceph" || type == "fuse.ceph-fuse" || type == "fuse.ceph") {
+    return "CephFS drops the lock of a dead node when the MDS has evicted the node's client and put "
+           "it on the blocklist, which it does after session_autoclose (300 s by default) of "
+           "silence; to do so at once: ceph tell mds.RANK client ls, and then ceph tell mds.RANK "
+           "client evict id=ID";
+  }
+  if (type == "gfs2" || type == "ocfs2") {
+    return "the cluster drops the lock of a dead node when it has fenced the node and recovered "
+           "the node's journal";
+  }
+  return "";
 }
 
 LockSupport JudgeLocksByMagic(int64_t magic) {

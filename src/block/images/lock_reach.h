@@ -24,6 +24,9 @@ struct LockSupport {
   std::string why;  // for people: the reason of kNowhere and kAdvisory, and what to do
 };
 
+// When the lock of a node that died lapses on a mount of this kind, for people; "": it is not known.
+std::string DescribeLapse(const platform::MountEntry& mount);
+
 // `retakes_lost_locks`: the kernel's NFS client locks a file again after it lost the lock
 // (nfs.recover_lost_locks), and then continues to write.
 LockSupport JudgeLocks(const platform::MountEntry& mount, bool retakes_lost_locks);

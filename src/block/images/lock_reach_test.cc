@@ -90,6 +90,27 @@ TEST(LockReachTest, AFileSystemOfThisMachineAloneKnowsAllItsLocks) {
   }
 }
 
+// What a person waits for who reads that a dead node's lock is still there.
+TEST(LockReachTest, TheLapseOfADeadNodesLockIsExplainedByTheKindOfMount) {
+  const auto lapse = [](const std::string& mount) {
+    const auto table =
+        platform::ParseMountInfo("36 35 0:42 / /srv/berth rw,relatime - " + mount + "\n");
+    EXPECT_TRUE(table.ok()) << table.status();
+    return DescribeLapse(table->front());
+  };
+  for (const std::string mount :
+       {"ceph 10.0.0.9:6789:/ rw,name=berth,acl", "fuse.ceph-fuse ceph-fuse rw,user_id=0"}) {
+    EXPECT_THAT(lapse(mount), HasSubstr("session_autoclose")) << mount;
+    EXPECT_THAT(lapse(mount), HasSubstr("blocklist")) << mount;
+    EXPECT_THAT(lapse(mount), HasSubstr("client evict")) << mount;
+  }
+  EXPECT_THAT(lapse(kNfs4), HasSubstr("lease time"));
+  EXPECT_THAT(lapse("nfs 10.0.0.9:/pool rw,vers=4.1,local_lock=none"), HasSubstr("lease time"));
+  EXPECT_THAT(lapse(kNfs3), HasSubstr("boots again"));
+  EXPECT_THAT(lapse("gfs2 /dev/dm-1 rw"), HasSubstr("fenced the node"));
+  EXPECT_THAT(lapse("ext4 /dev/sda1 rw"), IsEmpty());
+}
+
 TEST(LockReachTest, AMountThatTheTableLacksIsJudgedByItsFileSystem) {
   EXPECT_EQ(JudgeLocksByMagic(EXT4_SUPER_MAGIC).reach, LockReach::kOneMachine);
   EXPECT_EQ(JudgeLocksByMagic(NFS_SUPER_MAGIC).reach, LockReach::kAdvisory);

@@ -228,7 +228,11 @@ StatusOr<std::string> StaleUses::ProveFenced(const CleanupEntry& entry) {
       [&] { return (*backend)->Fence(entry.image, api::NodeName(node)); });
   if (fenced.ok()) return fmt::format("the back end has shut node '{}' out", node);
   if (!unseen.ok()) return unproven(base::Message(unseen));
-  if (locked.ok()) return unproven("the back end holds a lock");
+  if (locked.ok()) {
+    const std::string lapse = (*backend)->DescribeLapse();
+    return unproven(lapse.empty() ? "the back end holds a lock"
+                                  : fmt::format("the back end holds a lock ({})", lapse));
+  }
   if (locked.status().code() == StatusCode::kUnimplemented) {
     return unproven("the back end knows of no locks");
   }
