@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <algorithm>
+
 #include "base/json_builder.h"
 
 namespace berth::base::json {
@@ -86,6 +88,13 @@ void Set(Json& value, Path path, Json member) {
     at = &(*at)[std::string(key)];
   }
   *at = std::move(member);
+}
+
+bool IsDeeperThan(const Json& value, int levels, const Json* skip) {
+  if (!value.is_structured() || &value == skip) return false;
+  if (levels <= 0) return true;
+  return std::any_of(value.begin(), value.end(),
+                     [&](const Json& item) { return IsDeeperThan(item, levels - 1, skip); });
 }
 
 void Remove(Json& value, Path path) {

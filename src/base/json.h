@@ -51,6 +51,9 @@ std::vector<std::string> Strings(const Json& list);
 // object.
 void Set(Json& value, Path path, Json member);
 
+// Whether `value` nests deeper than `levels`. The value `skip` does not count; null: all count.
+bool IsDeeperThan(const Json& value, int levels, const Json* skip = nullptr);
+
 // Removes the member at `path` if it is there.
 void Remove(Json& value, Path path);
 

@@ -20,10 +20,10 @@ using base::StatusOr;
 constexpr size_t kMaxOperations = 10000;
 // The sum of copied bytes is bounded, because each "copy" can double the document.
 constexpr size_t kMaxCopiedBytes = 3 * 1024 * 1024;
-// A "move" costs no bytes, so it could nest a document ever deeper, until what recurses over it has
-// no stack left. No object may nest deeper than half of this (base::json::ParseLimits), except in
-// its managedFields.
-constexpr size_t kMaxDepth = 128;
+// Each "copy" can double the depth, too, and what visits a document takes stack for each level. The
+// limit is above that of requests, because managedFields nest deeper, and below that of
+// DecodeStored.
+constexpr size_t kMaxDepth = 100;
 // How many values the operations may look at and shift in arrays, all together.
 constexpr size_t kMaxWork = 20'000'000;
 

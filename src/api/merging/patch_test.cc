@@ -109,6 +109,47 @@ TEST(JsonPatchTest, MovesAndShiftsAreBoundedInWork) {
   }
 }
 
+// Each copy doubles the depth, so that a short patch makes a document that no stack can visit.
+TEST(JsonPatchTest, NestsNoDeeperThanHundredLevels) {
+  Json bomb = R"([{"op": "add", "path": "/x", "value": [1]}])"_json;
+  std::string bottom = "/x/0";
+  for (int i = 0; i < 10; ++i) {
+    bomb.push_back({{"op", "copy"}, {"from", "/x"}, {"path", bottom}});
+    bottom += bottom.substr(2);
+  }
+  EXPECT_EQ(ApplyJsonPatch(Json::object(), bomb).status().code(), StatusCode::kResourceExhausted);
+
+  const auto nested = [](int levels) {
+    Json value = 1;
+    for (int i = 0; i < levels; ++i) value = Json::array({std::move(value)});
+    return value;
+  };
+  // The value of the member "a" is at the second level of the document.
+  const Json document = {{"a", {{"b", 1}}}, {"deep", nested(60)}};
+  for (const char* op : {"add", "replace"}) {
+    const auto patch = [&](const char* at, int levels) {
+      return Json::array({{{"op", op}, {"path", at}, {"value", nested(levels)}}});
+    };
+    EXPECT_TRUE(ApplyJsonPatch(document, patch("/a/b", 98)).ok()) << op;
+    EXPECT_EQ(ApplyJsonPatch(document, patch("/a/b", 99)).status().code(),
+              StatusCode::kResourceExhausted)
+        << op;
+    EXPECT_EQ(ApplyJsonPatch(document, patch("", 101)).status().code(),
+              StatusCode::kResourceExhausted)
+        << op;
+  }
+  bottom = "/deep";
+  for (int i = 0; i < 60; ++i) bottom += "/0";
+  const auto patch = [&](const char* op) {
+    return Json::array({{{"op", "add"}, {"path", "/other"}, {"value", nested(60)}},
+                        {{"op", op}, {"from", "/other"}, {"path", bottom}}});
+  };
+  for (const char* op : {"copy", "move"}) {
+    EXPECT_EQ(ApplyJsonPatch(document, patch(op)).status().code(), StatusCode::kResourceExhausted)
+        << op;
+  }
+}
+
 TEST(MergePatchTest, MergesObjectsAndRemovesNulls) {
   EXPECT_EQ(ApplyMergePatch(
                 R"({"a": {"b": 1, "c": 2}, "l": [1, 2], "s": "x"})"_json,

@@ -114,14 +114,6 @@ Status CheckPreconditions(const KindRules& rules, const Json& object, store::Rev
   return base::OkStatus();
 }
 
-// Whether `value` nests deeper than `levels`. The value `skip` does not count; null: all count.
-bool IsDeeperThan(const Json& value, int levels, const Json* skip) {
-  if (!value.is_structured() || &value == skip) return false;
-  if (levels == 0) return true;
-  return std::any_of(value.begin(), value.end(),
-                     [&](const Json& item) { return IsDeeperThan(item, levels - 1, skip); });
-}
-
 // managedFields has bounds of its own, because it nests deeper than the fields that it describes
 // and may be as large as the rest of the object.
 Status CheckBounds(const Json& object, size_t bytes) {
@@ -137,7 +129,7 @@ Status CheckBounds(const Json& object, size_t bytes) {
         fmt::format("Request entity too large: the object would have {} bytes, limit is {}", bytes,
                     limits.max_bytes));
   }
-  if (IsDeeperThan(object, limits.max_depth, managed)) {
+  if (base::json::IsDeeperThan(object, limits.max_depth, managed)) {
     return KubeError(
         Reason::kRequestEntityTooLarge,
         fmt::format("Request entity too large: the object would nest deeper than {} levels",
