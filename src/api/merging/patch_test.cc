@@ -227,6 +227,58 @@ TEST(StrategicMergeTest, FinalizersAreASet) {
             R"({"metadata": {"finalizers": ["b"]}})"_json);
 }
 
+// Comparing each new item with all others would take longer than the test may.
+TEST(StrategicMergeTest, AMergeOfManyItemsTakesOneLookForEach) {
+  constexpr int kItems = 300000;
+  Json finalizers = Json::array();
+  for (int i = 0; i < kItems; ++i) finalizers.push_back(fmt::format("{:06}", i));
+  Json merged = Strategic(kinds::kEvent, R"({"metadata": {"finalizers": ["000001"]}})"_json,
+                          {{"metadata", {{"finalizers", finalizers}}}});
+  ASSERT_EQ(merged["metadata"]["finalizers"].size(), size_t{kItems});
+  EXPECT_EQ(merged["metadata"]["finalizers"][0], "000001");
+  EXPECT_EQ(merged["metadata"]["finalizers"][1], "000000");
+
+  std::reverse(finalizers.begin(), finalizers.end());
+  finalizers.erase(0);
+  merged = Strategic(kinds::kEvent, std::move(merged),
+                     {{"metadata", {{"$deleteFromPrimitiveList/finalizers", finalizers}}}});
+  EXPECT_EQ(merged, R"({"metadata": {"finalizers": ["299999"]}})"_json);
+
+  Json labels = Json::object();
+  Json kept = Json::array();
+  for (int i = 0; i < kItems; ++i) {
+    labels[fmt::format("{:06}", i)] = "";
+    kept.push_back(fmt::format("{:06}", i));
+  }
+  kept.erase(0);
+  merged = Strategic(kinds::kEvent, {{"metadata", {{"labels", std::move(labels)}}}},
+                     {{"metadata", {{"labels", {{"$retainKeys", std::move(kept)}}}}}});
+  EXPECT_EQ(merged["metadata"]["labels"].size(), size_t{kItems - 1});
+
+  Json volumes = Json::array();
+  Json deleted = Json::array();
+  for (int i = 0; i < kItems / 2; ++i) {
+    volumes.push_back({{"name", fmt::format("{:06}", i)}});
+    deleted.push_back({{"name", fmt::format("{:06}", i + 1)}, {"$patch", "delete"}});
+  }
+  merged = Strategic(kinds::kPod, {{"spec", {{"volumes", std::move(volumes)}}}},
+                     {{"spec", {{"volumes", std::move(deleted)}}}});
+  EXPECT_EQ(merged, R"({"spec": {"volumes": [{"name": "000000"}]}})"_json);
+}
+
+TEST(StrategicMergeTest, DeletesBeforeItMerges) {
+  const Json document = R"({"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}})"_json;
+  const Json wanted = R"({"spec": {"volumes": [{"name": "a", "hostPath": {}}]}})"_json;
+  EXPECT_EQ(Strategic(kinds::kPod, document,
+                      R"({"spec": {"volumes": [{"$patch": "delete", "name": "a"},
+                                               {"name": "a", "hostPath": {}}]}})"_json),
+            wanted);
+  EXPECT_EQ(Strategic(kinds::kPod, document,
+                      R"({"spec": {"volumes": [{"name": "a", "hostPath": {}},
+                                               {"$patch": "delete", "name": "a"}]}})"_json),
+            wanted);
+}
+
 TEST(StrategicMergeTest, PatchDirectives) {
   const Json document =
       R"({"spec": {"volumes": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}})"_json;

@@ -1,7 +1,6 @@
 // Strategic merge patches. The schema of the kind has the lists that are merged, and their keys.
 // The directives are those of Kubernetes' own client and command line.
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -33,9 +32,8 @@ Status Bad(std::string_view what) {
 
 std::string DirectiveOf(const Json& patch) { return base::json::String(patch, {kDirective}); }
 
-bool Contains(const Json& list, const Json& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
+// The items of `list` for lookups: a list of a patch may be as long as a request.
+std::set<Json> SetOf(const Json& list) { return {list.begin(), list.end()}; }
 
 // Returns a patch's value without directives and nulls (null means "absent"). It becomes the value
 // of the document if the document has none to merge with.
@@ -79,7 +77,8 @@ bool MergesList(const Schema* type) {
 // Merges `patch` into `target`, an object of the type `schema` (nullptr: not known).
 Status MergeObject(Json& target, const Json& patch, const Schema* schema);
 
-// Merges items with the same key, appends new ones, and removes those with "$patch: delete".
+// Removes the items that `patch` has with "$patch: delete", merges items with the same key, and
+// appends new ones.
 Status MergeList(Json& target, const Json& patch, const Schema& type, std::string_view name) {
   const std::string_view key = type.patch_merge_key;
   for (const Json& item : patch) {
@@ -89,11 +88,8 @@ Status MergeList(Json& target, const Json& patch, const Schema& type, std::strin
       return base::OkStatus();
     }
   }
-  std::map<Json, size_t> places;
-  for (size_t i = 0; i < target.size(); ++i) {
-    if (const Json* id = base::json::Find(target[i], {key}); id != nullptr) places.emplace(*id, i);
-  }
-  std::set<size_t> deleted;
+  std::set<Json> deleted;
+  std::vector<std::pair<Json, const Json*>> merged;  // the others, with their keys
   for (const Json& item : patch) {
     const std::string directive = DirectiveOf(item);
     if (directive == "merge" && item.size() == 1) continue;
@@ -101,27 +97,29 @@ Status MergeList(Json& target, const Json& patch, const Schema& type, std::strin
     if (id == nullptr) {
       return Bad(fmt::format("an item of {} does not contain the merge key \"{}\"", name, key));
     }
-    const auto same = places.find(*id);
     if (directive == "delete") {
-      // All items with this key are deleted, as in Kubernetes: a port may be there for TCP and UDP.
-      for (size_t i = 0; i < target.size(); ++i) {
-        const Json* other = base::json::Find(target[i], {key});
-        if (other != nullptr && *other == *id) deleted.insert(i);
-      }
-      if (same != places.end()) places.erase(same);
-    } else if (same == places.end()) {
-      places.emplace(*id, target.size());
-      target.push_back(WithoutDirectives(item));
+      deleted.insert(*id);
     } else {
-      RETURN_IF_ERROR(MergeObject(target[same->second], item, type.element));
+      merged.emplace_back(*id, &item);
     }
   }
-  if (deleted.empty()) return base::OkStatus();
-  Json kept = Json::array();
+  // All items with such a key are deleted, as in Kubernetes: a port may be there for TCP and UDP.
+  std::erase_if(target.get_ref<Json::array_t&>(), [&](const Json& item) {
+    const Json* id = base::json::Find(item, {key});
+    return id != nullptr && deleted.contains(*id);
+  });
+  std::map<Json, size_t> places;
   for (size_t i = 0; i < target.size(); ++i) {
-    if (!deleted.contains(i)) kept.push_back(std::move(target[i]));
+    if (const Json* id = base::json::Find(target[i], {key}); id != nullptr) places.emplace(*id, i);
   }
-  target = std::move(kept);
+  for (const auto& [id, item] : merged) {
+    const auto [place, fresh] = places.emplace(id, target.size());
+    if (fresh) {
+      target.push_back(WithoutDirectives(*item));
+    } else {
+      RETURN_IF_ERROR(MergeObject(target[place->second], *item, type.element));
+    }
+  }
   return base::OkStatus();
 }
 
@@ -151,8 +149,9 @@ Status MergeMember(Json& target, const std::string& key, const Json& value, cons
     return base::OkStatus();
   }
   if (type->patch_merge_key.empty()) {
+    std::set<Json> known = SetOf(*present);
     for (const Json& item : value) {
-      if (!Contains(*present, item)) present->push_back(item);
+      if (known.insert(item).second) present->push_back(item);
     }
     return base::OkStatus();
   }
@@ -163,13 +162,14 @@ Status RetainKeys(Json& target, const Json& patch) {
   const auto keys = patch.find(kRetainKeys);
   if (keys == patch.end()) return base::OkStatus();
   if (!keys->is_array()) return Bad("$retainKeys is not a list");
+  const std::set<Json> retained = SetOf(*keys);
   for (const auto& [key, value] : patch.items()) {
-    if (!key.starts_with('$') && !value.is_null() && !Contains(*keys, key)) {
+    if (!key.starts_with('$') && !value.is_null() && !retained.contains(key)) {
       return Bad(fmt::format("$retainKeys does not hold \"{}\", which the patch sets", key));
     }
   }
   for (auto it = target.begin(); it != target.end();) {
-    it = Contains(*keys, it.key()) ? std::next(it) : target.erase(it);
+    it = retained.contains(it.key()) ? std::next(it) : target.erase(it);
   }
   return base::OkStatus();
 }
@@ -180,9 +180,9 @@ Status DeletePrimitives(Json& target, const Json& patch) {
     if (!values.is_array()) return Bad(fmt::format("{} is not a list", key));
     const auto list = target.find(key.substr(kDeletePrimitives.size()));
     if (list == target.end() || !list->is_array()) continue;
-    list->erase(std::remove_if(list->begin(), list->end(),
-                               [&](const Json& item) { return Contains(values, item); }),
-                list->end());
+    const std::set<Json> removed = SetOf(values);
+    std::erase_if(list->get_ref<Json::array_t&>(),
+                  [&](const Json& item) { return removed.contains(item); });
   }
   return base::OkStatus();
 }
