@@ -43,7 +43,7 @@ http::SeatLimits MakePlaceLimits(const StreamLimits& limits) {
   return {.total = limits.streams,
           .owner_reserve = limits.administrators,
           .max_strangers = 0,
-          .max_per_user = limits.per_user};
+          .max_per_user = std::max(limits.per_user, limits.per_system_user)};
 }
 
 StatusOr<std::optional<int64_t>> ParseNumber(const http::Query& query, const std::string& name,
@@ -221,12 +221,13 @@ StatusOr<std::shared_ptr<void>> StreamingServer::TakePlace(const http::Request& 
   const auto now = std::chrono::steady_clock::now();
   auto place = std::make_unique<Place>();
   base::MutexLock lock(mutex_);
+  const size_t own = places_.CountSeats(client, user);
+  const size_t most = user.starts_with("system:") ? limits_.per_system_user : limits_.per_user;
+  if (!administrator && own >= most) {
+    return base::Error(StatusCode::kResourceExhausted, "user {} has too many streams ({})",
+                       base::Quote(user), own);
+  }
   if (!places_.OfferSeat(client, user, now).granted) {
-    const size_t own = places_.CountSeats(client, user);
-    if (!administrator && own >= limits_.per_user) {
-      return base::Error(StatusCode::kResourceExhausted, "user {} has too many streams ({})",
-                         base::Quote(user), own);
-    }
     return base::Error(StatusCode::kUnavailable, "too many streams ({})", places_.size());
   }
   places_.AddSeat(*place, client, user, http::Seat::Stage::kWorking, now);

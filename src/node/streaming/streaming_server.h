@@ -11,9 +11,11 @@
 // on to it, with its upgrade headers unchanged (SPDY or WebSocket). Then the HTTP server copies
 // bytes in both directions. A log has a thread of its own; a stream has one until it is connected.
 //
-// The API server names the user in X-Remote-User and X-Remote-Group. At most 64 logs and streams
-// run at a time; more get the code 503. One user has at most 16 of them (code 429), and 16 are kept
-// for administrators (system:masters), so that nobody's streams keep others out. A stream ends when
+// The API server names the user in X-Remote-User and X-Remote-Group. At most 512 logs and streams
+// run at a time; more get the code 503. One user has at most 16 of them (code 429), or 256 if it is
+// a part of the cluster (its name begins with "system:"), such as the service account of a log
+// collector. 64 are kept for administrators (system:masters), so that nobody's streams keep others
+// out. A stream ends when
 // no byte has passed in it for four hours, as with the kubelet; a log is silent as long as its
 // container is.
 #pragma once
@@ -76,9 +78,10 @@ class StreamBackend {
 };
 
 struct StreamLimits {
-  size_t streams = 64;  // and logs
+  size_t streams = 512;  // and logs
   size_t per_user = 16;
-  size_t administrators = 16;  // of them, for administrators only
+  size_t per_system_user = 256;
+  size_t administrators = 64;  // of them, for administrators only
   std::chrono::milliseconds quiet = std::chrono::hours(4);
 };
 

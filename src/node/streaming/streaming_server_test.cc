@@ -254,6 +254,23 @@ TEST_F(StreamingTest, AUsersStreamsKeepNobodyOut) {
   EXPECT_EQ(answer, "granted");
 }
 
+TEST_F(StreamingTest, APartOfTheClusterHasMoreStreamsThanAPerson) {
+  Restart({.streams = 8, .per_user = 1, .per_system_user = 3, .administrators = 2});
+  std::vector<base::UniqueFd> followers;
+  const auto follow = [&](std::string_view user) {
+    const base::UniqueFd& fd = followers.emplace_back(Connect());
+    Send(fd.get(),
+         fmt::format("GET {}?follow=true HTTP/1.1\r\nX-Remote-User: {}\r\n\r\n", kLogs, user));
+    return ReceiveUntil(fd.get(), "\r\n").substr(0, 12);
+  };
+  EXPECT_EQ(follow("ann"), "HTTP/1.1 200");
+  EXPECT_EQ(follow("ann"), "HTTP/1.1 429");
+  const std::string_view collector = "system:serviceaccount:logs:collector";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(follow(collector), "HTTP/1.1 200") << i;
+  EXPECT_EQ(follow(collector), "HTTP/1.1 429");
+  EXPECT_EQ(follow("bob"), "HTTP/1.1 200");
+}
+
 TEST_F(StreamingTest, AStreamInWhichNothingPassesEnds) {
   Restart({.quiet = std::chrono::milliseconds(100)});
   const base::UniqueFd listener = ListenAsRuntime();
