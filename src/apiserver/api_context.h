@@ -7,8 +7,8 @@
 #include "apiserver/access/authorization.h"
 #include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
+#include "apiserver/request_workers.h"
 #include "base/clock.h"
-#include "base/worker_pool.h"
 #include "http/exchange.h"
 #include "store/store.h"
 
@@ -18,7 +18,7 @@ namespace berth::apiserver {
 struct ApiContext {
   store::Store& store;
   const base::Clock& clock;
-  base::WorkerPool& workers;
+  RequestWorkers& workers;
   InFlight& in_flight;
   KindRegistry& kinds;
   std::string node_sockets;  // as in ServerOptions (server.h)

@@ -27,7 +27,7 @@ void InFlight::WaitForPresent() {
   while (counts_[ending] > 0) idle_.Wait(mutex_);
 }
 
-Mutation::Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight,
+Mutation::Mutation(store::Store& store, RequestWorkers& workers, InFlight& in_flight,
                    Options options, Planner planner, Done done)
     : store_(store),
       workers_(workers),

@@ -14,8 +14,8 @@
 #include <optional>
 #include <string>
 
+#include "apiserver/request_workers.h"
 #include "base/mutex.h"
-#include "base/worker_pool.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -69,7 +69,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
 
   // Borrows `store`, `workers` and `in_flight`. A shared_ptr must own the object, because the
   // running write holds it.
-  Mutation(store::Store& store, base::WorkerPool& workers, InFlight& in_flight, Options options,
+  Mutation(store::Store& store, RequestWorkers& workers, InFlight& in_flight, Options options,
            Planner planner, Done done);
   ~Mutation();
 
@@ -83,7 +83,7 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
   bool RetryAfterConflict(const base::Status& status, const Plan& plan);
 
   store::Store& store_;
-  base::WorkerPool& workers_;
+  RequestWorkers& workers_;
   InFlight& in_flight_;
   const Options options_;
   const Planner planner_;

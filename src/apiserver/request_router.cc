@@ -168,20 +168,19 @@ void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   const bool reads = request.method == "GET" || request.method == "HEAD";
   // A worker is needed, because checking a token, a role or the store's health reads the store.
   if (reads && IsPublicPath(request.raw_path())) {
-    context_.workers.Post([this, exchange = std::move(exchange)] {
+    context_.workers.Post(request, [this, exchange] {
       RunGuarded(*exchange, [&] { documents_.AnswerRequest(*exchange); });
     });
     return;
   }
-  context_.workers.Post([this, exchange = std::move(exchange)] {
-    RunGuarded(*exchange, [&] { ServeUser(exchange); });
-  });
+  context_.workers.Post(request,
+                        [this, exchange] { RunGuarded(*exchange, [&] { ServeUser(exchange); }); });
 }
 
 void RequestRouter::IdentifySender(http::Request head, std::function<void(http::Identity)> done) {
   const bool reads = head.method == "GET" || head.method == "HEAD";
   if (reads && IsPublicPath(head.raw_path())) return done({});
-  context_.workers.Post([this, head = std::move(head), done = std::move(done)] {
+  context_.workers.Post(head, [this, head, done = std::move(done)] {
     http::Identity identity;
     try {
       auto user = AdmitSender(head);

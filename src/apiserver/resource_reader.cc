@@ -173,7 +173,8 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   }
 
   void ContinueLater() {
-    context_.workers.Post([self = shared_from_this()] { self->Run(); });
+    context_.workers.Post(request_.exchange->request(),
+                          [self = shared_from_this()] { self->Run(); });
   }
 
   // Sends the gathered text and continues when the text is written.

@@ -17,7 +17,7 @@ using base::Status;
 
 namespace {
 
-constexpr int kWorkers = 4;
+constexpr size_t kWorkers = 4;
 // How long a server that ends waits for the answers of running requests.
 constexpr std::chrono::milliseconds kGrace{1500};
 // How long after a failure the kubeconfigs are written again.
@@ -41,7 +41,7 @@ class ServerImpl : public Server {
             {.list = options.revocation_file, .authority_folder = options.certificate_folder}),
         authenticator_(store, clock, signer_, static_tokens_, revocations_),
         authorizer_(store),
-        workers_({.name = "api-worker", .max_threads = kWorkers}),
+        workers_(kWorkers),
         context_{store, clock, workers_, in_flight_, kinds_, options.node_sockets},
         router_(context_, authenticator_, authorizer_, signer_),
         definitions_(context_, [this] { ServeChangedKinds(); }) {}
@@ -169,7 +169,7 @@ class ServerImpl : public Server {
   Authorizer authorizer_;
   InFlight in_flight_;
   KindRegistry kinds_;
-  base::WorkerPool workers_;
+  RequestWorkers workers_;
   ApiContext context_;
   RequestRouter router_;
   HttpFront front_{

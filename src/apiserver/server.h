@@ -5,8 +5,9 @@
 // (authentication.h). Other clients can read only health and version. Authorization is in
 // authorization.h.
 //
-// Threads: one event loop owns all connections; requests run on a bounded pool of workers; the
-// store has its own writer. SQL and slow system calls never run on the event loop.
+// Threads: one event loop owns all connections; requests run on a few workers, of which each sender
+// has a share (request_workers.h); the store has its own writer. SQL and slow system calls never
+// run on the event loop.
 #pragma once
 
 #include <chrono>

@@ -171,7 +171,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   void SendThen(std::string out, void (Watch::*step)()) {
     if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
-      self->context_.workers.Post([self, step] { ((*self).*step)(); });
+      self->context_.workers.Post(self->exchange_->request(), [self, step] { ((*self).*step)(); });
     });
   }
 

@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 
 #include "base/log.h"
 #include "http/server.h"
@@ -29,6 +28,7 @@ Connection::Connection(Server& server, Socket socket, bool tls, std::shared_ptr<
       socket_(std::move(socket)),
       channel_(socket_.native_handle()),
       user_(std::move(user)),
+      known_(user_),
       reader_({.max_head = server.limits().max_head,
                .max_body = server.limits().max_body,
                .http_1_0 = server.limits().http_1_0}) {}
@@ -79,7 +79,7 @@ void Connection::OnHandshake() {
   // The handshake is something that the client completed, so a silence begins anew.
   server_.SetStage(*this, Stage::kWorking);
   user_ = server_.service().FindCertificateUser(channel_.ssl());
-  if (user_ && !server_.PromoteConnection(*this, *user_)) return Close();
+  if (user_ && !Promote(user_)) return Close();
   AwaitRequest();
   ReadSocket();
 }
@@ -190,67 +190,6 @@ void Connection::ParseRequest() {
   }
 }
 
-bool Connection::AdmitHead() {
-  const RequestHead head = reader_.head();
-  if (const auto refusal = server_.service().CheckHead(head, user_.get())) {
-    RefuseRequest(*refusal);
-    return false;
-  }
-  if (client_class() == ClientClass::kOwner || (!user_ && !head.has_credentials)) return true;
-  phase_ = Phase::kJudging;
-  server_.SetStage(*this, Stage::kWorking);
-  Request request = reader_.CopyHead();
-  request.user = user_;
-  Identify(std::move(request), &Connection::OnIdentified);
-  return false;
-}
-
-void Connection::Identify(Request request, void (Connection::*done)(Identity)) {
-  server_.service().Identify(std::move(request), [&loop = server_.loop(), weak = weak_from_this(),
-                                                  done](Identity identity) {
-    boost::asio::post(loop, [weak, done, identity = std::move(identity)]() mutable {
-      if (const auto self = weak.lock()) {
-        (static_cast<Connection&>(*self).*done)(std::move(identity));
-      }
-    });
-  });
-}
-
-void Connection::JudgeStream() {
-  if (!exchange_ || client_class() == ClientClass::kOwner) return;
-  judge_stream_ = !exchange_->streaming();
-  if (judge_stream_) return;
-  const Request& request = exchange_->request();
-  Identify({.method = request.method,
-            .target = request.target,
-            .headers = request.headers,
-            .user = user_},
-           &Connection::OnJudged);
-}
-
-// If the stream has ended meanwhile, the client loses a connection without a request.
-void Connection::OnJudged(Identity identity) {
-  const bool invalid = (identity.answer && identity.answer->code == 401) ||
-                       (identity.refusal && identity.refusal->code == 401);
-  if (!invalid || closed()) return;
-  LOG_INFO("{}: closed a stream whose sender's credentials have ended", server_.name());
-  Close();
-}
-
-void Connection::OnIdentified(Identity identity) {
-  if (phase_ != Phase::kJudging) return;
-  phase_ = Phase::kReading;
-  server_.SetStage(*this, Stage::kPartial);
-  if (identity.answer) return AnswerAndClose(*identity.answer);
-  if (identity.refusal) return RefuseRequest(*identity.refusal);
-  if (identity.user && client_class() == ClientClass::kStranger &&
-      !server_.PromoteConnection(*this, *identity.user)) {
-    return RefuseRequest({.code = 429, .message = "too many connections of this user"});
-  }
-  ReceiveBody();
-  if (phase_ == Phase::kReading && !waiting_read_) ReadSocket();
-}
-
 void Connection::ReceiveBody() {
   // The memory is reserved before the reader takes it.
   AwaitBytes();
@@ -273,7 +212,7 @@ void Connection::AwaitBytes() {
 
 void Connection::DispatchRequest() {
   Request request = reader_.TakeRequest();
-  request.user = user_;
+  NameSender(request);
   request.wants_close |= retired_ || server_.limits().one_request;
   phase_ = Phase::kBusy;
   server_.SetStage(*this, Stage::kWorking);
@@ -309,8 +248,7 @@ void Connection::SendPending() {
   Exchange::Pending pending = exchange_->TakePending();
   if (pending.broken) return Close();
   if (judge_stream_) JudgeStream();
-  if (pending.user && client_class() == ClientClass::kStranger &&
-      !server_.PromoteConnection(*this, *pending.user)) {
+  if (pending.user && !Promote(pending.user)) {
     if (!pending.end) return Close();
     close_after_out_ = true;
   }

@@ -84,6 +84,8 @@ class Connection : public ExchangeHost,
   // Asks the service about `request`, and calls `done` on the event loop unless the connection is
   // gone.
   void Identify(Request request, void (Connection::*done)(Identity));
+  bool Promote(const std::shared_ptr<const User>& user);
+  void NameSender(Request& request) const;
   void OnIdentified(Identity identity);
   void OnJudged(Identity identity);
   // Reads on in the body of an admitted request.
@@ -109,6 +111,7 @@ class Connection : public ExchangeHost,
   Socket socket_;
   Channel channel_;
   std::shared_ptr<const User> user_;
+  std::shared_ptr<const User> known_;  // as Request::known
   Phase phase_ = Phase::kHandshake;
   Time deadline_;
   Time answer_deadline_ = Time::max();  // for the whole of the current answer

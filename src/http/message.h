@@ -29,7 +29,11 @@ struct Request {
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
   std::shared_ptr<const User> user;  // null: not known yet, or no user
-  bool wants_close = false;          // the client asked to close the connection after the answer
+  // Whom the client's connection has shown itself to be, by its transport or by an earlier request.
+  // It is for shares of the server, and not for rights. Null: a stranger.
+  std::shared_ptr<const User> known = nullptr;
+  std::string address = {};  // of a stranger, as peer.h names it
+  bool wants_close = false;  // the client asked to close the connection after the answer
 
   // The value of the first header `name`, in which case is ignored; empty if there is none.
   std::string_view Header(std::string_view name) const;

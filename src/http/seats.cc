@@ -24,6 +24,11 @@ SeatLimits SeatLimits::FitTo(size_t most) const {
   return out;
 }
 
+const std::string& Seat::key() const {
+  static const std::string none;
+  return group_ == nullptr ? none : group_->first.second;
+}
+
 size_t SeatTable::MaxVerified() const {
   const size_t others = limits_.owner_reserve + limits_.max_strangers;
   return limits_.total > others ? limits_.total - others : 0;

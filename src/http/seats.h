@@ -68,6 +68,8 @@ class Seat {
   };
 
   ClientClass client_class() const { return class_; }
+  // The key of SeatTable::OfferSeat; empty if the seat is not in the table.
+  const std::string& key() const;
 
  protected:
   Seat() = default;
