@@ -70,7 +70,8 @@ Server::Server(Options options, Service& service)
       service_(service),
       scratch_(std::make_unique_for_overwrite<char[]>(kScratch)),
       peers_(options_.local_clients_by_user),
-      seats_(options_.limits.seats) {}
+      seats_(options_.limits.seats),
+      arrivals_(options_.limits.arrivals) {}
 
 Server::~Server() { Stop(); }
 
@@ -191,6 +192,7 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
   if (error) return;
   std::shared_ptr<const User> user;
   std::string key;
+  const auto now = std::chrono::steady_clock::now();
   if (transport == Transport::kUnix) {
     const auto uid = ReadPeerUid(socket.native_handle());
     if (uid) user = service_.FindProcessUser(*uid);
@@ -200,10 +202,15 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
     }
     key = std::to_string(*uid);
   } else {
-    SetTcpOptions(socket.native_handle());
     key = peers_.NamePeer(socket.native_handle());
+    if (!MayArrive(key, now)) {
+      ++refused_;
+      // A reset costs less than an end in order, and leaves no socket in TIME_WAIT.
+      socket.set_option(asio::socket_base::linger(true, 0), error);
+      return;
+    }
+    SetTcpOptions(socket.native_handle());
   }
-  const auto now = std::chrono::steady_clock::now();
   const auto client = transport == Transport::kUnix ? ClientClass::kOwner : ClientClass::kStranger;
   if (!AcceptOffer(seats_.OfferSeat(client, key, now))) return;  // the socket closes
   const auto connection = std::make_shared<Connection>(
@@ -219,6 +226,11 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
   connection->Start();
 }
 
+bool Server::MayArrive(const std::string& key, Seat::Time now) {
+  static const std::string own = fmt::format("uid {}", geteuid());
+  return key == "uid 0" || key == own || arrivals_.Admit(key, now);
+}
+
 bool Server::AcceptOffer(const SeatTable::Offer& offer) {
   if (!offer.granted) {
     ++refused_;
@@ -232,6 +244,7 @@ bool Server::AcceptOffer(const SeatTable::Offer& offer) {
 bool Server::PromoteConnection(Connection& connection, const User& user) {
   const auto now = std::chrono::steady_clock::now();
   if (!AcceptOffer(seats_.OfferPromotion(user.name, now))) return false;
+  if (arrivals_.Admit("user " + user.name, now)) arrivals_.Refund(connection.key());
   seats_.Promote(connection, user.name, now);
   return true;
 }
@@ -293,6 +306,7 @@ void Server::SweepConnections() {
                   options_.name, std::exchange(refused_, 0), std::exchange(displaced_, 0),
                   connections_.size());
     }
+    arrivals_.ForgetFull(now);
     ReleaseFreeMemory();
     if (options_.on_tick) options_.on_tick();
     SweepConnections();

@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "http/arrivals.h"
 #include "http/channel.h"
 #include "http/exchange.h"
 #include "http/peer.h"
@@ -43,6 +44,9 @@ struct Limits {
   size_t max_body = 3 * 1024 * 1024;
   // The connections, and the memory of all requests that are being read or answered.
   SeatLimits seats = {};
+  // The new connections of a stranger's address or local user; root and the server's own user have
+  // no limit.
+  ArrivalLimits arrivals = {};
   std::chrono::milliseconds handshake{10'000};
   std::chrono::milliseconds request{30'000};  // from its first byte to its last
   std::chrono::milliseconds idle{180'000};    // between requests
@@ -122,6 +126,8 @@ class Server {
   // Closes the connection that loses its seat by `offer`, if there is one. Returns whether the seat
   // is granted.
   bool AcceptOffer(const SeatTable::Offer& offer);
+  // Whether a new client of the TCP port has not come too often.
+  bool MayArrive(const std::string& key, Seat::Time now);
   // Runs each second: closes late connections and calls on_tick.
   void SweepConnections();
   // Gives memory back to the kernel after many connections have ended, or large requests.
@@ -161,6 +167,7 @@ class Server {
   std::unordered_set<std::shared_ptr<Connection>> connections_;
   TcpPeers peers_;
   SeatTable seats_;
+  Arrivals arrivals_;
   size_t refused_ = 0;           // connections refused since the last sweep
   size_t displaced_ = 0;         // connections closed since then to give others their seats
   size_t most_connections_ = 0;  // since memory was given back

@@ -293,9 +293,9 @@ TEST_F(StrangersTest, UnfinishedHandshakesCostLittleAndHoldUpNobody) {
   if (limit.rlim_cur < kConnections * 4) {
     GTEST_SKIP() << "needs 4000 descriptors; the limit is " << limit.rlim_cur;
   }
-  Listen(
-      {.seats = {.total = 5'000, .max_strangers = kConnections, .max_per_address = kConnections}},
-      MakeTlsContext());
+  Listen({.seats = {.total = 5'000, .max_strangers = kConnections, .max_per_address = kConnections},
+          .arrivals = {.burst = kConnections}},
+         MakeTlsContext());
   const long before = AnonymousKib();
   std::deque<TestConnection> attackers;
   for (size_t i = 0; i < kConnections; ++i) {
@@ -318,6 +318,30 @@ TEST_F(StrangersTest, AHandshakeThatEndsInItsFirstRecordEndsTheConnection) {
     client.ShutdownWrite();
     client.ReadToEnd();
     WaitFor([&] { return server_->connections() == 0; });
+  }
+}
+
+TEST_F(StrangersTest, AnAddressThatComesTooOftenIsRefusedAndOthersAreNot) {
+  Listen({.arrivals = {.per_second = 1e-9, .burst = 3}});
+  const auto comes = [&](const char* address, std::string_view headers = "") {
+    TestConnection client(port(), address);
+    return Serves(client, headers);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(comes("127.0.0.2"));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(comes("127.0.0.2"));
+  EXPECT_FALSE(comes("127.0.0.2", kGoodToken));
+  // A user who shows who he is takes nothing from the address, but has a limit of his own.
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(comes("127.0.0.3", kGoodToken)) << i;
+  EXPECT_FALSE(comes("127.0.0.3", kGoodToken));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(ServesOwners());
+}
+
+TEST_F(StrangersTest, RootMayComeAsOftenAsHeLikes) {
+  by_user_ = true;
+  Listen({.arrivals = {.per_second = 1e-9, .burst = 1}});
+  for (int i = 0; i < 10; ++i) {
+    TestConnection client(port());
+    EXPECT_TRUE(Serves(client)) << i;
   }
 }
 

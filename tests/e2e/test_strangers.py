@@ -201,6 +201,24 @@ def test_half_open_connections_take_no_seat_from_owners(berth, config):
     standalone.wait_for("the memory to come back", lambda: anonymous_mib(berth) - memory < 50)
 
 
+@pytest.mark.parametrize("kind", ["connects", "handshakes"])
+def test_a_flood_of_connections_costs_owners_little(berth, config, kind):
+    def by_root():
+        create_by_root(berth, 100)
+
+    def by_certificate():
+        create_by_certificate(config, 100)
+
+    before = median_ms(by_root), median_ms(by_certificate)
+    with Strangers(kind, config.port, 8) as strangers:
+        after = median_ms(by_root), median_ms(by_certificate)
+    print(f"{strangers.succeeded / strangers.seconds:.0f} {kind} a second: a create takes {after[0] / before[0]:.2f} "
+          f"times as long at the socket, and {after[1] / before[1]:.2f} times by certificate")
+    if kind == "handshakes":
+        # A burst of 500, and then 100 a second.
+        assert strangers.succeeded <= 500 + 100 * (strangers.seconds + 1), (strangers.succeeded, strangers.seconds)
+
+
 def test_a_handshake_that_comes_byte_by_byte_is_served(config):
     """The server waits for the first record of a handshake, however it comes."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
