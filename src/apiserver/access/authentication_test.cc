@@ -345,6 +345,10 @@ TEST_F(NodeAccessTest, GetsTokensForItsPodsOnly) {
   Json pod = PodNamed("p");
   pod["spec"]["serviceAccountName"] = "robot";
   pod["spec"]["nodeName"] = "a";
+  pod["spec"]["volumes"] = Json::array(
+      {{{"name", "api"},
+        {"projected",
+         {{"sources", Json::array({{{"serviceAccountToken", {{"path", "token"}}}}})}}}}});
   const auto made = Post(kPods, pod);
   ASSERT_EQ(made.code, 201) << made.body;
   const std::string path = At(kAccounts, "robot") + "/token";
@@ -367,6 +371,78 @@ TEST_F(NodeAccessTest, GetsTokensForItsPodsOnly) {
               HasSubstr("bound to a pod scheduled on a different node"));
   EXPECT_EQ(As("POST", At(kAccounts, "default") + "/token", kNode, {{"spec", Json::object()}}).code,
             403);
+}
+
+TEST_F(NodeAccessTest, GetsTokensOnlyForTheAudiencesOfItsPods) {
+  const std::string drivers = "/apis/storage.k8s.io/v1/csidrivers";
+  for (const char* name : {"inline", "claimed", "ephemeral"}) {
+    const auto driver =
+        Post(drivers,
+             {{"metadata", {{"name", fmt::format("{}.csi", name)}}},
+              {"spec",
+               {{"volumeLifecycleModes", {"Persistent", "Ephemeral"}},
+                {"tokenRequests", Json::array({{{"audience", fmt::format("of-{}", name)}}})}}}});
+    ASSERT_EQ(driver.code, 201) << driver.body;
+  }
+  const auto add_claim = [&](const std::string& name, const char* driver) {
+    const auto volume = Post("/api/v1/persistentvolumes",
+                             {{"metadata", {{"name", name}}},
+                              {"spec",
+                               {{"capacity", {{"storage", "1Gi"}}},
+                                {"accessModes", {"ReadWriteOnce"}},
+                                {"csi", {{"driver", driver}, {"volumeHandle", name}}}}}});
+    ASSERT_EQ(volume.code, 201) << volume.body;
+    const auto claim = Post("/api/v1/namespaces/default/persistentvolumeclaims",
+                            {{"metadata", {{"name", name}}},
+                             {"spec",
+                              {{"accessModes", {"ReadWriteOnce"}},
+                               {"volumeName", name},
+                               {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}});
+    ASSERT_EQ(claim.code, 201) << claim.body;
+  };
+  add_claim("data", "claimed.csi");
+  add_claim("p-scratch", "ephemeral.csi");
+  Json pod = PodNamed("p");
+  pod["spec"]["serviceAccountName"] = "robot";
+  pod["spec"]["nodeName"] = "a";
+  pod["spec"]["volumes"] = Json::array(
+      {{{"name", "vault"},
+        {"projected",
+         {{"sources",
+           Json::array({{{"serviceAccountToken", {{"path", "token"}, {"audience", "vault"}}}}})}}}},
+       {{"name", "inline"}, {"csi", {{"driver", "inline.csi"}}}},
+       {{"name", "data"}, {"persistentVolumeClaim", {{"claimName", "data"}}}},
+       {{"name", "scratch"},
+        {"ephemeral",
+         {{"volumeClaimTemplate",
+           {{"spec",
+             {{"accessModes", {"ReadWriteOnce"}},
+              {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}}}}}}});
+  const auto made = Post(kPods, pod);
+  ASSERT_EQ(made.code, 201) << made.body;
+  const Json bound = {
+      {"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "p"}, {"uid", made.json["metadata"]["uid"]}};
+  const auto ask = [&](const Json& audiences) {
+    return As("POST", At(kAccounts, "robot") + "/token", kNode,
+              {{"spec", {{"boundObjectRef", bound}, {"audiences", audiences}}}});
+  };
+  for (const char* audience : {"vault", "of-inline", "of-claimed", "of-ephemeral"}) {
+    const auto issued = ask({audience});
+    EXPECT_EQ(issued.code, 201) << audience << issued.body;
+  }
+  const auto refused = ask({"bank"});
+  EXPECT_EQ(refused.code, 403);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("audience \"bank\" not found in pod spec volume, system:node:a is not "
+                        "authorized to request tokens for this audience"));
+  EXPECT_EQ(ask(Json::array()).code, 403) << "no volume of the pod has a token for the API itself";
+  EXPECT_THAT(ask({"vault", "bank"}).message(), HasSubstr("only request 0 or 1 audiences"));
+  EXPECT_EQ(Call("POST", At(kAccounts, "robot") + "/token",
+                 base::json::Dump({{"spec", {{"audiences", {"bank"}}}}}),
+                 "Content-Type: application/json\r\n")
+                .code,
+            201)
+      << "administrators are not held to it";
 }
 
 TEST_F(NodeAccessTest, DeletesItsPodsAndReadsTheirSecrets) {

@@ -202,6 +202,44 @@ class NodeWriteCheck {
   const std::string name_;
 };
 
+// An object that is missing is an empty one.
+base::StatusOr<Json> FindObject(Lookup& lookup, const api::KindInfo& kind, std::string_view ns,
+                                std::string_view name) {
+  if (name.empty()) return Json::object();
+  auto object = lookup.Get(kind, ns, name);
+  if (object.status().code() == base::StatusCode::kNotFound) return Json::object();
+  return object;
+}
+
+// The CSI driver of a pod's volume; empty: it has none.
+base::StatusOr<std::string> FindDriver(const Json& pod, const Json& volume, Lookup& lookup) {
+  if (const std::string driver = String(volume, {"csi", "driver"}); !driver.empty()) return driver;
+  const std::string claim =
+      Find(volume, {"ephemeral", "volumeClaimTemplate"}) != nullptr
+          ? fmt::format("{}-{}", String(pod, {"metadata", "name"}), String(volume, {"name"}))
+          : String(volume, {"persistentVolumeClaim", "claimName"});
+  ASSIGN_OR_RETURN(const Json found, FindObject(lookup, api::kinds::kPersistentVolumeClaim,
+                                                String(pod, {"metadata", "namespace"}), claim));
+  ASSIGN_OR_RETURN(const Json bound, FindObject(lookup, api::kinds::kPersistentVolume, "",
+                                                String(found, {"spec", "volumeName"})));
+  return String(bound, {"spec", "csi", "driver"});
+}
+
+base::StatusOr<bool> NamesAudience(const Json& pod, std::string_view audience, Lookup& lookup) {
+  for (const Json& volume : Array(pod, {"spec", "volumes"})) {
+    for (const Json& source : Array(volume, {"projected", "sources"})) {
+      const Json* token = Find(source, {"serviceAccountToken"});
+      if (token != nullptr && String(*token, {"audience"}) == audience) return true;
+    }
+    ASSIGN_OR_RETURN(const std::string name, FindDriver(pod, volume, lookup));
+    ASSIGN_OR_RETURN(const Json driver, FindObject(lookup, api::kinds::kCsiDriver, "", name));
+    for (const Json& request : Array(driver, {"spec", "tokenRequests"})) {
+      if (String(request, {"audience"}) == audience) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Status CheckNodeWrite(const NodeWrite& write) {
@@ -232,6 +270,21 @@ Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
     return refuse("node requested token bound to a pod scheduled on a different node");
   }
   return base::OkStatus();
+}
+
+Status CheckNodeTokenAudience(std::string_view node, std::string_view account,
+                              const Json& audiences, const Json& pod, Lookup& lookup) {
+  const auto refuse = [&](std::string_view why) {
+    return ForbiddenError(api::kinds::kServiceAccount, account, why);
+  };
+  if (audiences.size() > 1) return refuse("node may only request 0 or 1 audiences");
+  const std::string audience = audiences.empty() ? "" : audiences[0].get<std::string>();
+  ASSIGN_OR_RETURN(const bool named, NamesAudience(pod, audience, lookup));
+  if (named) return base::OkStatus();
+  return refuse(
+      fmt::format("audience \"{}\" not found in pod spec volume, system:node:{} is not authorized "
+                  "to request tokens for this audience",
+                  audience, node));
 }
 
 }  // namespace berth::apiserver

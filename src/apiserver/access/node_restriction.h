@@ -1,13 +1,14 @@
 // Checks the content of a node agent's write, after node_rules.h has allowed the request. As in
 // Kubernetes' NodeRestriction admission, an agent may write only objects of its own node and of the
 // pods that are bound to it, and may not change fields by which it could attract pods or secrets.
-// Pure.
+// Pure, except for the Lookup.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "api/kind_info.h"
+#include "apiserver/kinds/kind_rules.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -31,5 +32,13 @@ base::Status CheckNodeWrite(const NodeWrite& write);
 // the pod is missing.
 base::Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
                                    const base::Json& bound_object, const base::Json* pod);
+
+// Checks the audiences of a node's TokenRequest for `pod`: at most one, which a projected volume of
+// the pod names, or the CSIDriver of one of its volumes; without one, it is the API's own. 403 if
+// the request is refused; errors of `lookup`. Kubernetes also allows the audiences that RBAC grants
+// by the verb request-serviceaccounts-token-audience, but this API has no RBAC (ADR 6).
+base::Status CheckNodeTokenAudience(std::string_view node, std::string_view account,
+                                    const base::Json& audiences, const base::Json& pod,
+                                    Lookup& lookup);
 
 }  // namespace berth::apiserver

@@ -94,8 +94,9 @@ Status TokenIssuer::BindPod(const ResourceRequest& request, const Json& referenc
                                                                         : object.status();
 }
 
-Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& reference,
+Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& spec,
                               Json& claims) const {
+  const Json& reference = Map(spec, {"boundObjectRef"});
   const std::string kind = String(reference, {"kind"});
   const std::string name = String(reference, {"name"});
   StoreLookup lookup(context_.store);
@@ -105,6 +106,9 @@ Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& refere
     if (!pod.ok() && pod.status().code() != StatusCode::kNotFound) return pod.status();
     RETURN_IF_ERROR(CheckNodeTokenRequest(request.role.node, request.name, reference,
                                           pod.ok() ? &*pod : nullptr));
+    RETURN_IF_ERROR(CheckUid(api::kinds::kPod, reference, *pod));
+    RETURN_IF_ERROR(CheckNodeTokenAudience(request.role.node, request.name,
+                                           Array(spec, {"audiences"}), *pod, lookup));
   }
   if (reference.empty()) return base::OkStatus();
   const api::KindInfo* info = kind == "Pod"      ? &api::kinds::kPod
@@ -133,7 +137,7 @@ base::StatusOr<Json> TokenIssuer::SignToken(const ResourceRequest& request, Json
   ASSIGN_OR_RETURN(const int64_t life, LifeOf(spec));
   ASSIGN_OR_RETURN(const Json audiences, AudiencesOf(spec));
   Json bound = {{"namespace", request.ns}, {"serviceaccount", MakeReference(*account)}};
-  RETURN_IF_ERROR(BindToken(request, Map(spec, {"boundObjectRef"}), bound));
+  RETURN_IF_ERROR(BindToken(request, spec, bound));
   const auto now = context_.clock.Now();
   const int64_t seconds = std::chrono::system_clock::to_time_t(now);
   const Json claims = {

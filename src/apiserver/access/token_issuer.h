@@ -19,8 +19,8 @@ class TokenIssuer {
   // The answer to the TokenRequest `body`, with the token in its status.
   base::StatusOr<Json> SignToken(const ResourceRequest& request, Json body) const;
   // Add the object that spec.boundObjectRef (`reference`) names to the token's `claims`. BindToken
-  // also checks whether a node may request the token.
-  base::Status BindToken(const ResourceRequest& request, const Json& reference, Json& claims) const;
+  // also checks whether a node may request the token. AudiencesOf has checked the spec.
+  base::Status BindToken(const ResourceRequest& request, const Json& spec, Json& claims) const;
   base::Status BindPod(const ResourceRequest& request, const Json& reference,
                        const base::StatusOr<Json>& pod, Json& claims) const;
 
