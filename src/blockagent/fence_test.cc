@@ -355,6 +355,21 @@ TEST_F(FenceTest, WhatAPersonTookAwayIsNotWrittenAgain) {
   EXPECT_THAT(Now(), IsEmpty());
 }
 
+// An agent may not change what another node has to do, so it leaves such entries alone.
+TEST_F(FenceTest, WhatANodeOwesAlreadyStaysAsItIs) {
+  ASSERT_TRUE(On("n1").Acquire(Wants("n1", "a"), Context(), {There}).ok());
+  api::CleanupEntry known{.volume = "pv-1", .attachment = Entry("n1", "a"), .reason = "earlier"};
+  api::CleanupEntry wrong = known;
+  wrong.attachment.mount_dir = "/elsewhere";
+  ASSERT_TRUE(AddCleanups(client_, "n1", {wrong, known}).ok());
+  const auto taken = On("n2").Acquire(Wants("n2", "b"), Context(), {Gone});
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), ElementsAre(wrong, known));
+  // Each is worked off by itself.
+  ASSERT_TRUE(RemoveCleanup(ClientOf("n1"), api::NodeName("n1"), wrong).ok());
+  EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), ElementsAre(known));
+}
+
 TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   FenceRequest one = Wants("n1", "a"), two = Wants("n2", "b");
   for (FenceRequest* request : {&one, &two}) {
@@ -371,8 +386,9 @@ TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
   EXPECT_EQ(again.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(std::string(base::Message(again.status())), Not(HasSubstr("no pod uses it")))
       << "without a fence this is not known";
-  ASSERT_TRUE(
-      RemoveCleanup(client_, api::NodeName("n1"), api::VolumeName("pv-1"), api::PodUid("a")).ok());
+  ASSERT_TRUE(RemoveCleanup(client_, api::NodeName("n1"),
+                            {.volume = "pv-1", .attachment = Entry("n1", "a")})
+                  .ok());
   EXPECT_TRUE(client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null());
 }
 

@@ -50,9 +50,7 @@ Status NodeCleanupWorker::WorkOffEntry(const CleanupEntry& entry, Time deadline)
     LOG_INFO("{}", text);
     events_.Record(ReferenceTo(entry), base::EventType::kNormal, "VolumeCleanedUp", text);
   }
-  RETURN_IF_ERROR(RemoveCleanup(client_, api::NodeName(options_.node),
-                                api::VolumeName(entry.volume),
-                                api::PodUid(entry.attachment.pod_uid)));
+  RETURN_IF_ERROR(RemoveCleanup(client_, api::NodeName(options_.node), entry));
   first_tries_.erase(KeyOf(entry));
   return base::OkStatus();
 }

@@ -19,8 +19,8 @@ using base::StatusOr;
 constexpr int kMostCleanupTries = 10;
 constexpr size_t kMostEntries = 4096;  // the limit in the CustomResourceDefinition
 
-bool IsEntryOf(const CleanupEntry& entry, const api::VolumeName& volume, const api::PodUid& pod) {
-  return entry.volume == volume.text() && entry.attachment.pod_uid == pod.text();
+bool IsSameEntry(const CleanupEntry& one, const CleanupEntry& other) {
+  return one.volume == other.volume && one.attachment.IsSameUse(other.attachment);
 }
 
 Status ConflictError(const std::string& node) {
@@ -40,16 +40,13 @@ Status AddCleanups(kube::Client& client, const std::string& node,
     if (!found.ok() && !missing) return found.status();
     NodeCleanup cleanup = missing ? NodeCleanup() : *std::move(found);
     std::vector<CleanupEntry> after = cleanup.entries();
-    const bool all_there = std::ranges::all_of(entries, [&](const CleanupEntry& entry) {
-      return std::ranges::find(after, entry) != after.end();
-    });
-    if (all_there) return base::OkStatus();
+    const size_t before = after.size();
     for (const CleanupEntry& entry : entries) {
-      std::erase_if(after, [&](const CleanupEntry& old) {
-        return IsEntryOf(old, api::VolumeName(entry.volume), api::PodUid(entry.attachment.pod_uid));
-      });
-      after.push_back(entry);
+      const bool there = std::ranges::any_of(
+          after, [&](const CleanupEntry& old) { return IsSameEntry(old, entry); });
+      if (!there) after.push_back(entry);
     }
+    if (after.size() == before) return base::OkStatus();
     if (after.size() > kMostEntries) {
       return Error(
           StatusCode::kResourceExhausted,
@@ -76,16 +73,15 @@ Status AddCleanups(kube::Client& client, const std::string& node,
   return ConflictError(node);
 }
 
-Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const api::VolumeName& volume,
-                     const api::PodUid& pod) {
+Status RemoveCleanup(kube::Client& client, const api::NodeName& node, const CleanupEntry& entry) {
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.cleanup.remove.before">());
   for (int i = 0; i < kMostCleanupTries; ++i) {
     auto found = kube::Get<NodeCleanup>(client, "", node.text());
     if (found.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(found);
     std::vector<CleanupEntry> after = found->entries();
-    const size_t removed = std::erase_if(
-        after, [&](const CleanupEntry& entry) { return IsEntryOf(entry, volume, pod); });
+    const size_t removed =
+        std::erase_if(after, [&](const CleanupEntry& one) { return IsSameEntry(one, entry); });
     if (removed == 0) return base::OkStatus();
     Status written;
     if (after.empty()) {
@@ -108,8 +104,9 @@ StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
   const auto found = kube::Get<NodeCleanup>(client, "", node.text());
   if (found.status().code() == StatusCode::kNotFound) return false;
   RETURN_IF_ERROR_WITH(found, fmt::format("read NodeCleanup {}", node));
-  return std::ranges::any_of(
-      found->entries(), [&](const CleanupEntry& entry) { return IsEntryOf(entry, volume, pod); });
+  return std::ranges::any_of(found->entries(), [&](const CleanupEntry& entry) {
+    return entry.volume == volume.text() && entry.attachment.pod_uid == pod.text();
+  });
 }
 
 }  // namespace berth::blockagent

@@ -1,6 +1,7 @@
 // Edits the NodeCleanup objects, which name the volumes that the agents of nodes must take off.
 //
-// Volume and pod uid identify an entry; adding it again replaces it. Each write carries the
+// Volume and use (FenceEntry::IsSameUse) identify an entry. An entry that is there stays as it is,
+// because an agent may not change what another node has to do. Each write carries the
 // resourceVersion that was read, and is tried a bounded number of times. ABORTED: others wrote the
 // object at every try. Thread-safe.
 #pragma once
@@ -23,10 +24,10 @@ base::Status AddCleanups(kube::Client& client, const std::string& node,
 
 // Removes one entry, and with the last entry the object. OK if there is no such entry.
 base::Status RemoveCleanup(kube::Client& client, const api::NodeName& node,
-                           const api::VolumeName& volume, const api::PodUid& pod);
+                           const api::CleanupEntry& entry);
 
-// Whether the NodeCleanup of `node` has that entry now. False also if the API does not serve
-// NodeCleanups.
+// Whether the NodeCleanup of `node` has an entry for the volume and the pod now. False also if the
+// API does not serve NodeCleanups.
 base::StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
                                 const api::VolumeName& volume, const api::PodUid& pod);
 

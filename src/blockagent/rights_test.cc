@@ -150,8 +150,9 @@ TEST_F(AgentRightsTest, EachRightIsUsed) {
        {"spec", {{"claimRef", {{"namespace", "default"}, {"name", "data"}}}}}});
   ASSERT_OK(FindStartedPods(client_, claimed, "n1"));
   // The last entry of a NodeCleanup goes with the object.
-  ASSERT_OK(RemoveCleanup(client_, api::NodeName("n1"), api::VolumeName("left"),
-                          api::PodUid("uid-left")));
+  FenceEntry left = Entry("n1", "left");
+  left.mount_dir = "/proc";
+  ASSERT_OK(RemoveCleanup(client_, api::NodeName("n1"), {.volume = "left", .attachment = left}));
   // An event that is repeated is counted.
   for (int count = 1; count <= 2; ++count) {
     events_.Record({"v1", "PersistentVolume", "", "pv-4", "u"}, base::EventType::kWarning, "Test",

@@ -153,7 +153,15 @@ inline void AddCleanupWrites(std::vector<BlockWrite>& writes) {
   add("adds to another's cleanup", Cleanup("b", List({old})),
       Cleanup("b", List({old, Entry("b", "3")})), true);
   add("says another reason in another's cleanup", Cleanup("b", List({old})),
-      Cleanup("b", List({Entry("b", "2", "for me")})), true);
+      Cleanup("b", List({Entry("b", "2", "for me")})), false);
+  Json elsewhere = old;
+  elsewhere["attachment"]["mountDir"] = "/elsewhere";
+  add("changes the folder in another's cleanup", Cleanup("b", List({old})),
+      Cleanup("b", List({elsewhere})), false);
+  add("adds the same use with another folder", Cleanup("b", List({old})),
+      Cleanup("b", List({old, elsewhere})), true);
+  add("changes its own cleanup", Cleanup("a", List({Entry("a", "1")})),
+      Cleanup("a", List({Entry("a", "1", "again")})), true);
   add("removes what another has to do", Cleanup("b", List({old, Entry("b", "3")})),
       Cleanup("b", List({old})), false);
   add("puts one entry for another's", Cleanup("b", List({old})),

@@ -74,16 +74,12 @@ class BlockAgentWriteCheck {
         return RefuseWrite("an entry must name the node of its NodeCleanup");
       }
     }
-    const auto use_of = [](const Json& entry) {
-      return std::pair(String(entry, {"volume"}), String(entry, {"attachment", "podUID"}));
-    };
-    const bool all_there = std::all_of(before.begin(), before.end(), [&](const Json& old) {
-      return std::any_of(after.begin(), after.end(),
-                         [&](const Json& entry) { return use_of(entry) == use_of(old); });
-    });
+    const bool all_there = std::all_of(before.begin(), before.end(),
+                                       [&](const Json& old) { return Contains(after, old); });
     if (own || all_there) return base::OkStatus();
-    return RefuseWrite(fmt::format(
-        "the agent of node \"{}\" may not remove what another node has to do", write_.node));
+    return RefuseWrite(
+        fmt::format("the agent of node \"{}\" may not remove or change what another node has to do",
+                    write_.node));
   }
 
   Status CheckCluster() const {
