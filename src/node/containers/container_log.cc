@@ -139,14 +139,17 @@ class FolderWait {
   base::UniqueFd fd_;
 };
 
-// Feeds the rest of the file to the writer. False: the writer needs no more.
-StatusOr<bool> Drain(int fd, std::vector<char>& block, LogWriter& writer) {
-  while (true) {
+// Feeds the rest of the file to the writer. False: the writer needs no more, or the reader has gone
+// away, which is asked before each block, because the container may write on.
+StatusOr<bool> FeedRest(int fd, std::vector<char>& block, LogWriter& writer,
+                        const std::function<bool()>& cancelled) {
+  while (!cancelled()) {
     const ssize_t size = read(fd, block.data(), block.size());
     if (size < 0) return platform::ErrnoError(errno, "read a log");
     if (size == 0) return true;
     if (!writer.Feed({block.data(), static_cast<size_t>(size)})) return false;
   }
+  return false;
 }
 
 bool IsReplaced(int fd, const std::string& path) {
@@ -198,11 +201,11 @@ Status ReadContainerLog(const std::string& path, const LogOptions& options, cons
     // This is asked before the read, so that the read gets everything that the container wrote
     // before its end.
     const bool last = !options.follow || ended();
-    ASSIGN_OR_RETURN(const bool more, Drain(file.get(), block, writer));
+    ASSIGN_OR_RETURN(const bool more, FeedRest(file.get(), block, writer, cancelled));
     if (!more) return base::OkStatus();
     if (IsReplaced(file.get(), path)) {
       // What was written to the old file after the read above and before its rotation.
-      ASSIGN_OR_RETURN(const bool wants_more, Drain(file.get(), block, writer));
+      ASSIGN_OR_RETURN(const bool wants_more, FeedRest(file.get(), block, writer, cancelled));
       if (!wants_more) return base::OkStatus();
       ASSIGN_OR_RETURN(file, OpenLog(path));
       continue;

@@ -105,23 +105,14 @@ base::StatusOr<pid_t> Spawn(const std::string& program, const std::vector<std::s
   return pid;
 }
 
-// One output stream. It is kept up to the limit; further output is read and dropped, so that the
-// program never blocks.
+// One output stream, which is closed at the end of the file.
 struct Stream {
   base::UniqueFd fd;
   std::string* kept;
   size_t limit;
 
-  // Reads what can be read without waiting; closes at end of file.
   void Drain() {
-    std::array<char, 16384> buffer;
-    while (fd.valid()) {
-      const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) return;
-      if (n <= 0) return fd.Reset();
-      kept->append(buffer.data(), std::min(static_cast<size_t>(n), limit - kept->size()));
-    }
+    if (fd.valid() && !DrainPipe(fd.get(), *kept, limit)) fd.Reset();
   }
 };
 

@@ -1,11 +1,18 @@
 #include "platform/processes/exec_parts.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
 #include "base/text.h"
 
 namespace berth::platform {
 namespace {
 
 constexpr size_t kMaxSecret = 1 << 20;
+constexpr size_t kLargestPipe = 1 << 20;  // /proc/sys/fs/pipe-max-size, unless root raises it
 
 std::string GetProgramName(const Command& command) {
   return std::string(base::FileNameOf(command.argv[0]));
@@ -38,6 +45,19 @@ base::StatusOr<std::vector<std::string>> BuildArgv(
     }
   }
   return argv;
+}
+
+bool DrainPipe(int fd, std::string& kept, size_t limit) {
+  std::array<char, 16384> buffer;
+  for (size_t done = 0; done < kLargestPipe;) {
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return true;
+    if (n <= 0) return false;
+    kept.append(buffer.data(), std::min(static_cast<size_t>(n), limit - kept.size()));
+    done += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 RunSpan::RunSpan(const Command& command)

@@ -20,6 +20,12 @@ base::StatusOr<std::vector<std::string>> BuildArgv(
     const Command& command,
     const std::function<base::StatusOr<std::string>(const std::string& content)>& place);
 
+// Reads what `fd`, the end of a pipe, has without waiting. Keeps it in `kept` up to `limit` bytes,
+// and drops the rest, so that the writer never blocks. Reads no more than a pipe can hold, because
+// a writer may be as fast as this reader, and the caller must see its deadline. Returns false at
+// the end of the file or after an error.
+bool DrainPipe(int fd, std::string& kept, size_t limit);
+
 // Records a run in the flight record, from its construction on. It records only the last path of
 // the arguments, because others may be mount options that hold a password.
 class RunSpan {

@@ -9,6 +9,7 @@
 
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/processes/exec_parts.h"
 
 namespace berth::platform {
 namespace {
@@ -95,6 +96,18 @@ TEST_F(ExecTest, DropsOutputBeyondTheLimitAndReadsOn) {
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->out, "y\ny\ny\ny\ny\n");
   EXPECT_EQ(result->err, "end\n");
+}
+
+TEST_F(ExecTest, OutputWithoutEndKeepsNobodyWaiting) {
+  const base::UniqueFd endless(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  std::string kept;
+  EXPECT_TRUE(DrainPipe(endless.get(), kept, 10));
+  EXPECT_EQ(kept, std::string(10, '\0'));
+  const auto late = exec_->Run({.argv = {"cat", "/dev/zero"}, .timeout = milliseconds(300)});
+  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded);
+  // A daemon that the program left writes on.
+  const CommandResult result = Sh("yes & echo $! >&2");
+  EXPECT_EQ(kill(std::stoi(result.err), SIGKILL), 0);
 }
 
 TEST_F(ExecTest, KillsWhatNobodyWaitsForAnyMore) {

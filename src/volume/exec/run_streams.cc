@@ -6,14 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "platform/errno.h"
+#include "platform/processes/exec_parts.h"
 
 namespace berth::volume {
 namespace {
+
+using platform::DrainPipe;
 
 base::StatusOr<base::UniqueFd> OpenFifo(const std::string& path) {
   const std::string what = fmt::format("make the stream '{}'", path);
@@ -21,17 +23,6 @@ base::StatusOr<base::UniqueFd> OpenFifo(const std::string& path) {
   base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) return platform::ErrnoError(errno, what);
   return fd;
-}
-
-// Keeps the available bytes up to the limit, and drops the rest.
-void Drain(int fd, std::string& text, size_t limit) {
-  std::array<char, 65536> buffer;
-  for (;;) {
-    const ssize_t n = read(fd, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // no bytes now, or no writer
-    text.append(buffer.data(), std::min(static_cast<size_t>(n), limit - text.size()));
-  }
 }
 
 }  // namespace
@@ -66,14 +57,14 @@ void RunStreams::ReadAll() {
                                 {.fd = err_.get(), .events = POLLIN, .revents = 0}}};
   while (fds[0].revents == 0) {
     if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
-    if (fds[1].revents != 0) Drain(out_.get(), out_text_, max_output_);
-    if (fds[2].revents != 0) Drain(err_.get(), err_text_, max_output_);
+    if (fds[1].revents != 0) DrainPipe(out_.get(), out_text_, max_output_);
+    if (fds[2].revents != 0) DrainPipe(err_.get(), err_text_, max_output_);
     for (size_t i : {1, 2}) {
       if ((fds[i].revents & POLLHUP) != 0) fds[i].fd = -1;
     }
   }
-  Drain(out_.get(), out_text_, max_output_);
-  Drain(err_.get(), err_text_, max_output_);
+  DrainPipe(out_.get(), out_text_, max_output_);
+  DrainPipe(err_.get(), err_text_, max_output_);
 }
 
 void RunStreams::FinishReading(platform::CommandResult& result) {
