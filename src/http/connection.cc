@@ -97,6 +97,17 @@ void Connection::WaitRead() {
                      });
 }
 
+// Reads on after the other connections have had their turn. It does not wait for the socket,
+// because the TLS layer may hold bytes already.
+void Connection::ReadLater() {
+  if (waiting_read_ || closed()) return;
+  waiting_read_ = true;
+  boost::asio::post(server_.loop(), [self = shared_from_this()] {
+    self->waiting_read_ = false;
+    if (!self->closed()) self->ReadSocket();
+  });
+}
+
 void Connection::WaitWrite() {
   if (waiting_write_ || closed()) return;
   waiting_write_ = true;
@@ -118,18 +129,22 @@ void Connection::WaitHangup() {
 }
 
 // Reads until the socket has no more bytes. While a request is being answered, at most
-// kMaxPipelined bytes of the next one are read.
+// kMaxPipelined bytes of the next one are read. Of a proxied exchange, Upstream::kBytesPerTurn are
+// read in one turn of the loop.
 void Connection::ReadSocket() {
   const std::span<char> scratch = server_.scratch();
   size_t refused_reads = 0;
+  size_t proxied = 0;
   while (!closed() && !eof_) {
     if (phase_ == Phase::kJudging) return;
     if (phase_ == Phase::kBusy && reader_.waiting() >= kMaxPipelined) return;
     if (phase_ == Phase::kProxying && upstream_->full()) return;
+    if (proxied >= Upstream::kBytesPerTurn) return ReadLater();
     const IoResult result = channel_.Read(scratch.data(), scratch.size());
     switch (result.state) {
       case State::kDone:
         if (phase_ == Phase::kLingering && ++refused_reads > kMaxRefusedReads) return Close();
+        if (phase_ == Phase::kProxying) proxied += result.bytes;
         OnBytes(std::string_view(scratch.data(), result.bytes));
         break;
       case State::kWantRead:

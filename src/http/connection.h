@@ -72,6 +72,7 @@ class Connection : public ExchangeHost,
   void Handshake();
   void OnHandshake();
   void WaitRead();
+  void ReadLater();
   void WaitWrite();
   void WaitHangup();
   void ReadSocket();
@@ -115,7 +116,7 @@ class Connection : public ExchangeHost,
   Phase phase_ = Phase::kHandshake;
   Time deadline_;
   Time answer_deadline_ = Time::max();  // for the whole of the current answer
-  bool waiting_read_ = false;           // an async_wait for a readable socket is under way
+  bool waiting_read_ = false;  // an async_wait for a readable socket, or ReadLater, is under way
   bool waiting_write_ = false;
   bool retired_ = false;       // RetireConnection was called
   bool eof_ = false;           // the client's end was read

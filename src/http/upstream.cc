@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 
 namespace berth::http {
 
@@ -80,18 +81,25 @@ void Upstream::Read() {
   if (reading_ || waiting_read_) return;  // reading_: on_bytes called this function
   reading_ = true;
   bool more = true;
+  size_t done = 0;
   while (more && !closed_ && !ended_) {
+    if (done >= kBytesPerTurn) {
+      waiting_read_ = true;
+      boost::asio::post(socket_.get_executor(), [this, owner = owner_] {
+        if (const auto alive = owner.lock()) ReadAgain();
+      });
+      break;
+    }
     char buffer[16 * 1024];
     const ssize_t got = recv(socket_.native_handle(), buffer, sizeof(buffer), 0);
     if (got > 0) {
+      done += static_cast<size_t>(got);
       more = callbacks_.on_bytes(std::string(buffer, static_cast<size_t>(got)));
     } else if (got < 0 && errno == EAGAIN) {
       waiting_read_ = true;
       socket_.async_wait(Socket::wait_read, [this, owner = owner_](const auto& error) {
         const auto alive = owner.lock();
-        if (!alive) return;
-        waiting_read_ = false;
-        if (!closed_ && !error) Read();
+        if (alive && !error) ReadAgain();
       });
       break;
     } else if (got == 0 || errno != EINTR) {
@@ -100,6 +108,11 @@ void Upstream::Read() {
   }
   reading_ = false;
   if (ended_ && !closed_) callbacks_.on_end();
+}
+
+void Upstream::ReadAgain() {
+  waiting_read_ = false;
+  if (!closed_) Read();
 }
 
 void Upstream::Close() {

@@ -33,16 +33,20 @@ class Upstream {
   // Shuts down this direction when all that was sent is written. Nothing may be sent after it.
   void EndSending();
   bool full() const { return out_.size() >= kMaxQueued; }
-  // Reads and calls on_bytes until it returns false or the far side ends.
+  // Reads and calls on_bytes until it returns false or the far side ends. After kBytesPerTurn it
+  // goes on in another turn of the loop, because both sides may be as fast as this one.
   void Read();
   void ResumeReading() { Read(); }
   bool ended() const { return ended_; }
   void Close();
 
+  static constexpr size_t kBytesPerTurn = 64 * 1024;
+
  private:
   static constexpr size_t kMaxQueued = 256 * 1024;
 
   void WriteQueued();
+  void ReadAgain();
 
   boost::asio::generic::stream_protocol::socket socket_;
   const std::weak_ptr<void> owner_;
