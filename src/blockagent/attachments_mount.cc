@@ -97,14 +97,6 @@ StatusOr<T> RequireFound(StatusOr<T> found, const std::string& object) {
   return found;
 }
 
-// Adds when the lock lapses to the error of a mapping that another node's lock refused.
-Status ExplainRefusal(const Status& refused, block::Backend& backend, const std::string& image) {
-  if (refused.code() != StatusCode::kFailedPrecondition) return refused;
-  const auto locked = backend.HasLock(image);
-  const std::string lapse = locked.ok() && *locked ? backend.DescribeLapse() : "";
-  return lapse.empty() ? refused : Error(refused.code(), "{}; {}", base::Message(refused), lapse);
-}
-
 }  // namespace
 
 StatusOr<Attachments::Subject> Attachments::FindSubject(const MountCall& call) {
@@ -216,8 +208,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   record.cluster = subject.cluster;
   record.image = subject.image;
   if (!record.formatting_uuid.empty()) {
-    // If the fence has lost this node's entries since, another node may use the file system with
-    // that UUID by now.
+    // If the fence has lost this node's entries since, another node may use that file system now.
     ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(call.volume));
     const auto is_on_record = [&](const FenceEntry& one) { return record.Find(one) != nullptr; };
     if (std::ranges::none_of(entries, is_on_record)) record.formatting_uuid.clear();
@@ -272,8 +263,7 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   }
   RETURN_IF_ERROR(fence);
-  // The cluster is read again, because the cleanup of a cluster that is being deleted may have read
-  // the records before this one was written.
+  // The cleanup of a cluster that is being deleted may have read the records before this one came.
   if (const auto cluster = ReadUsableCluster(subject.cluster); !cluster.ok()) {
     if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
     const Status undone = TakeOffLocked(record, entry, {});
@@ -389,14 +379,8 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   auto mapped =
       backend.Map(record.image, {.read_only = subject.map_read_only,
                                  .shared_writers = subject.sharing == Sharing::kAllNodes});
-  if (!mapped.ok()) {
-    // With a mapping on record, the lock may be that of this node.
-    const Status why = record.mapping.has_value()
-                           ? mapped.status()
-                           : ExplainRefusal(mapped.status(), backend, record.image);
-    return base::Annotate(why, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
+  RETURN_IF_ERROR_WITH(mapped, fmt::format("map image {} of StorageCluster {}", Quote(record.image),
                                            Quote(record.cluster)));
-  }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.after">());
   // A device that was mapped before may be smaller than its image by now.
   if (record.mapping.has_value()) mapped = backend.Refresh(*mapped);

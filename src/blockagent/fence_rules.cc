@@ -110,8 +110,8 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
     case BackendFact::kLocked:
       return {false, fmt::format("the Node {} is gone, but the back end still holds a lock of the "
                                  "image: the machine may still write to it; switch it off{}{}",
-                                 base::Quote(old.node), facts.note.empty() ? "" : ", and wait: ",
-                                 facts.note)};
+                                 base::Quote(old.node),
+                                 facts.note.empty() ? "" : ", and wait: ", facts.note)};
     case BackendFact::kCannotTell:
     case BackendFact::kUnknown:
       break;

@@ -95,7 +95,7 @@ TEST(FenceRulesTest, ALockOfADeadNodeIsRefusedWithWhatItsLapseWaitsFor) {
   EXPECT_EQ(decision.verdict, Verdict::kBlocked);
   EXPECT_THAT(decision.missing,
               HasSubstr("holds a lock of the image: the machine may still write to it; "
-                                 "switch it off, and wait: the server drops it after its lease"));
+                        "switch it off, and wait: the server drops it after its lease"));
 }
 
 // Every combination of what may be known of the old consumer.

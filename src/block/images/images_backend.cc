@@ -104,6 +104,16 @@ class Images : public Backend {
     return located;
   }
 
+  // Adds when the lock lapses to the error of a mapping that a lock of another node refused.
+  base::Status ExplainRefusal(const base::Status& refused, const std::string& image) {
+    if (refused.code() != StatusCode::kFailedPrecondition) return refused;
+    const auto mine = FindMapping(image);
+    const auto locked = folder_.HasLock(image);
+    if (!mine.ok() || mine->has_value() || !locked.ok() || !*locked) return refused;
+    const std::string lapse = locks_.DescribeLapse();
+    return lapse.empty() ? refused : Error(refused.code(), "{}; {}", base::Message(refused), lapse);
+  }
+
   ImageFolder folder_;
   const std::string node_;
   FolderLocks locks_;
@@ -129,10 +139,10 @@ class LoopImages : public Images {
                      Quote(image), other.loop.path);
       }
     }
-    ASSIGN_OR_RETURN(
-        const base::UniqueFd file,
-        folder_.OpenLocked(located, options.read_only ? O_RDONLY : O_RDWR, LockOf(options)));
-    ASSIGN_OR_RETURN(Mapping mapping, loops_.Attach(file, image, options.read_only));
+    const auto file =
+        folder_.OpenLocked(located, options.read_only ? O_RDONLY : O_RDWR, LockOf(options));
+    if (!file.ok()) return ExplainRefusal(file.status(), image);
+    ASSIGN_OR_RETURN(Mapping mapping, loops_.Attach(*file, image, options.read_only));
     folder_.NoteHolder(image, fmt::format("node {} as {}{}", Quote(node_), mapping.device,
                                           options.read_only ? kForReading : ""));
     return mapping;
@@ -196,14 +206,15 @@ class ProxiedImages : public Images {
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
-    ASSIGN_OR_RETURN(Mapping mapping, mappings_.Map({.image = image,
-                                                     .path = located.path,
-                                                     .device = located.identity.dev,
-                                                     .inode = located.identity.ino,
-                                                     .read_only = options.read_only,
-                                                     .shared = options.shared_writers}));
+    auto mapping = mappings_.Map({.image = image,
+                                  .path = located.path,
+                                  .device = located.identity.dev,
+                                  .inode = located.identity.ino,
+                                  .read_only = options.read_only,
+                                  .shared = options.shared_writers});
+    if (!mapping.ok()) return ExplainRefusal(mapping.status(), image);
     folder_.NoteHolder(
-        image, fmt::format("node {} as {}, by its I/O proxy{}", Quote(node_), mapping.device,
+        image, fmt::format("node {} as {}, by its I/O proxy{}", Quote(node_), mapping->device,
                            options.read_only ? ", for reading" : ""));
     return mapping;
   }

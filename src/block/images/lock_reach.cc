@@ -113,8 +113,8 @@ std::string DescribeLapse(const MountEntry& mount) {
     return "the NFS 3 server keeps the lock of a dead node until the node boots again";
   }
   if (type == "ceph" || type == "fuse.ceph-fuse" || type == "fuse.ceph") {
-    return "CephFS drops the lock of a dead node when the MDS has evicted the node's client and put "
-           "it on the blocklist, which it does after session_autoclose (300 s by default) of "
+    return "CephFS drops the lock of a dead node when the MDS has evicted the node's client and "
+           "put it on the blocklist, which it does after session_autoclose (300 s by default) of "
            "silence; to do so at once: ceph tell mds.RANK client ls, and then ceph tell mds.RANK "
            "client evict id=ID";
   }

@@ -24,7 +24,7 @@ struct LockSupport {
   std::string why;  // for people: the reason of kNowhere and kAdvisory, and what to do
 };
 
-// When the lock of a node that died lapses on a mount of this kind, for people; "": it is not known.
+// When a dead node's lock lapses on a mount of this kind, for people; "": it is not known.
 std::string DescribeLapse(const platform::MountEntry& mount);
 
 // `retakes_lost_locks`: the kernel's NFS client locks a file again after it lost the lock

@@ -1,4 +1,5 @@
 """The virtual machine of the tests; machine.py says how to use it."""
 from .machine import Failure, Machine, available
+from .together import connect, run_together
 
-__all__ = ["Failure", "Machine", "available"]
+__all__ = ["Failure", "Machine", "available", "connect", "run_together"]
