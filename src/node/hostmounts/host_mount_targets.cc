@@ -233,9 +233,11 @@ Status HostMountTargets::BindVolume(HostMountRecord& record, const std::string& 
     RETURN_IF_ERROR(target);
   }
   ASSIGN_OR_RETURN(const UniqueFd from, platform::OpenFolder(source));
+  // A pod's root may have made setuid programs and device nodes in the volume, and users of the
+  // host must not get his rights by them.
   platform::MountRequest request{.source = platform::ProcPath(from),
                                  .target = platform::ProcPath(*target) + "/.",
-                                 .options = {"bind"}};
+                                 .options = {"bind", "nosuid", "nodev"}};
   if (record.read_only) request.options.emplace_back("ro");
   std::set<uint64_t> before;
   for (const platform::MountEntry& entry : table) before.insert(entry.id);

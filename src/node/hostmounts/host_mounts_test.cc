@@ -16,6 +16,7 @@ using base::Json;
 using base::StatusCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using World = FakeVolumeWorld;
 
 TEST(CheckHostPath, AcceptsPlainFolders) {
@@ -137,6 +138,17 @@ TEST_F(HostMountsTest, MountsAndUnmountsAClaim) {
   EXPECT_FALSE(std::filesystem::exists(path_)) << "the folder that was made stays";
   EXPECT_FALSE(std::filesystem::exists(world_.host->paths().Pod("hostmount-m-1")));
   EXPECT_THAT(*platform::ListFolder(world_.folder + "/node/host-mounts"), IsEmpty());
+}
+
+// A pod's root may have put a setuid shell or the node of a disk into its claim.
+TEST_F(HostMountsTest, SetuidProgramsAndDeviceNodesOfAClaimDoNotCountOnTheHost) {
+  Start();
+  AddMount(path_);
+  ASSERT_TRUE(WaitPhase("Mounted"));
+  const auto table = world_.host->fake_mounter().List();
+  const platform::MountEntry* mount = platform::FindMount(*table, path_);
+  ASSERT_NE(mount, nullptr);
+  EXPECT_THAT(mount->options, IsSupersetOf({"nosuid", "nodev"}));
 }
 
 TEST_F(HostMountsTest, AFolderThatWasThereStays) {
