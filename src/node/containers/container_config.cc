@@ -1,6 +1,7 @@
 #include "node/containers/container_config.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -87,15 +88,30 @@ StatusOr<cri::ContainerConfig> ContainerConfigs::MakeConfig(
   config.mutable_metadata()->set_attempt(input.restart_count);
   config.mutable_image()->set_image(input.image.id());
   config.mutable_image()->set_user_specified_image(container.image());
+  size_t room = kMaxExecBytes;
+  for (const auto& [name, value] : environment) room -= name.size() + value.size();
+  const auto expand = [&](const std::string& word) -> StatusOr<std::string> {
+    StatusOr<std::string> expanded = ExpandReferences(word, values, room);
+    if (!expanded.ok()) return ExecTooLong();
+    room -= expanded->size();
+    return expanded;
+  };
   for (const std::string& word : container.command()) {
-    config.add_command(ExpandReferences(word, values));
+    ASSIGN_OR_RETURN(*config.add_command(), expand(word));
   }
-  for (const std::string& word : container.args()) config.add_args(ExpandReferences(word, values));
+  for (const std::string& word : container.args()) {
+    ASSIGN_OR_RETURN(*config.add_args(), expand(word));
+  }
   config.set_working_dir(container.String({"workingDir"}));
   for (const auto& [name, value] : environment) {
     cri::KeyValue* env = config.add_envs();
     env->set_key(name);
     env->set_value(value);
+  }
+  // The runtime lists this path with every container of the node, in one answer.
+  if (container.String({"terminationMessagePath"}).size() >= PATH_MAX) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "terminationMessagePath is longer than a path can be");
   }
   AddLabels(input, config);
   config.set_log_path(fmt::format("{}/{}.log", container.name(), input.restart_count));
@@ -134,9 +150,12 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
                          mount.name());
     }
     std::string source = published->second.path;
-    const std::string sub_path = mount.sub_path_expr().empty()
-                                     ? mount.sub_path()
-                                     : ExpandReferences(mount.sub_path_expr(), environment);
+    std::string sub_path = mount.sub_path();
+    if (!mount.sub_path_expr().empty()) {
+      auto expanded = ExpandReferences(mount.sub_path_expr(), environment, PATH_MAX);
+      RETURN_IF_ERROR_WITH(expanded, fmt::format("subPathExpr of volume '{}'", mount.name()));
+      sub_path = *std::move(expanded);
+    }
     const bool deferred = published->second.deferred.has_value();
     if (deferred && !sub_path.empty()) {
       // Nothing exists there on the host; the runtime handler resolves the subPath within the

@@ -110,11 +110,27 @@ TEST_F(ContainerConfigTest, CarriesWhatTheSpecSays) {
   EXPECT_EQ(config->mounts(0).propagation(), cri::PROPAGATION_HOST_TO_CONTAINER);
   EXPECT_EQ(config->mounts(1).container_path(), "/etc/hosts");
   EXPECT_EQ(config->mounts(2).container_path(), "/dev/termination-log");
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(stat(config->mounts(2).host_path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0666u);
   EXPECT_EQ(config->devices(0).host_path(), "/dev/loop9");
   EXPECT_EQ(config->devices(0).permissions(), "rwm");
+}
+
+TEST_F(ContainerConfigTest, ArgumentsThatNoProcessCanTakeAreRefused) {
+  const Json env = {{{"name", "A"}, {"value", std::string(100'000, 'x')}}};
+  const Json many(std::vector<std::string>(100, "$(A)"));
+  for (const char* field : {"command", "args"}) {
+    const auto config = Make(PodOf({{"env", env}, {field, many}}));
+    EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument) << field;
+    EXPECT_TRUE(Make(PodOf({{"env", env}, {field, {"$(A)", "$(A)"}}})).ok()) << field;
+  }
+}
+
+// The runtime lists this path with all containers of the node, in one answer of at most 16 MiB.
+TEST_F(ContainerConfigTest, ATerminationMessagePathThatIsNoPathIsRefused) {
+  const auto config = Make(PodOf({{"terminationMessagePath", "/" + std::string(5000, 'x')}}));
+  EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(ContainerConfigTest, AVolumeIsRelabelledWhereItsPluginSaysSo) {

@@ -1,5 +1,6 @@
 #include "node/containers/container_env.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/base64.h"
@@ -65,14 +66,15 @@ class EnvironmentBuilder {
   }
 
  private:
-  void Add(const std::string& name, std::string value) {
+  Status Add(const std::string& name, std::string value) {
     const auto [it, added] = index_.emplace(name, out_.size());
+    if (added) out_.emplace_back(name, std::string());
+    std::string& present = out_[it->second].second;
+    size_ += value.size() - present.size() + (added ? name.size() : 0);
+    if (size_ > kMaxExecBytes) return ExecTooLong();
     values_[name] = value;
-    if (added) {
-      out_.emplace_back(name, std::move(value));
-    } else {
-      out_[it->second].second = std::move(value);
-    }
+    present = std::move(value);
+    return base::OkStatus();
   }
 
   // Reads the object, or takes it from the objects that were read. nullptr: it is missing, and that
@@ -120,7 +122,7 @@ class EnvironmentBuilder {
         if (secret) {
           ASSIGN_OR_RETURN(text, SecretValue(name, key, text));
         }
-        Add(prefix + key, std::move(text));
+        RETURN_IF_ERROR(Add(prefix + key, std::move(text)));
       }
     }
     return base::OkStatus();
@@ -130,20 +132,23 @@ class EnvironmentBuilder {
     const std::string name = json::String(variable, {"name"});
     const Json* from = json::Find(variable, {"valueFrom"});
     if (from == nullptr || !from->is_object()) {
-      Add(name, ExpandReferences(json::String(variable, {"value"}), values_));
-      return base::OkStatus();
+      const auto value =
+          ExpandReferences(json::String(variable, {"value"}), values_, kMaxExecBytes);
+      return value.ok() ? Add(name, *value) : ExecTooLong();
     }
     if (const Json* field = json::Find(*from, {"fieldRef"}); field != nullptr) {
       ASSIGN_OR_RETURN(std::string value,
                        ReadField(pod_, facts_, json::String(*field, {"fieldPath"})));
-      Add(name, std::move(value));
-    } else if (const Json* resource = json::Find(*from, {"resourceFieldRef"});
-               resource != nullptr) {
+      return Add(name, std::move(value));
+    }
+    if (const Json* resource = json::Find(*from, {"resourceFieldRef"}); resource != nullptr) {
       ASSIGN_OR_RETURN(std::string value, ReadResource(*resource));
-      Add(name, std::move(value));
-    } else if (const Json* key = json::Find(*from, {"configMapKeyRef"}); key != nullptr) {
+      return Add(name, std::move(value));
+    }
+    if (const Json* key = json::Find(*from, {"configMapKeyRef"}); key != nullptr) {
       return AddKey(name, *key, api::kinds::kConfigMap);
-    } else if (const Json* secret = json::Find(*from, {"secretKeyRef"}); secret != nullptr) {
+    }
+    if (const Json* secret = json::Find(*from, {"secretKeyRef"}); secret != nullptr) {
       return AddKey(name, *secret, api::kinds::kSecret);
     }
     return base::OkStatus();
@@ -181,8 +186,7 @@ class EnvironmentBuilder {
     if (&kind == &api::kinds::kSecret) {
       ASSIGN_OR_RETURN(text, SecretValue(name, key, text));
     }
-    Add(variable, std::move(text));
-    return base::OkStatus();
+    return Add(variable, std::move(text));
   }
 
   const api::Pod& pod_;
@@ -190,6 +194,7 @@ class EnvironmentBuilder {
   const PodFacts& facts_;
   const ObjectReader& reader_;
   Environment out_;
+  size_t size_ = 0;  // bytes in out_
   std::map<std::string, size_t> index_;
   std::map<std::string, std::string> values_;
   std::map<std::string, std::optional<Json>> objects_;
@@ -202,11 +207,13 @@ StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container&
   return EnvironmentBuilder(pod, container, facts, reader).Build();
 }
 
-std::string ExpandReferences(std::string_view text,
-                             const std::map<std::string, std::string>& values) {
+StatusOr<std::string> ExpandReferences(std::string_view text,
+                                       const std::map<std::string, std::string>& values,
+                                       size_t max_bytes) {
   std::string out;
   size_t i = 0;
   while (i < text.size()) {
+    if (out.size() > max_bytes) break;
     if (text[i] != '$' || i + 1 == text.size()) {
       out += text[i++];
       continue;
@@ -226,7 +233,16 @@ std::string ExpandReferences(std::string_view text,
     out += value != values.end() ? value->second : std::string(text.substr(i, end + 1 - i));
     i = end + 1;
   }
-  return out;
+  if (out.size() <= max_bytes) return out;
+  return base::Error(StatusCode::kInvalidArgument,
+                     "with its references expanded it is longer than {} bytes", max_bytes);
+}
+
+Status ExecTooLong() {
+  return base::Error(StatusCode::kInvalidArgument,
+                     "the environment, the command and the arguments have more than {} bytes "
+                     "together, and execve takes no more",
+                     kMaxExecBytes);
 }
 
 std::map<std::string, std::string> ToMap(const Environment& environment) {

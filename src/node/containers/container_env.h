@@ -28,20 +28,30 @@ struct PodFacts {
   int64_t memory_capacity = 0;
 };
 
+// The bytes that the variables, the command and the arguments of a container may have together. It
+// is what execve takes at most, whatever the limit of the stack is: three quarters of 8 MiB.
+inline constexpr size_t kMaxExecBytes = 6 << 20;
+
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // The variables in the order in which their names first appear; a name that is given twice has its
 // last value. Values hold secrets: never log them. NOT_FOUND: a ConfigMap, Secret or key that is
-// not optional is missing; INVALID_ARGUMENT: a fieldRef or resourceFieldRef that is not supported;
-// DATA_LOSS: a Secret that is not base64. The messages are the kubelet's ("secret \"x\" not
-// found").
+// not optional is missing; INVALID_ARGUMENT: a fieldRef or resourceFieldRef that is not supported,
+// or more than kMaxExecBytes; DATA_LOSS: a Secret that is not base64. The messages are the
+// kubelet's
+// ("secret \"x\" not found").
 base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container& container,
                                             const PodFacts& facts, const ObjectReader& reader);
 
 // Replaces each $(NAME) whose NAME is in `values`; others stay as they are; "$$" is a "$" that
-// starts no reference.
-std::string ExpandReferences(std::string_view text,
-                             const std::map<std::string, std::string>& values);
+// starts no reference. INVALID_ARGUMENT: the result is longer than `max_bytes`; a short text can
+// mean a long one, because values may have come from references, too.
+base::StatusOr<std::string> ExpandReferences(std::string_view text,
+                                             const std::map<std::string, std::string>& values,
+                                             size_t max_bytes);
+
+// INVALID_ARGUMENT, for a container that needs more than kMaxExecBytes.
+base::Status ExecTooLong();
 
 // The variables by name, for ExpandReferences.
 std::map<std::string, std::string> ToMap(const Environment& environment);

@@ -14,6 +14,7 @@ namespace {
 using base::Json;
 using base::StatusCode;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Pair;
 
 class EnvironmentTest : public ::testing::Test {
@@ -102,6 +103,32 @@ TEST_F(EnvironmentTest, SaysWhatIsMissing) {
   EXPECT_EQ(base::Message(env.status()), "couldn't find key k in ConfigMap n/m");
   env = Make(Json::array(), {{{"secretRef", {{"name", "s"}}}}});
   EXPECT_EQ(base::Message(env.status()), "secret \"s\" not found");
+}
+
+// Each level of references multiplies what the spec holds by the number of references in it.
+TEST_F(EnvironmentTest, AShortSpecThatMeansALongEnvironmentIsRefused) {
+  const auto repeat = [](const std::string& text, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += text;
+    return out;
+  };
+  const auto env = Make({{{"name", "A"}, {"value", "0123456789abcdef"}},
+                         {{"name", "B"}, {"value", repeat("$(A)", 1000)}},
+                         {{"name", "C"}, {"value", repeat("$(B)", 1000)}}});
+  EXPECT_EQ(env.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(base::Message(env.status())), HasSubstr("execve takes no more"));
+}
+
+TEST_F(EnvironmentTest, AConfigMapThatIsTakenManyTimesIsRefused) {
+  objects_["ConfigMap/n/m"] = {{"data", {{"k", std::string(1 << 20, 'x')}}}};
+  Json sources = Json::array();
+  for (int i = 0; i < 8; ++i) {
+    sources.push_back({{"prefix", fmt::format("P{}_", i)}, {"configMapRef", {{"name", "m"}}}});
+  }
+  EXPECT_EQ(Make(Json::array(), sources).status().code(), StatusCode::kInvalidArgument);
+  // A name that is given again has only its last value.
+  for (Json& source : sources) source["prefix"] = "P_";
+  EXPECT_TRUE(Make(Json::array(), sources).ok());
 }
 
 TEST(QosClassTest, FollowsRequestsAndLimits) {

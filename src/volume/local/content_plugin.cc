@@ -22,7 +22,8 @@ class ContentPlugin : public LocalPlugin {
   StatusOr<Published> SetUp(const api::Pod& pod, const VolumeSpec& spec,
                             const api::Labels&) override {
     ASSIGN_OR_RETURN(const mode_t mode, ParseMode(Source(spec), "defaultMode", 0644));
-    ASSIGN_OR_RETURN(const Payload payload, CollectFiles(pod, Source(spec), mode));
+    PayloadBuilder files;
+    RETURN_IF_ERROR(CollectFiles(pod, Source(spec), mode, files));
     const std::string folder = Folder(pod, spec);
     RETURN_IF_ERROR(PrepareVolumeFolder(host(), folder, medium_, 0));
     const auto set_group = [&]() -> Status {
@@ -31,13 +32,14 @@ class ContentPlugin : public LocalPlugin {
       return platform::ApplyFsGroup(folder,
                                     {.group = static_cast<gid_t>(*group), .read_only = true});
     };
-    RETURN_IF_ERROR(WriteAtomically(folder, payload,
+    RETURN_IF_ERROR(WriteAtomically(folder, files.files(),
                                     {.now = host().clock().Now(), .before_switch = set_group}));
     return Published{.path = folder, .read_only = true};
   }
 
  protected:
-  virtual StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) = 0;
+  virtual Status CollectFiles(const api::Pod& pod, const Json& source, mode_t mode,
+                              PayloadBuilder& files) = 0;
 
  private:
   const Medium medium_;
@@ -49,16 +51,15 @@ class ConfigMapPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/configmap", "configMap", Medium::kDisk) {}
 
  protected:
-  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
-    Payload payload;
-    RETURN_IF_ERROR(AddKeys(host(),
-                            {.kind = api::kinds::kConfigMap,
-                             .ns = pod.ns(),
-                             .name = base::json::String(source, {"name"}),
-                             .source = source,
-                             .default_mode = mode},
-                            payload));
-    return payload;
+  Status CollectFiles(const api::Pod& pod, const Json& source, mode_t mode,
+                      PayloadBuilder& files) override {
+    return AddKeys(host(),
+                   {.kind = api::kinds::kConfigMap,
+                    .ns = pod.ns(),
+                    .name = base::json::String(source, {"name"}),
+                    .source = source,
+                    .default_mode = mode},
+                   files);
   }
 };
 
@@ -68,16 +69,15 @@ class SecretPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/secret", "secret", Medium::kMemory) {}
 
  protected:
-  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
-    Payload payload;
-    RETURN_IF_ERROR(AddKeys(host(),
-                            {.kind = api::kinds::kSecret,
-                             .ns = pod.ns(),
-                             .name = base::json::String(source, {"secretName"}),
-                             .source = source,
-                             .default_mode = mode},
-                            payload));
-    return payload;
+  Status CollectFiles(const api::Pod& pod, const Json& source, mode_t mode,
+                      PayloadBuilder& files) override {
+    return AddKeys(host(),
+                   {.kind = api::kinds::kSecret,
+                    .ns = pod.ns(),
+                    .name = base::json::String(source, {"secretName"}),
+                    .source = source,
+                    .default_mode = mode},
+                   files);
   }
 };
 
@@ -87,10 +87,9 @@ class DownwardApiPlugin : public ContentPlugin {
       : ContentPlugin(host, "kubernetes.io/downward-api", "downwardAPI", Medium::kMemory) {}
 
  protected:
-  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
-    Payload payload;
-    RETURN_IF_ERROR(AddDownward(host(), pod, source, mode, payload));
-    return payload;
+  Status CollectFiles(const api::Pod& pod, const Json& source, mode_t mode,
+                      PayloadBuilder& files) override {
+    return AddDownward(host(), pod, source, mode, files);
   }
 };
 
@@ -124,21 +123,21 @@ class ProjectedPlugin : public ContentPlugin {
   }
 
  protected:
-  StatusOr<Payload> CollectFiles(const api::Pod& pod, const Json& source, mode_t mode) override {
-    Payload payload;
+  Status CollectFiles(const api::Pod& pod, const Json& source, mode_t mode,
+                      PayloadBuilder& files) override {
     for (const Json& entry : base::json::Array(source, {"sources"})) {
-      RETURN_IF_ERROR(AddSource(pod, entry, mode, payload));
+      RETURN_IF_ERROR(AddSource(pod, entry, mode, files));
     }
-    return payload;
+    return base::OkStatus();
   }
 
  private:
-  Status AddSource(const api::Pod& pod, const Json& entry, mode_t mode, Payload& payload) {
+  Status AddSource(const api::Pod& pod, const Json& entry, mode_t mode, PayloadBuilder& files) {
     if (const Json* token = base::json::Find(entry, {"serviceAccountToken"})) {
-      return AddToken(pod, *token, mode, payload);
+      return AddToken(pod, *token, mode, files);
     }
     if (const Json* downward = base::json::Find(entry, {"downwardAPI"})) {
-      return AddDownward(host(), pod, *downward, mode, payload);
+      return AddDownward(host(), pod, *downward, mode, files);
     }
     const Json* secret = base::json::Find(entry, {"secret"});
     const Json* map = base::json::Find(entry, {"configMap"});
@@ -154,12 +153,12 @@ class ProjectedPlugin : public ContentPlugin {
                     .name = base::json::String(*keys, {"name"}),
                     .source = *keys,
                     .default_mode = mode},
-                   payload);
+                   files);
   }
 
-  Status AddToken(const api::Pod& pod, const Json& source, mode_t mode, Payload& payload) {
+  Status AddToken(const api::Pod& pod, const Json& source, mode_t mode, PayloadBuilder& files) {
     const std::string path = base::json::String(source, {"path"});
-    RETURN_IF_ERROR(CheckPayloadPath(path));
+    RETURN_IF_ERROR(CheckPayloadPath(path));  // before the API is asked
     constexpr int64_t kDefaultSeconds = 3600;
     const StatusOr<ServiceToken> token =
         tokens_.Get(pod, base::json::String(source, {"audience"}),
@@ -169,8 +168,7 @@ class ProjectedPlugin : public ContentPlugin {
     // group.
     const std::optional<uid_t> user = CommonUser(pod);
     if (user || pod.fs_group()) mode = 0600;
-    payload[path] = {.data = token->text, .mode = mode, .owner = user};
-    return base::OkStatus();
+    return files.AddFile(path, {.data = token->text, .mode = mode, .owner = user});
   }
 
   TokenCache tokens_;

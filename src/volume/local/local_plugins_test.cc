@@ -15,6 +15,7 @@ namespace berth::volume {
 namespace {
 
 using base::StatusCode;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -295,6 +296,35 @@ TEST_F(LocalPluginsTest, AnotherPodOfTheNameGetsItsOwnToken) {
 TEST_F(LocalPluginsTest, ProjectedNamesASourceItDoesNotKnow) {
   EXPECT_THAT(Error(R"({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}})"),
               HasSubstr("INVALID_ARGUMENT: projected volume: a source is none of"));
+}
+
+// The agent holds a volume's files in memory, and a short pod spec can name one ConfigMap often.
+TEST_F(LocalPluginsTest, AVolumeThatShowsOneConfigMapOverAndOverIsRefused) {
+  host_.Put(api::kinds::kConfigMap, Json{{"metadata", {{"namespace", "shop"}, {"name", "big"}}},
+                                         {"data", {{"k", std::string(1 << 20, 'x')}}}});
+  Json items = Json::array();
+  Json sources = Json::array();
+  for (int i = 0; i < 17; ++i) {
+    items.push_back({{"key", "k"}, {"path", fmt::format("f{}", i)}});
+    sources.push_back({{"configMap", {{"name", "big"}, {"items", {items.back()}}}}});
+  }
+  for (const Json& volume : {Json{{"configMap", {{"name", "big"}, {"items", items}}}},
+                             Json{{"projected", {{"sources", sources}}}}}) {
+    EXPECT_THAT(Error(volume.dump()),
+                AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("at most 16777216 bytes")));
+  }
+  sources.erase(0);
+  EXPECT_TRUE(Publish(Json{{"projected", {{"sources", sources}}}}.dump()).ok());
+}
+
+TEST_F(LocalPluginsTest, AFileBelowAnotherFileIsRefused) {
+  for (const char* items :
+       {R"({"key": "colour", "path": "z"}, {"key": "colour", "path": "z/b"})",
+        R"({"key": "colour", "path": "z/b"}, {"key": "colour", "path": "z"})"}) {
+    EXPECT_THAT(
+        Error(fmt::format(R"({{"configMap": {{"name": "settings", "items": [{}]}}}})", items)),
+        HasSubstr("INVALID_ARGUMENT: path"));
+  }
 }
 
 TEST_F(LocalPluginsTest, CountsWhatAVolumeTakes) {

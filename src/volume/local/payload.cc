@@ -42,14 +42,8 @@ StatusOr<std::map<std::string, std::string>> DecodeValues(const api::KindInfo& k
   return values;
 }
 
-Status AddFile(const std::string& path, PayloadFile file, Payload& payload) {
-  RETURN_IF_ERROR(CheckPayloadPath(path));
-  payload[path] = std::move(file);
-  return base::OkStatus();
-}
-
 Status AddItems(const KeysSource& keys, const std::map<std::string, std::string>& values,
-                const Json& items, bool optional, Payload& payload) {
+                const Json& items, bool optional, PayloadBuilder& files) {
   for (const Json& item : items) {
     const std::string key = base::json::String(item, {"key"});
     const auto value = values.find(key);
@@ -60,8 +54,8 @@ Status AddItems(const KeysSource& keys, const std::map<std::string, std::string>
                          IsSecret(keys.kind) ? "secret" : "config", key);
     }
     ASSIGN_OR_RETURN(const mode_t mode, ParseMode(item, "mode", keys.default_mode));
-    RETURN_IF_ERROR(AddFile(base::json::String(item, {"path"}),
-                            {.data = value->second, .mode = mode}, payload));
+    RETURN_IF_ERROR(
+        files.AddFile(base::json::String(item, {"path"}), {.data = value->second, .mode = mode}));
   }
   return base::OkStatus();
 }
@@ -96,7 +90,29 @@ StatusOr<mode_t> ParseMode(const Json& source, std::string_view field, mode_t fa
                      mode);
 }
 
-Status AddKeys(Host& host, const KeysSource& keys, Payload& payload) {
+Status PayloadBuilder::AddFile(const std::string& path, PayloadFile file) {
+  RETURN_IF_ERROR(CheckPayloadPath(path));
+  const auto below = files_.lower_bound(path + "/");
+  if (below != files_.end() && below->first.starts_with(path + "/")) {
+    return base::Error(StatusCode::kInvalidArgument, "path {} in a volume: {} is below it",
+                       Quote(path), Quote(below->first));
+  }
+  for (size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
+    if (!files_.contains(path.substr(0, at))) continue;
+    return base::Error(StatusCode::kInvalidArgument, "path {} in a volume: {} is a file",
+                       Quote(path), Quote(path.substr(0, at)));
+  }
+  PayloadFile& present = files_[path];
+  size_ += file.data.size() - present.data.size();
+  if (size_ > kMaxBytes) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "the files of a volume may have at most {} bytes together", kMaxBytes);
+  }
+  present = std::move(file);
+  return base::OkStatus();
+}
+
+Status AddKeys(Host& host, const KeysSource& keys, PayloadBuilder& files) {
   const bool optional = base::json::Bool(keys.source, {"optional"});
   const StatusOr<Json> object = host.GetObject(keys.kind, keys.ns, keys.name);
   if (object.status().code() == StatusCode::kNotFound) {
@@ -106,20 +122,20 @@ Status AddKeys(Host& host, const KeysSource& keys, Payload& payload) {
   RETURN_IF_ERROR(object);
   ASSIGN_OR_RETURN(const auto values, DecodeValues(keys.kind, *object));
   const Json& items = base::json::Array(keys.source, {"items"});
-  if (!items.empty()) return AddItems(keys, values, items, optional, payload);
+  if (!items.empty()) return AddItems(keys, values, items, optional, files);
   for (const auto& [key, value] : values) {
-    RETURN_IF_ERROR(AddFile(key, {.data = value, .mode = keys.default_mode}, payload));
+    RETURN_IF_ERROR(files.AddFile(key, {.data = value, .mode = keys.default_mode}));
   }
   return base::OkStatus();
 }
 
 Status AddDownward(Host& host, const api::Pod& pod, const Json& source, mode_t default_mode,
-                   Payload& payload) {
+                   PayloadBuilder& files) {
   for (const Json& item : base::json::Array(source, {"items"})) {
     ASSIGN_OR_RETURN(const mode_t mode, ParseMode(item, "mode", default_mode));
     ASSIGN_OR_RETURN(std::string value, ReadDownwardValue(host, pod, item));
-    RETURN_IF_ERROR(AddFile(base::json::String(item, {"path"}),
-                            {.data = std::move(value), .mode = mode}, payload));
+    RETURN_IF_ERROR(files.AddFile(base::json::String(item, {"path"}),
+                                  {.data = std::move(value), .mode = mode}));
   }
   return base::OkStatus();
 }

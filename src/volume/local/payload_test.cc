@@ -37,22 +37,22 @@ class AddKeysTest : public testing::Test {
         "metadata": {"namespace": "shop", "name": "broken"}, "data": {"k": "not base64!"}})"));
   }
   base::Status Add(const api::KindInfo& kind, const std::string& name, const std::string& source) {
-    payload_.clear();
+    payload_ = {};
     return AddKeys(host_, {.kind = kind, .ns = "shop", .name = name, .source = Json::parse(source)},
                    payload_);
   }
   FakeHost host_{"/nowhere"};
-  Payload payload_;
+  PayloadBuilder payload_;
 };
 
 TEST_F(AddKeysTest, TakesAllKeysDecoded) {
   ASSERT_TRUE(Add(api::kinds::kConfigMap, "settings", "{}").ok());
-  EXPECT_EQ(payload_.size(), 3u);
-  EXPECT_EQ(payload_["colour"].data, "blue");
-  EXPECT_EQ(payload_["colour"].mode, 0644u);
-  EXPECT_EQ(payload_["blob"].data, std::string("\0\1\2", 3));
+  EXPECT_EQ(payload_.files().size(), 3u);
+  EXPECT_EQ(payload_.files().at("colour").data, "blue");
+  EXPECT_EQ(payload_.files().at("colour").mode, 0644u);
+  EXPECT_EQ(payload_.files().at("blob").data, std::string("\0\1\2", 3));
   ASSERT_TRUE(Add(api::kinds::kSecret, "keys", "{}").ok());
-  EXPECT_EQ(payload_["password"].data, "hunter2");
+  EXPECT_EQ(payload_.files().at("password").data, "hunter2");
 }
 
 TEST_F(AddKeysTest, TakesTheItemsNamedWithPathAndMode) {
@@ -60,24 +60,24 @@ TEST_F(AddKeysTest, TakesTheItemsNamedWithPathAndMode) {
                   R"({"items": [{"key": "colour", "path": "etc/c", "mode": 256},
                                 {"key": "shape", "path": "s"}]})")
                   .ok());
-  EXPECT_EQ(payload_.size(), 2u);
-  EXPECT_EQ(payload_["etc/c"].data, "blue");
-  EXPECT_EQ(payload_["etc/c"].mode, 0400u);
-  EXPECT_EQ(payload_["s"].mode, 0644u);
+  EXPECT_EQ(payload_.files().size(), 2u);
+  EXPECT_EQ(payload_.files().at("etc/c").data, "blue");
+  EXPECT_EQ(payload_.files().at("etc/c").mode, 0400u);
+  EXPECT_EQ(payload_.files().at("s").mode, 0644u);
 }
 
 TEST_F(AddKeysTest, WhatIsMissingFailsUnlessOptional) {
   base::Status status = Add(api::kinds::kConfigMap, "none", "{}");
   EXPECT_EQ(base::ToString(status), "NOT_FOUND: configmap \"none\" not found");
   EXPECT_TRUE(Add(api::kinds::kConfigMap, "none", R"({"optional": true})").ok());
-  EXPECT_TRUE(payload_.empty());
+  EXPECT_TRUE(payload_.files().empty());
   status = Add(api::kinds::kSecret, "keys", R"({"items": [{"key": "user", "path": "u"}]})");
   EXPECT_EQ(base::ToString(status),
             "NOT_FOUND: secret shop/keys references non-existent secret key: user");
   ASSERT_TRUE(Add(api::kinds::kSecret, "keys",
                   R"({"optional": true, "items": [{"key": "user", "path": "u"}]})")
                   .ok());
-  EXPECT_TRUE(payload_.empty());
+  EXPECT_TRUE(payload_.files().empty());
 }
 
 TEST_F(AddKeysTest, AnAbsentApiIsNoMissingObject) {
