@@ -56,6 +56,8 @@ class Writer {
     const std::string old = ReadLinkTarget(kData);
     current_ = old;
     if (!HoldsPayload(old)) {
+      // If versions cannot be written again and again, each try finds only its own remains.
+      RETURN_IF_ERROR(RemoveStale(".."));
       current_ = MakeVersionName(options_.now);
       RETURN_IF_ERROR(WriteVersion());
       if (options_.before_switch) RETURN_IF_ERROR(options_.before_switch());
@@ -63,7 +65,7 @@ class Writer {
     }
     // The links are made even if nothing changed, because a crash may have come before them.
     RETURN_IF_ERROR(LinkFirstParts());
-    return RemoveStale();
+    return RemoveStale("");
   }
 
  private:
@@ -166,13 +168,16 @@ class Writer {
     return base::OkStatus();
   }
 
-  // Removes old versions, dangling links, and what a crash left.
-  Status RemoveStale() {
+  // Removes the entries that begin with `prefix` and are neither of the present version nor of the
+  // payload: old versions, dangling links, and what a crash or a failure left.
+  Status RemoveStale(std::string_view prefix) {
     std::set<std::string> keep = {kData, current_};
     for (const auto& [path, file] : payload_) keep.insert(GetFirstPart(path));
     std::vector<std::string> stale;
     errno = platform::ForEachName(root_.get(), 0, [&](const char* name) {
-      if (!keep.contains(name)) stale.emplace_back(name);
+      if (std::string_view(name).starts_with(prefix) && !keep.contains(name)) {
+        stale.emplace_back(name);
+      }
     });
     if (errno != 0) return Failure("list", "");
     for (const std::string& name : stale) {

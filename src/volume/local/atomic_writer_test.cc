@@ -16,6 +16,7 @@ namespace {
 using platform::ListFolder;
 using platform::ReadFile;
 using testing::ElementsAre;
+using testing::SizeIs;
 using testing::StartsWith;
 
 class AtomicWriterTest : public testing::Test {
@@ -129,6 +130,17 @@ TEST_F(AtomicWriterTest, RefusesPathsThatLeadOut) {
   const std::string name = "beside-" + folder_.path().substr(folder_.path().rfind('/') + 1);
   EXPECT_EQ(Write({{"../" + name, {.data = "x"}}}).code(), base::StatusCode::kInvalidArgument);
   EXPECT_NE(access((folder_ / "../" + name).c_str(), F_OK), 0);
+}
+
+// Otherwise each try, and each crash, would leave a copy.
+TEST_F(AtomicWriterTest, FailedWritesLeaveAtMostOneCopyAndTakeNothing) {
+  ASSERT_TRUE(Write({{"old", {.data = "1"}}}).ok());
+  const Payload contradictory = {{"a", {.data = "2"}}, {"z", {.data = "3"}}, {"z/b", {}}};
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(Write(contradictory).ok());
+  EXPECT_EQ(Content("old"), "1");
+  EXPECT_THAT(Names(), SizeIs(4)) << "two versions, ..data and old";
+  ASSERT_TRUE(Write({{"a", {.data = "2"}}}).ok());
+  EXPECT_THAT(Names(), ElementsAre(Version(), "..data", "a"));
 }
 
 }  // namespace
