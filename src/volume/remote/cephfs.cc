@@ -79,6 +79,20 @@ Status CheckPath(std::string_view path) {
       base::Quote(path));
 }
 
+// Whoever may make a pod must not use the keys of the node, which reach the data of all tenants.
+// The pod names a Secret of its own namespace.
+Status CheckInlineKey(const Json& source) {
+  if (!String(source, {"secretFile"}).empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "cephfs.secretFile is allowed only in a PersistentVolume, because it names a file "
+                 "of the node: name a Secret in cephfs.secretRef");
+  }
+  if (!String(source, {"secretRef", "name"}).empty()) return base::OkStatus();
+  return Error(
+      StatusCode::kInvalidArgument,
+      "cephfs.secretRef is missing, and only a PersistentVolume may use the node's own key");
+}
+
 }  // namespace
 
 StatusOr<std::string> CephfsPlugin::MakeKeyring(const api::Pod& pod, const VolumeSpec& spec,
@@ -111,6 +125,7 @@ StatusOr<HelperMount> CephfsPlugin::MakeMount(const Wanted& wanted) {
   for (const std::string& monitor : monitors) {
     RETURN_IF_ERROR(CheckServer("cephfs.monitors", monitor));
   }
+  if (wanted.spec.pv == nullptr) RETURN_IF_ERROR(CheckInlineKey(source));
   ASSIGN_OR_RETURN(std::string keyring, MakeKeyring(wanted.pod, wanted.spec, user));
   HelperMount mount{.fs_type = "fuse.ceph-fuse", .source = MakeShownSource(source)};
   std::string keyring_file = String(source, {"secretFile"});

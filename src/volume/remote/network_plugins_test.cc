@@ -128,10 +128,10 @@ TEST_F(NetworkPluginsTest, MountsWhatTheSourceSays) {
        "log-file=K/plugins/kubernetes.io/glusterfs/pv-1/u-1-glusterfs.log,log-level=ERROR "
        "fd00::7:v T"},
 
-      {false, R"({"cephfs": {"monitors": ["10.0.0.7:6789", "[fd00::8]:6789"]}})",
+      {true, R"({"cephfs": {"monitors": ["10.0.0.7:6789", "[fd00::8]:6789"]}})",
        "ceph-fuse -m 10.0.0.7:6789,[fd00::8]:6789 --id admin -k /etc/ceph/admin.secret -r / -o "
        "fsname=admin@10.0.0.7:6789;[fd00::8]:6789:/,subtype=ceph-fuse T"},
-      {false, R"({"cephfs": {"monitors": ["m"], "user": "shop", "path": "a/b", "readOnly": true,
+      {true, R"({"cephfs": {"monitors": ["m"], "user": "shop", "path": "a/b", "readOnly": true,
                              "secretFile": "/etc/ceph/shop.keyring"}})",
        "ceph-fuse -m m --id shop -k /etc/ceph/shop.keyring -r /a/b -o "
        "ro,fsname=shop@m:/a/b,subtype=ceph-fuse T"},
@@ -193,6 +193,11 @@ TEST_F(NetworkPluginsTest, SaysWhatIsWrongAndMountsNothing) {
       {false, R"({"cephfs": {"monitors": ["m"], "secretRef": {"name": "two"}}})",
        "Secret 'shop/two' needs an entry 'key' with the key of the Ceph user, or just one entry",
        kFailedPrecondition},
+      // The node's own keys are only for whoever may make a PersistentVolume.
+      {false, R"({"cephfs": {"monitors": ["m"]}})", "cephfs.secretRef", kInvalidArgument},
+      {false,
+       R"({"cephfs": {"monitors": ["m"], "secretFile": "/k", "secretRef": {"name": "ceph"}}})",
+       "cephfs.secretFile", kInvalidArgument},
       {false, R"({"cephfs": {"monitors": ["m"], "secretRef": {"name": "lines"}}})",
        "the entry 'key' of Secret 'shop/lines' is no key of Ceph's", kFailedPrecondition},
   };
@@ -344,7 +349,8 @@ TEST_F(NetworkPluginsTest, TearDownUnmountsAllAndKeepsWhatLiesBeneath) {
 TEST_F(NetworkPluginsTest, WhatIsMountedNoMoreIsUnmountedAllTheSame) {
   for (const std::string_view source : {R"({"nfs": {"server": "nas", "path": "/data"}})",
                                         R"({"glusterfs": {"endpoints": "servers", "path": "v"}})",
-                                        R"({"cephfs": {"monitors": ["m"]}})"}) {
+                                        R"({"cephfs": {"monitors": ["m"],
+                                                       "secretRef": {"name": "ceph"}}})"}) {
     const VolumeSpec spec = Spec(source);
     ASSERT_TRUE(Publish(spec).ok());
     ASSERT_TRUE(host_.fake_mounter().UnmountLazy(Target(spec)).ok());
