@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "node/containers/cri_labels.h"
 
 namespace berth::node {
@@ -68,6 +69,34 @@ pid_t PidOf(const cri::ContainerStatusResponse& response) {
 bool WasStartCutOff(const cri::ContainerStatus& status, int64_t agent_started_ns) {
   return status.state() == cri::CONTAINER_EXITED && status.started_at() == 0 &&
          status.created_at() < agent_started_ns;
+}
+
+// Makes the state of a container of which only the list's item is known. What was known before
+// stays.
+void MarkUnread(const ContainerState* before, const Status& why, ContainerState& container) {
+  const ContainerState::Phase phase = container.phase;
+  if (before != nullptr) container = *before;
+  container.phase = phase;
+  container.detailed = false;
+  container.unread = true;
+  if (!container.exited()) return;
+  // As in the kubelet, an end that cannot be read is no success.
+  container.exit_code = 137;
+  container.reason = "ContainerStatusUnknown";
+  container.message = base::Message(why);
+}
+
+// A failure that is seen again at each list is a warning only once.
+void LogUnread(const PodRuntime& pod, std::string_view what, const std::string& which,
+               const Status& why, bool again) {
+  const std::string text =
+      fmt::format("read {} {} of pod {} from the container runtime: {}", what, base::Quote(which),
+                  base::Quote(pod.uid), base::ToString(why));
+  if (again) {
+    LOG_DEBUG("{}", text);
+  } else {
+    LOG_WARNING("{}", text);
+  }
 }
 
 template <typename T>
@@ -138,19 +167,27 @@ Status CriLister::FillDetails(PodRuntime& pod) const {
     const auto same = std::find_if(
         known.sandboxes.begin(), known.sandboxes.end(),
         [&](const SandboxState& s) { return s.id == sandbox.id && s.ready == sandbox.ready; });
-    if (same != known.sandboxes.end()) {
+    if (same != known.sandboxes.end() && !same->unread) {
       sandbox.ips = same->ips;
-    } else {
-      RETURN_IF_ERROR(FillSandbox(sandbox));
+      continue;
     }
+    const Status read = FillSandbox(sandbox);
+    if (read.ok()) continue;
+    if (!IsOfObject(read)) return read;
+    sandbox.unread = sandbox.ready;
+    LogUnread(pod, "sandbox", sandbox.id.text(), read, same != known.sandboxes.end());
   }
   for (ContainerState& container : pod.containers) {
     const ContainerState* same = known.ById(container.id);
     if (same != nullptr && same->detailed && same->phase == container.phase) {
       container = *same;
-    } else {
-      RETURN_IF_ERROR(FillContainer(container));
+      continue;
     }
+    const Status read = FillContainer(container);
+    if (read.ok()) continue;
+    if (!IsOfObject(read)) return read;
+    MarkUnread(same, read, container);
+    LogUnread(pod, "container", container.name, read, same != nullptr && same->unread);
   }
   return base::OkStatus();
 }
@@ -168,7 +205,6 @@ Status CriLister::FillSandbox(SandboxState& sandbox) const {
 Status CriLister::FillContainer(ContainerState& container) const {
   cri::ContainerStatusRequest request;
   request.set_container_id(container.id.text());
-  request.set_verbose(container.running());  // for its pid
   const auto response = cri_.ContainerStatus(request, kListTimeout);
   if (response.status().code() == StatusCode::kNotFound) return base::OkStatus();  // gone meanwhile
   RETURN_IF_ERROR(response);
@@ -188,10 +224,30 @@ Status CriLister::FillContainer(ContainerState& container) const {
   }
   container.detailed = true;
   if (WasStartCutOff(status, started_ns_)) container.phase = ContainerState::Phase::kCreated;
-  if (container.running()) {
-    if (const pid_t pid = PidOf(*response); pid > 0) exits_.WatchProcess(container.id.text(), pid);
+  return container.running() ? WatchExit(container.id) : base::OkStatus();
+}
+
+// Only the verbose status has the pid. It also has the container's environment, twice, and may be
+// longer than the runtime may answer; lists find the exit then.
+Status CriLister::WatchExit(const ContainerId& container) const {
+  cri::ContainerStatusRequest request;
+  request.set_container_id(container.text());
+  request.set_verbose(true);
+  const auto response = cri_.ContainerStatus(request, kListTimeout);
+  if (!response.ok()) {
+    if (!IsOfObject(response.status())) return response.status();
+    LOG_DEBUG("read the pid of container {}: {}", base::Quote(container.text()),
+              base::ToString(response.status()));
+    return base::OkStatus();
   }
+  if (const pid_t pid = PidOf(*response); pid > 0) exits_.WatchProcess(container.text(), pid);
   return base::OkStatus();
+}
+
+bool CriLister::IsOfObject(const Status& failure) const {
+  if (failure.code() == StatusCode::kCancelled) return false;  // this process stops
+  return failure.code() != StatusCode::kUnavailable ||
+         cri_.Version(cri::VersionRequest(), kListTimeout).ok();
 }
 
 }  // namespace berth::node

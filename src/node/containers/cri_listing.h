@@ -49,13 +49,18 @@ class CriLister {
   }
 
   // Lists the pod with this uid, or all pods (""). Sandboxes and containers without a pod's label
-  // are left out. Errors come from the runtime.
+  // are left out. A sandbox or container whose details the runtime fails to tell is listed as
+  // `unread`, and the others are listed all the same. Errors come from the runtime as a whole.
   base::StatusOr<PodListing> ListPods(const std::string& uid) const;
 
  private:
   base::Status FillDetails(PodRuntime& pod) const;
   base::Status FillSandbox(SandboxState& sandbox) const;
   base::Status FillContainer(ContainerState& container) const;
+  // Gives the container's first process to `exits_`.
+  base::Status WatchExit(const ContainerId& container) const;
+  // Whether the failure of a call about one sandbox or container says nothing about the runtime.
+  bool IsOfObject(const base::Status& failure) const;
 
   rpc::CriClient& cri_;
   ExitWatch& exits_;

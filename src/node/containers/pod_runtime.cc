@@ -1,5 +1,7 @@
 #include "node/containers/pod_runtime.h"
 
+#include <fmt/format.h>
+
 namespace berth::node {
 
 const ContainerState* PodRuntime::Newest(std::string_view container) const {
@@ -22,6 +24,16 @@ const ContainerState* PodRuntime::ById(const ContainerId& id) const {
     if (state.id == id) return &state;
   }
   return nullptr;
+}
+
+std::string PodRuntime::Unread() const {
+  for (const ContainerState& state : containers) {
+    if (state.unread && state.exited()) return fmt::format("how container {} ended", state.name);
+  }
+  for (const SandboxState& sandbox : sandboxes) {
+    if (sandbox.unread) return "the addresses of the pod's sandbox";
+  }
+  return "";
 }
 
 }  // namespace berth::node

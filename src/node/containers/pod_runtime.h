@@ -20,6 +20,8 @@ struct SandboxState {
   int64_t created_at = 0;  // ns since the epoch, as all times here
   std::vector<std::string> ips;
   std::string agent;  // the agent that made it: labels::kAgent
+  // The runtime lists it as ready, and failed to tell its addresses.
+  bool unread = false;
   bool operator==(const SandboxState&) const = default;
 };
 
@@ -46,6 +48,8 @@ struct ContainerState {
   std::string termination_file;  // the file on the host that is mounted at termination_path
   // False: the caller has put this state; the runtime's details are still to be read.
   bool detailed = false;
+  // The runtime lists the container, and failed to tell its details, so its exit code is not known.
+  bool unread = false;
   bool running() const { return phase == Phase::kRunning; }
   bool exited() const { return phase == Phase::kExited || phase == Phase::kUnknown; }
   bool operator==(const ContainerState&) const = default;
@@ -64,6 +68,9 @@ struct PodRuntime {
   const ContainerState* Newest(std::string_view container) const;
   const ContainerState* Previous(std::string_view container) const;
   const ContainerState* ById(const ContainerId& id) const;
+  // Names what the runtime failed to tell and no plan can do without: how an ended container ended,
+  // and a sandbox's addresses. Empty: nothing.
+  std::string Unread() const;
 };
 
 }  // namespace berth::node

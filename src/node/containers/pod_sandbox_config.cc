@@ -1,6 +1,7 @@
 #include "node/containers/pod_sandbox_config.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "node/containers/cri_labels.h"
@@ -156,6 +157,28 @@ bool HasPrivilegedContainer(const api::Pod& pod) {
          std::any_of(init.begin(), init.end(), privileged);
 }
 
+SandboxMetadata ChooseMetadata(const api::Pod& pod) {
+  SandboxMetadata out{.labels = pod.labels(), .annotations = pod.annotations(), .left_out = {}};
+  using Map = std::map<std::string, std::string>;
+  std::multimap<size_t, std::pair<Map*, std::string>> by_size;
+  size_t total = 0;
+  for (Map* map : {&out.labels, &out.annotations}) {
+    for (const auto& [key, value] : *map) {
+      by_size.emplace(key.size() + value.size(), std::pair(map, key));
+      total += key.size() + value.size();
+    }
+  }
+  while (total > kMaxSandboxMetadata) {
+    const auto longest = std::prev(by_size.end());
+    const auto& [map, key] = longest->second;
+    total -= longest->first;
+    map->erase(key);
+    out.left_out.push_back(key);
+    by_size.erase(longest);
+  }
+  return out;
+}
+
 cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod, const SandboxConfigOptions& options) {
   cri::PodSandboxConfig config;
   config.mutable_metadata()->set_name(pod.name());
@@ -168,11 +191,12 @@ cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod, const SandboxConfig
   }
   config.set_log_directory(PodLogFolder(options.log_folder, pod));
   *config.mutable_dns_config() = MakeDnsConfig(pod, options.resolv_conf);
-  for (const auto& [key, value] : pod.labels()) (*config.mutable_labels())[key] = value;
+  const SandboxMetadata own = ChooseMetadata(pod);
+  config.mutable_labels()->insert(own.labels.begin(), own.labels.end());
   (*config.mutable_labels())[labels::kPodName] = pod.name();
   (*config.mutable_labels())[labels::kPodNamespace] = pod.ns();
   (*config.mutable_labels())[labels::kPodUid] = pod.uid();
-  for (const auto& [key, value] : pod.annotations()) (*config.mutable_annotations())[key] = value;
+  config.mutable_annotations()->insert(own.annotations.begin(), own.annotations.end());
   (*config.mutable_annotations())[labels::kAgent] = options.agent;
   AddSecurity(pod, *config.mutable_linux()->mutable_security_context());
   for (const Json& sysctl : json::Array(pod.json(), {"spec", "securityContext", "sysctls"})) {

@@ -1,8 +1,10 @@
 // Makes the PodSandboxConfig that the runtime gets for a pod.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
@@ -25,6 +27,20 @@ std::string PodHostname(const api::Pod& pod);
 
 // POD, CONTAINER or NODE for network, pid and ipc. The sandbox and its containers get the same.
 rpc::cri::NamespaceOption PodNamespaces(const api::Pod& pod);
+
+// The bytes of a pod's own labels and annotations that its sandbox gets. The runtime lists all
+// sandboxes of the node in one answer, which may have 16 MiB, and the API allows 256 KiB of
+// annotations for each pod and any number of labels.
+inline constexpr size_t kMaxSandboxMetadata = 32 * 1024;
+
+struct SandboxMetadata {
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  // The longest ones, which do not fit into kMaxSandboxMetadata. Those that runtimes know are
+  // short.
+  std::vector<std::string> left_out;
+};
+SandboxMetadata ChooseMetadata(const api::Pod& pod);
 
 rpc::cri::PodSandboxConfig MakeSandboxConfig(const api::Pod& pod,
                                              const SandboxConfigOptions& options);

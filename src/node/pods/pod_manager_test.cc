@@ -346,6 +346,93 @@ TEST_P(PodManagerTest, SaysWhichSecretIsMissingAndNeverItsValue) {
     EXPECT_THAT(event, ::testing::Not(HasSubstr("hush")));
 }
 
+TEST_P(PodManagerTest, SaysThatAnEnvironmentIsTooLong) {
+  StartAgent();
+  AddPod("web", {{"containers",
+                  {{{"name", "main"},
+                    {"image", "busybox:1"},
+                    {"env",
+                     {{{"name", "A"}, {"value", std::string(100'000, 'x')}},
+                      {{"name", "B"}, {"value", "$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)$(A)"}},
+                      {{"name", "C"}, {"value", "$(B)$(B)$(B)$(B)$(B)$(B)$(B)"}}}}}}}});
+  ASSERT_TRUE(WaitWaiting("web", "CreateContainerConfigError"));
+  EXPECT_THAT(json::String(ContainerStatus(PodNow("web")), {"state", "waiting", "message"}),
+              HasSubstr("execve takes no more"));
+  EXPECT_TRUE(events_.WaitFor("web Failed: Error: the environment"));
+}
+
+// Its verbose status holds its environment twice, and may be longer than the runtime may answer.
+TEST_P(PodManagerTest, AContainerWhoseVerboseStatusIsTooLongStopsNothing) {
+  runtime_->script().AfterEffect("ContainerStatus", [](const google::protobuf::Message& request) {
+    const bool verbose = dynamic_cast<const cri::ContainerStatusRequest&>(request).verbose();
+    return verbose ? base::Error(StatusCode::kResourceExhausted, "message larger than max")
+                   : base::OkStatus();
+  });
+  StartAgent();
+  const std::string uid = AddPod("web", {{"restartPolicy", "Never"}});
+  AddPod("other");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  ASSERT_TRUE(WaitPhase("other", "Running"));
+  ASSERT_TRUE(runtime_->script().WaitFor("ContainerStatus", 2));
+  DeletePod("other");
+  EXPECT_TRUE(WaitGone("other"));
+  ASSERT_TRUE(runtime_->state().Exit(RunningId(uid, "main"), 3).ok());
+  EXPECT_TRUE(WaitPhase("web", "Failed"));
+  EXPECT_TRUE(manager_->RuntimeReachable().ok());
+}
+
+TEST_P(PodManagerTest, AContainerThatCannotBeReadStopsNoOtherPodAndIsNotTakenForDone) {
+  StartAgent();
+  const std::string uid = AddPod("web", {{"restartPolicy", "OnFailure"}});
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  const std::string id = RunningId(uid, "main");
+  const std::string before = json::String(ContainerStatus(PodNow("web")), {"containerID"});
+  runtime_->script().AfterEffect("ContainerStatus", [id](const google::protobuf::Message& request) {
+    const auto& status = dynamic_cast<const cri::ContainerStatusRequest&>(request);
+    return status.container_id() == id ? base::Error(StatusCode::kInternal, "it is damaged")
+                                       : base::OkStatus();
+  });
+  ASSERT_TRUE(runtime_->state().Exit(id, 3).ok());
+  ASSERT_TRUE(events_.WaitFor("web ContainerStatusUnknown: "));
+  AddPod("other");
+  ASSERT_TRUE(WaitPhase("other", "Running"));
+  DeletePod("other");
+  ASSERT_TRUE(WaitGone("other"));
+  EXPECT_TRUE(manager_->RuntimeReachable().ok());
+  EXPECT_EQ(json::String(PodNow("web"), {"status", "phase"}), "Running");
+  EXPECT_EQ(runtime_->script().Count("RemoveContainer"), 0);
+  // It restarts when the runtime says how it ended.
+  runtime_->script().AfterEffect("ContainerStatus",
+                                 [](const google::protobuf::Message&) { return base::OkStatus(); });
+  EXPECT_TRUE(WaitPod("web", [&](const Json& pod) {
+    return json::Int(ContainerStatus(pod), {"lastState", "terminated", "exitCode"}) == 3;
+  }));
+}
+
+TEST_P(PodManagerTest, APodWhoseContainerCannotBeReadCanBeDeleted) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  runtime_->script().Fail("ContainerStatus", base::Error(StatusCode::kInternal, "it is damaged"),
+                          rpc::CallScript::kAlways);
+  DeletePod("web");
+  EXPECT_TRUE(WaitGone("web"));
+}
+
+TEST_P(PodManagerTest, SaysWhichAnnotationsTheRuntimeDoesNotGet) {
+  StartAgent();
+  Json pod = PodJson("web");
+  pod["metadata"]["annotations"] = {{"example.com/short", "x"},
+                                    {"example.com/long", std::string(100'000, 'x')}};
+  client_.Add(pod);
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  EXPECT_TRUE(events_.WaitFor("web MetadataLeftOut: "));
+  const auto sandboxes = runtime_->state().Sandboxes();
+  ASSERT_THAT(sandboxes, SizeIs(1));
+  EXPECT_TRUE(sandboxes[0].config.annotations().contains("example.com/short"));
+  EXPECT_FALSE(sandboxes[0].config.annotations().contains("example.com/long"));
+}
+
 TEST_P(PodManagerTest, StopsAndRestartsAContainerWhoseLivenessProbeFails) {
   std::atomic<int> exit_code{1};
   runtime_->state().SetExecSync([&](const cri::ExecSyncRequest&) {

@@ -65,6 +65,7 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
   cri::RunPodSandboxRequest request;
   *request.mutable_config() = BuildSandboxConfig(pod, attempt);
   ASSIGN_OR_RETURN(*request.mutable_runtime_handler(), ReadRuntimeHandler(pod));
+  ReportLeftOut(pod);
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.before">());
   ASSIGN_OR_RETURN(const auto response, parts_.cri.RunPodSandbox(request, kSandboxTimeout));
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.after">());
@@ -85,6 +86,17 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
   }
   parts_.runtime.PutSandbox(api::PodUid(entry.uid), pod.ns(), pod.name(), sandbox);
   return sandbox.id;
+}
+
+void PodStarter::ReportLeftOut(const api::Pod& pod) const {
+  const std::vector<std::string> names = ChooseMetadata(pod).left_out;
+  if (names.empty()) return;
+  parts_.events.Record(
+      pod.reference(), EventType::kWarning, "MetadataLeftOut",
+      fmt::format(
+          "The container runtime does not get {} labels and annotations of the pod, because "
+          "all of them have more than {} bytes together; the longest is {}",
+          names.size(), kMaxSandboxMetadata, base::Quote(names.front())));
 }
 
 void PodStarter::PrefetchImages(PodEntry& entry) {

@@ -44,6 +44,18 @@ PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why)
   return Outcome::Done();
 }
 
+// What the runtime cannot tell is neither a success nor a failure of the pod, so nothing is
+// decided.
+PodWorker::Outcome PodWorker::WaitForState(const PodEntry& entry, const std::string& unread) {
+  const Status why =
+      base::Error(StatusCode::kUnavailable,
+                  "the container runtime cannot tell {}; the pod waits until it can", unread);
+  parts_.events.Record(entry.pod->reference(), EventType::kWarning, "ContainerStatusUnknown",
+                       base::Message(why));
+  parts_.runtime.ListSoon();
+  return Outcome::Retry(why);
+}
+
 std::optional<milliseconds> PodWorker::DeadlineLeft(const api::Pod& pod) const {
   const int64_t seconds = pod.Int({"spec", "activeDeadlineSeconds"}, -1);
   const auto start = api::ParseTime(pod.String({"status", "startTime"}));
@@ -88,6 +100,8 @@ PodWorker::Outcome PodWorker::RunPod(PodEntry& entry) {
                   "Pod was active on the node longer than the specified deadline");
   }
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
+  if (const std::string unread = runtime.Unread(); !unread.empty())
+    return WaitForState(entry, unread);
   const HealthOf health = [&](const ContainerId& id) { return HealthOfContainer(parts_, id); };
   const PodPlan plan = MakePlan(pod, runtime, health);
   if (!plan.ended_phase.empty()) return EndPod(entry, plan.ended_phase, "", plan.ended_message);

@@ -32,6 +32,7 @@ class PodWorker {
   Outcome EndPod(PodEntry& entry, std::string phase, std::string reason, std::string message);
   base::Status AcceptPod(PodEntry& entry, bool runtime_reachable);
   Outcome WaitForRuntime(PodEntry& entry, const base::Status& why);
+  Outcome WaitForState(const PodEntry& entry, const std::string& unread);
   // The time that is left of spec.activeDeadlineSeconds; nullopt: the pod has no deadline.
   std::optional<std::chrono::milliseconds> DeadlineLeft(const api::Pod& pod) const;
   // Stops and removes the containers and sandboxes that the plan names.
