@@ -1,5 +1,10 @@
 #include "node/volumes/volume_refresh.h"
 
+#include <iterator>
+#include <system_error>
+
+#include "base/log.h"
+
 namespace berth::node {
 namespace {
 
@@ -43,8 +48,23 @@ void ObjectWatches::NotifyOwners(const WatchedObject& object) {
   for (const std::string& owner : owners) on_change_(owner);
 }
 
+bool ObjectWatches::StartWatch(const WatchedObject& object, Watch& watch) {
+  watch.informer = NewInformer(object);
+  try {
+    watch.informer->Start();
+    return true;
+  } catch (const std::system_error& error) {
+    LOG_ERROR("cannot watch {} {}: {}", object.kind->singular, base::Quote(object.name),
+              error.what());
+    return false;
+  }
+}
+
 void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObject>& objects) {
-  const std::set<WatchedObject> wanted(objects.begin(), objects.end());
+  std::set<WatchedObject> wanted(objects.begin(), objects.end());
+  if (wanted.size() > kMaxOfOwner) {
+    wanted.erase(std::next(wanted.begin(), kMaxOfOwner), wanted.end());
+  }
   std::vector<InformerPtr> ended;  // Stop waits for a handler, which may need the lock
   {
     MutexLock lock(mutex_);
@@ -59,14 +79,22 @@ void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObjec
       }
     }
     for (const WatchedObject& object : wanted) {
-      Watch& watch = watches_[object];
-      watch.owners.insert(owner);
-      if (watch.informer != nullptr) continue;
-      watch.informer = NewInformer(object);
-      watch.informer->Start();
+      auto found = watches_.find(object);
+      if (found == watches_.end()) {
+        if (watches_.size() >= kMaxWatches) continue;
+        Watch watch;
+        if (!StartWatch(object, watch)) break;
+        found = watches_.emplace(object, std::move(watch)).first;
+      }
+      found->second.owners.insert(owner);
     }
   }
   for (InformerPtr& informer : ended) informer->Stop();
+}
+
+size_t ObjectWatches::Count() const {
+  MutexLock lock(mutex_);
+  return watches_.size();
 }
 
 void ObjectWatches::Stop() {

@@ -2,7 +2,9 @@
 // because a node may not list all Secrets (node authorizer), and needs only these.
 //
 // There is one watch for each object. The volumes that show the object share it, and it ends with
-// the last of them. Thread-safe.
+// the last of them. A watch takes a thread and a connection, and a pod can name any number of
+// objects, so the number of watches is bounded. Objects beyond it are seen when the volume's
+// content is compared next (VolumeManagerOptions::refresh_interval). Thread-safe.
 #pragma once
 
 #include <functional>
@@ -38,10 +40,16 @@ class ObjectWatches {
       : client_(client), on_change_(std::move(on_change)) {}
   ~ObjectWatches() { Stop(); }
 
-  // Watches these objects for `owner`, in place of those watched for it before.
+  static constexpr size_t kMaxWatches = 256;
+  static constexpr size_t kMaxOfOwner = 16;
+
+  // Watches these objects for `owner`, in place of those watched for it before: at most kMaxOfOwner
+  // of them, and none that would be more than kMaxWatches in all or that gets no thread.
   void Set(const std::string& owner, const std::vector<WatchedObject>& objects);
   void Clear(const std::string& owner) { Set(owner, {}); }
   void Stop();
+  // The number of objects that are watched.
+  size_t Count() const;
 
  private:
   struct Watch {
@@ -49,11 +57,13 @@ class ObjectWatches {
     std::set<std::string> owners;
   };
   std::unique_ptr<kube::InformerBase> NewInformer(const WatchedObject& object);
+  // Starts a watch of the object. False: no thread can be started, which is logged.
+  bool StartWatch(const WatchedObject& object, Watch& watch);
   void NotifyOwners(const WatchedObject& object);
 
   kube::Client& client_;
   const std::function<void(const std::string& owner)> on_change_;
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<WatchedObject, Watch> watches_ ABSL_GUARDED_BY(mutex_);
 };
