@@ -118,7 +118,9 @@ class CrustHandlerImpl final : public CrustHandler {
                                               *kind_));
     workers_.emplace(base::WorkerPool::Options{
         .name = "crust-call", .max_threads = options.workers, .max_queued = options.max_queued});
-    service_ = NewCrustService(*handler_, *workers_);
+    publishes_.emplace(base::WorkerPool::Options{
+        .name = "crust-publish", .max_threads = options.workers, .max_queued = options.max_queued});
+    service_ = NewCrustService(*handler_, *workers_, *publishes_);
     return Listen(options);
   }
 
@@ -143,6 +145,7 @@ class CrustHandlerImpl final : public CrustHandler {
   std::unique_ptr<SandboxKind> kind_;
   std::unique_ptr<Handler> handler_;
   std::optional<base::WorkerPool> workers_;
+  std::optional<base::WorkerPool> publishes_;
   std::unique_ptr<grpc::Service> service_;
   std::optional<ipc::Server> oci_server_;
   std::unique_ptr<rpc::UnixServer> server_;

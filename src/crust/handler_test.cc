@@ -12,7 +12,10 @@
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
 #include "crust/fake_sandbox.h"
+#include "crust/services.h"
 #include "platform/files/fake_temp_folder.h"
+#include "rpc/crust_client.h"
+#include "rpc/unix_server.h"
 
 namespace berth::crust {
 namespace {
@@ -123,6 +126,24 @@ TEST_F(HandlerTest, AHandlerThatEndsDoesNotFinishItsWalks) {
   auto publish = BeginPublish();
   handler_->CancelWalks();
   EXPECT_EQ(publish.get().code(), StatusCode::kCancelled);
+}
+
+// It lasts as long as it takes to change the group of all files of a tenant's volume.
+TEST_F(HandlerTest, APublishThatLastsKeepsNoOtherKindOfCallWaiting) {
+  base::WorkerPool workers({.name = "calls", .max_threads = 1});
+  base::WorkerPool publishes({.name = "publishes", .max_threads = 1});
+  const auto service = NewCrustService(*handler_, workers, publishes);
+  const auto server = rpc::UnixServer::Start(folder_ / "crust.sock", {service.get()});
+  ASSERT_OK(server);
+  const auto client = rpc::CrustClient::New(folder_ / "crust.sock");
+  ASSERT_OK(client);
+  auto publish = std::async(std::launch::async, [&] {
+    return (*client)->RuntimePublishVolume(PublishRequest(), std::chrono::seconds(60)).status();
+  });
+  begun_.get_future().wait();
+  EXPECT_TRUE((*client)->RuntimeGetCapabilities({}, std::chrono::seconds(10)).ok());
+  let_in_.set_value();
+  EXPECT_TRUE(publish.get().ok());
 }
 
 // A pod whose restartPolicy is Never fails with the first container that cannot be created.

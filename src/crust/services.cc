@@ -35,11 +35,11 @@ grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response*
 
 // Defines one override that passes a call to the workers. Request and response live until Finish.
 // If the caller has cancelled the call while it waited for a worker, the call is not run.
-#define BERTH_SERVE(method)                                                                        \
+#define BERTH_SERVE(pool, method)                                                                  \
   ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
                              wire::method##Response* response) override {                          \
     ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
-    const bool queued = workers_.Post([=, this] {                                                  \
+    const bool queued = pool.Post([=, this] {                                                      \
       if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
       reactor->Finish(                                                                             \
           FinishCall<wire::method##Response>(#method, handler_.method(*request), response));       \
@@ -53,19 +53,20 @@ grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response*
 
 class CrustService final : public wire::RuntimeAssistedStorageManagement::CallbackService {
  public:
-  CrustService(Handler& handler, base::WorkerPool& workers)
-      : handler_(handler), workers_(workers) {}
+  CrustService(Handler& handler, base::WorkerPool& workers, base::WorkerPool& publishes)
+      : handler_(handler), workers_(workers), publishes_(publishes) {}
 
-  BERTH_SERVE(RuntimeGetCapabilities)
-  BERTH_SERVE(RuntimeGetSupportedFileSystems)
-  BERTH_SERVE(RuntimePublishVolume)
-  BERTH_SERVE(RuntimeUnpublishVolume)
-  BERTH_SERVE(RuntimeGetVolumeStats)
-  BERTH_SERVE(RuntimeExpandVolume)
+  BERTH_SERVE(workers_, RuntimeGetCapabilities)
+  BERTH_SERVE(workers_, RuntimeGetSupportedFileSystems)
+  BERTH_SERVE(publishes_, RuntimePublishVolume)
+  BERTH_SERVE(workers_, RuntimeUnpublishVolume)
+  BERTH_SERVE(workers_, RuntimeGetVolumeStats)
+  BERTH_SERVE(workers_, RuntimeExpandVolume)
 
  private:
   Handler& handler_;
   base::WorkerPool& workers_;
+  base::WorkerPool& publishes_;
 };
 #undef BERTH_SERVE
 
@@ -159,8 +160,9 @@ StatusOr<ipc::Reply> LogRefusal(std::string_view method, StatusOr<ipc::Reply> re
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers) {
-  return std::make_unique<CrustService>(handler, workers);
+std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers,
+                                               base::WorkerPool& publishes) {
+  return std::make_unique<CrustService>(handler, workers, publishes);
 }
 
 std::map<std::string, ipc::Method> MakeOciMethods(Handler& handler) {

@@ -16,8 +16,11 @@
 
 namespace berth::crust {
 
-// All arguments are borrowed and must outlive the result. `workers` runs the calls.
-std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers);
+// All arguments are borrowed and must outlive the result. `publishes` runs the calls that publish a
+// volume, which last as long as it takes to change the group of all its files; `workers` runs the
+// others.
+std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers,
+                                               base::WorkerPool& publishes);
 // The methods of base/ipc/crust_call.h. `handler` is borrowed and must outlive the result.
 std::map<std::string, base::ipc::Method> MakeOciMethods(Handler& handler);
 
