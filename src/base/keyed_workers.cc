@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "base/flight.h"
 #include "base/log.h"
 
@@ -10,7 +12,9 @@ namespace berth::base {
 using std::chrono::steady_clock;
 
 KeyedWorkers::KeyedWorkers(Options options, Work work)
-    : options_(std::move(options)), work_(std::move(work)) {}
+    : options_(std::move(options)),
+      work_(std::move(work)),
+      shares_(std::max(options_.workers, options_.max_workers)) {}
 
 KeyedWorkers::~KeyedWorkers() { Stop(); }
 
@@ -74,11 +78,13 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
   }
   entry.queued = true;
   entry.due = due;
+  // The share of a run ends with the group with which it began.
+  if (options_.group && !entry.running) entry.group = options_.group(key);
   const auto place = queue_.emplace(due, key);
   // Only one thread is woken for one key, even if many are idle.
   if (!timekeeper_) {
     idle_.NotifyOne();
-  } else if (place == queue_.begin()) {
+  } else if (due < awaited_) {
     first_due_.NotifyOne();
   }
   AddWantedWorker();
@@ -157,6 +163,7 @@ void KeyedWorkers::FinishRun(const std::string& key, const Outcome& outcome) {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
+    shares_.End(entry.group);
     ++coming_workers_;  // this worker, because it calls TakeKey next
     if (--running_ == 0) settled_.NotifyAll();
     if (outcome.status.ok()) return SettleKey(key, entry, outcome);
@@ -212,26 +219,37 @@ void KeyedWorkers::AddSpareWorkers() {
   }
 }
 
+std::multimap<KeyedWorkers::Time, std::string>::iterator KeyedWorkers::FindKey(Time now) {
+  auto place = queue_.begin();
+  for (; place != queue_.end() && place->first <= now; ++place) {
+    if (!options_.group || shares_.MayBegin(entries_[place->second].group)) return place;
+  }
+  return queue_.end();
+}
+
 std::optional<std::string> KeyedWorkers::TakeKey() {
   MutexLock lock(mutex_);
   --coming_workers_;
   while (!stopping_) {
-    if (timekeeper_ || queue_.empty()) {
-      ++idle_workers_;
-      idle_.Wait(mutex_);
-      --idle_workers_;
+    const Time now = steady_clock::now();
+    const auto found = FindKey(now);
+    if (found == queue_.end()) {
+      const auto next = queue_.upper_bound(now);
+      if (timekeeper_ || next == queue_.end()) {
+        ++idle_workers_;
+        idle_.Wait(mutex_);
+        --idle_workers_;
+      } else {
+        timekeeper_ = true;
+        awaited_ = next->first;
+        first_due_.WaitUntil(mutex_, awaited_);
+        timekeeper_ = false;
+      }
       continue;
     }
-    const auto first = queue_.begin();
-    if (const Time due = first->first; due > steady_clock::now()) {
-      timekeeper_ = true;
-      first_due_.WaitUntil(mutex_, due);
-      timekeeper_ = false;
-      continue;
-    }
-    std::string key = std::move(first->second);
+    std::string key = std::move(found->second);
     Entry& entry = entries_[key];
-    queue_.erase(first);
+    queue_.erase(found);
     entry.queued = false;
     if (entry.running) {
       // AddAfter queued the key, and it is due while the key runs.
@@ -241,8 +259,10 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     entry.running = true;
     entry.backing_off = false;
     ++running_;
-    last_taken_ = steady_clock::now();
-    if (!queue_.empty()) idle_.NotifyOne();
+    shares_.Begin(entry.group);
+    last_taken_ = now;
+    // Another worker keeps the time, or takes a key of another group.
+    if (!queue_.empty() && (!timekeeper_ || options_.group)) idle_.NotifyOne();
     AddWantedWorker();
     if (!HasFreeWorker()) all_busy_.NotifyOne();
     return key;

@@ -29,6 +29,30 @@ namespace berth::base {
 
 class FlightRecorder;
 
+// Divides workers between groups of work, which are tenants as a rule. A group takes a worker only
+// while it has fewer than are free, so alone it gets half of them, and work of it that hangs leaves
+// workers to the others. The group "" is not limited. Not thread-safe.
+class WorkerShares {
+ public:
+  explicit WorkerShares(int workers) : free_(workers) {}
+  bool MayBegin(const std::string& group) const {
+    const auto found = running_.find(group);
+    return group.empty() || found == running_.end() || found->second < free_;
+  }
+  void Begin(const std::string& group) {
+    ++running_[group];
+    --free_;
+  }
+  void End(const std::string& group) {
+    if (--running_[group] == 0) running_.erase(group);
+    ++free_;
+  }
+
+ private:
+  int free_;
+  std::map<std::string, int> running_;  // by group
+};
+
 class KeyedWorkers {
  public:
   struct Options {
@@ -41,6 +65,10 @@ class KeyedWorkers {
     std::chrono::milliseconds patience{1000};
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles
     std::chrono::milliseconds retry_max{300000};
+    // The group of a key, by which workers are shared (WorkerShares). It is called while a lock is
+    // held that every call of this object takes, so it must not wait for whoever makes such a call.
+    // Null: all keys are alike.
+    std::function<std::string(const std::string& key)> group = nullptr;
     // The recorder in which the work of each key is recorded, as "NAME KEY"; borrowed. Null:
     // nothing is recorded.
     FlightRecorder* flight = nullptr;
@@ -92,6 +120,7 @@ class KeyedWorkers {
     bool again = false;      // was added while running
     bool again_now = false;  // by AddNow: a failure's backoff does not apply
     Time due;                // its place in queue_
+    std::string group;       // as it was when the key was queued, or began to run
     int failures = 0;
     bool backing_off = false;
   };
@@ -103,7 +132,11 @@ class KeyedWorkers {
   void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
   void WorkerLoop();
-  // Waits for a key that is due, and marks it as running. nullopt: the workers are to stop.
+  // The first key that is due and whose group may have a worker; the end: there is none.
+  std::multimap<Time, std::string>::iterator FindKey(Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits for a key that is due and may run, and marks it as running. nullopt: the workers are to
+  // stop.
   std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunKey(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // The delay if this run of `key` ends with `outcome`, which is a failure.
@@ -125,8 +158,9 @@ class KeyedWorkers {
   const Options options_;
   const Work work_;
   Mutex mutex_;
-  // One of the idle workers keeps the time: it waits until the first key is due. The other idle
-  // workers wait until they are wanted.
+  // One of the idle workers keeps the time: it waits until the next key is due. The other idle
+  // workers wait until they are wanted. A key that is due and whose group may have no worker is
+  // found by the worker that ends its run next.
   CondVar first_due_;
   CondVar idle_;
   CondVar settled_;   // nothing runs
@@ -134,6 +168,8 @@ class KeyedWorkers {
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool timekeeper_ ABSL_GUARDED_BY(mutex_) = false;
+  Time awaited_ ABSL_GUARDED_BY(mutex_);  // by the timekeeper
+  WorkerShares shares_ ABSL_GUARDED_BY(mutex_);
   int idle_workers_ ABSL_GUARDED_BY(mutex_) = 0;    // the timekeeper not counted
   int workers_ ABSL_GUARDED_BY(mutex_) = 0;         // that were started
   int coming_workers_ ABSL_GUARDED_BY(mutex_) = 0;  // that are about to ask for a key

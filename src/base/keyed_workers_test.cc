@@ -125,6 +125,54 @@ TEST(KeyedWorkersTest, SpareWorkersAreBounded) {
   EXPECT_EQ(worst, 2);
 }
 
+// A key is "GROUP/NAME".
+std::string GroupOf(const std::string& key) { return key.substr(0, key.find('/')); }
+
+TEST(KeyedWorkersTest, AGroupWhoseWorkHangsLeavesWorkersToTheOthers) {
+  std::atomic<int> hung{0};
+  std::latch release(1), healthy(2);
+  KeyedWorkers::Options options = Quick();
+  options.workers = 8;
+  options.group = GroupOf;
+  KeyedWorkers workers(options, [&](const std::string& key) {
+    if (key.starts_with("evil")) {
+      ++hung;
+      release.wait();
+    } else {
+      healthy.count_down();
+    }
+    return Outcome::Done();
+  });
+  workers.Start();
+  for (int i = 0; i < 100; ++i) workers.Add(fmt::format("evil/{}", i));
+  while (hung < 4) std::this_thread::sleep_for(1ms);
+  // Both come behind many that are due, and one of them is due while nothing ends.
+  workers.Add("good/now");
+  workers.AddAfter("good/later", 30ms);
+  for (const auto end = std::chrono::steady_clock::now() + 10s;
+       !healthy.try_wait() && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(healthy.try_wait());
+  EXPECT_EQ(hung, 4);
+  release.count_down();
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(hung, 100);
+}
+
+TEST(KeyedWorkersTest, KeysWithoutAGroupHaveAllWorkers) {
+  std::latch all(4);
+  KeyedWorkers::Options options = Quick();
+  options.group = [](const std::string&) { return ""; };
+  KeyedWorkers workers(options, [&](const std::string&) {
+    all.arrive_and_wait();
+    return Outcome::Done();
+  });
+  workers.Start();
+  for (int i = 0; i < 4; ++i) workers.Add(std::to_string(i));
+  EXPECT_TRUE(workers.WaitIdle(10s));
+}
+
 TEST(KeyedWorkersTest, DifferentKeysRunSideBySide) {
   std::latch both(2);
   KeyedWorkers workers(Quick(), [&](const std::string&) {

@@ -110,7 +110,7 @@ TEST_F(ContainerConfigTest, CarriesWhatTheSpecSays) {
   EXPECT_EQ(config->mounts(0).propagation(), cri::PROPAGATION_HOST_TO_CONTAINER);
   EXPECT_EQ(config->mounts(1).container_path(), "/etc/hosts");
   EXPECT_EQ(config->mounts(2).container_path(), "/dev/termination-log");
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(config->mounts(2).host_path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0666u);
   EXPECT_EQ(config->devices(0).host_path(), "/dev/loop9");

@@ -71,7 +71,7 @@ bool ContainerStopper::IsStopping(const ContainerId& container) const {
 
 void ContainerStopper::StopContainer(const api::Pod& pod, const ContainerState& container,
                                      int64_t grace_seconds, const std::string& why) {
-  const int64_t grace = std::max(grace_seconds, kMinGraceSeconds);
+  const auto grace = std::clamp<int64_t>(grace_seconds, kMinGraceSeconds, INT32_MAX);
   bool first = false;
   {
     base::MutexLock lock(mutex_);
@@ -84,7 +84,7 @@ void ContainerStopper::StopContainer(const api::Pod& pod, const ContainerState& 
   if (first) events_.Record(pod.reference(), EventType::kNormal, "Killing", why);
   const std::string key = fmt::format("stop/{}/{}", container.id.text(), grace);
   const bool started =
-      tasks_.RunTask(key, [this, pod, container, grace, first](std::stop_token stop) {
+      tasks_.RunTask(key, pod.ns(), [this, pod, container, grace, first](std::stop_token stop) {
         const Status stopped = RunStop(pod, container, grace, first, stop);
         {
           base::MutexLock lock(mutex_);

@@ -141,7 +141,7 @@ void ImagePuller::StartPull(const api::Pod& pod, const api::Container& container
   events_.Record(reference, EventType::kNormal, "Pulling",
                  fmt::format("Pulling image \"{}\"", image));
   const bool started =
-      tasks_.RunTask("pull/" + key, [this, pod, image, key, reference](std::stop_token) {
+      tasks_.RunTask("pull/" + key, pod.ns(), [this, pod, image, key, reference](std::stop_token) {
         cri::PullImageRequest request;
         request.mutable_image()->set_image(image);
         if (auto auth = FindPullCredentials(pod, image, reader_); auth.has_value()) {

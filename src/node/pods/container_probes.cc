@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 namespace json = base::json;
 
 seconds AtLeastOne(const Json& probe, std::string_view member, int64_t fallback) {
-  return seconds(std::max<int64_t>(1, json::Int(probe, {member}, fallback)));
+  return seconds(std::clamp<int64_t>(json::Int(probe, {member}, fallback), 1, INT32_MAX));
 }
 
 }  // namespace
@@ -24,11 +24,22 @@ ContainerProbes::ContainerProbes(rpc::CriClient& cri, base::EventSink& events, O
     : cri_(cri),
       events_(events),
       on_change_(std::move(on_change)),
-      workers_({.name = "probes", .workers = 8},
+      workers_({.name = "probes",
+                .workers = 8,
+                .max_workers = 32,
+                .group = [](const std::string& key) { return key.substr(0, key.find('/')); }},
                [this](const std::string& key) { return RunProbe(key); }) {}
 
-std::string ContainerProbes::MakeKey(const ContainerId& container, Kind kind) {
-  return fmt::format("{}/{}", container.text(), static_cast<int>(kind));
+void ContainerProbes::Stop() {
+  {
+    base::MutexLock lock(mutex_);
+    for (auto& [id, followed] : followed_) followed.stop.request_stop();
+  }
+  workers_.Stop();
+}
+
+std::string ContainerProbes::MakeKey(std::string_view ns, const ContainerId& container, Kind kind) {
+  return fmt::format("{}/{}/{}", ns, container.text(), static_cast<int>(kind));
 }
 
 void ContainerProbes::FollowContainer(const api::Pod& pod, const api::Container& container,
@@ -54,15 +65,17 @@ void ContainerProbes::FollowContainer(const api::Pod& pod, const api::Container&
   }
   for (const auto& [kind, probe] : probes) {
     if (kind == Kind::kStartup || !probes.contains(Kind::kStartup))
-      workers_.Add(MakeKey(container_id, kind));
+      workers_.Add(MakeKey(pod.ns(), container_id, kind));
   }
 }
 
 void ContainerProbes::RetainContainers(const api::PodUid& pod,
                                        const std::set<ContainerId>& running) {
   base::MutexLock lock(mutex_);
-  std::erase_if(followed_, [&](const auto& entry) {
-    return entry.second.pod.uid == pod.text() && !running.contains(entry.first);
+  std::erase_if(followed_, [&](auto& entry) {
+    if (entry.second.pod.uid != pod.text() || running.contains(entry.first)) return false;
+    entry.second.stop.request_stop();
+    return true;
   });
 }
 
@@ -110,26 +123,31 @@ bool ContainerProbes::NoteResult(Followed& followed, Kind kind, const Status& re
 
 base::KeyedWorkers::Outcome ContainerProbes::RunProbe(const std::string& key) {
   using Outcome = base::KeyedWorkers::Outcome;
+  const size_t begin = key.find('/') + 1;
   const size_t slash = key.rfind('/');
-  const ContainerId id(key.substr(0, slash));
+  const ContainerId id(key.substr(begin, slash - begin));
   const auto kind = static_cast<Kind>(key[slash + 1] - '0');
   Json spec;
   HandlerTarget target;
   base::ObjectReference pod;
+  std::stop_token stop;
   {
     base::MutexLock lock(mutex_);
     const auto it = followed_.find(id);
     if (it == followed_.end()) return Outcome::Done();
+    stop = it->second.stop.get_token();
     spec = it->second.probes[kind].spec;
     target = it->second.target;
     pod = it->second.pod;
-    const auto due = it->second.since + seconds(json::Int(spec, {"initialDelaySeconds"}));
+    const auto due =
+        it->second.since +
+        seconds(std::clamp<int64_t>(json::Int(spec, {"initialDelaySeconds"}), 0, INT32_MAX));
     const auto wait = std::chrono::ceil<milliseconds>(due - steady_clock::now());
     if (wait.count() > 0) return Outcome::After(wait);
   }
-  const Status result =
-      RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1), stop_.get_token());
-  if (result.code() == StatusCode::kCancelled) return Outcome::Done();  // the agent stops
+  const Status result = RunHandler(cri_, target, spec, AtLeastOne(spec, "timeoutSeconds", 1), stop);
+  // The container has ended, or the agent stops.
+  if (result.code() == StatusCode::kCancelled) return Outcome::Done();
   // INVALID_ARGUMENT means that the probe's handler cannot be run, so it says nothing about the
   // container.
   const bool known = result.code() != StatusCode::kInvalidArgument;
@@ -152,7 +170,7 @@ base::KeyedWorkers::Outcome ContainerProbes::RunProbe(const std::string& key) {
   if (changed) on_change_(pod.uid);
   if (started) {
     for (const auto& [other, probe] : rest.probes) {
-      if (other != Kind::kStartup) workers_.Add(MakeKey(id, other));
+      if (other != Kind::kStartup) workers_.Add(MakeKey(pod.ns, id, other));
     }
     return Outcome::Done();
   }

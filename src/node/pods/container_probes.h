@@ -31,16 +31,14 @@ class ContainerProbes {
   ~ContainerProbes() { Stop(); }
 
   void Start() { workers_.Start(); }
-  void Stop() {
-    stop_.request_stop();
-    workers_.Stop();
-  }
+  void Stop();
 
   // Begins to probe a running container. Does nothing if the container has no probes or is probed
   // already. `pod_ip` is the host that is probed if the probe names none.
   void FollowContainer(const api::Pod& pod, const api::Container& container,
                        const ContainerId& container_id, const std::string& pod_ip);
-  // Ends the probes of the pod's containers that are not in `running`.
+  // Ends the probes of the pod's containers that are not in `running`, also those that wait for an
+  // answer.
   void RetainContainers(const api::PodUid& pod, const std::set<ContainerId>& running);
 
   // The results of the probes so far. A container without probes, or that is not followed, counts
@@ -61,6 +59,7 @@ class ContainerProbes {
     HandlerTarget target;
     std::chrono::steady_clock::time_point since;
     std::map<Kind, Probe> probes;
+    std::stop_source stop{};  // of the probes that wait for an answer
   };
 
   base::KeyedWorkers::Outcome RunProbe(const std::string& key);
@@ -68,12 +67,13 @@ class ContainerProbes {
   bool NoteResult(Followed& followed, Kind kind, const base::Status& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool HasStarted(const Followed& followed);
-  static std::string MakeKey(const ContainerId& container, Kind kind);
+  // The key of a probe in workers_ begins with the pod's namespace, because namespaces share the
+  // workers.
+  static std::string MakeKey(std::string_view ns, const ContainerId& container, Kind kind);
 
   rpc::CriClient& cri_;
   base::EventSink& events_;
   const OnChange on_change_;
-  std::stop_source stop_;
   mutable base::Mutex mutex_;
   std::map<ContainerId, Followed> followed_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;

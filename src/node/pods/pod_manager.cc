@@ -18,8 +18,9 @@ using Outcome = base::KeyedWorkers::Outcome;
 constexpr char kOrphans[] = "";
 constexpr milliseconds kSyncCheck{100};
 constexpr milliseconds kFailedStopRetry{2000};
-constexpr int kMaxTasks = 128;
-constexpr int kMaxPulls = 8;
+// A namespace alone gets half of them.
+constexpr int kMaxTasks = 256;
+constexpr int kMaxPulls = 16;
 
 // True if the change is not only a change of the status, which this agent mostly writes itself.
 bool IsRelevantChange(const api::Pod* before, const api::Pod& after) {
@@ -101,8 +102,10 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
       remembered_(std::move(remembered)),
       workers_({.name = "pods",
                 .workers = options_.workers,
+                .max_workers = options_.max_workers,
                 .retry_start = milliseconds(1000),
-                .retry_max = milliseconds(20000)},
+                .retry_max = milliseconds(20000),
+                .group = [this](const std::string& key) { return GroupOf(key); }},
                [this](const std::string& key) { return ProcessKey(key); }) {}
 
 PodManager::~PodManager() { Stop(); }
@@ -155,6 +158,7 @@ void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change
   }
   if (!mine(change.after)) return;
   const std::string uid = change.after->uid();
+  NoteNamespace(uid, change.after->ns());
   {
     base::MutexLock lock(mutex_);
     inputs_[uid] = {.pod = change.after, .gone = false};
@@ -164,6 +168,18 @@ void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change
   } else {
     workers_.Add(uid);
   }
+}
+
+void PodManager::NoteNamespace(const std::string& uid, const std::string& ns) {
+  base::MutexLock lock(namespaces_mutex_);
+  namespaces_[uid] = ns;
+}
+
+std::string PodManager::GroupOf(const std::string& key) const {
+  if (key == kOrphans) return "";
+  base::MutexLock lock(namespaces_mutex_);
+  const auto found = namespaces_.find(key);
+  return found == namespaces_.end() || found->second.empty() ? "(unknown)" : found->second;
 }
 
 void PodManager::RequeuePod(const std::string& uid) { workers_.AddNow(uid); }
@@ -212,6 +228,7 @@ Outcome PodManager::FindOrphans() {
     if (inputs_.contains(uid)) continue;
     const auto known = remembered_.find(uid);
     inputs_[uid] = {.pod = known == remembered_.end() ? nullptr : known->second.pod, .gone = true};
+    NoteNamespace(uid, inputs_[uid].pod == nullptr ? runtime_.Pod(uid).ns : inputs_[uid].pod->ns());
     LOG_INFO("pod {} is gone from the API: tearing it down", base::Quote(uid));
     workers_.AddNow(uid);
   }
@@ -241,6 +258,8 @@ Outcome PodManager::ProcessKey(const std::string& key) {
     base::MutexLock lock(mutex_);
     inputs_.erase(key);
     entries_.erase(key);
+    base::MutexLock last(namespaces_mutex_);
+    namespaces_.erase(key);
   }
   return outcome;
 }

@@ -42,6 +42,7 @@ struct PodManagerOptions {
   std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
       [](const base::Status&, const std::string&) {};
   int workers = 16;
+  int max_workers = 32;  // with those that are started while others hang in the runtime
 };
 
 class PodManager {
@@ -93,6 +94,9 @@ class PodManager {
   // True if the runtime has a sandbox of the pod that this agent made. A pod with such a sandbox,
   // but without an object in the API, is an orphan.
   bool HasOwnSandbox(const std::string& uid) const;
+  void NoteNamespace(const std::string& uid, const std::string& ns);
+  // The group of a key of workers_. All pods whose namespace is not known are one group.
+  std::string GroupOf(const std::string& key) const;
   PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PodManagerOptions options_;
@@ -121,6 +125,9 @@ class PodManager {
   std::map<std::string, Input> inputs_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::unique_ptr<PodEntry>> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, PodRecord> remembered_ ABSL_GUARDED_BY(mutex_);  // not yet in entries_
+  // The pods' namespaces, which share the workers. The lock is taken last, after any other.
+  mutable base::Mutex namespaces_mutex_;
+  std::map<std::string, std::string> namespaces_ ABSL_GUARDED_BY(namespaces_mutex_);  // by uid
   base::KeyedWorkers workers_;
 };
 

@@ -246,7 +246,7 @@ void PodStarter::RunPostStart(const PodEntry& entry, const ContainerState& conta
         *pod, container, pod->termination_grace_seconds(),
         fmt::format("FailedPostStartHook: container {} will be killed", container.name));
   };
-  parts_.tasks.RunTask(PostStartTask(container.id), run,
+  parts_.tasks.RunTask(PostStartTask(container.id), entry.pod->ns(), run,
                        [&parts = parts_, uid = entry.uid] { parts.requeue(uid); });
 }
 

@@ -57,7 +57,8 @@ PodWorker::Outcome PodWorker::WaitForState(const PodEntry& entry, const std::str
 }
 
 std::optional<milliseconds> PodWorker::DeadlineLeft(const api::Pod& pod) const {
-  const int64_t seconds = pod.Int({"spec", "activeDeadlineSeconds"}, -1);
+  const int64_t seconds =
+      std::min<int64_t>(pod.Int({"spec", "activeDeadlineSeconds"}, -1), INT32_MAX);
   const auto start = api::ParseTime(pod.String({"status", "startTime"}));
   if (seconds < 0) return std::nullopt;
   if (!start.ok()) return milliseconds(seconds * 1000);
@@ -255,27 +256,28 @@ void PodWorker::CollectGarbage(const PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const PodGarbage garbage = FindGarbage(runtime);
   if (garbage.containers.empty() && garbage.sandboxes.empty()) return;
-  parts_.tasks.RunTask("garbage/" + entry.uid, [&parts = parts_, uid = api::PodUid(entry.uid),
-                                                garbage, runtime](std::stop_token stop) {
-    for (const ContainerId& id : garbage.containers) {
-      if (stop.stop_requested()) return;
-      cri::RemoveContainerRequest request;
-      request.set_container_id(id.text());
-      if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
-        continue;
-      const ContainerState* container = runtime.ById(id);
-      if (!container->log_path.empty()) unlink(container->log_path.c_str());
-      parts.runtime.RemoveContainer(uid, id);
-    }
-    for (const SandboxId& id : garbage.sandboxes) {
-      if (stop.stop_requested()) return;
-      cri::RemovePodSandboxRequest request;
-      request.set_pod_sandbox_id(id.text());
-      if (!IsGone(base::AsStatus(parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout))))
-        continue;
-      parts.runtime.RemoveSandbox(uid, id);
-    }
-  });
+  parts_.tasks.RunTask(
+      "garbage/" + entry.uid, entry.pod->ns(),
+      [&parts = parts_, uid = api::PodUid(entry.uid), garbage, runtime](std::stop_token stop) {
+        for (const ContainerId& id : garbage.containers) {
+          if (stop.stop_requested()) return;
+          cri::RemoveContainerRequest request;
+          request.set_container_id(id.text());
+          if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
+            continue;
+          const ContainerState* container = runtime.ById(id);
+          if (!container->log_path.empty()) unlink(container->log_path.c_str());
+          parts.runtime.RemoveContainer(uid, id);
+        }
+        for (const SandboxId& id : garbage.sandboxes) {
+          if (stop.stop_requested()) return;
+          cri::RemovePodSandboxRequest request;
+          request.set_pod_sandbox_id(id.text());
+          if (!IsGone(base::AsStatus(parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout))))
+            continue;
+          parts.runtime.RemoveSandbox(uid, id);
+        }
+      });
 }
 
 }  // namespace berth::node

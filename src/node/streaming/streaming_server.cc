@@ -241,7 +241,7 @@ StatusOr<std::shared_ptr<void>> StreamingServer::TakePlace(const http::Request& 
 void StreamingServer::Handle(std::shared_ptr<http::Exchange> exchange) {
   auto place = TakePlace(exchange->request());
   if (!place.ok()) return exchange->Reply(ErrorResponse(place.status()));
-  tasks_.RunTask(fmt::format("{}", number_++),
+  tasks_.RunTask(fmt::format("{}", number_++), "",
                  [this, exchange = std::move(exchange),
                   place = *std::move(place)](std::stop_token) { Serve(exchange, place); });
 }
