@@ -26,27 +26,28 @@ class CriClient {
                                                         int max_answer_bytes = 16 * 1024 * 1024);
   virtual ~CriClient();
 
-#define BERTH_CRI_RPCS(X)      \
-  X(Runtime, Version)          \
-  X(Runtime, Status)           \
-  X(Runtime, RunPodSandbox)    \
-  X(Runtime, StopPodSandbox)   \
-  X(Runtime, RemovePodSandbox) \
-  X(Runtime, PodSandboxStatus) \
-  X(Runtime, ListPodSandbox)   \
-  X(Runtime, CreateContainer)  \
-  X(Runtime, StartContainer)   \
-  X(Runtime, StopContainer)    \
-  X(Runtime, RemoveContainer)  \
-  X(Runtime, ListContainers)   \
-  X(Runtime, ContainerStatus)  \
-  X(Runtime, ExecSync)         \
-  X(Runtime, Exec)             \
-  X(Runtime, Attach)           \
-  X(Runtime, PortForward)      \
-  X(Image, ImageStatus)        \
-  X(Image, PullImage)          \
-  X(Image, ListImages)         \
+#define BERTH_CRI_RPCS(X)        \
+  X(Runtime, Version)            \
+  X(Runtime, Status)             \
+  X(Runtime, RunPodSandbox)      \
+  X(Runtime, StopPodSandbox)     \
+  X(Runtime, RemovePodSandbox)   \
+  X(Runtime, PodSandboxStatus)   \
+  X(Runtime, ListPodSandbox)     \
+  X(Runtime, CreateContainer)    \
+  X(Runtime, StartContainer)     \
+  X(Runtime, StopContainer)      \
+  X(Runtime, RemoveContainer)    \
+  X(Runtime, ListContainers)     \
+  X(Runtime, ContainerStatus)    \
+  X(Runtime, ReopenContainerLog) \
+  X(Runtime, ExecSync)           \
+  X(Runtime, Exec)               \
+  X(Runtime, Attach)             \
+  X(Runtime, PortForward)        \
+  X(Image, ImageStatus)          \
+  X(Image, PullImage)            \
+  X(Image, ListImages)           \
   X(Image, RemoveImage)
 #define BERTH_DECLARE(service, method)                                              \
   base::StatusOr<cri::method##Response> method(const cri::method##Request& request, \

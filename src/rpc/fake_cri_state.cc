@@ -412,6 +412,14 @@ Status FakeCriState::Handle(const cri::ContainerStatusRequest& request,
   return OkStatus();
 }
 
+Status FakeCriState::Handle(const cri::ReopenContainerLogRequest& request,
+                            cri::ReopenContainerLogResponse&) {
+  base::MutexLock lock(mutex_);
+  ASSIGN_OR_RETURN(const Container* container, FindById(request.container_id()));
+  if (container->status.state() == cri::CONTAINER_RUNNING) return OkStatus();
+  return base::Error(StatusCode::kFailedPrecondition, "container is not running");
+}
+
 Status FakeCriState::Handle(const cri::ExecSyncRequest& request, cri::ExecSyncResponse& response) {
   std::function<cri::ExecSyncResponse(const cri::ExecSyncRequest&)> exec;
   {

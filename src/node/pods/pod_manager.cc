@@ -79,6 +79,7 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
                  }
                }),
       probes_(cri, events, [this](const std::string& uid) { RequeuePod(uid); }),
+      logs_(cri, clock, options_.logs, [this] { return RunningContainers(); }),
       sandbox_volumes_(options_.settings.crust_run_folder, volumes, events),
       parts_{.settings = options_.settings,
              .paths = paths,
@@ -122,6 +123,7 @@ void PodManager::Start() {
   });
   statuses_.Start();
   probes_.Start();
+  logs_.Start();
   workers_.Start();
   gate_.Open(this);
   pods_.AddHandler(
@@ -138,6 +140,7 @@ void PodManager::Stop() {
   tasks_.Stop();
   pulls_.Stop();
   probes_.Stop();
+  logs_.Stop();
   runtime_.Stop();
   statuses_.Stop();
 }
@@ -168,6 +171,17 @@ void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change
   } else {
     workers_.Add(uid);
   }
+}
+
+std::vector<ContainerState> PodManager::RunningContainers() const {
+  std::vector<ContainerState> out;
+  for (const std::string& uid : runtime_.Pods()) {
+    if (!HasOwnSandbox(uid)) continue;
+    for (ContainerState& container : runtime_.Pod(uid).containers) {
+      if (container.running()) out.push_back(std::move(container));
+    }
+  }
+  return out;
 }
 
 void PodManager::NoteNamespace(const std::string& uid, const std::string& ns) {

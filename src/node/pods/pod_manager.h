@@ -26,6 +26,7 @@
 #include "kube/client.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"
+#include "node/pods/log_rotation.h"
 #include "node/pods/pod_parts.h"
 #include "node/pods/pod_worker.h"
 #include "platform/mounts/mounter.h"
@@ -42,6 +43,7 @@ struct PodManagerOptions {
   std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
       [](const base::Status&, const std::string&) {};
   int workers = 16;
+  LogRotation::Options logs = {};
   int max_workers = 32;  // with those that are started while others hang in the runtime
 };
 
@@ -94,6 +96,7 @@ class PodManager {
   // True if the runtime has a sandbox of the pod that this agent made. A pod with such a sandbox,
   // but without an object in the API, is an orphan.
   bool HasOwnSandbox(const std::string& uid) const;
+  std::vector<ContainerState> RunningContainers() const;
   void NoteNamespace(const std::string& uid, const std::string& ns);
   // The group of a key of workers_. All pods whose namespace is not known are one group.
   std::string GroupOf(const std::string& key) const;
@@ -115,6 +118,7 @@ class PodManager {
   ContainerConfigs configs_;
   ContainerStopper stopper_;
   ContainerProbes probes_;
+  LogRotation logs_;
   const PodSandboxVolumes sandbox_volumes_;
   const PodParts parts_;
   PodWorker worker_;

@@ -101,7 +101,8 @@ class PodManagerTest : public ::testing::TestWithParam<bool> {
                                            .crust_run_folder = crust_folder_,
                                            .host_ip = [] { return std::string("192.0.2.1"); }},
                               .record_folder = folder_ + "/data/pods",
-                              .cri_endpoint = runtime_->socket()};
+                              .cri_endpoint = runtime_->socket(),
+                              .logs = {.interval = std::chrono::milliseconds(20)}};
     auto manager = PodManager::New(
         options, *paths_, client_, *pods_, *cri_, volumes_, mounter_, events_, clock_,
         [this](const api::KindInfo& kind, std::string_view ns, std::string_view name) {

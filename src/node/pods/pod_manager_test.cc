@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 
 #include "node/containers/cri_labels.h"
@@ -431,6 +432,18 @@ TEST_P(PodManagerTest, SaysWhichAnnotationsTheRuntimeDoesNotGet) {
   ASSERT_THAT(sandboxes, SizeIs(1));
   EXPECT_TRUE(sandboxes[0].config.annotations().contains("example.com/short"));
   EXPECT_FALSE(sandboxes[0].config.annotations().contains("example.com/long"));
+}
+
+TEST_P(PodManagerTest, RotatesALogThatIsTooLong) {
+  StartAgent();
+  const std::string uid = AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  const std::string folder = fmt::format("{}/logs/default_web_{}/main", folder_, uid);
+  std::ofstream(folder + "/0.log").close();
+  std::filesystem::resize_file(folder + "/0.log", 11 << 20);
+  ASSERT_TRUE(runtime_->script().WaitFor("ReopenContainerLog"));
+  EXPECT_THAT(*platform::ListFolder(folder),
+              ::testing::ElementsAre(::testing::StartsWith("0.log.20")));
 }
 
 TEST_P(PodManagerTest, StopsAndRestartsAContainerWhoseLivenessProbeFails) {

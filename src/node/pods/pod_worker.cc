@@ -1,11 +1,10 @@
 #include "node/pods/pod_worker.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "api/time.h"
 #include "base/log.h"
+#include "node/pods/log_rotation.h"
 
 namespace berth::node {
 
@@ -266,7 +265,7 @@ void PodWorker::CollectGarbage(const PodEntry& entry) {
           if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
             continue;
           const ContainerState* container = runtime.ById(id);
-          if (!container->log_path.empty()) unlink(container->log_path.c_str());
+          if (!container->log_path.empty()) RemoveLogs(container->log_path);
           parts.runtime.RemoveContainer(uid, id);
         }
         for (const SandboxId& id : garbage.sandboxes) {
