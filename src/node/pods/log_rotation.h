@@ -2,7 +2,7 @@
 // containerLogMaxFiles 5), because a container writes as much as it likes, and the disk is that of
 // the agent's records as a rule.
 //
-//   0.log is too long ─▶ renamed to 0.log.TIME ─▶ ReopenContainerLog ─▶ the runtime makes a new 0.log
+//   0.log is too long ─▶ renamed to 0.log.TIME ─▶ ReopenContainerLog ─▶ a new 0.log
 //
 // If the runtime does not reopen the log, it gets its name back. Thread-safe.
 #pragma once
