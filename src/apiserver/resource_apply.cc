@@ -109,22 +109,27 @@ void RemoveUnsettable(const ResourceRequest& request, Json& config) {
 }
 
 Status ConflictsError(const std::vector<api::ApplyConflict>& conflicts) {
+  constexpr size_t kMaxCauses = 100;  // as of a validation
   ErrorDetails details;
   std::string list;
+  size_t count = 0;
   for (const api::ApplyConflict& conflict : conflicts) {
+    count += conflict.fields.count();
+    const size_t room = kMaxCauses - details.causes.size();
+    if (room == 0) continue;
     list += fmt::format("{}conflicts with {}:", list.empty() ? "" : "\n", conflict.manager);
-    for (const std::string& path : conflict.fields.Paths()) {
+    for (const std::string& path : conflict.fields.Paths(room)) {
       details.causes.push_back({.reason = "FieldManagerConflict",
                                 .message = fmt::format("conflict with {}", conflict.manager),
                                 .field = path});
       list += fmt::format("\n- {}", path);
     }
   }
-  const std::string message =
-      details.causes.size() == 1
-          ? fmt::format("Apply failed with 1 conflict: {}: {}", details.causes[0].message,
-                        details.causes[0].field)
-          : fmt::format("Apply failed with {} conflicts: {}", details.causes.size(), list);
+  if (count > kMaxCauses) list += fmt::format("\n- and {} more", count - kMaxCauses);
+  const std::string message = count == 1
+                                  ? fmt::format("Apply failed with 1 conflict: {}: {}",
+                                                details.causes[0].message, details.causes[0].field)
+                                  : fmt::format("Apply failed with {} conflicts: {}", count, list);
   return KubeError(Reason::kConflict, message, details);
 }
 

@@ -1,7 +1,10 @@
 // Small helpers for text, and for paths as text. The static programs use them, too.
 #pragma once
 
+#include <string>
 #include <string_view>
+
+#include "base/utf8.h"
 
 namespace berth::base {
 
@@ -29,6 +32,17 @@ inline std::string_view FolderOf(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
   return path.substr(0, slash == 0 ? 1 : slash);
+}
+
+// A path of fields in a message has at most this many bytes, and then "...".
+inline constexpr size_t kLongestFieldPath = 1024;
+
+// Returns the path of the field `part` below `path`, for messages: "spec.x" for "spec" and ".x". It
+// stays short however long the names in an object are, because each of a million items may need
+// one.
+inline std::string ExtendFieldPath(const std::string& path, std::string_view part) {
+  if (path.size() >= kLongestFieldPath) return path;
+  return Shortened(path + std::string(part.substr(0, kLongestFieldPath + 4)), kLongestFieldPath);
 }
 
 }  // namespace berth::base

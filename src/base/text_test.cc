@@ -21,5 +21,17 @@ TEST(TextTest, TrimsSlashesButNotTheRoot) {
   EXPECT_EQ(TrimSlashes(""), "");
 }
 
+TEST(TextTest, PathsOfFieldsStayShort) {
+  EXPECT_EQ(ExtendFieldPath("spec", ".x"), "spec.x");
+  EXPECT_EQ(ExtendFieldPath("", "x"), "x");
+  const std::string name(5000, 'k');
+  const std::string cut = ExtendFieldPath("spec.", name);
+  EXPECT_EQ(cut, "spec." + name.substr(0, 1019) + "...");
+  EXPECT_EQ(ExtendFieldPath(cut, "[0]"), cut);
+  // A character of several bytes is not cut.
+  EXPECT_EQ(ExtendFieldPath(name.substr(0, 1023), "\u00e9\u00e9\u00e9"),
+            name.substr(0, 1023) + "...");
+}
+
 }  // namespace
 }  // namespace berth::base

@@ -81,4 +81,10 @@ inline size_t CharacterEnd(std::string_view text, size_t bytes) {
   return bytes;
 }
 
+// Returns `text`, for a message: cut to `bytes` and with "..." behind them if it is longer.
+inline std::string Shortened(std::string_view text, size_t bytes) {
+  if (text.size() <= bytes + 3) return std::string(text);
+  return std::string(text.substr(0, CharacterEnd(text, bytes))) + "...";
+}
+
 }  // namespace berth::base

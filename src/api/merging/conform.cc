@@ -9,7 +9,7 @@
 #include "api/time.h"
 #include "base/base64.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace berth::api {
 namespace {
@@ -377,12 +377,10 @@ void StrictErrors::Add(std::string error) {
 }
 
 void StrictErrors::AddField(std::string_view problem, std::string_view path) {
-  constexpr size_t kLongestPath = 1024;
   // A text of a megabyte can have a hundred thousand wrong fields whose paths are as long.
   if (full()) return;
-  const size_t end = base::CharacterEnd(path, kLongestPath);
-  errors_.push_back(fmt::format("{} field \"{}{}\"", problem, path.substr(0, end),
-                                end < path.size() ? "..." : ""));
+  errors_.push_back(
+      fmt::format("{} field \"{}\"", problem, base::Shortened(path, base::kLongestFieldPath)));
 }
 
 bool StrictErrors::full() const { return errors_.size() >= kMaxErrors; }

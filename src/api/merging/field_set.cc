@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace berth::api {
 
@@ -215,19 +216,31 @@ bool FieldSet::operator==(const FieldSet& other) const {
                     });
 }
 
-void FieldSet::AppendPaths(const std::string& prefix, std::vector<std::string>& out) const {
+size_t FieldSet::count() const {
+  size_t sum = 0;
+  for (const Node& node : nodes_) sum += (node.member ? 1 : 0) + node.children.count();
+  return sum;
+}
+
+void FieldSet::AppendPaths(const std::string& prefix, size_t most,
+                           std::vector<std::string>& out) const {
+  const auto path = [&](const Node& node) {
+    return base::ExtendFieldPath(prefix, PathPart(node.element));
+  };
   // The order is that of Kubernetes: first the fields of one level, then the fields below each.
   for (const Node& node : nodes_) {
-    if (node.member) out.push_back(prefix + PathPart(node.element));
+    if (out.size() >= most) return;
+    if (node.member) out.push_back(path(node));
   }
   for (const Node& node : nodes_) {
-    if (!node.children.empty()) node.children.AppendPaths(prefix + PathPart(node.element), out);
+    if (out.size() >= most) return;
+    if (!node.children.empty()) node.children.AppendPaths(path(node), most, out);
   }
 }
 
-std::vector<std::string> FieldSet::Paths() const {
+std::vector<std::string> FieldSet::Paths(size_t most) const {
   std::vector<std::string> out;
-  AppendPaths("", out);
+  AppendPaths("", most, out);
   return out;
 }
 

@@ -67,12 +67,15 @@ class FieldSet {
   FieldSet RecursiveDifference(const FieldSet& other) const;
   bool operator==(const FieldSet& other) const;
 
-  // Each field as error messages name it: `.spec.containers[name="main"].image`.
-  std::vector<std::string> Paths() const;
+  // How many fields are in the set.
+  size_t count() const;
+  // The first `most` fields as error messages name them: `.spec.containers[name="main"].image`.
+  // Long paths are cut (base::ExtendFieldPath).
+  std::vector<std::string> Paths(size_t most) const;
 
  private:
   FieldSet Without(const FieldSet& other, bool with_children) const;
-  void AppendPaths(const std::string& prefix, std::vector<std::string>& out) const;
+  void AppendPaths(const std::string& prefix, size_t most, std::vector<std::string>& out) const;
 
   std::vector<Node> nodes_;  // sorted; each one is a member or has children
 };

@@ -76,7 +76,7 @@ TEST(FieldSetTest, NamesPathsAsMessagesDo) {
   EXPECT_THAT(
       Set(R"({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}},
                      "f:set": {"v:\"a\"": {}, "v:1": {}}, "f:list": {"i:3": {}}, "f:x": {}}})"_json)
-          .Paths(),
+          .Paths(10),
       ElementsAre(".spec.x", ".spec.list[3]", R"(.spec.ports[port=80,protocol="TCP"])",
                   R"(.spec.ports[port=80,protocol="TCP"].name)", R"(.spec.set[="a"])",
                   ".spec.set[=1]"));

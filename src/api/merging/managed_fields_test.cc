@@ -61,7 +61,7 @@ class Thing {
     if (!result.ok()) return {std::string(base::Message(result.status()))};
     std::vector<std::string> conflicts;
     for (const ApplyConflict& conflict : result->conflicts) {
-      for (const std::string& path : conflict.fields.Paths()) {
+      for (const std::string& path : conflict.fields.Paths(10)) {
         conflicts.push_back(fmt::format("{}: {}", conflict.manager, path));
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/merging/typed_value.h"
+#include "base/text.h"
 
 namespace berth::api {
 
@@ -20,7 +21,7 @@ namespace {
 std::string PathOf(const std::string& element) {
   FieldSet set;
   set.Add(element);
-  return set.Paths().front();
+  return set.Paths(1).front();
 }
 
 Status CheckItems(const Schema& list, const Json& items, const std::string& path);
@@ -40,7 +41,7 @@ Status CheckValue(const Schema* schema, const Json& value, const std::string& pa
                        name);
         }
         if (item.is_structured()) {
-          RETURN_IF_ERROR(CheckValue(type.schema, item, fmt::format("{}.{}", path, name)));
+          RETURN_IF_ERROR(CheckValue(type.schema, item, base::ExtendFieldPath(path + ".", name)));
         }
       }
   }
@@ -66,7 +67,7 @@ Status CheckItems(const Schema& list, const Json& items, const std::string& path
       return Error(StatusCode::kInvalidArgument, "{}: duplicate entries for key {}", path,
                    PathOf(element));
     }
-    RETURN_IF_ERROR(CheckValue(list.element, item, path + PathOf(element)));
+    RETURN_IF_ERROR(CheckValue(list.element, item, base::ExtendFieldPath(path, PathOf(element))));
   }
   return base::OkStatus();
 }

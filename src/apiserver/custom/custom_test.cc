@@ -381,6 +381,44 @@ TEST_F(CustomTest, ConfigurationsAreAppliedByTheSchema) {
   EXPECT_EQ(apply("two", "p", 2).code, 409);
 }
 
+// A short body could mean gigabytes, because each item's path repeats the long name above it.
+TEST_F(CustomTest, LongNamesMakeNoLongErrors) {
+  const Json parts = {
+      {"type", "object"},
+      {"properties",
+       {{"parts", {{"type", "array"}, {"items", {{"type", "object"}, {"maxProperties", 0}}}}},
+        {"free", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}}}}};
+  Define(DefinitionWith({{"type", "object"}, {"additionalProperties", parts}}));
+  const std::string name(20000, 'k');
+
+  Json wrong = Json::array();
+  for (int i = 0; i < 200; ++i) wrong.push_back(i % 2 == 0 ? Json(1) : Json({{"x", 1}}));
+  const TestResponse refused = Post(kWidgets, Widget("a", {{name, {{"parts", wrong}}}}));
+  EXPECT_EQ(refused.code, 422);
+  EXPECT_LT(refused.body.size(), 600'000);
+  const Json& causes = refused.json["details"]["causes"];
+  ASSERT_EQ(causes.size(), 100);
+  EXPECT_EQ(causes[0]["field"], "spec." + name.substr(0, 1019) + "...");
+
+  const auto apply = [&](std::string_view manager, int value) {
+    Json fields = Json::object();
+    for (int i = 0; i < 1000; ++i) fields[fmt::format("a{}", i)] = {{"x", value}};
+    const Json config = {{"apiVersion", "example.com/v1"},
+                         {"kind", "Widget"},
+                         {"metadata", {{"name", "b"}}},
+                         {"spec", {{name, {{"free", std::move(fields)}}}}}};
+    return Call("PATCH", fmt::format("{}/b?fieldManager={}", kWidgets, manager),
+                base::json::Dump(config), "Content-Type: application/apply-patch+yaml\r\n");
+  };
+  EXPECT_EQ(apply("one", 1).code, 201);
+  const TestResponse conflicts = apply("two", 2);
+  EXPECT_EQ(conflicts.code, 409);
+  EXPECT_LT(conflicts.body.size(), 600'000);
+  EXPECT_EQ(conflicts.json["details"]["causes"].size(), 100);
+  EXPECT_THAT(conflicts.message(), HasSubstr("Apply failed with 1000 conflicts: "));
+  EXPECT_THAT(conflicts.message(), HasSubstr("\n- and 900 more"));
+}
+
 TEST_F(CustomTest, ScaleIsRefusedInSoManyWords) {
   Json definition = DefinitionWith({{"type", "object"}, {"properties", {{"replicas", kWhole}}}},
                                    {{"type", "object"}, {"properties", {{"replicas", kWhole}}}});

@@ -196,7 +196,7 @@ class Checker {
       const Json key = map ? KeyOfItem(schema, value[i]) : value[i];
       // Only the second of equal items is reported, as in Kubernetes.
       if (++seen[base::json::Dump(key)] == 2) {
-        errors.Duplicate(fmt::format("{}[{}]", field, i), key);
+        errors.Duplicate(ItemField(field, i), key);
       }
     }
   }
@@ -270,17 +270,13 @@ class Checker {
     if (schema.items == nullptr) return;
     const OldItems old_items(schema, old);
     for (size_t i = 0; i < value.size(); ++i) {
-      CheckValue(*schema.items, value[i], old_items.Find(value[i]), fmt::format("{}[{}]", field, i),
-                 settled, errors);
+      CheckValue(*schema.items, value[i], old_items.Find(value[i]), ItemField(field, i), settled,
+                 errors);
     }
   }
 };
 
 }  // namespace
-
-std::string ChildField(const std::string& field, std::string_view name) {
-  return field.empty() ? std::string(name) : fmt::format("{}.{}", field, name);
-}
 
 void CheckObject(const StructuralSchema& schema, const Json& value, const Json* old,
                  const std::string& field, FieldErrors& errors) {

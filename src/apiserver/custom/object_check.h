@@ -14,7 +14,4 @@ namespace berth::apiserver {
 void CheckObject(const StructuralSchema& schema, const Json& value, const Json* old,
                  const std::string& field, FieldErrors& errors);
 
-// The path of the member `name` of `field`: "spec.x" for "spec" and "x", "x" for "" and "x".
-std::string ChildField(const std::string& field, std::string_view name);
-
 }  // namespace berth::apiserver

@@ -108,13 +108,12 @@ class Runner {
         if (known == nullptr) continue;
         const bool property = schema.FindProperty(name) != nullptr;
         RunRules(*known, member, FindOldMember(schema, old, name),
-                 property ? ChildField(field, name) : fmt::format("{}[{}]", field, name));
+                 property ? ChildField(field, name) : KeyField(field, name));
       }
     } else if (value.is_array() && schema.items != nullptr) {
       const OldItems old_items(schema, old);
       for (size_t i = 0; i < value.size(); ++i) {
-        RunRules(*schema.items, value[i], old_items.Find(value[i]),
-                 fmt::format("{}[{}]", field, i));
+        RunRules(*schema.items, value[i], old_items.Find(value[i]), ItemField(field, i));
       }
     }
   }

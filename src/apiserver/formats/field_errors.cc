@@ -1,5 +1,7 @@
 #include "apiserver/formats/field_errors.h"
 
+#include "base/text.h"
+
 namespace berth::apiserver {
 
 using base::Json;
@@ -9,18 +11,19 @@ namespace {
 // Longer values are cut in messages. This length is enough to recognise a value.
 constexpr size_t kMaxShown = 256;
 constexpr size_t kMaxCauses = 100;
+// A rule's own message may have 5 KiB.
+constexpr size_t kMaxMessage = 8 * 1024;
 
 std::string ShownText(const Json& value) {
-  std::string text = base::json::Dump(value);
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
-  return text;
+  return base::Shortened(base::json::Dump(value), kMaxShown);
 }
 
 }  // namespace
 
 void FieldErrors::Add(std::string_view reason, std::string_view field, std::string message) {
   if (causes_.size() == kMaxCauses) return;
-  causes_.push_back({std::string(reason), std::move(message), std::string(field)});
+  causes_.push_back({std::string(reason), base::Shortened(message, kMaxMessage),
+                     base::Shortened(field, base::kLongestFieldPath)});
 }
 
 void FieldErrors::Required(std::string_view field, std::string_view detail) {
@@ -117,6 +120,18 @@ base::Status FieldErrors::ToStatus(const api::KindInfo& kind, std::string_view n
                     .group = std::string(kind.group),
                     .kind = std::string(kind.kind),
                     .causes = causes_});
+}
+
+std::string ChildField(const std::string& field, std::string_view name) {
+  return base::ExtendFieldPath(field.empty() ? field : field + ".", name);
+}
+
+std::string ItemField(const std::string& field, size_t index) {
+  return base::ExtendFieldPath(field, fmt::format("[{}]", index));
+}
+
+std::string KeyField(const std::string& field, std::string_view key) {
+  return base::ExtendFieldPath(base::ExtendFieldPath(field + "[", key), "]");
 }
 
 }  // namespace berth::apiserver

@@ -13,7 +13,7 @@
 namespace berth::apiserver {
 
 // The functions that add an error have the names of Kubernetes' field package. `field` is a path:
-// "spec.ports[0].name". At most 100 errors are kept.
+// "spec.ports[0].name". At most 100 errors are kept, and a long field or message is cut.
 class FieldErrors {
  public:
   void Required(std::string_view field, std::string_view detail = "");
@@ -52,5 +52,11 @@ class FieldErrors {
 
   std::vector<ErrorDetails::Cause> causes_;
 };
+
+// The paths of a member, of an item and of a map's entry below `field`: "spec.x" for "spec" and
+// "x", "x" for "" and "x", "spec[0]", "spec[key]". Long ones are cut (base::ExtendFieldPath).
+std::string ChildField(const std::string& field, std::string_view name);
+std::string ItemField(const std::string& field, size_t index);
+std::string KeyField(const std::string& field, std::string_view key);
 
 }  // namespace berth::apiserver

@@ -34,12 +34,11 @@ bool HasBackstep(std::string_view path) {
 
 Checked Checked::operator[](std::string_view member) const {
   return {FindMember(value_, member), FindMember(old_, member), errors_,
-          field_.empty() ? std::string(member) : fmt::format("{}.{}", field_, member)};
+          ChildField(field_, member)};
 }
 
 Checked Checked::Key(std::string_view key) const {
-  return {FindMember(value_, key), FindMember(old_, key), errors_,
-          fmt::format("{}[{}]", field_, key)};
+  return {FindMember(value_, key), FindMember(old_, key), errors_, KeyField(field_, key)};
 }
 
 std::vector<Checked> Checked::Items() const {
@@ -47,8 +46,8 @@ std::vector<Checked> Checked::Items() const {
   if (value_ == nullptr || !value_->is_array()) return items;
   for (size_t i = 0; i < value_->size(); ++i) {
     const bool before = old_ != nullptr && old_->is_array() && i < old_->size();
-    items.push_back(Checked(&(*value_)[i], before ? &(*old_)[i] : nullptr, errors_,
-                            fmt::format("{}[{}]", field_, i)));
+    items.push_back(
+        Checked(&(*value_)[i], before ? &(*old_)[i] : nullptr, errors_, ItemField(field_, i)));
   }
   return items;
 }
