@@ -4,6 +4,7 @@
 
 #include "api/time.h"
 #include "base/log.h"
+#include "controllers/data_source.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/writes.h"
 
@@ -49,6 +50,13 @@ std::vector<std::string> OneKey(const std::string& ns, const std::string& name) 
   return {api::ObjectKey(ns, name)};
 }
 
+// The name of the snapshot from which the claim gets its data; "" for none. A claim gets none from
+// another namespace, so it must not keep a snapshot there from being deleted.
+std::string RestoredSnapshot(const api::PersistentVolumeClaim& claim) {
+  const bool own = claim.data_source().String({"namespace"}, claim.ns()) == claim.ns();
+  return own ? SnapshotSourceName(claim) : "";
+}
+
 }  // namespace
 
 std::string ContentName(const api::VolumeSnapshot& snapshot) {
@@ -85,13 +93,8 @@ void SnapshotController::AddIndexes() {
     return OneKey("", snapshot.source_content().empty() ? snapshot.content_name()
                                                         : snapshot.source_content());
   });
-  claims_.AddIndex(kClaimsBySnapshot, [](const Claim& claim) {
-    const api::Part source = claim.data_source();
-    const bool restores = source.String({"kind"}) == "VolumeSnapshot" &&
-                          source.String({"apiGroup"}) == api::kSnapshotGroup;
-    return OneKey(source.String({"namespace"}, claim.ns()),
-                  restores ? source.String({"name"}) : "");
-  });
+  claims_.AddIndex(kClaimsBySnapshot,
+                   [](const Claim& claim) { return OneKey(claim.ns(), RestoredSnapshot(claim)); });
 }
 
 void SnapshotController::AddHandlers() {
@@ -134,10 +137,8 @@ void SnapshotController::AddHandlers() {
     for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByClaim, change.key)) {
       if (!snapshot->ready()) snapshot_workers_.AddNow(snapshot->key());
     }
-    const api::Part source = claim.data_source();
-    if (source.String({"apiGroup"}) == api::kSnapshotGroup) {
-      snapshot_workers_.AddNow(
-          api::ObjectKey(source.String({"namespace"}, claim.ns()), source.String({"name"})));
+    if (const std::string source = RestoredSnapshot(claim); !source.empty()) {
+      snapshot_workers_.AddNow(api::ObjectKey(claim.ns(), source));
     }
   });
 }

@@ -210,14 +210,15 @@ TEST_P(RestoreTest, ADeletionWaitsForWhatIsBeingRestored) {
   ASSERT_TRUE(WaitBound());
   Taken();
   ASSERT_TRUE(WaitReady());
-  cluster_.Put(MakeClaim("copy", Merged({{"spec",
-                                          {{"dataSource",
-                                            {{"apiGroup", "snapshot.storage.k8s.io"},
-                                             {"kind", "VolumeSnapshot"},
-                                             {"name", "monday"}}}}}},
-                                        GetParam().claim)));
+  const Claim copy(MakeClaim("copy", Merged({{"spec",
+                                              {{"dataSource",
+                                                {{"apiGroup", "snapshot.storage.k8s.io"},
+                                                 {"kind", "VolumeSnapshot"},
+                                                 {"name", "monday"}}}}}},
+                                            GetParam().claim)));
+  cluster_.Put(copy.json());
   ASSERT_TRUE(cluster_.WaitUntil(
-      [&] { return cluster_.informers.Of<Claim>().Get("default/copy") != nullptr; }));
+      [&] { return cluster_.informers.Of<Claim>().Get(copy.key()) != nullptr; }));
   Delete();
   if (GetParam().waits) {
     ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotDeletePending"));
@@ -237,6 +238,17 @@ INSTANTIATE_TEST_SUITE_P(
         RestoreRow{"Pending", Json::object(), true},
         RestoreRow{"Restored", BoundClaim("pv-2"), false},
         RestoreRow{"OfAnotherSnapshot", {{"spec", {{"dataSource", {{"name", "tuesday"}}}}}}, false},
+        // The provisioner refuses such a claim, so it would keep another's snapshot for ever.
+        RestoreRow{"InAnotherNamespace",
+                   {{"metadata", {{"namespace", "tenant"}}},
+                    {"spec",
+                     {{"dataSource", nullptr},
+                      {"dataSourceRef",
+                       {{"apiGroup", "snapshot.storage.k8s.io"},
+                        {"kind", "VolumeSnapshot"},
+                        {"name", "monday"},
+                        {"namespace", "default"}}}}}},
+                   false},
         RestoreRow{"OfAClaimOfThatName",
                    {{"spec",
                      {{"dataSource", {{"apiGroup", nullptr}, {"kind", "PersistentVolumeClaim"}}}}}},
