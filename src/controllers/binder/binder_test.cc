@@ -293,6 +293,21 @@ TEST_F(BinderTest, AVolumeReservedForAClaimThatTookAnotherIsFreeAgain) {
   EXPECT_FALSE(GetVolume("pv-2").has_annotation(kBoundByController));
 }
 
+// Its data may be a person's who took the claimRef off to hand it on.
+TEST_F(BinderTest, AProvisionedVolumeThatWasOnlyReservedForAClaimThatTookAnotherIsFreeAgain) {
+  Json volume = MakeVolume("pv-2", BoundVolume("data"));
+  volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
+  volume["metadata"]["annotations"][std::string(kProvisionedBy)] = "fake.csi.example.com";
+  volume["metadata"]["annotations"][std::string(kBoundByController)] = "yes";
+  volume["status"]["phase"] = "Available";
+  cluster_.Put(volume);
+  cluster_.Put(MakeVolume("pv-1", BoundVolume("data")));
+  cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
+  cluster_.Start();
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetVolume("pv-2").has_claim_ref(); }));
+  EXPECT_EQ(GetVolume("pv-2").phase(), "Available");
+}
+
 TEST_F(BinderTest, AnAbsentApiPausesTheWorkAndItGoesOn) {
   cluster_.Put(MakeClass("fast", {{"provisioner", "kubernetes.io/no-provisioner"}}));
   cluster_.Put(MakeVolume("pv-1"));

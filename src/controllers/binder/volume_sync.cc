@@ -65,8 +65,12 @@ Binder::Outcome Binder::SyncVolumeOfClaim(const Volume& volume, const Claim& cla
     if (claim.phase() != "Bound") return Outcome::Done();
     return AfterApi(SetPhase(volume, "Bound"));
   }
-  // The claim was bound to another volume meanwhile.
-  if (volume.has_annotation(kProvisionedBy) && volume.reclaim_policy() == "Delete") {
+  // The claim was bound to another volume meanwhile. A volume that was provisioned for this claim
+  // is of no use. One that a controller only reserved for it is older than the claim, and its data
+  // may be wanted, so it is freed. Kubernetes releases that one, too, and so deletes it.
+  const bool only_reserved = volume.has_annotation(kBoundByController) && !IsReleased(volume);
+  if (volume.has_annotation(kProvisionedBy) && volume.reclaim_policy() == "Delete" &&
+      !only_reserved) {
     return ReleaseVolume(volume);
   }
   return UnbindVolume(volume);
