@@ -78,7 +78,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
       return Reschedule(claim, storage_class.name(), elsewhere);
     }
   }
-  return Create(claim, storage_class, *plan);
+  return CloneSourceName(claim).empty() ? Create(claim, storage_class, *plan)
+                                        : ProvisionCopy(claim, storage_class, *plan);
 }
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,

@@ -9,6 +9,30 @@ namespace berth::controllers::blockoperator {
 
 using base::Error;
 
+Provisioner::Outcome Provisioner::ProvisionCopy(const Claim& claim,
+                                                const api::StorageClass& storage_class,
+                                                const Plan& plan) {
+  bool full = false;
+  {
+    base::MutexLock lock(mutex_);
+    int& under_way = copies_[claim.ns()];
+    full = under_way >= copies_of_namespace_;
+    if (!full) ++under_way;
+  }
+  if (full) {
+    Outcome later = Failed(claim, storage_class.name(),
+                           Error(StatusCode::kResourceExhausted,
+                                 "{} copies are under way in namespace '{}', and others wait",
+                                 copies_of_namespace_, claim.ns()));
+    later.delay = copy_pause_;
+    return later;
+  }
+  Outcome outcome = Create(claim, storage_class, plan);
+  base::MutexLock lock(mutex_);
+  if (--copies_[claim.ns()] == 0) copies_.erase(claim.ns());
+  return outcome;
+}
+
 StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& plan,
                                                block::Backend& backend) {
   const std::string kind = claim.data_source().String({"kind"});

@@ -35,6 +35,8 @@ struct Options {
   AgentOptions agents;
   int workers = 8;       // claims, volumes, fences and clusters worked on at a time, of each kind
   int max_workers = 32;  // the same while calls of back ends are slow
+  int copies_of_namespace = 4;  // at a time, of its claims that begin as a copy of another
+  std::chrono::milliseconds copy_pause{5000};  // until a claim above that bound is tried again
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
   // How often all fences and clean-ups are checked, in addition to the watches.

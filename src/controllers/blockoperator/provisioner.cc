@@ -35,6 +35,8 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
                          const Options& options)
     : context_(context),
       backends_(backends),
+      copies_of_namespace_(options.copies_of_namespace),
+      copy_pause_(options.copy_pause),
       uses_(context, proofs),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),

@@ -76,6 +76,10 @@ class Provisioner {
   Outcome Failed(const Claim& claim, const std::string& class_name, const base::Status& why);
 
   // copies.cc
+  // As Create, unless so many copies for claims of the namespace are under way that more of them
+  // would leave no workers to others.
+  Outcome ProvisionCopy(const Claim& claim, const api::StorageClass& storage_class,
+                        const Plan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
   // The image from which the claim's image is copied; "" for none. UNIMPLEMENTED: another program
   // fills the volume.
   base::StatusOr<std::string> SourceImage(const Claim& claim, const Plan& plan,
@@ -95,6 +99,8 @@ class Provisioner {
 
   const Context context_;
   Backends& backends_;
+  const int copies_of_namespace_;
+  const std::chrono::milliseconds copy_pause_;
   const Uses uses_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
@@ -106,6 +112,7 @@ class Provisioner {
   base::Mutex mutex_;
   // How often the fence of a volume has changed since the first copy of it began.
   std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int> copies_ ABSL_GUARDED_BY(mutex_);  // under way, by namespace
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;
 };

@@ -162,6 +162,31 @@ TEST_F(BlockOperatorTest, ACopyUnderWhichSomebodyWroteIsThrownAway) {
   EXPECT_GE(store_->Count("delete pvc-uid-copy"), 2);
 }
 
+// A copy takes as long as its source is large, so one tenant's could hold all workers.
+TEST_F(BlockOperatorTest, CopiesOfOneNamespaceLeaveWorkersToTheOthers) {
+  std::atomic<int> copies = 0;
+  std::atomic<bool> end = false;
+  store_->while_creating = [&] {
+    ++copies;
+    cluster_.WaitUntil([&] { return end.load(); });
+    --copies;
+  };
+  Begin();
+  PutBound("data");
+  for (int i = 0; i < 12; ++i) {
+    CreateClaim(
+        fmt::format("copy-{}", i),
+        {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  }
+  EXPECT_TRUE(cluster_.events.WaitFor("4 copies are under way in namespace 'default'"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return copies == 4; }));
+  CreateClaim("other", {{"metadata", {{"namespace", "tenant"}}}});
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return copies == 5; }));
+  end = true;
+  EXPECT_TRUE(WaitVolume("pvc-uid-other"));
+  for (int i = 0; i < 12; ++i) EXPECT_TRUE(WaitVolume(fmt::format("pvc-uid-copy-{}", i)));
+}
+
 TEST_F(BlockOperatorTest, ASnapshotIsRefusedWithWhatToDo) {
   Begin();
   CreateClaim(
