@@ -447,7 +447,8 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
   RETURN_IF_ERROR(parts_.mounter.Mount({.source = mapping.device,
                                         .target = target,
                                         .fs_type = record.fs_type,
-                                        .options = std::move(options)}));
+                                        .options = std::move(options),
+                                        .one_device = true}));
   return base::FaultPoint<"blockagent.mount.after">();
 }
 

@@ -445,5 +445,18 @@ TEST_F(HandlerTest, ANameThatLeadsToAnotherDeviceIsNotBelieved) {
   EXPECT_TRUE(IsFree(device));
 }
 
+// The kernel mounts a btrfs from all devices that have its UUID.
+TEST_F(HandlerTest, AVolumeIsNeverAPartOfALargerBtrfs) {
+  const auto one = MakeDevice("btrfs");
+  const auto two = MakeDevice("btrfs");
+  ASSERT_OK(platform::RunOk(*exec_, {.argv = {"mkfs.btrfs", "-q", "-f", one.path, two.path}}));
+  ASSERT_OK(platform::RunOk(*exec_, {.argv = {"btrfs", "device", "scan", one.path, two.path}}));
+  Plan({"pv"});
+  BeginSandbox();
+  const base::Status refused = Publish(PublishRequest("pv", one, "btrfs"));
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("consists of 2 devices"));
+}
+
 }  // namespace
 }  // namespace berth::crust

@@ -17,6 +17,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "platform/errno.h"
+#include "platform/mounts/btrfs_devices.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/child.h"
 
@@ -42,6 +43,7 @@ enum class Stage : int { kStart, kOtherDevice, kMountedOnHost, kConfigure, kMoun
 struct Report {
   Stage stage;
   bool exclusive;
+  platform::OtherDevices other;  // of the btrfs that was mounted
   size_t length;
   std::array<char, 2048> text;  // the kernel's messages
 };
@@ -204,24 +206,24 @@ int MountJob(const Job& job, bool read_only, unsigned attributes, Report& report
 }
 
 // Checks the device again after the mount, because the path may lead to another device by now.
-int CheckMounted(int mounted, const Job& job) {
+int CheckMounted(int mounted, const Job& job, Report& report) {
   struct stat st;
   if (fstat(mounted, &st) != 0) return -errno;
+  if (major(st.st_dev) != 0) return st.st_dev == job.device->number ? 0 : -ESTALE;
   // btrfs has its own numbers, which belong to no device.
-  if (major(st.st_dev) == 0) return CheckDevice(job);
-  return st.st_dev == job.device->number ? 0 : -ESTALE;
+  if (const int error = CheckDevice(job); error != 0 || job.type != "btrfs") return error;
+  const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (root < 0) return -errno;
+  const int error =
+      platform::FindOtherDevices(root, job.source.c_str(), /*alone=*/true, report.other);
+  close(root);
+  if (error != 0) return -error;
+  return report.other.found() ? -EXDEV : 0;
 }
 
-int RunJob(const Job& job, Report& report) {
-  if (job.device.has_value()) {
-    report.stage = Stage::kOtherDevice;
-    if (const int error = CheckDevice(job); error != 0) return error;
-    report.exclusive = !IsInUse(job.source.c_str());
-  }
-  if (job.not_mounted.has_value()) {
-    report.stage = Stage::kMountedOnHost;
-    if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
-  }
+// Returns a descriptor of the detached mount, or a negative errno. A device that is in use for a
+// moment is tried again.
+int MountPatiently(const Job& job, Report& report) {
   int mounted = MountJob(job, job.read_only, job.attributes, report);
   for (int i = 0; mounted == -EBUSY && job.device.has_value() && i < kBusyTries; ++i) {
     clock_nanosleep(CLOCK_MONOTONIC, 0, &kBusyPause, nullptr);
@@ -235,12 +237,28 @@ int RunJob(const Job& job, Report& report) {
     report.length = 0;
     mounted = MountJob(job, false, job.attributes | MOUNT_ATTR_RDONLY, report);
   }
-  if (mounted < 0 || !job.device.has_value()) return mounted;
-  report.stage = Stage::kOtherMounted;
-  const int error = CheckMounted(mounted, job);
-  if (error == 0) return mounted;
-  close(mounted);
-  return error;
+  return mounted;
+}
+
+int RunJob(const Job& job, Report& report) {
+  if (job.device.has_value()) {
+    report.stage = Stage::kOtherDevice;
+    if (const int error = CheckDevice(job); error != 0) return error;
+    report.exclusive = !IsInUse(job.source.c_str());
+  }
+  if (job.not_mounted.has_value()) {
+    report.stage = Stage::kMountedOnHost;
+    if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
+  }
+  for (bool again = false;; again = true) {
+    const int mounted = MountPatiently(job, report);
+    if (mounted < 0 || !job.device.has_value()) return mounted;
+    report.stage = Stage::kOtherMounted;
+    const int error = CheckMounted(mounted, job, report);
+    if (error == 0) return mounted;
+    close(mounted);
+    if (again || error != -EXDEV || !platform::ForgetBtrfsDevice(report.other)) return error;
+  }
 }
 
 base::Status ExplainFailure(const MountPlan& plan, int error, const Report& report) {
@@ -252,6 +270,10 @@ base::Status ExplainFailure(const MountPlan& plan, int error, const Report& repo
         return Error(StatusCode::kFailedPrecondition,
                      "{} leads to another device than before, {}:{}", source,
                      major(plan.device.number), minor(plan.device.number));
+      }
+      if (error == EXDEV) {
+        return Error(StatusCode::kFailedPrecondition, "mount {}: {}", source,
+                     platform::DescribeOther(report.other));
       }
       return platform::ErrnoError(error, fmt::format("check device {}", source));
     case Stage::kMountedOnHost:

@@ -145,8 +145,11 @@ base::StatusOr<platform::LoopDevice> Node::MapAndPrepare(const block::Record& vo
 base::Status Node::MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,
                                    const std::vector<std::string>& flags, const std::string& path) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.mount.before">());
-  RETURN_IF_ERROR(mounter_.Mount(
-      {.source = device.path, .target = path, .fs_type = volume.fs_type, .options = flags}));
+  RETURN_IF_ERROR(mounter_.Mount({.source = device.path,
+                                  .target = path,
+                                  .fs_type = volume.fs_type,
+                                  .options = flags,
+                                  .one_device = true}));
   return base::FaultPoint<"csidriver.stage.mount.after">();
 }
 

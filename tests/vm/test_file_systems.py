@@ -68,6 +68,13 @@ def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
     assert passed(result.output) == 4
 
 
+@pytest.mark.security
+def test_a_raw_volume_with_the_uuid_of_anothers_btrfs_is_not_mounted_in_its_place(machine):
+    steal = "modprobe btrfs; berth_platform_vm_test --gtest_filter='BtrfsTheftTest.*'"
+    result = machine.run(steal, seconds=240)
+    assert passed(result.output) == 2
+
+
 def test_an_nfs_export_is_a_share_of_a_sandbox(machine):
     result = machine.run(SERVE_NFS + "berth_crust_vm_test --gtest_filter='NfsShareTest.*'", seconds=240)
     assert passed(result.output) == 2

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "platform/file_systems/file_systems.h"
+#include "platform/mounts/btrfs_devices.h"
 #include "platform/processes/child.h"
 
 namespace berth::platform {
@@ -35,6 +36,24 @@ int MountDetached(const Source& source) {
   return mounted < 0 ? -error : mounted;
 }
 
+// As MountDetached, but returns a descriptor of the root folder, and unmounts a btrfs that is not
+// the one of the device: then it fills in `other` and returns -EXDEV.
+int OpenDetached(const Source& source, int& mounted, OtherDevices& other) {
+  for (bool again = false;; again = true) {
+    mounted = MountDetached(source);
+    if (mounted < 0) return mounted;
+    const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return -errno;
+    if (source.fs_type != "btrfs") return root;
+    const int error = FindOtherDevices(root, source.device.c_str(), /*alone=*/true, other);
+    if (error == 0 && !other.found()) return root;
+    close(root);
+    close(mounted);
+    if (error != 0) return -error;
+    if (again || !ForgetBtrfsDevice(other)) return -EXDEV;
+  }
+}
+
 }  // namespace
 
 base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_type,
@@ -44,17 +63,20 @@ base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_t
   const std::string what = fmt::format("mount {} {} for maintenance", fs_type, base::Quote(device));
   Source source{device, std::string(fs_type), flags};
   RETURN_IF_ERROR(base::FaultPoint<"platform.detached_mount.before">());
-  RETURN_IF_ERROR(RunInChild(what, timeout, [source = std::move(source), body = std::move(body)] {
-    const int mounted = MountDetached(source);
-    if (mounted < 0) return -mounted;
-    const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) return errno;
+  const auto run = [source = std::move(source), body = std::move(body)](OtherDevices& other) {
+    int mounted = -1;
+    const int root = OpenDetached(source, mounted, other);
+    if (root < 0) return other.found() ? 0 : -root;
     const int result = body(root);
     // Both are closed, so that the file system is unmounted before the answer is sent.
     close(root);
     close(mounted);
     return result;
-  }));
+  };
+  ASSIGN_OR_RETURN(const OtherDevices other, AskChild<OtherDevices>(what, timeout, run));
+  if (other.found()) {
+    return base::Error(base::StatusCode::kFailedPrecondition, "{}: {}", what, DescribeOther(other));
+  }
   return base::FaultPoint<"platform.detached_mount.after">();
 }
 

@@ -17,6 +17,7 @@
 #include "base/shared_read.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
+#include "platform/mounts/btrfs_devices.h"
 #include "platform/mounts/fuse_server.h"
 #include "platform/mounts/safe_path.h"
 #include "platform/processes/child.h"
@@ -34,6 +35,7 @@ constexpr std::chrono::seconds kAskTimeout(2);
 struct Plan {
   std::string source, target, fs_type, data;
   unsigned long flags = 0, propagation = 0;
+  bool one_device = false;
 };
 
 // Writes "/proc/self/fd/N" without allocating.
@@ -140,11 +142,35 @@ int BindMount(const Plan& plan, int target) {
   return unsupported ? BindInSteps(plan, target) : error;
 }
 
-int MountNew(const Plan& plan, int target) {
-  if (mount(plan.source.c_str(), FdPath(target).c_str(), plan.fs_type.c_str(), plan.flags,
-            plan.data.empty() ? nullptr : plan.data.c_str()) != 0) {
-    return errno;
+// Returns 0 or an errno.
+int CallMount(const Plan& plan, int target) {
+  const char* data = plan.data.empty() ? nullptr : plan.data.c_str();
+  const int mounted =
+      mount(plan.source.c_str(), FdPath(target).c_str(), plan.fs_type.c_str(), plan.flags, data);
+  return mounted == 0 ? 0 : errno;
+}
+
+// Unmounts a btrfs that is not the one of the source. If another device was registered with its
+// UUID, the kernel is made to forget that device, and the mount is tried once more.
+int MountBtrfs(const Plan& plan, int target, OtherDevices& other) {
+  for (bool again = false;; again = true) {
+    if (const int error = CallMount(plan, target); error != 0) return error;
+    const int root = open(plan.target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int error = root < 0 ? errno : 0;
+    if (error == 0) error = FindOtherDevices(root, plan.source.c_str(), plan.one_device, other);
+    if (root >= 0) close(root);
+    if (error == 0 && !other.found()) return 0;
+    if (umount2(plan.target.c_str(), UMOUNT_NOFOLLOW) != 0) {
+      umount2(plan.target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    }
+    if (error != 0 || again || !ForgetBtrfsDevice(other)) return error;
   }
+}
+
+int MountNew(const Plan& plan, int target, OtherDevices& other) {
+  const int failed =
+      plan.fs_type == "btrfs" ? MountBtrfs(plan, target, other) : CallMount(plan, target);
+  if (failed != 0 || other.found()) return failed;
   if (plan.propagation == 0) return 0;
   target = ReopenTarget(plan, target);
   if (target < 0) return -target;
@@ -169,14 +195,14 @@ int ChangeMount(const Plan& plan, int target) {
   return 0;
 }
 
-int RunPlan(const Plan& plan) {
+int RunPlan(const Plan& plan, OtherDevices& other) {
   const int target = OpenTarget(plan);
   if (target < 0) return -target;
   const bool change =
       (plan.flags & MS_REMOUNT) != 0 ||
       (plan.fs_type.empty() && (plan.flags & MS_BIND) == 0 && plan.propagation != 0);
   if (change) return ChangeMount(plan, target);
-  return plan.flags & MS_BIND ? BindMount(plan, target) : MountNew(plan, target);
+  return plan.flags & MS_BIND ? BindMount(plan, target) : MountNew(plan, target, other);
 }
 
 std::string DescribeMount(const MountRequest& request, const Plan& plan) {
@@ -204,16 +230,21 @@ class KernelMounter : public Mounter {
   base::Status Mount(const MountRequest& request) override {
     RETURN_IF_ERROR(CheckAbsolute(request.target));
     ParsedOptions options = ParseMountOptions(request.options);
-    Plan plan{request.source, request.target, request.fs_type,
-              options.data,   options.flags,  options.propagation};
+    Plan plan{request.source, request.target,      request.fs_type,   options.data,
+              options.flags,  options.propagation, request.one_device};
     const std::string what = DescribeMount(request, plan);
     if (plan.fs_type.empty() && plan.propagation == 0 && !(plan.flags & (MS_BIND | MS_REMOUNT))) {
       return base::Error(base::StatusCode::kInvalidArgument, "{}: no file system type given", what);
     }
     RETURN_IF_ERROR(base::FaultPoint<"platform.mount.before">());
-    RETURN_IF_ERROR(RunInChild(
-        what, kMountTimeout, [plan = std::move(plan)] { return RunPlan(plan); },
-        ParseDescriptors({request.source, request.target})));
+    const auto run = [plan = std::move(plan)](OtherDevices& other) { return RunPlan(plan, other); };
+    ASSIGN_OR_RETURN(const OtherDevices other,
+                     AskChild<OtherDevices>(what, kMountTimeout, run,
+                                            ParseDescriptors({request.source, request.target})));
+    if (other.found()) {
+      return base::Error(base::StatusCode::kFailedPrecondition, "{}: {}", what,
+                         DescribeOther(other));
+    }
     return base::FaultPoint<"platform.mount.after">();
   }
 

@@ -52,6 +52,7 @@ struct MountRequest {
   std::string fs_type;               // empty for a bind, a remount or a change of the propagation
   std::vector<std::string> options;  // as for mount(8) -o: flags are recognised, the rest goes to
                                      // the file system; "bind", "rbind", "ro", "rshared", ... too
+  bool one_device = false;           // refuse a btrfs that has other devices besides `source`
 };
 
 class Mounter {
@@ -63,8 +64,9 @@ class Mounter {
 
   // Mounts. A bind has its options, such as "ro", before it can be seen, if the kernel has
   // mount_setattr(2); else it is bound first and changed afterwards. INVALID_ARGUMENT: the target
-  // is not absolute, the type is missing, or the kernel says so. DEADLINE_EXCEEDED, after 30 s: the
-  // outcome is unknown.
+  // is not absolute, the type is missing, or the kernel says so. FAILED_PRECONDITION: the kernel
+  // mounted a btrfs of another device (btrfs_devices.h), which was unmounted again.
+  // DEADLINE_EXCEEDED, after 30 s: the outcome is unknown.
   virtual base::Status Mount(const MountRequest& request) = 0;
 
   // Unmounts the top mount at `target`; OK if nothing is mounted there. FAILED_PRECONDITION: busy.
