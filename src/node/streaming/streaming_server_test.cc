@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -204,6 +205,27 @@ TEST_F(StreamingTest, FollowsALogUntilItsContainerEnds) {
   EXPECT_THAT(ReceiveUntil(fd.get(), "five\n"), HasSubstr("five\n"));
   backend_.running = false;
   EXPECT_THAT(ReceiveUntil(fd.get(), ""), HasSubstr("0\r\n\r\n"));
+}
+
+TEST_F(StreamingTest, FollowsALogOnAMachineWithoutFreeInotifyInstances) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The log is the last file that can be opened.
+  const int next = base::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)).get();
+  const rlimit one_more{.rlim_cur = static_cast<rlim_t>(next) + 1, .rlim_max = before.rlim_max};
+  std::string got;
+  int asked = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  const base::Status done = ReadContainerLog(
+      folder_ + "/0.log", {.follow = true},
+      [&](std::string_view bytes) {
+        got += bytes;
+        return true;
+      },
+      [&] { return ++asked > 1; }, [] { return false; });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(done.ok()) << done;
+  EXPECT_THAT(got, HasSubstr("three\n"));
 }
 
 TEST_F(StreamingTest, EndsItsStreamsWhenItStops) {
