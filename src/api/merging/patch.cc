@@ -225,8 +225,10 @@ class JsonPatcher {
     if (source == nullptr) return Missing("copy", from);
     copied_bytes_ += base::json::Dump(*source).size();
     if (copied_bytes_ > kMaxCopiedBytes) {
-      return Error(StatusCode::kInvalidArgument, "JSON patch: copies more than {} bytes",
-                   kMaxCopiedBytes);
+      return Error(StatusCode::kFailedPrecondition,
+                   "Unable to complete the copy, the accumulated size increase of copy is {}, "
+                   "exceeding the limit {}",
+                   copied_bytes_, kMaxCopiedBytes);
     }
     return Add(path, *source);
   }
