@@ -39,11 +39,20 @@ base::StatusOr<Json> ServerAddress(const std::string& server) {
 
 }  // namespace
 
+namespace {
+
+bool RunsOrIsUnknown(const DaemonId& daemon) {
+  const auto process = OpenDaemon(daemon);
+  return !process.ok() || process->valid();
+}
+
+}  // namespace
+
 base::Status AddExport(const ExportCall& call, steady_clock::time_point deadline) {
   const Volume& volume = call.volume;
   auto qmp = QmpClient::Connect(call.qmp_socket, deadline);
   while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
-         OpenDaemon(call.daemon).valid()) {
+         RunsOrIsUnknown(call.daemon)) {
     std::this_thread::sleep_for(kListenPause);
     qmp = QmpClient::Connect(call.qmp_socket, deadline);
   }

@@ -39,6 +39,7 @@ constexpr int kMostStarts = 2;      // of a daemon that does not answer
 constexpr seconds kAnswerTime{10};  // of a daemon that runs
 constexpr seconds kEndTime{10};     // until a daemon has flushed and ended
 constexpr milliseconds kConnectPause{5};
+constexpr milliseconds kRetryPause{500};  // after a poll that failed
 constexpr seconds kUnusedTime{120};  // longer than an agent takes to attach a device to an export
 
 }  // namespace
@@ -148,7 +149,10 @@ base::Status Exports::Recover() {
     }
     switch (record.state) {
       case Export::State::kServing:
-        if (OpenDaemon(record.daemon).valid()) {
+        if (const auto process = OpenDaemon(record.daemon); !process.ok()) {
+          LOG_WARNING("volume {}: {}", Quote(record.volume.image),
+                      base::ToString(process.status()));
+        } else if (process->valid()) {
           LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
                    Quote(record.volume.image));
         } else {
@@ -290,12 +294,12 @@ base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
 
 base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
-  const base::UniqueFd process = OpenDaemon(record.daemon);
-  if (!at_once && process.valid()) {
+  const auto process = OpenDaemon(record.daemon);
+  if (!at_once && process.ok() && process->valid()) {
     // The daemon gets the chance to quit, because it then flushes its data.
     const auto deadline = steady_clock::now() + kEndTime;
     auto qmp = QmpClient::Connect(SocketOf(id), deadline);
-    pollfd ended = {process.get(), POLLIN, 0};
+    pollfd ended = {process->get(), POLLIN, 0};
     if (!qmp.ok() || !qmp->Call("quit", Json::object(), deadline).ok() ||
         poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
       LOG_WARNING("process {}, which shows volume {}, does not end: it is killed",
@@ -437,17 +441,25 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     for (const Export& record : List()) {
       if (record.state != Export::State::kServing) continue;
       const std::string id = IdOf(record.volume.store, record.volume.image);
-      base::UniqueFd process = OpenDaemon(record.daemon);
-      if (!process.valid()) {
+      auto process = OpenDaemon(record.daemon);
+      if (!process.ok()) {
+        LOG_WARNING("volume {}: {}", Quote(record.volume.image), base::ToString(process.status()));
+        continue;  // the next round looks again
+      }
+      if (!process->valid()) {
         HandleDeath(id, record.daemon, "ended");
         continue;
       }
-      watched.push_back({id, record.daemon, std::move(process)});
+      watched.push_back({id, record.daemon, *std::move(process)});
     }
     std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
     for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
     // The time-out is needed because a death is skipped while another call holds the volume's key.
-    if (poll(fds.data(), fds.size(), 5000) < 0 && errno != EINTR) return;
+    if (poll(fds.data(), fds.size(), 5000) < 0) {
+      // Memory or descriptors have run out.
+      if (errno != EINTR) std::this_thread::sleep_for(kRetryPause);
+      continue;
+    }
     uint64_t drained = 0;
     [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);
     for (size_t i = 0; i < watched.size(); ++i) {

@@ -308,7 +308,7 @@ TEST_F(ProxyTest, ADaemonThatDiedWhileNoProxyRanIsSeenAtTheNextStart) {
   const pid_t daemon = Daemon();
   StopProxy();
   kill(daemon, SIGKILL);
-  const base::UniqueFd gone(proxy::OpenDaemon({.pid = daemon, .start_time = 0}));
+  ASSERT_OK(proxy::OpenDaemon({.pid = daemon, .start_time = 0}));
   StartProxy();
   ListUntil(
       [](const base::Json& one) { return base::json::String(one, {"state"}) == "quarantined"; });

@@ -113,30 +113,35 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
 
 namespace {
 
-// Whether the process with the daemon's pid is the daemon. An error: not known, because the process
-// keeps everybody from reading it.
-base::StatusOr<bool> IsDaemon(const DaemonId& id) {
-  const auto stat = platform::ReadForeignStat(id.pid);
-  if (stat.ok()) return stat->start_ticks == id.start_time;
-  if (stat.status().code() == StatusCode::kNotFound) return false;
-  return stat.status();
+bool HasEnded(const base::UniqueFd& process) {
+  pollfd ended = {process.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) > 0;
 }
 
 }  // namespace
 
-base::UniqueFd OpenDaemon(const DaemonId& id) {
-  if (id.pid <= 0) return {};
-  base::UniqueFd fd = platform::OpenPid(id.pid);
-  if (!fd.valid() || !IsDaemon(id).value_or(true)) return {};
-  pollfd ended = {fd.get(), POLLIN, 0};
-  if (poll(&ended, 1, 0) > 0) return {};
-  return fd;
+base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id) {
+  if (id.pid <= 0) return base::UniqueFd();
+  base::UniqueFd process = platform::OpenPid(id.pid);
+  if (!process.valid()) {
+    // EINVAL and ENOENT: no process has this number, but a thread or a session has it.
+    if (errno == ESRCH || errno == EINVAL || errno == ENOENT) return base::UniqueFd();
+    return platform::ErrnoError(errno, fmt::format("look whether process {} runs", id.pid));
+  }
+  const auto stat = platform::ReadForeignStat(id.pid);
+  const bool is_another = stat.ok() && stat->start_ticks != id.start_time;
+  return HasEnded(process) || is_another ? base::UniqueFd() : std::move(process);
 }
 
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
-  const base::UniqueFd fd = OpenDaemon(id);
+  ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDaemon(id));
   if (!fd.valid()) return base::OkStatus();
-  RETURN_IF_ERROR(IsDaemon(id).status());
+  if (const auto stat = platform::ReadForeignStat(id.pid); !stat.ok()) {
+    if (HasEnded(fd)) return base::OkStatus();
+    return Error(StatusCode::kDeadlineExceeded,
+                 "it is not known whether process {} is the daemon: {}", id.pid,
+                 base::Message(stat.status()));
+  }
   if (syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
     return platform::ErrnoError(errno, fmt::format("kill process {}", id.pid));
   }

@@ -38,11 +38,13 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
 
 // A pidfd of the daemon, which becomes readable when the process ends. It is invalid if the process
 // has ended already. A process with its pid that nobody can read (process_walk.h) counts as the
-// daemon.
-base::UniqueFd OpenDaemon(const DaemonId& id);
+// daemon. An error, for example if descriptors have run out: it is not known whether the daemon
+// lives.
+base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id);
 
 // Sends SIGKILL and waits for the end. OK also if the process has ended already. DEADLINE_EXCEEDED:
-// the process still waits in the kernel, or nobody can read whether it is the daemon.
+// the process still waits in the kernel, or nobody can read whether it is the daemon. Any other
+// error: it is not known whether the daemon lives.
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within);
 
 }  // namespace berth::block::proxy

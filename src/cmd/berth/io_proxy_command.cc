@@ -6,6 +6,7 @@
 #include "block/proxy/service.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
+#include "platform/limits.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::cmd {
@@ -44,6 +45,10 @@ void AddIoProxyCommand(CLI::App& app, int& exit_code) {
   command->callback([options, verbosity, reconnect, &exit_code] {
     StopSignals signals;
     base::InitLogging("io-proxy", *verbosity);
+    // Each volume takes one descriptor for the watch over its daemon.
+    if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
+      LOG_WARNING("{}", base::ToString(raised));
+    }
     options->reconnect = std::chrono::seconds(*reconnect);
     options->folder = std::string(base::TrimSlashes(options->folder));
     const base::Status ended = ServeIoProxy(*options, signals);
