@@ -72,7 +72,8 @@ base::Status ShutDownMounts(platform::Mounter& mounter, const platform::LoopDevi
     last = platform::RunInChild(
         fmt::format("shut down the file system at {}", base::Quote(path)), patience,
         [path, sequence_path, number = device.device, sequence] {
-          const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+          // A container may have put a link to a device there, whose open would have an effect.
+          const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
           if (fd < 0) return errno;
           const int error = ShutDown(fd, sequence_path.c_str(), number, sequence);
           close(fd);

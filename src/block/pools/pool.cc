@@ -167,8 +167,22 @@ base::Status Pool::ReserveSpace(const Record& record) {
         "pool {} has no room: {} bytes would be promised, but only {} may be (over-commit {})",
         base::Quote(paths_.folder()), committed, promisable, options_.overcommit);
   }
+  RETURN_IF_ERROR(CheckInlineShare(record, promisable));
   RememberRecord(record);
   return base::OkStatus();
+}
+
+base::Status Pool::CheckInlineShare(const Record& record, int64_t promisable) const {
+  if (record.inline_target.empty()) return base::OkStatus();
+  int64_t held = record.size_bytes;
+  for (const auto& [id, other] : shelf(Kind::kVolume).records) {
+    if (id != record.id && !other.inline_target.empty()) held += other.size_bytes;
+  }
+  const auto most = static_cast<int64_t>(static_cast<double>(promisable) * options_.inline_share);
+  if (held <= most) return base::OkStatus();
+  return Error(StatusCode::kResourceExhausted,
+               "pool {} has no room: inline volumes would hold {} bytes, but only {} may be theirs",
+               base::Quote(paths_.folder()), held, most);
 }
 
 base::Status Pool::WriteRecord(const Record& record) {

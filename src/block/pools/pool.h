@@ -39,6 +39,9 @@ struct PoolOptions {
   // The most that may be promised to all volumes, as a multiple of the size of the pool's file
   // system.
   double overcommit = 2.0;
+  // The most that inline volumes may hold together, as a part of what may be promised. No quota of
+  // a namespace counts them.
+  double inline_share = 0.25;
   // Bytes of the pool's file system that new images may not take; nullopt: as ReadSpace has it.
   std::optional<int64_t> keep_free = std::nullopt;
   // How long a mounted file system may stay frozen while it is copied.
@@ -184,6 +187,8 @@ class Pool {
   base::Status RemoveImageAndRecord(Record record);
   base::Status DeleteRecorded(Kind kind, const std::string& id);
   base::Status ReserveSpace(const Record& record) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status CheckInlineShare(const Record& record, int64_t promisable) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   base::StatusOr<Record> PlanVolume(const NewVolume& wanted, const std::optional<Record>& source);
   base::StatusOr<base::UniqueFd> OpenChecked(const Record& record, int flags) const;
   void RememberRecord(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -196,7 +201,8 @@ class Pool {
                          const platform::LoopDevice& device);
   base::Status CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
                           const std::string& mount_point);
-  base::Status CheckRoomFor(const Record& source) const;
+  base::StatusOr<std::shared_ptr<void>> ReserveRoomFor(const Record& source)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<std::string> MountPointOf(const platform::LoopDevice& device) const;
 
   // pool_device.cc
@@ -221,6 +227,7 @@ class Pool {
 
   mutable base::Mutex mutex_;
   std::array<Shelf, 2> shelves_ ABSL_GUARDED_BY(mutex_);
+  int64_t copying_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // by the copies that run, byte by byte
 };
 
 }  // namespace berth::block

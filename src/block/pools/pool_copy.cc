@@ -50,21 +50,34 @@ base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& devic
 }
 
 // A byte-by-byte copy is not begun if it could fill the pool to its last block, because then the
-// writes of every other volume would fail.
-base::Status Pool::CheckRoomFor(const Record& source) const {
-  if (reflink_) return base::OkStatus();
-  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder(), options_.keep_free));
+// writes of every other volume would fail. The result holds its room as long as the copy runs; what
+// is written already counts twice until then.
+base::StatusOr<std::shared_ptr<void>> Pool::ReserveRoomFor(const Record& source) {
+  if (reflink_) return std::shared_ptr<void>();
   const int64_t wanted = ReadAllocatedBytes(paths_.Image(source.kind, source.id));
-  if (wanted <= space.free - space.kept) return base::OkStatus();
-  return Error(
-      StatusCode::kResourceExhausted,
-      "pool {} has no room for a copy: it takes {} bytes, {} are free, and {} are reserved",
-      base::Quote(paths_.folder()), wanted, space.free, space.kept);
+  int64_t others = 0;
+  {
+    base::MutexLock lock(mutex_);
+    others = copying_bytes_;
+    copying_bytes_ += wanted;
+  }
+  std::shared_ptr<void> room(nullptr, [this, wanted](void*) {
+    base::MutexLock lock(mutex_);
+    copying_bytes_ -= wanted;
+  });
+  // The free space is read after the other copies were counted, so that one that ends meanwhile
+  // counts at least once.
+  ASSIGN_OR_RETURN(const Space space, ReadSpace(paths_.folder(), options_.keep_free));
+  if (wanted + others <= space.free - space.kept) return room;
+  return Error(StatusCode::kResourceExhausted,
+               "pool {} has no room for a copy: it takes {} bytes, other copies take {}, {} are "
+               "free, and {} are reserved",
+               base::Quote(paths_.folder()), wanted, others, space.free, space.kept);
 }
 
 base::Status Pool::FillImage(const base::UniqueFd& image, const Record& record,
                              const Record& source) {
-  RETURN_IF_ERROR(CheckRoomFor(source));
+  ASSIGN_OR_RETURN(const auto room, ReserveRoomFor(source));
   ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
   std::optional<platform::LoopDevice> device;
   if (source.kind == Kind::kVolume) {

@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <barrier>
 #include <fstream>
+#include <thread>
 
 #include "block/device.h"
 #include "block/pools/pool.h"
 #include "block/prepare.h"
+#include "block/space.h"
+#include "platform/devices/fake_disk.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/processes/exec.h"
@@ -108,6 +113,39 @@ TEST_F(PoolDeviceTest, ReadOnlyDoesNotOutliveTheMapping) {
   EXPECT_FALSE(writes(*device));
   ASSERT_TRUE(pool_->Unmap(id).ok());
   EXPECT_TRUE(writes(*pool_->Map(id)));
+}
+
+TEST_F(PoolDeviceTest, CopiesAtTheSameTimeLeaveTheRoomThatIsReserved) {
+  constexpr int64_t kFull = 64 * kMiB;
+  platform::Disk disk(512 * kMiB);
+  ASSERT_TRUE(platform::FormatIfBlank(*exec_, disk.device(), "ext4", {}).ok());
+  ASSERT_TRUE(disk.Mount("ext4").ok());
+  const std::string folder = disk.mount_point() + "/pool";
+  auto pool = *Pool::Open(folder, {}, *mounter_, clock_);
+  const auto source = pool->CreateVolume(
+      {.name = "source", .size = {.required = kFull}, .access = AccessType::kBlock});
+  ASSERT_TRUE(source.ok()) << source.status();
+  {
+    std::ofstream image(pool->paths().Image(Kind::kVolume, source->id), std::ios::in);
+    image << std::string(kFull, 'x') << std::flush;
+  }
+  const int64_t free = ReadSpace(folder, 0)->free;
+  pool.reset();
+  const int64_t kept = free - kFull - kFull / 2;
+  pool = *Pool::Open(folder, {.keep_free = kept}, *mounter_, clock_);
+  std::barrier together(2);
+  std::atomic<int> made = 0;
+  {
+    std::vector<std::jthread> copies;
+    for (const char* name : {"one", "two"}) {
+      copies.emplace_back([&, name] {
+        together.arrive_and_wait();
+        if (pool->CreateSnapshot(source->id, name).ok()) ++made;
+      });
+    }
+  }
+  EXPECT_LE(made, 1);
+  EXPECT_GE(ReadSpace(folder, 0)->free, kept);
 }
 
 TEST_F(PoolDeviceTest, AFileSystemIsMadeOnceWithTheRecordedUuid) {

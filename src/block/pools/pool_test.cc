@@ -214,6 +214,21 @@ TEST_F(PoolTest, PromisesKeepToTheOverCommitRatio) {
   EXPECT_EQ(platform::ListFolder(folder_ + "/volumes")->size(), 2u);
 }
 
+TEST_F(PoolTest, InlineVolumesLeaveRoomForClaims) {
+  Reopen({.inline_share = 0.5});
+  const int64_t half = pool_->GetCapacity()->promisable_bytes / 2;
+  const auto create = [&](const std::string& name, int64_t size) {
+    return pool_
+        ->CreateVolume(
+            {.name = name, .size = {size, 0}, .fs_type = "ext4", .inline_target = "/pods/" + name})
+        .status();
+  };
+  EXPECT_TRUE(create("first", 8 * kMiB).ok());
+  const base::Status refused = create("second", half - 4 * kMiB);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused;
+  EXPECT_TRUE(create("third", 8 * kMiB).ok());
+}
+
 TEST_F(PoolTest, ItLeavesFreeWhatItWasTold) {
   EXPECT_GT(pool_->GetCapacity()->available_bytes, 0);
   Reopen({.keep_free = int64_t{1} << 60});
