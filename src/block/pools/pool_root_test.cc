@@ -129,6 +129,9 @@ TEST_F(PoolDeviceTest, CopiesAtTheSameTimeLeaveTheRoomThatIsReserved) {
     std::ofstream image(pool->paths().Image(Kind::kVolume, source->id), std::ios::in);
     image << std::string(kFull, 'x') << std::flush;
   }
+  // Copies of a snapshot may run at the same time.
+  const auto snapshot = pool->CreateSnapshot(source->id, "snapshot");
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   const int64_t free = ReadSpace(folder, 0)->free;
   pool.reset();
   const int64_t kept = free - kFull - kFull / 2;
@@ -140,7 +143,11 @@ TEST_F(PoolDeviceTest, CopiesAtTheSameTimeLeaveTheRoomThatIsReserved) {
     for (const char* name : {"one", "two"}) {
       copies.emplace_back([&, name] {
         together.arrive_and_wait();
-        if (pool->CreateSnapshot(source->id, name).ok()) ++made;
+        const NewVolume wanted = {.name = name,
+                                  .size = {.required = kFull},
+                                  .access = AccessType::kBlock,
+                                  .source = {.kind = Kind::kSnapshot, .id = snapshot->id}};
+        if (pool->CreateVolume(wanted).ok()) ++made;
       });
     }
   }
