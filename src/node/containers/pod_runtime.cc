@@ -28,7 +28,10 @@ const ContainerState* PodRuntime::ById(const ContainerId& id) const {
 
 std::string PodRuntime::Unread() const {
   for (const ContainerState& state : containers) {
-    if (state.unread && state.exited()) return fmt::format("how container {} ended", state.name);
+    // What ran before the newest container of the name decides nothing.
+    if (state.unread && state.exited() && Newest(state.name) == &state) {
+      return fmt::format("how container {} ended", state.name);
+    }
   }
   for (const SandboxState& sandbox : sandboxes) {
     if (sandbox.unread) return "the addresses of the pod's sandbox";
