@@ -2,6 +2,7 @@
 // that is in use for a free one.
 #include "csidriver/driver_fixture.h"
 #include "csidriver/fake_descriptors.h"
+#include "csidriver/node_records.h"
 
 namespace berth::csidriver {
 namespace {
@@ -96,6 +97,19 @@ TEST_P(DescriptorsTest, AVolumeIsStagedOnceAndUnstagedForGood) {
       });
   EXPECT_TRUE(Unstage(id).ok());
   EXPECT_TRUE(Delete(id).ok());
+}
+
+TEST_P(DescriptorsTest, ARecordThatCannotBeReadNowIsNotSetAside) {
+  const VolumeCapability capability = MountCapability("ext4");
+  const std::string id = Create("pvc", capability, 16 * kMiB);
+  ASSERT_TRUE(Stage(id, capability).ok());
+  const std::string records = options_.pool_folder + "/node";
+  WalkShortages(
+      "read the records", [&] { return NodeRecords::Open(records).status(); },
+      [&](const base::Status&) {
+        EXPECT_THAT(*platform::ListFolder(records), testing::ElementsAre(id + ".json"));
+      });
+  EXPECT_TRUE(Unstage(id).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shortages, DescriptorsTest,

@@ -19,6 +19,7 @@ base::StatusCode CodeFor(int error) {
     case ENOSPC:
     case EDQUOT:
     case EMFILE:
+    case ENFILE:
       return StatusCode::kResourceExhausted;
     case EBUSY:
       return StatusCode::kFailedPrecondition;

@@ -1,5 +1,7 @@
 #include "platform/files/record_files.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 
@@ -12,6 +14,18 @@ namespace berth::platform {
 
 using base::StatusOr;
 
+namespace {
+
+// Whether the read of a file failed because there is no descriptor now, which says nothing about
+// the file. A file that is too large has the same code.
+bool IsShortage(const base::Status& read, const std::string& path, size_t max_bytes) {
+  if (read.code() != base::StatusCode::kResourceExhausted) return false;
+  struct stat st;
+  return stat(path.c_str(), &st) != 0 || st.st_size <= static_cast<off_t>(max_bytes);
+}
+
+}  // namespace
+
 StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder, size_t max_bytes) {
   RETURN_IF_ERROR(MakePrivateFolder(folder));
   RETURN_IF_ERROR(RemoveTornWrites(folder));
@@ -21,6 +35,7 @@ StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder, siz
     if (!name.ends_with(kRecordSuffix)) continue;
     std::string path = fmt::format("{}/{}", folder, name);
     StatusOr<std::string> text = ReadFile(path, max_bytes);
+    if (IsShortage(text.status(), path, max_bytes)) return text.status();
     files.push_back({.path = std::move(path),
                      .name = name.substr(0, name.size() - kRecordSuffix.size()),
                      .text = std::move(text)});

@@ -28,8 +28,8 @@ struct RecordFile {
 
 // Makes the folder (mode 0700) if it is missing, removes what interrupted writes left, and reads
 // each file that ends with kRecordSuffix, in the order of the names. A file that cannot be read, or
-// has more than `max_bytes`, has an error as its text. Call it before any other code writes in the
-// folder.
+// has more than `max_bytes`, has an error as its text. RESOURCE_EXHAUSTED: there are no descriptors
+// now. Call it before any other code writes in the folder.
 base::StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder,
                                                         size_t max_bytes = 1024 * 1024);
 
