@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "platform/file_systems/file_systems.h"
 #include "platform/processes/child.h"
 
 namespace berth::platform {
@@ -59,18 +60,19 @@ base::Status ClearUnfinishedFormat(const std::string& device) {
                     });
 }
 
-base::StatusOr<int64_t> ReadFileSystemBytes(const FileSystem& fs, const std::string& device) {
+base::StatusOr<SuperblockBytes> ReadSuperblock(const std::string& device, off_t offset) {
   constexpr std::chrono::seconds kTime{10};
-  const off_t offset = fs.superblock_offset();
+  return AskChild<SuperblockBytes>(
+      fmt::format("read the superblock of {}", Quote(device)), kTime,
+      [device, offset](SuperblockBytes& read) {
+        const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        return fd >= 0 && pread(fd, read.data(), read.size(), offset) >= 0 ? 0 : errno;
+      });
+}
+
+base::StatusOr<int64_t> ReadFileSystemBytes(const FileSystem& fs, const std::string& device) {
   ASSIGN_OR_RETURN(const SuperblockBytes superblock,
-                   AskChild<SuperblockBytes>(
-                       fmt::format("read the superblock of {}", Quote(device)), kTime,
-                       [device, offset](SuperblockBytes& read) {
-                         const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-                         const bool done =
-                             fd >= 0 && pread(fd, read.data(), read.size(), offset) >= 0;
-                         return done ? 0 : errno;
-                       }));
+                   ReadSuperblock(device, fs.superblock_offset()));
   return static_cast<int64_t>(fs.ComputeUsedBytes(superblock));
 }
 

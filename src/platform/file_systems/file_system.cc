@@ -16,9 +16,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/files/durable_file.h"
+#include "platform/processes/child.h"
 #include "platform/processes/forked_workers.h"
 
 namespace berth::platform {
@@ -54,56 +54,60 @@ struct ProbeAnswer {
 
 void CopyText(std::string_view from, ProbeText& to) { from.copy(to.data(), to.size() - 1); }
 
-base::StatusOr<base::UniqueFd> OpenDevice(const std::string& device) {
-  base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) return ErrnoError(errno, fmt::format("open device {}", Quote(device)));
-  return fd;
-}
-
-// The size of a block device or of an image file.
-base::StatusOr<uint64_t> ReadDeviceSize(int fd, const std::string& device) {
+// The size of a block device or of an image file; 0 or an errno. Async-signal-safe.
+int ReadDeviceSize(int fd, uint64_t& size) {
   struct stat st;
-  uint64_t size = 0;
-  if (fstat(fd, &st) != 0) return ErrnoError(errno, fmt::format("stat {}", Quote(device)));
-  if (S_ISREG(st.st_mode)) return static_cast<uint64_t>(st.st_size);
-  if (ioctl(fd, BLKGETSIZE64, &size) != 0) {
-    return ErrnoError(errno, fmt::format("size of {}", Quote(device)));
-  }
-  return size;
+  if (fstat(fd, &st) != 0) return errno;
+  size = static_cast<uint64_t>(st.st_size);
+  return S_ISREG(st.st_mode) || ioctl(fd, BLKGETSIZE64, &size) == 0 ? 0 : errno;
 }
 
-base::StatusOr<bool> IsZero(int fd, uint64_t from, uint64_t bytes, const std::string& device) {
+// 0 or an errno. Async-signal-safe.
+int ReadIsZero(int fd, uint64_t from, uint64_t bytes, bool& zero) {
   std::array<char, 65536> buffer;
-  for (uint64_t at = from; at < from + bytes;) {
+  zero = true;
+  for (uint64_t at = from; zero && at < from + bytes;) {
     const size_t want = std::min<uint64_t>(buffer.size(), from + bytes - at);
     const ssize_t n = pread(fd, buffer.data(), want, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return ErrnoError(n < 0 ? errno : EIO, fmt::format("read {}", Quote(device)));
-    if (std::any_of(buffer.begin(), buffer.begin() + n, [](char c) { return c != 0; }))
-      return false;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    zero = std::all_of(buffer.begin(), buffer.begin() + n, [](char c) { return c == 0; });
     at += static_cast<uint64_t>(n);
   }
-  return true;
+  return 0;
+}
+
+struct Ends {
+  uint64_t size;
+  bool first_is_zero, last_is_zero;  // each of a MiB, or of the whole device if it is smaller
+};
+
+// 0 or an errno. Async-signal-safe.
+int ReadEnds(const char* device, Ends& ends) {
+  const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno;
+  if (const int error = ReadDeviceSize(fd, ends.size); error != 0) return error;
+  const uint64_t bytes = std::min(ends.size, kMiB);
+  if (const int error = ReadIsZero(fd, 0, bytes, ends.first_is_zero); error != 0) return error;
+  return ReadIsZero(fd, ends.size - bytes, bytes, ends.last_is_zero);
 }
 
 // A device on which libblkid finds nothing is not necessarily empty: raw data has no signature.
 base::Status CheckZeroEnds(const std::string& device, uint64_t min_bytes) {
-  ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDevice(device));
-  ASSIGN_OR_RETURN(const uint64_t size, ReadDeviceSize(fd.get(), device));
-  if (size < min_bytes) {
+  ASSIGN_OR_RETURN(const Ends ends,
+                   AskChild<Ends>(fmt::format("read the ends of {}", Quote(device)), kReadTimeout,
+                                  [device](Ends& ends) { return ReadEnds(device.c_str(), ends); }));
+  if (ends.size < min_bytes) {
     return base::Error(StatusCode::kInvalidArgument,
                        "device {} has {} bytes, fewer than the {} that the file system needs",
-                       Quote(device), size, min_bytes);
+                       Quote(device), ends.size, min_bytes);
   }
-  const uint64_t end = std::min(size, kMiB);
-  ASSIGN_OR_RETURN(const bool first, IsZero(fd.get(), 0, end, device));
-  ASSIGN_OR_RETURN(const bool last, IsZero(fd.get(), size - end, end, device));
-  if (first && last) return base::OkStatus();
+  if (ends.first_is_zero && ends.last_is_zero) return base::OkStatus();
   return base::Error(
       StatusCode::kFailedPrecondition,
       "device {} has no signature but is not blank: its {} MiB holds data; wipe it if "
       "the data may go",
-      Quote(device), first ? "last" : "first");
+      Quote(device), ends.first_is_zero ? "last" : "first");
 }
 
 // libblkid reads a few bytes at each of some eighty places near both ends, one after the other.
@@ -120,10 +124,8 @@ void ReadEndsAhead(int fd, uint64_t size) {
 int ProbeDevice(const char* device, ProbeAnswer& answer) {
   const base::UniqueFd fd(open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return errno;
-  struct stat st;
-  if (fstat(fd.get(), &st) != 0) return errno;
-  uint64_t size = static_cast<uint64_t>(st.st_size);
-  if (!S_ISREG(st.st_mode) && ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return errno;
+  uint64_t size = 0;
+  if (const int error = ReadDeviceSize(fd.get(), size); error != 0) return error;
   ReadEndsAhead(fd.get(), size);
   const Probe probe(blkid_new_probe());
   if (probe == nullptr) return ENOMEM;

@@ -3,11 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <future>
+
 #include "base/assert_ok.h"
 #include "platform/devices/fake_disk.h"
 #include "platform/file_systems/ext4_superblock.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/fake_lost_mount.h"
+#include "platform/processes/exec.h"
 
 namespace berth::platform {
 namespace {
@@ -37,6 +43,27 @@ class FileSystemTest : public testing::TestWithParam<const char*> {
   const std::unique_ptr<Exec> exec_ = NewHostExec();
   Disk disk_;
 };
+
+TEST(SilentDeviceTest, SuperblocksAreReadWithADeadline) {
+  const TempFolder folder;
+  const std::string device = folder.SparseFile("device", kMiB);
+  const auto mount = LostMount::MakeFile(device);
+  ASSERT_OK(mount.status());
+  ASSERT_OK((*mount)->Greet());
+  const auto exec = NewHostExec();
+  std::future<base::Status> asked[] = {
+      std::async(std::launch::async,
+                 [&] { return FindFileSystem("ext4")->Check(*exec, device, CheckDepth::kQuick); }),
+      std::async(std::launch::async,
+                 [&] { return FindFileSystem("btrfs")->NewUuid(*exec, device); })};
+  for (auto& answer : asked) {
+    if (answer.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      ADD_FAILURE() << "the reader of a superblock waits for the silent device";
+      (*mount)->Die();
+    }
+    EXPECT_EQ(answer.get().code(), StatusCode::kDeadlineExceeded);
+  }
+}
 
 TEST_P(FileSystemTest, IsSupportedHere) { ASSERT_OK(fs().IsSupported(*exec_)); }
 

@@ -35,6 +35,10 @@ base::Status GrowByDescriptor(std::string_view what, int root, std::chrono::mill
 base::Status RunChecker(Exec& exec, std::vector<std::string> checker, std::string_view type,
                         const std::string& device);
 
+// Reads the bytes of a device from `offset` on, in a child with a deadline. What is beyond the
+// device's end is zero.
+base::StatusOr<SuperblockBytes> ReadSuperblock(const std::string& device, off_t offset);
+
 // Returns the number at `offset`, in the byte order of the file system.
 template <typename Number>
 Number NumberAt(const SuperblockBytes& superblock, size_t offset) {

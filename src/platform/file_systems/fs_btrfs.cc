@@ -1,14 +1,10 @@
 #include <endian.h>
-#include <fcntl.h>
 #include <linux/btrfs.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/log.h"
-#include "base/unique_fd.h"
-#include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/processes/child.h"
 
@@ -29,13 +25,9 @@ int GrowFileSystem(int root) {
 }
 
 base::StatusOr<bool> HasLogTree(const std::string& device) {
-  constexpr off_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
-  const base::UniqueFd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC));
-  uint64_t root = 0;
-  if (!fd.valid() || pread(fd.get(), &root, sizeof root, kSuperblock + kLogRoot) != sizeof root) {
-    return ErrnoError(errno, "read the superblock of " + Quote(device));
-  }
-  return root != 0;
+  constexpr size_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
+  ASSIGN_OR_RETURN(const SuperblockBytes superblock, ReadSuperblock(device, kSuperblock));
+  return NumberAt<uint64_t>(superblock, kLogRoot) != 0;
 }
 
 class BtrfsFileSystem : public FileSystem {
