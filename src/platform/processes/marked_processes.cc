@@ -1,7 +1,6 @@
 #include "platform/processes/marked_processes.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -159,17 +158,10 @@ Marked FindMarkedProcesses(std::string_view variable, std::string_view container
   return out;
 }
 
-bool HasEnded(const Found& process) {
-  pollfd ended = {.fd = process.fd.get(), .events = POLLIN, .revents = 0};
-  return poll(&ended, 1, 0) == 1;
-}
+bool HasEnded(const Found& process) { return WaitReadable(process.fd.get(), Clock::now()); }
 
 void WaitForEnds(const std::map<pid_t, Found>& processes, Clock::time_point deadline) {
-  for (const auto& [pid, process] : processes) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd ended = {.fd = process.fd.get(), .events = POLLIN, .revents = 0};
-    if (left.count() > 0) poll(&ended, 1, static_cast<int>(left.count()));
-  }
+  for (const auto& [pid, process] : processes) WaitReadable(process.fd.get(), deadline);
 }
 
 }  // namespace
