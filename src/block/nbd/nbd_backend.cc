@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 
@@ -34,6 +35,8 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr seconds kConnectTime{15};
+// The kernel may wait for a request that a hung server does not take.
+constexpr milliseconds kForcedTime = kNbdRequestTime + seconds{10};
 constexpr seconds kFlushTime{60};
 constexpr seconds kGoneTime{10};
 constexpr milliseconds kGonePause{10};
@@ -208,7 +211,7 @@ class NbdBackend : public Backend {
     const base::Status emptied = ResizeNbdDevice(device->index, device->identifier, kForcedNbdSize);
     if (!emptied.ok()) LOG_WARNING("{}", base::ToString(emptied));
     // Without a connection every request fails, even if a process has the device open.
-    return DisconnectNbdDevice(device->index, device->identifier, patience);
+    return DisconnectNbdDevice(device->index, device->identifier, std::max(patience, kForcedTime));
   }
 
  private:

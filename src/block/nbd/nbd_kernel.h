@@ -19,10 +19,13 @@ namespace berth::block {
 // module.
 bool HasKernelNbd();
 
+// The time that the server has to take and to answer a request; the connection then counts as dead.
+inline constexpr std::chrono::seconds kNbdRequestTime{30};
+
 struct NbdConnectOptions {
   // Identifies the device later (/sys/block/nbdN/backend, Linux 5.14).
   std::string identifier;
-  std::chrono::seconds timeout{30};  // of a request; the connection then counts as dead
+  std::chrono::seconds timeout = kNbdRequestTime;
   bool read_only = false;
 };
 
@@ -30,7 +33,9 @@ struct NbdConnectOptions {
 base::StatusOr<uint32_t> ConnectNbdDevice(const NbdConnection& connection,
                                           const NbdConnectOptions& options);
 base::Status ResizeNbdDevice(uint32_t index, const std::string& identifier, uint64_t size_bytes);
-// Disconnects the device even if something has it open. OK if it is not connected.
+// Disconnects the device even if something has it open. OK if it is not connected. While a request
+// is being sent, the kernel waits for its end first, for kNbdRequestTime at most: a server that
+// hangs takes no more than what fits into the socket.
 base::Status DisconnectNbdDevice(uint32_t index, const std::string& identifier,
                                  std::chrono::milliseconds timeout);
 

@@ -148,11 +148,20 @@ TEST_F(NbdTest, AServerThatHangsIsForcedOff) {
   ASSERT_EQ(write(file.get(), "a", 1), 1);
   ASSERT_EQ(fsync(file.get()), 0);
   Signal(SIGSTOP);
-  std::jthread writer([&] { EXPECT_TRUE(write(file.get(), "b", 1) < 0 || fsync(file.get()) < 0); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  const auto begun = steady_clock::now();
+  // More than the socket holds, so that the kernel waits while it sends.
+  const std::string much(16 * kMiB, 'b');
+  std::jthread writer([&] {
+    EXPECT_TRUE(write(file.get(), much.data(), much.size()) < 0 || fsync(file.get()) < 0);
+  });
+  const std::string requests = "/sys/block" + mapping->device.substr(4) + "/inflight";
+  const auto deadline = steady_clock::now() + seconds(60);
+  uint64_t reads = 0, writes = 0;
+  while (writes < 2 && steady_clock::now() < deadline) {
+    std::ifstream(requests) >> reads >> writes;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GE(writes, 2u);
   ASSERT_OK(backend_->ForceUnmap(*mapping, seconds(10)));
-  EXPECT_LT(steady_clock::now() - begun, seconds(25));
   writer.join();
   EXPECT_FALSE(backend_->FindMapping("pvc-1")->has_value());
   ASSERT_OK(mounter_->UnmountLazy(mount_));
