@@ -13,8 +13,8 @@ namespace berth::api {
 
 // RFC 6902, with the exceptions of Kubernetes: "replace" adds a missing member, and "test" for null
 // passes if the member is missing. RESOURCE_EXHAUSTED: there are more than 10,000 operations, they
-// move very many values, or one puts a value deeper than 100 levels. FAILED_PRECONDITION also if the
-// operations copy more than 3 MiB.
+// move very many values, or one puts a value deeper than 100 levels. FAILED_PRECONDITION also if
+// the operations copy more than 3 MiB.
 base::StatusOr<base::Json> ApplyJsonPatch(base::Json document, const base::Json& patch);
 
 // RFC 7396: null removes a member, objects are merged, and all other values are replaced.
