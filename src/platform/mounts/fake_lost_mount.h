@@ -82,8 +82,6 @@ class LostMount {
     return Read(request);
   }
 
-  const std::string& target() const { return target_; }
-
   // The server's descriptor. A child process must close its copy, or the mount outlives this
   // object.
   int server() const { return server_.get(); }
