@@ -1,4 +1,5 @@
 """The streams between kubectl and a container: logs, exec, cp, attach and port-forward."""
+import contextlib
 import re
 import socket
 
@@ -98,7 +99,9 @@ def test_port_forward_to_where_nobody_listens(kubectl):
     assert "NotFound" in kubectl.fails("port-forward", "none", ":80")
     with watching(kubectl, "port-forward", "web", ":81") as line_with:
         port = int(re.search(r"127\.0\.0\.1:(\d+) -> 81", line_with("Forwarding from 127.0.0.1"))[1])
-        assert said(port, "x") == ""
+        # kubectl resets the connection if it closes it before it has read the word.
+        with contextlib.suppress(ConnectionResetError):
+            assert said(port, "x") == ""
         line_with("rror", "forward")
     finished(kubectl, "over", "true")
     assert "pod is not running" in kubectl.fails("port-forward", "over", ":80")

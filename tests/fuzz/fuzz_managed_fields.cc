@@ -87,7 +87,7 @@ void TryFields(std::string_view text) {
   CHECK_THAT(api::FieldSet::FromJson(set->ToJson()).value() == *set);
   CHECK_THAT(set->Union(*set) == *set && set->Intersection(*set) == *set);
   CHECK_THAT(set->Difference(*set).empty() && set->RecursiveDifference(*set).empty());
-  (void)set->Paths();
+  (void)set->Paths(100);
   (void)api::WithNamedParents(SomeSchema(), *set);
   api::FieldSet followed = *set;
   api::FieldSet* const sets[] = {&followed};
