@@ -1,4 +1,4 @@
-// What happens to watches for which the store could not read changes.
+// Watches end with 410 when the store could not read the changes for them.
 
 #include "apiserver/access/node_reach.h"
 #include "apiserver/api_fixture.h"

@@ -5,9 +5,10 @@
 //   nodes    node agents and block agents: together with the others all but one; each agent half
 //   others   all other users, and strangers by their address: together half; each a quarter
 //
-// What does not get a thread waits. When a thread is free, the shares take turns, and so do the
-// senders of a share; the tasks of a sender run in their order. Who the sender is depends on what
-// his connection has shown before (http::Request::known), because a token is judged by a worker.
+// A task that does not get a thread waits. When a thread is free, the shares take turns, and so do
+// the senders of a share; the tasks of a sender run in their order. Who the sender is depends on
+// what his connection has shown before (http::Request::known), because a token is judged by a
+// worker.
 //
 // Thread-safe. Tasks must not wait for other tasks.
 #pragma once

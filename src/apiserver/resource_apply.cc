@@ -109,7 +109,7 @@ void RemoveUnsettable(const ResourceRequest& request, Json& config) {
 }
 
 Status ConflictsError(const std::vector<api::ApplyConflict>& conflicts) {
-  constexpr size_t kMaxCauses = 100;  // as of a validation
+  constexpr size_t kMaxCauses = ErrorDetails::kMaxCauses;
   ErrorDetails details;
   std::string list;
   size_t count = 0;

@@ -90,8 +90,8 @@ void Set(Json& value, Path path, Json member) {
   *at = std::move(member);
 }
 
-bool IsDeeperThan(const Json& value, int levels, const Json* skip) {
-  if (!value.is_structured() || &value == skip) return false;
+bool IsDeeperThan(const Json& value, int levels, const std::function<bool(const Json&)>& skip) {
+  if (skip(value) || !value.is_structured()) return false;
   if (levels <= 0) return true;
   return std::any_of(value.begin(), value.end(),
                      [&](const Json& item) { return IsDeeperThan(item, levels - 1, skip); });

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -51,8 +52,9 @@ std::vector<std::string> Strings(const Json& list);
 // object.
 void Set(Json& value, Path path, Json member);
 
-// Whether `value` nests deeper than `levels`. The value `skip` does not count; null: all count.
-bool IsDeeperThan(const Json& value, int levels, const Json* skip = nullptr);
+// Whether `value` nests deeper than `levels`. It asks `skip` of each value that it comes to; those
+// for which it returns true do not count, nor what is in them.
+bool IsDeeperThan(const Json& value, int levels, const std::function<bool(const Json&)>& skip);
 
 // Removes the member at `path` if it is there.
 void Remove(Json& value, Path path);

@@ -24,34 +24,11 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/worker_shares.h"
 
 namespace berth::base {
 
 class FlightRecorder;
-
-// Divides workers between groups of work, which are tenants as a rule. A group takes a worker only
-// while it has fewer than are free, so alone it gets half of them, and work of it that hangs leaves
-// workers to the others. The group "" is not limited. Not thread-safe.
-class WorkerShares {
- public:
-  explicit WorkerShares(int workers) : free_(workers) {}
-  bool MayBegin(const std::string& group) const {
-    const auto found = running_.find(group);
-    return group.empty() || found == running_.end() || found->second < free_;
-  }
-  void Begin(const std::string& group) {
-    ++running_[group];
-    --free_;
-  }
-  void End(const std::string& group) {
-    if (--running_[group] == 0) running_.erase(group);
-    ++free_;
-  }
-
- private:
-  int free_;
-  std::map<std::string, int> running_;  // by group
-};
 
 class KeyedWorkers {
  public:

@@ -79,7 +79,8 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
   record.cluster = subject.cluster;
   record.image = subject.image;
   if (!record.formatting_uuid.empty()) {
-    // If the fence has lost this node's entries since, another node may use that file system now.
+    // If the fence has lost this node's entries since, another node may use the file system with
+    // that UUID by now.
     ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(call.volume));
     const auto is_on_record = [&](const FenceEntry& one) { return record.Find(one) != nullptr; };
     if (std::ranges::none_of(entries, is_on_record)) record.formatting_uuid.clear();
@@ -134,7 +135,8 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
   }
   RETURN_IF_ERROR(fence);
-  // The cleanup of a cluster that is being deleted may have read the records before this one came.
+  // The cluster is read again, because the cleanup of a cluster that is being deleted may have read
+  // the records before this one was written.
   if (const auto cluster = ReadUsableCluster(subject.cluster); !cluster.ok()) {
     if (cluster.status().code() != StatusCode::kFailedPrecondition) return cluster.status();
     const Status undone = TakeOffLocked(record, entry, {});

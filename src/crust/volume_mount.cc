@@ -206,19 +206,12 @@ int MountJob(const Job& job, bool read_only, unsigned attributes, Report& report
 }
 
 // Checks the device again after the mount, because the path may lead to another device by now.
-int CheckMounted(int mounted, const Job& job, Report& report) {
+int CheckMounted(int mounted, const Job& job) {
   struct stat st;
   if (fstat(mounted, &st) != 0) return -errno;
-  if (major(st.st_dev) != 0) return st.st_dev == job.device->number ? 0 : -ESTALE;
   // btrfs has its own numbers, which belong to no device.
-  if (const int error = CheckDevice(job); error != 0 || job.type != "btrfs") return error;
-  const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (root < 0) return -errno;
-  const int error =
-      platform::FindOtherDevices(root, job.source.c_str(), /*alone=*/true, report.other);
-  close(root);
-  if (error != 0) return -error;
-  return report.other.found() ? -EXDEV : 0;
+  if (major(st.st_dev) == 0) return CheckDevice(job);
+  return st.st_dev == job.device->number ? 0 : -ESTALE;
 }
 
 // Returns a descriptor of the detached mount, or a negative errno. A device that is in use for a
@@ -240,6 +233,34 @@ int MountPatiently(const Job& job, Report& report) {
   return mounted;
 }
 
+// As MountPatiently, for a job with a device: the mount is of that device.
+int MountDevice(const Job& job, Report& report) {
+  const int mounted = MountPatiently(job, report);
+  if (mounted < 0) return mounted;
+  report.stage = Stage::kOtherMounted;
+  const int error = CheckMounted(mounted, job);
+  if (error == 0) return mounted;
+  close(mounted);
+  return error;
+}
+
+// As MountDevice. The btrfs consists of that device alone.
+int MountBtrfs(const Job& job, Report& report) {
+  int mounted = -1;
+  const auto mount_and_open = [&] {
+    mounted = MountDevice(job, report);
+    if (mounted < 0) return mounted;
+    const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? -errno : root;
+  };
+  const int root = platform::MountOwnBtrfs(
+      job.source.c_str(), /*alone=*/true, mount_and_open, [&mounted] { close(mounted); },
+      report.other);
+  if (root < 0) return root;
+  close(root);
+  return mounted;
+}
+
 int RunJob(const Job& job, Report& report) {
   if (job.device.has_value()) {
     report.stage = Stage::kOtherDevice;
@@ -250,15 +271,8 @@ int RunJob(const Job& job, Report& report) {
     report.stage = Stage::kMountedOnHost;
     if (const int error = CheckHost(job.not_mounted->path); error != 0) return error;
   }
-  for (bool again = false;; again = true) {
-    const int mounted = MountPatiently(job, report);
-    if (mounted < 0 || !job.device.has_value()) return mounted;
-    report.stage = Stage::kOtherMounted;
-    const int error = CheckMounted(mounted, job, report);
-    if (error == 0) return mounted;
-    close(mounted);
-    if (again || error != -EXDEV || !platform::ForgetBtrfsDevice(report.other)) return error;
-  }
+  if (!job.device.has_value()) return MountPatiently(job, report);
+  return job.type == "btrfs" ? MountBtrfs(job, report) : MountDevice(job, report);
 }
 
 base::Status ExplainFailure(const MountPlan& plan, int error, const Report& report) {

@@ -1,12 +1,11 @@
 #include "csidriver/driver.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "api/kinds/csi_names.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "base/pause.h"
 #include "base/text.h"
 #include "csidriver/services.h"
 #include "platform/file_systems/file_system.h"
@@ -111,7 +110,8 @@ class DriverImpl final : public Driver {
           "inline volumes are kept, because the folder of the pods that had them is not there or "
           "is another one; those of pods that are gone are removed when it is there again");
       orphans_ = std::jthread([this, pause = options.look_again](const std::stop_token& stop) {
-        RemoveOrphansLater(stop, pause);
+        while (base::SleepFor(stop, pause) && !node_->RemoveOrphans()) {
+        }
       });
     }
     if (options.registration_folder.empty()) return base::OkStatus();
@@ -124,15 +124,6 @@ class DriverImpl final : public Driver {
   }
 
  private:
-  void RemoveOrphansLater(const std::stop_token& stop, std::chrono::milliseconds pause) const {
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock lock(mutex);
-    do {
-      wake.wait_for(lock, stop, pause, [] { return false; });
-    } while (!stop.stop_requested() && !node_->RemoveOrphans());
-  }
-
   // Each member needs the ones above it, so the servers come last and are destroyed first.
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();

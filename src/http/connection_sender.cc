@@ -1,4 +1,5 @@
-// Who the client of a connection is, and whether its request may come in or go on.
+// This file finds out who the client of a connection is, and decides whether its request may come
+// in or go on.
 
 #include <boost/asio/post.hpp>
 

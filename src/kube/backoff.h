@@ -3,10 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <random>
 #include <stop_token>
+
+#include "base/pause.h"
 
 namespace berth::kube {
 
@@ -24,11 +24,7 @@ class Backoff {
     const auto step = next_;
     next_ = std::min(next_ * 2, max_);
     std::uniform_int_distribution<int64_t> jitter(step.count() / 2, step.count());
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any wake;
-    wake.wait_for(lock, stop, std::chrono::milliseconds(jitter(random_)), [] { return false; });
-    return !stop.stop_requested();
+    return base::SleepFor(stop, std::chrono::milliseconds(jitter(random_)));
   }
 
  private:

@@ -10,11 +10,11 @@
 #include "base/flight.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/pause.h"
 #include "kube/guarded_client.h"
 #include "kube/http_client.h"
 #include "kube/leader_election.h"
 #include "roles/health.h"
-#include "roles/pause.h"
 #include "roles/role_term.h"
 
 namespace berth::roles {
@@ -180,7 +180,7 @@ class ControllerProcessImpl : public ControllerProcess {
     connection.OnReady([&] { named.request_stop(); });
     const std::stop_callback stopped(stop, [&] { named.request_stop(); });
     connection.Start();
-    WaitForStop(named.get_token());
+    base::WaitForStop(named.get_token());
     connection.Stop();
     const auto info = connection.info();
     if (stop.stop_requested() || info == nullptr) return;

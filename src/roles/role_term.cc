@@ -5,8 +5,8 @@
 #include <list>
 
 #include "base/log.h"
+#include "base/pause.h"
 #include "kube/event_recorder.h"
-#include "roles/pause.h"
 
 namespace berth::roles {
 
@@ -87,7 +87,8 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
   bool all_work = false;
   while (!end.stop_requested()) {
     if (all_work) {
-      SleepFor(end, std::chrono::duration_cast<milliseconds>(next_trim - steady_clock::now()));
+      base::SleepFor(end,
+                     std::chrono::duration_cast<milliseconds>(next_trim - steady_clock::now()));
     } else {
       all_work = StartReadyRoles(roles, **running, began, next_warning);
     }

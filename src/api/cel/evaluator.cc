@@ -110,7 +110,7 @@ class Evaluator {
   StatusOr<Value> EvaluateSelect(const Node& node) {
     ASSIGN_OR_RETURN(const Value operand, EvaluateNode(*node.children[0]));
     if (operand.is(Kind::kList)) return NoSuchOverload();
-    return FindMember(node, operand, Value::Refer(node.name));
+    return FindMember(node, operand, Value::ReferToText(node.name));
   }
 
   StatusOr<Value> EvaluateIndex(const Node& node) {

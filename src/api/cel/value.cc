@@ -33,7 +33,7 @@ Value FromString(const std::string& text, const Schema* schema) {
       if (const auto duration = ParseDuration(text); duration.ok()) return *duration;
     }
   }
-  return Value::Refer(text);
+  return Value::ReferToText(text);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ List Value::items() const {
     for (size_t i = 0; i < size(); ++i) out.push_back(item(i));
   } else if (const auto* reference = std::get_if<Reference>(&rep_)) {
     for (auto it = reference->json->begin(); it != reference->json->end(); ++it) {
-      out.push_back(Refer(it.key()));
+      out.push_back(ReferToText(it.key()));
     }
   } else {
     for (const auto& entry : *std::get<std::shared_ptr<const Entries>>(rep_)) {

@@ -90,7 +90,7 @@ class Value {
     return Value(Rep(std::make_shared<const Entries>(std::move(map))));
   }
   // A string that is not copied. `text` must outlive the value.
-  static Value Refer(const std::string& text) { return Value(Rep(Text(Text(), &text))); }
+  static Value ReferToText(const std::string& text) { return Value(Rep(Text(Text(), &text))); }
   // An optional with a value, and an empty one.
   static Value Some(Value value);
   static Value None() { return Value(Rep(Optional{})); }

@@ -13,11 +13,6 @@ using base::Json;
 constexpr size_t kMaxReason = 1024;        // bytes of one reason
 constexpr size_t kMaxReasons = 48 * 1024;  // bytes of all reasons
 
-std::string CutText(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  return text.substr(0, base::CharacterEnd(text, bytes)) + "...";
-}
-
 }  // namespace
 
 std::string WriteFlexReports(const std::map<std::string, FlexReport>& drivers) {
@@ -26,7 +21,7 @@ std::string WriteFlexReports(const std::map<std::string, FlexReport>& drivers) {
   for (const auto& [name, report] : drivers) {
     out[name] = {{"ready", report.ready}};
     if (report.removed) out[name]["removed"] = true;
-    if (!report.reason.empty()) out[name]["reason"] = CutText(report.reason, each);
+    if (!report.reason.empty()) out[name]["reason"] = base::Shortened(report.reason, each);
   }
   return base::json::Dump(out);
 }

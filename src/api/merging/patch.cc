@@ -133,15 +133,6 @@ class JsonPatcher {
                  Quote(text));
   }
 
-  // Whether `value` nests deeper than `levels`. Stops when the patch has done too much work.
-  bool IsDeeperThan(const Json& value, size_t levels) {
-    ++work_;
-    if (!value.is_structured() || work_ > kMaxWork) return false;
-    return levels == 0 || std::any_of(value.begin(), value.end(), [&](const Json& item) {
-             return IsDeeperThan(item, levels - 1);
-           });
-  }
-
   Status CheckWork() const {
     if (work_ <= kMaxWork) return base::OkStatus();
     return Error(StatusCode::kResourceExhausted,
@@ -150,7 +141,9 @@ class JsonPatcher {
 
   // Checks that `value` may be put at `path`.
   Status CheckValue(const Pointer& path, const Json& value) {
-    if (path.size() > kMaxDepth || IsDeeperThan(value, kMaxDepth - path.size())) {
+    const auto count = [this](const Json&) { return ++work_ > kMaxWork; };
+    if (path.size() > kMaxDepth ||
+        base::json::IsDeeperThan(value, static_cast<int>(kMaxDepth - path.size()), count)) {
       return Error(StatusCode::kResourceExhausted,
                    "JSON patch: the object would nest deeper than {} levels", kMaxDepth);
     }

@@ -10,7 +10,6 @@ namespace {
 
 // Longer values are cut in messages. This length is enough to recognise a value.
 constexpr size_t kMaxShown = 256;
-constexpr size_t kMaxCauses = 100;
 // A rule's own message may have 5 KiB.
 constexpr size_t kMaxMessage = 8 * 1024;
 
@@ -21,7 +20,7 @@ std::string ShownText(const Json& value) {
 }  // namespace
 
 void FieldErrors::Add(std::string_view reason, std::string_view field, std::string message) {
-  if (causes_.size() == kMaxCauses) return;
+  if (causes_.size() == ErrorDetails::kMaxCauses) return;
   causes_.push_back({std::string(reason), base::Shortened(message, kMaxMessage),
                      base::Shortened(field, base::kLongestFieldPath)});
 }

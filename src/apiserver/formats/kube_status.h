@@ -38,6 +38,8 @@ enum class Reason {
 
 // Status.details; members left empty are omitted.
 struct ErrorDetails {
+  // An answer names at most this many causes, because an object can have hundreds of thousands.
+  static constexpr size_t kMaxCauses = 100;
   struct Cause {
     std::string reason;
     std::string message;

@@ -129,7 +129,8 @@ Status CheckBounds(const Json& object, size_t bytes) {
         fmt::format("Request entity too large: the object would have {} bytes, limit is {}", bytes,
                     limits.max_bytes));
   }
-  if (base::json::IsDeeperThan(object, limits.max_depth, managed)) {
+  const auto is_managed = [managed](const Json& value) { return &value == managed; };
+  if (base::json::IsDeeperThan(object, limits.max_depth, is_managed)) {
     return KubeError(
         Reason::kRequestEntityTooLarge,
         fmt::format("Request entity too large: the object would nest deeper than {} levels",

@@ -90,7 +90,7 @@ TEST(LockReachTest, AFileSystemOfThisMachineAloneKnowsAllItsLocks) {
   }
 }
 
-// What a person waits for who reads that a dead node's lock is still there.
+// The text names the event for which a person must wait while a dead node's lock is still there.
 TEST(LockReachTest, TheLapseOfADeadNodesLockIsExplainedByTheKindOfMount) {
   const auto lapse = [](const std::string& mount) {
     const auto table =

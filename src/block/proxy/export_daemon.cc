@@ -37,10 +37,6 @@ base::StatusOr<Json> ServerAddress(const std::string& server) {
   return Json{{"type", "inet"}, {"host", host}, {"port", server.substr(colon + 1)}};
 }
 
-}  // namespace
-
-namespace {
-
 bool RunsOrIsUnknown(const DaemonId& daemon) {
   const auto process = OpenDaemon(daemon);
   return !process.ok() || process->valid();

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/pause.h"
 #include "base/text.h"
 #include "block/images/image_record.h"
 #include "block/proxy/export_daemon.h"
@@ -457,7 +458,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     // The time-out is needed because a death is skipped while another call holds the volume's key.
     if (poll(fds.data(), fds.size(), 5000) < 0) {
       // Memory or descriptors have run out.
-      if (errno != EINTR) std::this_thread::sleep_for(kRetryPause);
+      if (errno != EINTR) base::SleepFor(stop, kRetryPause);
       continue;
     }
     uint64_t drained = 0;

@@ -114,8 +114,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
 namespace {
 
 bool HasEnded(const base::UniqueFd& process) {
-  pollfd ended = {process.get(), POLLIN, 0};
-  return poll(&ended, 1, 0) > 0;
+  return platform::WaitReadable(process.get(), std::chrono::steady_clock::now());
 }
 
 }  // namespace

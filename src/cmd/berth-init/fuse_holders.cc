@@ -67,7 +67,7 @@ StuckReaders& GetStuckReaders() {
   return readers;
 }
 
-// What a child says of a process. It is written and read in one piece.
+// A child sends this for each process. It is written and read in one piece.
 struct Answer {
   uint32_t holds = 0;
   uint32_t count = 0;

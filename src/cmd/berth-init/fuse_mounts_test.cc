@@ -154,7 +154,7 @@ TEST_F(ProcessesTest, WaitsForNoDescriptor) {
   AddDescriptor("20", "5", "/dev/fuse", "pos:\t0\nfuse_connection:\t49\n");
   AddHungDescriptor("20", "6", "anon_inode:[eventpoll]");
   EXPECT_THAT(ListConnections(Find()), ElementsAre("0:49"));
-  // Nobody can tell what this one serves.
+  // Nobody can tell which file systems this process serves.
   AddProcess("21", "another", "S (sleeping)", 1);
   AddHungDescriptor("21", "5", "/dev/fuse");
   EXPECT_THAT(ListConnections(Find()), UnorderedElementsAre("0:49", "unknown"));

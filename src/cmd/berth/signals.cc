@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
-#include <mutex>
 
 #include "base/log.h"
+#include "base/pause.h"
 
 namespace berth::cmd {
 namespace {
@@ -26,10 +25,7 @@ constexpr std::chrono::seconds kLongestEnd{10};
 
 // Ends the process with `exit_code` unless `done` is requested in time.
 void EndAfterLimit(const std::stop_token& done, int exit_code) {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  if (changed.wait_for(lock, done, kLongestEnd, [&] { return done.stop_requested(); })) return;
+  if (!base::SleepFor(done, kLongestEnd)) return;
   LOG_ERROR("something did not end within {} s of the signal: the process ends without it",
             kLongestEnd.count());
   _exit(exit_code);
@@ -71,11 +67,6 @@ StopSignals::~StopSignals() {
   thread_.join();
 }
 
-void StopSignals::Wait() {
-  std::mutex mutex;
-  std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
-  changed.wait(lock, token(), [this] { return token().stop_requested(); });
-}
+void StopSignals::Wait() { base::WaitForStop(token()); }
 
 }  // namespace berth::cmd

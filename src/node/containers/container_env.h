@@ -38,8 +38,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // last value. Values hold secrets: never log them. NOT_FOUND: a ConfigMap, Secret or key that is
 // not optional is missing; INVALID_ARGUMENT: a fieldRef or resourceFieldRef that is not supported,
 // or more than kMaxExecBytes; DATA_LOSS: a Secret that is not base64. The messages are the
-// kubelet's
-// ("secret \"x\" not found").
+// kubelet's ("secret \"x\" not found").
 base::StatusOr<Environment> MakeEnvironment(const api::Pod& pod, const api::Container& container,
                                             const PodFacts& facts, const ObjectReader& reader);
 

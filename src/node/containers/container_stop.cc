@@ -1,10 +1,9 @@
 #include "node/containers/container_stop.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "base/log.h"
+#include "base/pause.h"
 
 namespace berth::node {
 
@@ -20,15 +19,6 @@ namespace json = base::json;
 
 // The time after the grace period in which the runtime must kill the container and clean up.
 constexpr seconds kRuntimeTime{120};
-
-// False: `stop` was requested.
-bool Sleep(milliseconds time, std::stop_token stop) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  wake.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
-}
 
 }  // namespace
 
@@ -46,7 +36,7 @@ Status RunHook(rpc::CriClient& cri, const HandlerTarget& target, const Json& hoo
   if (const Json* sleep = json::Find(hook, {"sleep"}); sleep != nullptr) {
     const milliseconds wanted =
         seconds(std::clamp<int64_t>(json::Int(*sleep, {"seconds"}), 0, 86400));
-    if (!Sleep(std::min(wanted, timeout), stop)) {
+    if (!base::SleepFor(stop, std::min(wanted, timeout))) {
       return base::Error(StatusCode::kCancelled, "the node agent stops");
     }
     return wanted <= timeout ? base::OkStatus()

@@ -28,7 +28,7 @@ const ContainerState* PodRuntime::ById(const ContainerId& id) const {
 
 std::string PodRuntime::Unread() const {
   for (const ContainerState& state : containers) {
-    // What ran before the newest container of the name decides nothing.
+    // Containers that ran before the newest one of the name decide nothing.
     if (state.unread && state.exited() && Newest(state.name) == &state) {
       return fmt::format("how container {} ended", state.name);
     }

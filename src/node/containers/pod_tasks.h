@@ -14,8 +14,8 @@
 #include <string>
 #include <thread>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/worker_shares.h"
 
 namespace berth::node {
 

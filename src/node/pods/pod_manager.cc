@@ -106,7 +106,10 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
                 .max_workers = options_.max_workers,
                 .retry_start = milliseconds(1000),
                 .retry_max = milliseconds(20000),
-                .group = [this](const std::string& key) { return GroupOf(key); }},
+                .group =
+                    [this](const std::string& key) {
+                      return key == kOrphans ? std::string() : namespaces_.Find(key);
+                    }},
                [this](const std::string& key) { return ProcessKey(key); }) {}
 
 PodManager::~PodManager() { Stop(); }
@@ -161,7 +164,7 @@ void PodManager::OnPodChange(const kube::Informer<api::Pod>::TypedChange& change
   }
   if (!mine(change.after)) return;
   const std::string uid = change.after->uid();
-  NoteNamespace(uid, change.after->ns());
+  namespaces_.Set(uid, change.after->ns());
   {
     base::MutexLock lock(mutex_);
     inputs_[uid] = {.pod = change.after, .gone = false};
@@ -182,18 +185,6 @@ std::vector<ContainerState> PodManager::RunningContainers() const {
     }
   }
   return out;
-}
-
-void PodManager::NoteNamespace(const std::string& uid, const std::string& ns) {
-  base::MutexLock lock(namespaces_mutex_);
-  namespaces_[uid] = ns;
-}
-
-std::string PodManager::GroupOf(const std::string& key) const {
-  if (key == kOrphans) return "";
-  base::MutexLock lock(namespaces_mutex_);
-  const auto found = namespaces_.find(key);
-  return found == namespaces_.end() || found->second.empty() ? "(unknown)" : found->second;
 }
 
 void PodManager::RequeuePod(const std::string& uid) { workers_.AddNow(uid); }
@@ -242,7 +233,8 @@ Outcome PodManager::FindOrphans() {
     if (inputs_.contains(uid)) continue;
     const auto known = remembered_.find(uid);
     inputs_[uid] = {.pod = known == remembered_.end() ? nullptr : known->second.pod, .gone = true};
-    NoteNamespace(uid, inputs_[uid].pod == nullptr ? runtime_.Pod(uid).ns : inputs_[uid].pod->ns());
+    namespaces_.Set(uid,
+                    inputs_[uid].pod == nullptr ? runtime_.Pod(uid).ns : inputs_[uid].pod->ns());
     LOG_INFO("pod {} is gone from the API: tearing it down", base::Quote(uid));
     workers_.AddNow(uid);
   }
@@ -272,8 +264,7 @@ Outcome PodManager::ProcessKey(const std::string& key) {
     base::MutexLock lock(mutex_);
     inputs_.erase(key);
     entries_.erase(key);
-    base::MutexLock last(namespaces_mutex_);
-    namespaces_.erase(key);
+    namespaces_.Set(key, "");
   }
   return outcome;
 }

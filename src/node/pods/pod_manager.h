@@ -23,6 +23,7 @@
 #include "base/event_sink.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/worker_shares.h"
 #include "kube/client.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"
@@ -97,9 +98,6 @@ class PodManager {
   // but without an object in the API, is an orphan.
   bool HasOwnSandbox(const std::string& uid) const;
   std::vector<ContainerState> RunningContainers() const;
-  void NoteNamespace(const std::string& uid, const std::string& ns);
-  // The group of a key of workers_. All pods whose namespace is not known are one group.
-  std::string GroupOf(const std::string& key) const;
   PodEntry& EntryOf(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PodManagerOptions options_;
@@ -129,9 +127,7 @@ class PodManager {
   std::map<std::string, Input> inputs_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::unique_ptr<PodEntry>> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, PodRecord> remembered_ ABSL_GUARDED_BY(mutex_);  // not yet in entries_
-  // The pods' namespaces, which share the workers. The lock is taken last, after any other.
-  mutable base::Mutex namespaces_mutex_;
-  std::map<std::string, std::string> namespaces_ ABSL_GUARDED_BY(namespaces_mutex_);  // by uid
+  base::WorkGroups namespaces_;  // of the pods, by uid; they share the workers
   base::KeyedWorkers workers_;
 };
 

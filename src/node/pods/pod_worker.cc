@@ -43,7 +43,7 @@ PodWorker::Outcome PodWorker::WaitForRuntime(PodEntry& entry, const Status& why)
   return Outcome::Done();
 }
 
-// What the runtime cannot tell is neither a success nor a failure of the pod, so nothing is
+// A state that the runtime cannot tell is neither a success nor a failure of the pod, so nothing is
 // decided.
 PodWorker::Outcome PodWorker::WaitForState(const PodEntry& entry, const std::string& unread) {
   const Status why =

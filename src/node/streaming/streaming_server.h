@@ -15,9 +15,8 @@
 // run at a time; more get the code 503. One user has at most 16 of them (code 429), or 256 if it is
 // a part of the cluster (its name begins with "system:"), such as the service account of a log
 // collector. 64 are kept for administrators (system:masters), so that nobody's streams keep others
-// out. A stream ends when
-// no byte has passed in it for four hours, as with the kubelet; a log is silent as long as its
-// container is.
+// out. A stream ends when no byte has passed in it for four hours, as with the kubelet; a log is
+// silent as long as its container is.
 #pragma once
 
 #include <chrono>

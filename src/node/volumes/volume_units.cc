@@ -54,7 +54,7 @@ VolumeUnits::VolumeUnits(const VolumeManagerOptions& options, Dependencies depen
                 .max_workers = options.max_workers,
                 .retry_start = options.retry_start,
                 .retry_max = options.retry_max,
-                .group = [this](const std::string& key) { return GroupOf(key); },
+                .group = [this](const std::string& key) { return namespaces_.Find(key); },
                 .flight = options.flight},
                [this](const std::string& key) { return Reconcile(key); }) {}
 
@@ -130,7 +130,7 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
   bool urgent = false;
   {
     MutexLock lock(mutex_);
-    NoteNamespace(id.unit, pod->ns());
+    namespaces_.Set(id.unit, pod->ns());
     auto& slot = units_[id.unit];
     if (slot == nullptr) slot = std::make_unique<Unit>();
     Unit& unit = *slot;
@@ -160,21 +160,6 @@ void VolumeUnits::WantVolume(std::shared_ptr<const api::Pod> pod, WantedVolume w
     deps_.owner.ReportInUse(urgent);
     workers_.AddNow(id.unit);
   }
-}
-
-void VolumeUnits::NoteNamespace(const std::string& unit, const std::string& ns) {
-  MutexLock lock(namespaces_mutex_);
-  if (ns.empty()) {
-    namespaces_.erase(unit);
-  } else {
-    namespaces_[unit] = ns;
-  }
-}
-
-std::string VolumeUnits::GroupOf(const std::string& key) const {
-  MutexLock lock(namespaces_mutex_);
-  const auto found = namespaces_.find(key);
-  return found == namespaces_.end() ? "(unknown)" : found->second;
 }
 
 void VolumeUnits::ReleaseVolumes(const std::string& pod_uid) {
@@ -411,7 +396,7 @@ void VolumeUnits::EraseUses(const std::string& key) {
       in_use_changed = !unit.device_name.empty();
       urgent = unit.needs_attach;
       units_.erase(found);
-      NoteNamespace(key, "");
+      namespaces_.Set(key, "");
     }
   }
   for (const std::string& uid : gone) deps_.owner.NotifyPod(uid);

@@ -42,6 +42,7 @@
 #include "base/event_sink.h"
 #include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/worker_shares.h"
 #include "node/volumes/crust_deferral.h"
 #include "node/volumes/volume_attachments.h"
 #include "node/volumes/volume_expansion.h"
@@ -157,9 +158,6 @@ class VolumeUnits {
   };
 
   base::KeyedWorkers::Outcome Reconcile(const std::string& key);
-  void NoteNamespace(const std::string& unit, const std::string& ns);  // "": the unit is gone
-  // The group of a key of workers_. All units of records whose pod is not known are one group.
-  std::string GroupOf(const std::string& key) const;
   std::vector<Job> FindJobs(const std::string& key,
                             const std::function<bool(const Unit&, const Use&)>& condition) const;
 
@@ -211,10 +209,7 @@ class VolumeUnits {
   const Dependencies deps_;
   mutable base::Mutex mutex_;
   std::map<std::string, std::unique_ptr<Unit>> units_ ABSL_GUARDED_BY(mutex_);
-  // The namespaces of the pods that use the units, by unit; they share the workers. The lock is
-  // taken last, after any other.
-  mutable base::Mutex namespaces_mutex_;
-  std::map<std::string, std::string> namespaces_ ABSL_GUARDED_BY(namespaces_mutex_);
+  base::WorkGroups namespaces_;  // of the pods that use the units, by unit; they share the workers
   base::KeyedWorkers workers_;
 };
 

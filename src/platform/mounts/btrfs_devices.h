@@ -9,13 +9,16 @@
 // All functions but DescribeOther are async-signal-safe and are for children (child.h).
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <string>
 
 namespace berth::platform {
 
-// What is wrong with a mounted btrfs.
+// Says how the devices of a mounted btrfs differ from the expected one.
 struct OtherDevices {
   uint64_t count = 0;            // of the file system's devices; 0: nothing is wrong
   std::array<char, 256> path{};  // of one of them, if the source is not among them; else empty
@@ -29,6 +32,26 @@ int FindOtherDevices(int root, const char* source, bool alone, OtherDevices& oth
 // Makes the kernel forget that the device belongs to a btrfs. False: it could not,
 // for example because that btrfs is mounted.
 bool ForgetBtrfsDevice(const OtherDevices& other);
+
+// Mounts a btrfs, and looks whether it is that of `source`. If another device was registered with
+// its UUID, the kernel is made to forget that device, and the mount is made once more. `mount`
+// returns a descriptor of the root folder, or a negative errno after which nothing is mounted;
+// `unmount` undoes it. Returns the descriptor or a negative errno; -EXDEV: `other` says why the
+// mount is refused.
+template <typename Mount, typename Unmount>
+int MountOwnBtrfs(const char* source, bool alone, const Mount& mount, const Unmount& unmount,
+                  OtherDevices& other) {
+  for (bool again = false;; again = true) {
+    const int root = mount();
+    if (root < 0) return root;
+    const int error = FindOtherDevices(root, source, alone, other);
+    if (error == 0 && !other.found()) return root;
+    close(root);
+    unmount();
+    if (error != 0) return -error;
+    if (again || !ForgetBtrfsDevice(other)) return -EXDEV;
+  }
+}
 
 // Says why the mount was refused.
 std::string DescribeOther(const OtherDevices& other);

@@ -1,5 +1,5 @@
-// What a tenant can do to a btrfs volume of another by copying its UUID onto a raw block volume of
-// his own. Run by tests/vm, because only kernels before 6.7 can be deceived so.
+// A tenant copies the UUID of another's btrfs volume onto a raw block volume of his own. These
+// tests are run by tests/vm, because only kernels before 6.7 can be deceived so.
 #include "platform/devices/fake_disk.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/mounts/fake_btrfs.h"

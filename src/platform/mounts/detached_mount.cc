@@ -39,19 +39,15 @@ int MountDetached(const Source& source) {
 // As MountDetached, but returns a descriptor of the root folder, and unmounts a btrfs that is not
 // the one of the device: then it fills in `other` and returns -EXDEV.
 int OpenDetached(const Source& source, int& mounted, OtherDevices& other) {
-  for (bool again = false;; again = true) {
+  const auto mount_and_open = [&] {
     mounted = MountDetached(source);
     if (mounted < 0) return mounted;
     const int root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) return -errno;
-    if (source.fs_type != "btrfs") return root;
-    const int error = FindOtherDevices(root, source.device.c_str(), /*alone=*/true, other);
-    if (error == 0 && !other.found()) return root;
-    close(root);
-    close(mounted);
-    if (error != 0) return -error;
-    if (again || !ForgetBtrfsDevice(other)) return -EXDEV;
-  }
+    return root < 0 ? -errno : root;
+  };
+  if (source.fs_type != "btrfs") return mount_and_open();
+  return MountOwnBtrfs(
+      source.device.c_str(), /*alone=*/true, mount_and_open, [&mounted] { close(mounted); }, other);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::chrono::seconds kWalkTime(10);
 
-// What runs in a child makes only system calls.
+// The functions that run in a child make only system calls.
 
 int OpenProcessFolder(std::string_view proc, pid_t pid, std::string_view name) {
   return open(ProcessPath(proc, pid, name).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -150,21 +150,26 @@ int CallMount(const Plan& plan, int target) {
   return mounted == 0 ? 0 : errno;
 }
 
-// Unmounts a btrfs that is not the one of the source. If another device was registered with its
-// UUID, the kernel is made to forget that device, and the mount is tried once more.
+// Returns 0 or an errno. A btrfs that is not the one of the source is unmounted again, and then
+// `other` says why.
 int MountBtrfs(const Plan& plan, int target, OtherDevices& other) {
-  for (bool again = false;; again = true) {
-    if (const int error = CallMount(plan, target); error != 0) return error;
-    const int root = open(plan.target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int error = root < 0 ? errno : 0;
-    if (error == 0) error = FindOtherDevices(root, plan.source.c_str(), plan.one_device, other);
-    if (root >= 0) close(root);
-    if (error == 0 && !other.found()) return 0;
+  const auto unmount = [&plan] {
     if (umount2(plan.target.c_str(), UMOUNT_NOFOLLOW) != 0) {
       umount2(plan.target.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
     }
-    if (error != 0 || again || !ForgetBtrfsDevice(other)) return error;
-  }
+  };
+  const auto mount_and_open = [&] {
+    if (const int error = CallMount(plan, target); error != 0) return -error;
+    const int root = open(plan.target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = errno;
+    if (root < 0) unmount();
+    return root < 0 ? -error : root;
+  };
+  const int root =
+      MountOwnBtrfs(plan.source.c_str(), plan.one_device, mount_and_open, unmount, other);
+  if (root < 0) return root == -EXDEV && other.found() ? 0 : -root;
+  close(root);
+  return 0;
 }
 
 int MountNew(const Plan& plan, int target, OtherDevices& other) {

@@ -31,9 +31,9 @@ namespace berth::platform {
 
 class HungExec {
  public:
-  // What the process does with a file of that server, and never ends: it closes it in execve, so
-  // that most of its /proc/PID cannot be read, or adds it to the epoll descriptor `kEpoll`, whose
-  // fdinfo cannot be read then.
+  // The process never ends one of these calls with a file of that server. It closes the file in
+  // execve, so that most of its /proc/PID cannot be read, or it adds the file to the epoll
+  // descriptor `kEpoll`, whose fdinfo cannot be read then.
   static void CloseInExec(int /*file*/) { execl("/bin/sleep", "sleep", "600", nullptr); }
   static void AddToEpoll(int file) {
     epoll_event event = {.events = EPOLLIN, .data = {}};

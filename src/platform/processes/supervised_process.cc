@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/pause.h"
 #include "base/unique_fd.h"
 
 namespace berth::platform {
@@ -38,10 +39,7 @@ void SupervisedProcess::SuperviseChild(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     if (steady_clock::now() - started > std::chrono::seconds(10)) pause = options_.restart_start;
     LOG_WARNING("{} {}; it is started again in {} ms", options_.name, end, pause.count());
-    std::mutex mutex;
-    std::condition_variable_any changed;
-    std::unique_lock lock(mutex);
-    changed.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); });
+    base::SleepFor(stop, pause);
     pause = std::min(pause * 2, options_.restart_max);
   }
 }

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <stop_token>
 
-namespace berth::roles {
+namespace berth::base {
 
 // Sleeps for `time`, or until `stop` is requested. Returns false if a stop was requested.
 inline bool SleepFor(const std::stop_token& stop, std::chrono::milliseconds time) {
@@ -22,4 +22,4 @@ inline void WaitForStop(const std::stop_token& stop) {
   }
 }
 
-}  // namespace berth::roles
+}  // namespace berth::base
