@@ -24,7 +24,7 @@
 //   [Pending] ──▶ [Available] ──▶ [Bound] ── claim gone (asked of the API itself) ──▶ [Released]
 //                     ▲                                                                 │  │
 //                     └────────── a person removes claimRef ────────────────────────────┘  │
-//                                policy Delete, but no provisioner made it; or Recycle     ▼
+//                   policy Delete, but neither CSI nor made by a provisioner; or Recycle   ▼
 //                                                                                      [Failed]
 //
 // The provisioner deletes a released volume with policy Delete; one with Retain stays.

@@ -262,10 +262,27 @@ TEST_F(BinderTest, AClaimOfTheSameNameIsAnotherClaim) {
 TEST_F(BinderTest, AReleasedVolumeThatNobodyCanDeleteHasFailed) {
   Json volume = MakeVolume("pv-1", BoundVolume("data"));
   volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
+  volume["spec"].erase("csi");
+  volume["spec"]["nfs"] = {{"server", "server"}, {"path", "/data"}};
   cluster_.Put(volume);
   cluster_.Start();
   ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-1").phase() == "Failed"; }));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning VolumeFailedDelete pv-1: no provisioner made"));
+}
+
+// The driver's provisioner deletes it, as the controller manager of Kubernetes expects, too.
+TEST_F(BinderTest, AReleasedVolumeOfACsiDriverIsLeftToItsProvisioner) {
+  Json volume = MakeVolume("pv-1", BoundVolume("data"));
+  volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
+  volume["spec"]["csi"] = {{"driver", "driver"}, {"volumeHandle", "by-hand"}};
+  cluster_.Put(volume);
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-1").phase() == "Released"; }));
+  // The binder looks at the volume once more before it looks at the next one.
+  cluster_.Put(MakeVolume("pv-2", BoundVolume("other")));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-2").phase() == "Released"; }));
+  EXPECT_EQ(GetVolume("pv-1").phase(), "Released");
+  EXPECT_EQ(cluster_.events.Count("VolumeFailedDelete"), 0);
 }
 
 TEST_F(BinderTest, AProvisionedVolumeWhoseClaimTookAnotherIsReleased) {

@@ -87,8 +87,9 @@ Binder::Outcome Binder::ReleaseVolume(const Volume& volume) {
     return Outcome::Done();  // the write queues the volume again
   }
   if (volume.phase() == "Failed") return Outcome::Done();
+  // The provisioner of a CSI driver deletes the driver's volumes, whoever made their objects.
   if (volume.reclaim_policy() == "Delete" && !volume.has_annotation(kProvisionedBy) &&
-      !volume.has_annotation(kMigratedTo)) {
+      !volume.has_annotation(kMigratedTo) && !volume.has_csi()) {
     const std::string message =
         "no provisioner made this volume, so none can delete it: delete its data and the "
         "PersistentVolume by hand, or set its reclaim policy to Retain";

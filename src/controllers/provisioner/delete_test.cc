@@ -25,7 +25,8 @@ class DeleteTest : public ProvisionerTest {
     // The finalizer of a volume whose policy changed tells.
     cluster_.Put(MakeVolume(
         "barrier", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
-                    {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}));
+                    {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
+                    {"status", {{"phase", "Bound"}}}}));
     ASSERT_TRUE(
         cluster_.WaitUntil([&] { return GetVolume("barrier").has_finalizer(kVolumeFinalizer); }));
   }
@@ -140,6 +141,52 @@ TEST_F(DeleteTest, AVolumeThatIsRetainedLosesTheFinalizerAndStays) {
   ASSERT_TRUE(cluster_.WaitUntil(
       [&] { return !GetVolume("pvc-uid-data").has_finalizer(kVolumeFinalizer); }));
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+TEST_F(DeleteTest, AVolumeThatAPersonMadeIsProtectedWhileBoundAndDeletedWhenReleased) {
+  Begin();
+  Volume volume(
+      MakeVolume("static", {{"metadata", {{"finalizers", nullptr}}},
+                            {"spec",
+                             {{"persistentVolumeReclaimPolicy", "Delete"},
+                              {"csi", {{"driver", kDriver}, {"volumeHandle", "by-hand"}}}}},
+                            {"status", {{"phase", "Available"}}}}));
+  cluster_.Put(volume);
+  PassQueue();
+  EXPECT_FALSE(GetVolume("static").has_finalizer(kVolumeFinalizer));
+  volume.Set({"status", "phase"}, "Bound");
+  cluster_.Put(volume);
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetVolume("static").has_finalizer(kVolumeFinalizer); }));
+  volume = GetVolume("static");
+  volume.Set({"status", "phase"}, "Released");
+  cluster_.Put(volume);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "static"); }));
+  EXPECT_EQ(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").volume_id(),
+            "by-hand");
+}
+
+TEST_F(DeleteTest, AVolumeOfAnotherProvisionerIsLeftAlone) {
+  Begin();
+  cluster_.Put(MakeVolume(
+      "foreign", {{"metadata", {{"annotations", {{std::string(kProvisionedBy), "other"}}}}},
+                  {"spec",
+                   {{"persistentVolumeReclaimPolicy", "Delete"},
+                    {"csi", {{"driver", kDriver}, {"volumeHandle", "foreign"}}}}},
+                  {"status", {{"phase", "Released"}}}}));
+  PassQueue();
+  EXPECT_TRUE(cluster_.Has<Volume>("", "foreign"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+}
+
+TEST_F(DeleteTest, AVolumeWhoseSecretIsGoneIsDeletedWithoutIt) {
+  Begin();
+  Release({{"metadata",
+            {{"annotations",
+              {{std::string(kDeletionSecretName), "gone"},
+               {std::string(kDeletionSecretNamespace), "default"}}}}}});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_TRUE(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").secrets().empty());
 }
 
 // The roles of drivers that attach nothing may lack the right to list attachments.

@@ -36,7 +36,7 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolume>& volumes) {
   using Volume = api::PersistentVolume;
   volumes.AddIndex(kVolumesToSync, [](const Volume& volume) {
     if (IsSettled(volume)) return Keys{};
-    return Keys{volume.annotation(kProvisionedBy), volume.annotation(kMigratedTo)};
+    return OwnersOf(volume);
   });
   volumes.AddIndex(kVolumesByHandle, [](const Volume& volume) {
     if (!volume.has_csi()) return Keys{};

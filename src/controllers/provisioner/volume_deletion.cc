@@ -1,5 +1,7 @@
 #include "controllers/provisioner/volume_deletion.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/indexes.h"
@@ -17,19 +19,20 @@ using base::StatusOr;
 
 namespace {
 
-bool MadeBy(const api::PersistentVolume& volume, const DriverInfo& driver) {
-  return volume.annotation(kProvisionedBy) == driver.name ||
-         volume.annotation(kMigratedTo) == driver.name;
-}
-
 bool IsUnwanted(const api::PersistentVolume& volume) {
   return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
 }
 
-// Volumes that are to be deleted with their claim get the finalizer, before their deletion begins.
-bool WantsFinalizer(const api::PersistentVolume& volume) {
-  return volume.reclaim_policy() == "Delete" &&
-         (!volume.deleting() || volume.has_finalizer(kVolumeFinalizer));
+// Bound volumes that are to be deleted with their claim get the finalizer, before their deletion
+// begins. An Available one does not get it, because nobody would take it off when the object is
+// deleted.
+bool LacksFinalizer(const api::PersistentVolume& volume) {
+  return volume.reclaim_policy() == "Delete" && volume.phase() == "Bound" && !volume.deleting() &&
+         !volume.has_finalizer(kVolumeFinalizer);
+}
+
+bool HasNeedlessFinalizer(const api::PersistentVolume& volume) {
+  return volume.reclaim_policy() != "Delete" && volume.has_finalizer(kVolumeFinalizer);
 }
 
 // If a deleted object has lost the finalizer, its volume is gone in the driver, and only finalizers
@@ -41,8 +44,18 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
 }  // namespace
 
 bool IsSettled(const api::PersistentVolume& volume) {
-  return !volume.has_csi() || (!WantsDeletion(volume) &&
-                               WantsFinalizer(volume) == volume.has_finalizer(kVolumeFinalizer));
+  return !volume.has_csi() ||
+         (!WantsDeletion(volume) && !LacksFinalizer(volume) && !HasNeedlessFinalizer(volume));
+}
+
+std::vector<std::string> OwnersOf(const api::PersistentVolume& volume) {
+  std::vector<std::string> owners{volume.annotation(kMigratedTo)};
+  if (volume.has_annotation(kProvisionedBy)) {
+    owners.push_back(volume.annotation(kProvisionedBy));
+  } else if (volume.has_csi()) {
+    owners.push_back(volume.csi().driver());
+  }
+  return owners;
 }
 
 VolumeDeletion::VolumeDeletion(const Context& context, DriverConnection& driver,
@@ -63,7 +76,9 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
     base::MutexLock lock(mutex_);
     destroyed_.erase(key);
   }
-  if (driver == nullptr || volume == nullptr || !MadeBy(*volume, *driver)) return Outcome::Done();
+  if (driver == nullptr || volume == nullptr) return Outcome::Done();
+  const std::vector<std::string> owners = OwnersOf(*volume);
+  if (std::ranges::find(owners, driver->name) == owners.end()) return Outcome::Done();
   if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
   // The end of an attachment queues the volume again.
@@ -81,11 +96,11 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
 }
 
 Status VolumeDeletion::SyncFinalizer(const Volume& volume) {
-  const bool wanted = WantsFinalizer(volume);
-  if (wanted == volume.has_finalizer(kVolumeFinalizer)) return base::OkStatus();
-  return PatchAt(context_.client, volumes_, volume,
-                 FinalizersPatch(volume, wanted ? kVolumeFinalizer : "",
-                                 wanted ? "" : kVolumeFinalizer))
+  const bool lacks = LacksFinalizer(volume);
+  if (!lacks && !HasNeedlessFinalizer(volume)) return base::OkStatus();
+  return PatchAt(
+             context_.client, volumes_, volume,
+             FinalizersPatch(volume, lacks ? kVolumeFinalizer : "", lacks ? "" : kVolumeFinalizer))
       .status();
 }
 
@@ -119,13 +134,21 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
     const auto it = destroyed_.find(volume.name());
     if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
   }
-  ASSIGN_OR_RETURN(
-      const auto secrets,
+  const auto secrets =
       ReadSecret(context_.client, {.name = volume.annotation(kDeletionSecretName),
-                                   .ns = volume.annotation(kDeletionSecretNamespace)}));
+                                   .ns = volume.annotation(kDeletionSecretNamespace)});
   csi::v1::DeleteVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
-  CopyTo(secrets, request.mutable_secrets());
+  if (secrets.ok()) {
+    CopyTo(*secrets, request.mutable_secrets());
+  } else if (secrets.status().code() == StatusCode::kNotFound) {
+    // The driver decides whether it can delete the volume without the secret, as with the Go
+    // program. Otherwise the volume could never be deleted.
+    LOG_WARNING("volume {} is deleted without its secret: {}", base::Quote(volume.name()),
+                base::Message(secrets.status()));
+  } else {
+    return secrets.status();
+  }
   const Status deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_).status();
   if (!deleted.ok()) return OfDriver(deleted);
   LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(volume.csi().volume_handle()),

@@ -1,12 +1,12 @@
-// Deletes volumes through the driver: those that are Released, with policy Delete, made by this
-// driver, and named by no VolumeAttachment.
+// Deletes volumes through the driver: those that are Released, with policy Delete, of this driver,
+// and named by no VolumeAttachment. A volume that a person made for the driver is deleted, too.
 //
 //   [Released] ── DeleteVolume ──▶ finalizer off ──▶ PersistentVolume deleted
 //        ▲  │
 //        └──┘ failure: event VolumeFailedDelete, again after the backoff
 //
-// It also keeps the finalizer on volumes that are to be deleted with their claim, so that the
-// object stays as long as the volume does.
+// It also puts the finalizer on Bound volumes that are to be deleted with their claim, so that the
+// object stays as long as the volume does, and takes it off if the reclaim policy changes.
 //
 // Thread-safe, for different keys; one key is not synced twice at a time. What the constructor
 // takes is borrowed and outlives this object. After a DeleteVolume that failed the volume may exist
@@ -16,6 +16,7 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/keyed_workers.h"
@@ -29,6 +30,10 @@ namespace berth::controllers::provisioner {
 
 // Whether SyncVolume has nothing to do for a PersistentVolume, whichever driver made it.
 bool IsSettled(const api::PersistentVolume& volume);
+
+// The drivers whose provisioner deletes the volume: the one that provisioned it, or the one of its
+// CSI source if nobody did, and the one that it was migrated to. Names can be "".
+std::vector<std::string> OwnersOf(const api::PersistentVolume& volume);
 
 class VolumeDeletion {
  public:
