@@ -52,6 +52,9 @@ class Site:
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
             "spec": {"nodeName": NODE, "schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}],
                      "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}})
+        # The agent mounts for a pod only what its claim is bound to.
+        block_agent.wait_for(f"the claim {name} to be bound", lambda: self.api.get("persistentvolumeclaims", name)
+                             .get("status", {}).get("phase") == "Bound")
         uid = (pod or self.api.get("pods", name))["metadata"]["uid"]
         target = self.folder / "d" / "kubelet" / "pods" / uid / "volumes" / "berth.dev~block" / name
         target.mkdir(parents=True)
