@@ -306,6 +306,7 @@ TEST_F(DriverTest, StatsTellUsageAndCondition) {
   EXPECT_GT(stats->usage(0).available(), 30 * kMiB);
   EXPECT_FALSE(stats->volume_condition().abnormal());
   EXPECT_EQ(Stats(id, Target("nowhere")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Stats(id, "some/path").status().code(), StatusCode::kNotFound);
 
   std::filesystem::rename(Image(id), Image(id) + ".aside");
   EXPECT_TRUE(Stats(id, Target("pod"))->volume_condition().abnormal());
@@ -331,6 +332,39 @@ TEST_F(DriverTest, AVolumeWhoseImageWasSwappedIsNotHandedToAPod) {
   TakeDown(id, "pod");
 }
 
+// A request that lacks a field is refused as such, even if its volume does not exist. csi-sanity
+// wants it so.
+TEST_F(DriverTest, AMissingFieldIsToldBeforeAnUnknownVolume) {
+  const auto code = [&](auto call, auto request) {
+    request.set_volume_id("no-such-volume");
+    return (client_.get()->*call)(request, kTimeout).status().code();
+  };
+  using rpc::CsiClient;
+  using namespace csi::v1;
+  NodeStageVolumeRequest stage;
+  EXPECT_EQ(code(&CsiClient::NodeStageVolume, stage), StatusCode::kInvalidArgument);
+  stage.set_staging_target_path("/staging");
+  EXPECT_EQ(code(&CsiClient::NodeStageVolume, stage), StatusCode::kInvalidArgument);
+  *stage.mutable_volume_capability() = MountCapability("ext4");
+  EXPECT_EQ(code(&CsiClient::NodeStageVolume, stage), StatusCode::kNotFound);
+
+  NodePublishVolumeRequest publish;
+  EXPECT_EQ(code(&CsiClient::NodePublishVolume, publish), StatusCode::kInvalidArgument);
+  publish.set_target_path("/target");
+  EXPECT_EQ(code(&CsiClient::NodePublishVolume, publish), StatusCode::kInvalidArgument);
+  *publish.mutable_volume_capability() = MountCapability("ext4");
+  EXPECT_EQ(code(&CsiClient::NodePublishVolume, publish), StatusCode::kNotFound);
+
+  EXPECT_EQ(code(&CsiClient::NodeUnpublishVolume, NodeUnpublishVolumeRequest()),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(&CsiClient::NodeUnstageVolume, NodeUnstageVolumeRequest()),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(&CsiClient::NodeExpandVolume, NodeExpandVolumeRequest()),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(&CsiClient::NodeGetVolumeStats, NodeGetVolumeStatsRequest()),
+            StatusCode::kInvalidArgument);
+}
+
 TEST_F(DriverTest, TellsWhatItIs) {
   const auto info = client_->GetPluginInfo({}, kTimeout);
   ASSERT_TRUE(info.ok()) << info.status();
@@ -339,7 +373,11 @@ TEST_F(DriverTest, TellsWhatItIs) {
   EXPECT_TRUE(client_->Probe({}, kTimeout)->ready().value());
   EXPECT_EQ(client_->GetPluginCapabilities({}, kTimeout)->capabilities_size(), 3);
   EXPECT_EQ(client_->ControllerGetCapabilities({}, kTimeout)->capabilities_size(), 10);
-  EXPECT_EQ(client_->NodeGetCapabilities({}, kTimeout)->capabilities_size(), 6);
+  // Runtime-assisted mounting is told only to callers that know it, because CSI does not define it.
+  csi::v1::NodeGetCapabilitiesRequest request;
+  EXPECT_EQ(client_->NodeGetCapabilities(request, kTimeout)->capabilities_size(), 5);
+  request.set_runtime_supports_mount(true);
+  EXPECT_EQ(client_->NodeGetCapabilities(request, kTimeout)->capabilities_size(), 6);
   const auto node = client_->NodeGetInfo({}, kTimeout);
   EXPECT_EQ(node->node_id(), "node-1");
   EXPECT_EQ(node->accessible_topology().segments().at("topology.local.csi.berth.dev/node"),

@@ -61,6 +61,12 @@ void AddUsage(csi::v1::VolumeUsage::Unit unit, int64_t total, int64_t used, int6
   usage.set_available(available);
 }
 
+// A missing path is told before an unknown volume, and a path that is wrong after it.
+base::Status RequireVolumePath(const std::string& path) {
+  if (!path.empty()) return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument, "'volume_path' is missing");
+}
+
 base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t size) {
   if (range.required_bytes() > size) {
     return Error(StatusCode::kOutOfRange,
@@ -79,9 +85,14 @@ base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t siz
 base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
     const csi::v1::NodeGetVolumeStatsRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(RequireVolumePath(request.volume_path()));
   ASSIGN_OR_RETURN(const std::string id, FindPoolId(request.volume_id()));
-  ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
+  // No volume is ever at a relative path.
+  if (!request.volume_path().starts_with('/')) {
+    return NotThereError(volume.id, request.volume_path());
+  }
+  ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   if (!IsVolumeAt(volume, presence, path)) return NotThereError(volume.id, path);
@@ -131,6 +142,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
 base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     const csi::v1::NodeExpandVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(RequireVolumePath(request.volume_path()));
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
@@ -191,10 +203,12 @@ base::StatusOr<csi::v1::NodeGetCapabilitiesResponse> Node::NodeGetCapabilities(
     const csi::v1::NodeGetCapabilitiesRequest& request) {
   using Rpc = csi::v1::NodeServiceCapability::RPC;
   csi::v1::NodeGetCapabilitiesResponse response;
-  for (const auto type :
-       {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME, Rpc::VOLUME_CONDITION,
-        Rpc::SINGLE_NODE_MULTI_WRITER, Rpc::RUNTIME_ASSISTED_MOUNT}) {
+  for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME,
+                          Rpc::VOLUME_CONDITION, Rpc::SINGLE_NODE_MULTI_WRITER}) {
     response.add_capabilities()->mutable_rpc()->set_type(type);
+  }
+  if (request.runtime_supports_mount()) {
+    response.add_capabilities()->mutable_rpc()->set_type(Rpc::RUNTIME_ASSISTED_MOUNT);
   }
   return response;
 }

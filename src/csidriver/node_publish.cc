@@ -87,10 +87,10 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
     const csi::v1::NodePublishVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
   if (IsInline(request)) return PublishInline(request);
-  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   if (request.staging_target_path().empty()) {
     return Error(StatusCode::kFailedPrecondition,
                  "'staging_target_path' is missing: volumes of this driver are staged first");
@@ -236,9 +236,9 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
     const csi::v1::NodeUnpublishVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
   if (IsInlineHandle(request.volume_id())) return UnpublishInline(request);
+  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   const std::string& id = request.volume_id();
-  ASSIGN_OR_RETURN(std::string path, CheckPath("target_path", request.target_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));

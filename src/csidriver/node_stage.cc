@@ -53,11 +53,11 @@ base::Status CheckUse(const block::Record& volume, const Capability& capability)
 base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     const csi::v1::NodeStageVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path,
                    CheckPath("staging_target_path", request.staging_target_path()));
   ASSIGN_OR_RETURN(const Capability capability,
                    ParseCapability(request.volume_capability(), offer_));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume,
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
@@ -195,10 +195,10 @@ base::Status Node::UnmountAll(const std::string& volume_id, const std::string& p
 base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
     const csi::v1::NodeUnstageVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
-  const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(std::string path,
                    CheckPath("staging_target_path", request.staging_target_path()));
+  RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
+  const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));

@@ -10,7 +10,9 @@ base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
     if (capabilities_.has_value()) return *capabilities_;
   }
   using Rpc = csi::v1::NodeServiceCapability::RPC;
-  ASSIGN_OR_RETURN(const auto answer, rpc_->NodeGetCapabilities({}, kCsiTimeout));
+  csi::v1::NodeGetCapabilitiesRequest request;
+  request.set_runtime_supports_mount(true);
+  ASSIGN_OR_RETURN(const auto answer, rpc_->NodeGetCapabilities(request, kCsiTimeout));
   NodeCapabilities found;
   for (const auto& capability : answer.capabilities()) {
     switch (capability.rpc().type()) {

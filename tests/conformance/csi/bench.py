@@ -37,7 +37,7 @@ class Bench:
         if "CONTROLLER_SERVICE" in found:
             for item in self.driver.call("ControllerGetCapabilities").capabilities:
                 found.add(csi.ControllerServiceCapability.RPC.Type.Name(item.rpc.type))
-        for item in self.driver.call("NodeGetCapabilities").capabilities:
+        for item in self.driver.call("NodeGetCapabilities", runtime_supports_mount=True).capabilities:
             found.add("NODE_" + csi.NodeServiceCapability.RPC.Type.Name(item.rpc.type))
         return found
 
