@@ -13,7 +13,7 @@ from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
-ROLES = {"CreateVolume": NAME,
+ROLES = {"CreateVolume": NAME.replace(".", "-"),
          "ControllerPublishVolume": f"external-attacher-leader-{NAME}".replace(".", "-"),
          "ControllerExpandVolume": f"external-resizer-{NAME}".replace(".", "-")}
 

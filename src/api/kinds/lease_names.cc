@@ -1,6 +1,5 @@
 #include "api/kinds/lease_names.h"
 
-#include <algorithm>
 #include <cctype>
 
 namespace berth::api {
@@ -14,11 +13,7 @@ std::string SanitizeDriverName(std::string_view driver) {
   return out;
 }
 
-std::string ProvisionerLease(const std::string& driver) {
-  std::string name = driver;
-  std::replace(name.begin(), name.end(), '/', '-');
-  return name;
-}
+std::string ProvisionerLease(const std::string& driver) { return SanitizeDriverName(driver); }
 
 std::string AttacherLease(const std::string& driver) {
   return "external-attacher-leader-" + SanitizeDriverName(driver);

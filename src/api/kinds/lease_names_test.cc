@@ -7,8 +7,8 @@ namespace {
 
 TEST(LeaseNamesTest, AreThoseOfTheGoPrograms) {
   const std::string driver = "fake.csi.example.com";
-  EXPECT_EQ(ProvisionerLease(driver), driver);
-  EXPECT_EQ(ProvisionerLease("example.com/fake"), "example.com-fake");
+  EXPECT_EQ(ProvisionerLease(driver), "fake-csi-example-com");
+  EXPECT_EQ(ProvisionerLease("example.com/fake"), "example-com-fake");
   EXPECT_EQ(AttacherLease(driver), "external-attacher-leader-fake-csi-example-com");
   EXPECT_EQ(ResizerLease(driver), "external-resizer-fake-csi-example-com");
   EXPECT_EQ(SnapshotterLease(driver), "external-snapshotter-leader-fake-csi-example-com");
