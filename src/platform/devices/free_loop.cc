@@ -2,12 +2,12 @@
 
 #include <linux/loop.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 
 namespace berth::platform {
@@ -23,9 +23,9 @@ Claims& GetClaims() {
   return claims;
 }
 
-// The folder is there only while a file is attached.
-bool HasImage(int number) {
-  return access(fmt::format("/sys/block/loop{}/loop", number).c_str(), F_OK) == 0;
+base::StatusOr<bool> IsTaken(const std::set<int>& tried, const std::set<int>& claimed, int number) {
+  if (tried.contains(number) || claimed.contains(number)) return true;
+  return HasImage(fmt::format("loop{}", number));
 }
 
 }  // namespace
@@ -43,7 +43,10 @@ base::StatusOr<FreeLoop> FreeLoop::Find(const base::UniqueFd& control, const std
   {
     Claims& claims = GetClaims();
     base::MutexLock lock(claims.mutex);
-    while (tried.contains(number) || claims.numbers.contains(number) || HasImage(number)) ++number;
+    for (;; ++number) {
+      ASSIGN_OR_RETURN(const bool taken, IsTaken(tried, claims.numbers, number));
+      if (!taken) break;
+    }
     claims.numbers.insert(number);
   }
   FreeLoop found(number);

@@ -1,6 +1,5 @@
 #include "platform/devices/loop_device.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
@@ -11,11 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 
@@ -24,6 +20,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "platform/devices/free_loop.h"
+#include "platform/devices/loop_table.h"
 #include "platform/errno.h"
 #include "platform/mounts/mount_holders.h"
 #include "platform/processes/child.h"
@@ -66,10 +63,6 @@ UniqueFd OpenLoop(const std::string& path, int number, int flags) {
   }
   return fd;
 }
-
-// Whether the error of a call on a loop device, or on its folder in /sys, says that the device or
-// its image is gone. Any other error, such as EMFILE, says nothing about the device.
-bool IsGoneError(int error) { return error == ENOENT || error == ENXIO || error == ENODEV; }
 
 // Describes an open loop device; nullopt with errno ENXIO: nothing is attached.
 std::optional<LoopDevice> ReadLoopStatus(int fd, const std::string& path) {
@@ -233,93 +226,23 @@ base::StatusOr<LoopDevice> AttachLoop(const UniqueFd& image, const LoopOptions& 
   });
 }
 
-namespace {
-
-// Whether a file is attached to the device: the folder "loop" is there only while one is. Errors
-// other than "it is gone" are the caller's, who must not take a device for free without knowing.
-base::StatusOr<bool> HasImage(std::string_view name) {
-  const std::string path = fmt::format("/sys/block/{}/loop", name);
-  if (access(path.c_str(), F_OK) == 0) return true;
-  if (IsGoneError(errno)) return false;
-  return ErrnoError(errno, fmt::format("look for {}", path));
-}
-
-// The name of the file that is attached to a device; empty: none is any more.
-base::StatusOr<std::string> ReadImageName(std::string_view device) {
-  constexpr std::string_view kDeleted = " (deleted)";
-  const std::string path = fmt::format("/sys/block/{}/loop/backing_file", device);
-  std::array<char, 4096> text;  // the kernel returns a page at most, in one read
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : -1;
-  if (n < 0) {
-    if (IsGoneError(errno)) return std::string();
-    return ErrnoError(errno, fmt::format("read {}", path));
-  }
-  std::string_view image(text.data(), static_cast<size_t>(n));
-  if (image.ends_with('\n')) image.remove_suffix(1);
-  if (image.ends_with(kDeleted)) image.remove_suffix(kDeleted.size());
-  return std::string(base::FileNameOf(image));
-}
-
-// Describes a loop device in use; nullopt: no file is attached to it any more, or its image's file
-// system does not tell which file it is, and the file's name is not `wanted`, which is not empty.
-base::StatusOr<std::optional<LoopDevice>> ReadLoop(std::string_view name, int number,
-                                                   std::string_view wanted) {
-  ASSIGN_OR_RETURN(const bool attached, HasImage(name));
-  if (!attached) return std::optional<LoopDevice>();
-  const std::string path = LoopPath(number);
-  const UniqueFd fd = OpenLoop(path, number, O_RDONLY | O_NONBLOCK);
-  if (!fd.valid()) {
-    const int error = errno;
-    // A node that cannot be made is missing, too, while its device is in use.
-    if (error == ENOENT) {
-      ASSIGN_OR_RETURN(const bool still_attached, HasImage(name));
-      if (!still_attached) return std::optional<LoopDevice>();
-    } else if (IsGoneError(error)) {
-      return std::optional<LoopDevice>();
-    }
-    return ErrnoError(error, fmt::format("open {}, which shows an image", path));
-  }
-  std::optional<LoopDevice> loop = ReadLoopStatus(fd.get(), path);
-  if (loop.has_value() || IsGoneError(errno)) return loop;
-  const base::Status unknown = ErrnoError(errno, fmt::format("find the image of {}", path));
-  if (wanted.empty()) return unknown;
-  ASSIGN_OR_RETURN(const std::string image, ReadImageName(name));
-  return image == wanted ? base::StatusOr<std::optional<LoopDevice>>(unknown) : loop;
-}
-
-base::StatusOr<std::vector<LoopDevice>> ListWantedLoops(std::string_view wanted) {
-  DIR* dir = opendir("/sys/block");
-  if (dir == nullptr) return ErrnoError(errno, "list /sys/block");
-  const std::unique_ptr<DIR, int (*)(DIR*)> closer(dir, closedir);
-  std::vector<LoopDevice> loops;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = readdir(dir);
-    if (entry == nullptr && errno != 0) return ErrnoError(errno, "list /sys/block");
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    int number = 0;
-    if (!name.starts_with("loop") ||
-        std::from_chars(name.data() + 4, name.data() + name.size(), number).ec != std::errc()) {
-      continue;
-    }
-    ASSIGN_OR_RETURN(std::optional<LoopDevice> loop, ReadLoop(name, number, wanted));
-    if (loop.has_value()) loops.push_back(*std::move(loop));
-  }
-  std::sort(loops.begin(), loops.end(),
-            [](const LoopDevice& a, const LoopDevice& b) { return a.device < b.device; });
-  return loops;
-}
-
-}  // namespace
-
-base::StatusOr<std::vector<LoopDevice>> ListLoops() { return ListWantedLoops(""); }
-
 base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing,
                                                   std::string_view name) {
-  ASSIGN_OR_RETURN(std::vector<LoopDevice> loops, ListWantedLoops(name));
-  std::erase_if(loops, [&](const LoopDevice& loop) { return !(loop.backing == backing); });
+  constexpr std::string_view kDeleted = " (deleted)";
+  ASSIGN_OR_RETURN(const std::vector<LoopEntry> entries,
+                   ListLoopEntries([&](std::string_view image) {
+                     if (image.ends_with(kDeleted)) image.remove_suffix(kDeleted.size());
+                     return base::FileNameOf(image) == name;
+                   }));
+  std::vector<LoopDevice> loops;
+  for (const LoopEntry& entry : entries) {
+    if (!entry.answered) {
+      return base::Error(StatusCode::kUnavailable,
+                         "find the image of {}: the file system of {} does not answer",
+                         entry.loop.path, Quote(entry.image_path));
+    }
+    if (entry.loop.backing == backing) loops.push_back(entry.loop);
+  }
   return loops;
 }
 

@@ -62,19 +62,16 @@ base::StatusOr<LoopDevice> AttachLoop(const std::string& image, const LoopOption
 base::StatusOr<LoopDevice> AttachLoop(const base::UniqueFd& image, const LoopOptions& options,
                                       std::chrono::milliseconds timeout);
 
-// Lists all loop devices in use, or those whose backing file is `backing`, by device number. Makes
-// missing device nodes in /dev. The kernel asks the file systems of all images, and one that no
-// longer answers blocks the caller (ListLoopEntries in loop_table.h does not block). A device that
-// is gone meanwhile is left out. Any other failure, such as a lack of descriptors, is an error of
-// the whole list, because a caller that misses an image's device would attach or delete it while it
-// is in use.
-base::StatusOr<std::vector<LoopDevice>> ListLoops();
-//
-// `name` is the name of the file `backing`. With it, a device whose image cannot be identified, as
-// its file system has died, is left out if its image has another name, because else one dead file
-// system would keep all images of the machine from being used.
+// Lists the loop devices whose backing file is `backing`, by device number. `name` is its name:
+// only devices whose images have that name are opened, so that other images and their file systems
+// do not delay the caller. (A device that shows the file by another name, as after a hard link, is
+// therefore not found; Berth makes none.) A device that is gone meanwhile is left out. Any other
+// failure, such as a lack of descriptors, is an error of the whole list, because a caller that
+// misses an image's device would attach or delete it while it is in use. UNAVAILABLE: the file
+// system of an image of that name does not answer; the caller waits a few seconds for it
+// (ListLoopEntries in loop_table.h).
 base::StatusOr<std::vector<LoopDevice>> FindLoops(const FileIdentity& backing,
-                                                  std::string_view name = "");
+                                                  std::string_view name);
 
 // Detaches. OK if `loop.path` has no backing file or another one by now. FAILED_PRECONDITION: it is
 // mounted, or another process has it open; it then stays attached.

@@ -1,7 +1,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/fuse.h>
 #include <linux/ioctl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -11,6 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -21,6 +27,7 @@
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/fake_lost_mount.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 
@@ -270,15 +277,109 @@ TEST_F(LoopDeviceTest, ADeadFileSystemHidesItsOwnImagesAlone) {
     ASSERT_EQ(ioctl(root.get(), kGoingDown, &flags), 0);
   }
   // XFS answers nothing any more, so the kernel cannot tell which file that device shows.
-  EXPECT_FALSE(ListLoops().ok());
   EXPECT_FALSE(FindLoops(lost_identity, "lost").ok());
-  EXPECT_FALSE(FindLoops(loop.backing).ok());
   const auto found = FindLoops(loop.backing, "image");
   EXPECT_TRUE(found.ok()) << found.status();
   if (found.ok()) EXPECT_EQ(found->size(), 1u);
   const auto entry = ListLoopEntries([&](std::string_view path) { return path == lost; });
   ASSERT_TRUE(entry.ok() && entry->size() == 1) << entry.status();
   EXPECT_TRUE(DetachLoop((*entry)[0].loop, (*entry)[0].sequence, std::chrono::seconds(30)).ok());
+}
+
+// The server of a FUSE file of one MiB, which can stop answering.
+class FileServer {
+ public:
+  explicit FileServer(const std::string& file) {
+    auto mount = LostMount::MakeFile(file);
+    EXPECT_TRUE(mount.ok() && (*mount)->Greet().ok()) << mount.status();
+    mount_ = *std::move(mount);
+    server_ = std::jthread([this] { Serve(mount_->server()); });
+  }
+  ~FileServer() { Die(); }
+  FileServer(const FileServer&) = delete;
+  FileServer& operator=(const FileServer&) = delete;
+  void Hang() { hangs_ = true; }
+  // All requests end.
+  void Die() {
+    // The thread reads the descriptor until the connection has ended.
+    umount2(mount_->target().c_str(), MNT_FORCE);
+    ends_ = true;
+    if (server_.joinable()) server_.join();
+    mount_->Die();
+  }
+
+ private:
+  void Serve(int server) {
+    std::array<char, FUSE_MIN_READ_BUFFER> buffer;
+    while (!ends_) {
+      pollfd ready = {.fd = server, .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 100) != 1) continue;
+      if (read(server, buffer.data(), buffer.size()) < ssize_t{sizeof(fuse_in_header)}) return;
+      if (hangs_) continue;
+      fuse_in_header request;
+      std::memcpy(&request, buffer.data(), sizeof(request));
+      struct {
+        fuse_out_header header;
+        union {
+          fuse_attr_out attributes;
+          fuse_open_out open;
+        };
+      } answer = {};
+      answer.header.unique = request.unique;
+      answer.header.len = sizeof(answer.header);
+      if (request.opcode == FUSE_GETATTR) {
+        answer.attributes.attr.ino = request.nodeid;
+        answer.attributes.attr.mode = S_IFREG | 0644;
+        answer.attributes.attr.nlink = 1;
+        answer.attributes.attr.size = 1 << 20;
+        answer.header.len += sizeof(answer.attributes);
+      } else if (request.opcode == FUSE_OPEN) {
+        answer.header.len += sizeof(answer.open);
+      } else {
+        answer.header.error = -EIO;
+      }
+      if (write(server, &answer, answer.header.len) < 0) return;
+    }
+  }
+
+  std::unique_ptr<LostMount> mount_;
+  std::atomic<bool> hangs_ = false, ends_ = false;
+  std::jthread server_;
+};
+
+TEST_F(LoopDeviceTest, ASilentFileSystemDelaysNoOtherImage) {
+  const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20));
+  const std::string lost = folder_.SparseFile("lost", 0);
+  FileServer server(lost);
+  const auto on_silent = AttachLoop(lost, {.read_only = true});
+  ASSERT_TRUE(on_silent.ok()) << on_silent.status();
+  const auto entry = ListLoopEntries([&](std::string_view path) { return path == lost; });
+  ASSERT_TRUE(entry.ok() && entry->size() == 1) << entry.status();
+  server.Hang();
+  for (const auto& [backing, name] : {std::pair(loop.backing, "image"), {{}, "lost"}}) {
+    auto found = std::async(std::launch::async, FindLoops, backing, name);
+    const bool waited = found.wait_for(std::chrono::seconds(60)) != std::future_status::ready;
+    EXPECT_FALSE(waited) << "the search for " << name << " waits for the silent file system";
+    if (waited) server.Die();
+    const auto loops = found.get();
+    if (name == std::string("image")) {
+      EXPECT_TRUE(loops.ok() && loops->size() == 1) << loops.status();
+    } else {
+      EXPECT_FALSE(loops.ok());
+    }
+  }
+  server.Die();
+  EXPECT_TRUE(DetachLoop((*entry)[0].loop, (*entry)[0].sequence, std::chrono::seconds(30)).ok());
+}
+
+TEST_F(LoopDeviceTest, AMachineWithoutVirtualDisksHasNoLoopDevices) {
+  std::jthread([] {
+    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    ASSERT_EQ(mount("tmpfs", "/sys/devices/virtual", "tmpfs", 0, nullptr), 0);
+    const auto found = FindLoops({}, "image");
+    EXPECT_TRUE(found.ok() && found->empty()) << found.status();
+  }).join();
 }
 
 TEST_F(LoopDeviceTest, RefusesWhatIsNoImage) {

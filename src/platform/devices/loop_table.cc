@@ -25,6 +25,13 @@ namespace {
 
 constexpr uint64_t kSector = 512;
 
+// /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
+// of free devices.
+constexpr char kDevices[] = "/sys/devices/virtual/block";
+
+// Any error but these, such as EMFILE, says nothing about the device.
+bool IsGoneError(int error) { return error == ENOENT || error == ENXIO || error == ENODEV; }
+
 // Reads a file of one line below `folder`; "" if the device or its image is gone. Any other
 // failure, such as a lack of descriptors, is an error, because it says nothing about the device.
 base::StatusOr<std::string> ReadAttributeIn(int folder, const std::string& path) {
@@ -33,7 +40,7 @@ base::StatusOr<std::string> ReadAttributeIn(int folder, const std::string& path)
   const base::UniqueFd fd(openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t n = fd.valid() ? read(fd.get(), text.data(), text.size()) : -1;
   if (n < 0) {
-    if (errno == ENOENT || errno == ENXIO || errno == ENODEV) return std::string();
+    if (IsGoneError(errno)) return std::string();
     return ErrnoError(errno, fmt::format("read attribute {} of a block device", path));
   }
   std::string_view line(text.data(), static_cast<size_t>(n));
@@ -91,16 +98,16 @@ struct AttachedImage {
 };
 
 base::StatusOr<std::vector<AttachedImage>> ListAttachedImages() {
-  // /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
-  // of free devices.
-  constexpr char kFolder[] = "/sys/devices/virtual/block";
-  const base::UniqueFd folder(open(kFolder, O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kFolder));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kFolder));
+  const base::UniqueFd folder(open(kDevices, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  // The kernel makes the folder with its first virtual disk.
+  if (!folder.valid() && errno == ENOENT) return std::vector<AttachedImage>();
+  if (!folder.valid()) return ErrnoError(errno, fmt::format("open {}", kDevices));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(kDevices));
   std::vector<AttachedImage> attached;
   for (const std::string& name : names) {
-    // The folder "loop" is there only while a file is attached.
     if (!name.starts_with("loop")) continue;
+    ASSIGN_OR_RETURN(const bool has_image, HasImage(name));
+    if (!has_image) continue;
     ASSIGN_OR_RETURN(std::string image, ReadAttributeIn(folder.get(), name + "/loop/backing_file"));
     if (!image.empty()) attached.push_back({name, std::move(image)});
   }
@@ -193,6 +200,14 @@ base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
   std::sort(found.begin(), found.end(),
             [](const LoopEntry& a, const LoopEntry& b) { return a.loop.device < b.loop.device; });
   return found;
+}
+
+base::StatusOr<bool> HasImage(std::string_view device) {
+  // The folder is there only while a file is attached.
+  const std::string path = fmt::format("{}/{}/loop", kDevices, device);
+  if (access(path.c_str(), F_OK) == 0) return true;
+  if (IsGoneError(errno)) return false;
+  return ErrnoError(errno, fmt::format("look for {}", path));
 }
 
 base::StatusOr<uint64_t> ReadDiskSequence(std::string_view device) {

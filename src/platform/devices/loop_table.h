@@ -36,6 +36,9 @@ base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
 
+// Tells whether a file is attached to a loop device such as "loop3". It opens nothing.
+base::StatusOr<bool> HasImage(std::string_view device);
+
 // Reads the present attachment number of a block device such as "/dev/loop3". 0: there is no such
 // device. An error: it is not known.
 base::StatusOr<uint64_t> ReadDiskSequence(std::string_view device);

@@ -82,6 +82,8 @@ class LostMount {
     return Read(request);
   }
 
+  const std::string& target() const { return target_; }
+
   // The server's descriptor. A child process must close its copy, or the mount outlives this
   // object.
   int server() const { return server_.get(); }
