@@ -11,7 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
 #include <memory>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/log.h"
@@ -146,6 +149,41 @@ base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t
   return fd;
 }
 
+// The resolver knows no deadline. Therefore it has a thread of its own, which ends by the
+// resolver's time-outs.
+base::StatusOr<std::shared_ptr<addrinfo>> LookUpAddresses(const std::string& host,
+                                                          const std::string& port,
+                                                          NbdDeadline deadline) {
+  struct Answer {
+    int error = 0;
+    std::shared_ptr<addrinfo> addresses;
+  };
+  std::promise<Answer> promise;
+  std::future<Answer> answered = promise.get_future();
+  try {
+    std::thread([host, port, promise = std::move(promise)]() mutable {
+      addrinfo hints = {};
+      hints.ai_socktype = SOCK_STREAM;
+      addrinfo* raw = nullptr;
+      Answer answer;
+      answer.error = getaddrinfo(host.c_str(), port.c_str(), &hints, &raw);
+      if (answer.error == 0) answer.addresses.reset(raw, &freeaddrinfo);
+      promise.set_value(std::move(answer));
+    }).detach();
+  } catch (const std::system_error& error) {
+    return Error(StatusCode::kResourceExhausted, "no thread: {}", error.what());
+  }
+  if (answered.wait_until(deadline) != std::future_status::ready) {
+    return Error(StatusCode::kDeadlineExceeded, "the look-up of {} does not end",
+                 base::Quote(host));
+  }
+  Answer answer = answered.get();
+  if (answer.error != 0) {
+    return Error(StatusCode::kUnavailable, "{}", gai_strerror(answer.error));
+  }
+  return std::move(answer.addresses);
+}
+
 }  // namespace
 
 base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline) {
@@ -171,16 +209,10 @@ base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline
   }
   std::string host = server.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* raw = nullptr;
-  const int failed = getaddrinfo(host.c_str(), server.c_str() + colon + 1, &hints, &raw);
-  if (failed != 0) {
-    return Error(StatusCode::kUnavailable, "{}: {}", context, gai_strerror(failed));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(raw, &freeaddrinfo);
+  const auto found = LookUpAddresses(host, server.substr(colon + 1), deadline);
+  if (!found.ok()) return base::Annotate(found.status(), context);
   base::Status last = Error(StatusCode::kUnavailable, "{}: the name has no address", context);
-  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = found->get(); each != nullptr; each = each->ai_next) {
     auto fd = ConnectAddress(each->ai_addr, each->ai_addrlen, deadline);
     if (fd.ok()) return fd;
     last = base::Annotate(fd.status(), context);

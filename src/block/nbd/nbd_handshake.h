@@ -26,9 +26,9 @@ struct NbdConnection {
 
 using NbdDeadline = std::chrono::steady_clock::time_point;
 
-// Connects to "HOST:PORT" or "unix:/PATH". The deadline does not bound the look-up of HOST, which
-// the resolver's own time-outs bound. INVALID_ARGUMENT: `server` is of neither form. UNAVAILABLE:
-// the name has no address, or no server accepts. DEADLINE_EXCEEDED.
+// Connects to "HOST:PORT" or "unix:/PATH". INVALID_ARGUMENT: `server` is of neither form.
+// UNAVAILABLE: the name has no address, or no server accepts. DEADLINE_EXCEEDED: no name server or
+// NBD server has answered.
 base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline deadline);
 
 // Asks for the export of that name. NOT_FOUND: the server has none. FAILED_PRECONDITION: the server
