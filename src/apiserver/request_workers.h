@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 #include "http/message.h"
 
 namespace berth::apiserver {

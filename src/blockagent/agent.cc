@@ -4,8 +4,8 @@
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/message.h"
-#include "base/keyed_workers.h"
 #include "base/log.h"
+#include "base/workers/keyed_workers.h"
 #include "blockagent/cluster_cleanup.h"
 #include "blockagent/driver_service.h"
 #include "blockagent/lock_watch.h"

@@ -14,9 +14,9 @@
 #include <map>
 #include <string>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "blockagent/attachments.h"
 #include "kube/client.h"
 

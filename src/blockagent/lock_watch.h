@@ -15,8 +15,8 @@
 
 #include "api/kinds/block_kinds.h"
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "blockagent/attachments.h"
 #include "kube/informer.h"
 

@@ -20,8 +20,8 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers {

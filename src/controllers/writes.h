@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "kube/client.h"
 #include "kube/informer.h"
 

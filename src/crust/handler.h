@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "base/keyed_workers.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "crust/paths.h"
 #include "crust/requests.h"
 #include "crust/sandbox.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/ipc/server.h"
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 #include "crust/handler.h"
 
 namespace berth::crust {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 #include "csidriver/controller.h"
 #include "csidriver/node.h"
 

@@ -4,9 +4,9 @@
 
 #include "api/time.h"
 #include "base/ids.h"
-#include "base/keyed_workers.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "base/workers/keyed_workers.h"
 
 namespace berth::kube {
 

@@ -16,7 +16,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 #include "http/service.h"
 
 namespace berth::http {

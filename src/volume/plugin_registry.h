@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "volume/plugin_prober.h"
 #include "volume/volume_plugin.h"
 

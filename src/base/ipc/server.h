@@ -15,7 +15,7 @@
 
 #include "base/ipc/connection.h"
 #include "base/status.h"
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 
 namespace berth::base::ipc {
 

@@ -41,8 +41,8 @@
 
 #include "api/kinds/attachable.h"
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "volume/plugin_registry.h"
 

@@ -37,8 +37,8 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/attacher/published.h"
 #include "controllers/attachment_status.h"
 #include "controllers/controller.h"

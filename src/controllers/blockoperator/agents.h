@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/options.h"
 #include "controllers/controller.h"
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "api/kinds/block_kinds.h"
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/blockoperator/options.h"

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/options.h"
 #include "controllers/claim_growth.h"

@@ -26,8 +26,8 @@
 #include <string>
 
 #include "api/kinds/block_kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/claim_plan.h"

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/daemonset/rollout.h"
 

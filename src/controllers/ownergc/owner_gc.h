@@ -28,8 +28,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/ownergc/graph.h"
 #include "controllers/ownergc/source.h"

@@ -21,8 +21,8 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/attachment_status.h"
 #include "controllers/controller.h"
 #include "volume/plugin_registry.h"

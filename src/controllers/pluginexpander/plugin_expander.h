@@ -11,7 +11,7 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/claim_growth.h"
 #include "controllers/controller.h"
 #include "volume/plugin_registry.h"

@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers::podgc {

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/capacity.h"

@@ -37,7 +37,7 @@
 #include <variant>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/attempts.h"

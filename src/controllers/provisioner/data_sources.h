@@ -25,8 +25,8 @@
 
 #include "api/kinds/kinds.h"
 #include "api/kinds/snapshots.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/options.h"

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/node_reach.h"

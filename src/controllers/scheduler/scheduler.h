@@ -36,8 +36,8 @@
 
 #include "api/kinds/kinds.h"
 #include "api/kinds/object_ids.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/scheduler/node_filters.h"
 

@@ -35,8 +35,8 @@
 #include <string_view>
 
 #include "api/kinds/snapshots.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/snapshotcontroller/operation_times.h"
 

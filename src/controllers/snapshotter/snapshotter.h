@@ -40,8 +40,8 @@
 #include <vector>
 
 #include "api/kinds/snapshots.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/pages.h"

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "base/worker_shares.h"
+#include "base/workers/worker_shares.h"
 
 namespace berth::node {
 

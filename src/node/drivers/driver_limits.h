@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"
 #include "node/drivers/csi_node.h"

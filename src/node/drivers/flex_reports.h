@@ -7,10 +7,10 @@
 
 #include "api/kinds/flex_reports.h"
 #include "api/kinds/kinds.h"
-#include "base/keyed_workers.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "kube/client.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"

@@ -32,8 +32,8 @@
 #include <string>
 #include <vector>
 
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "node/drivers/csi_node.h"
 #include "node/drivers/driver_identity.h"
 #include "platform/files/watch_folder.h"

@@ -19,8 +19,8 @@
 
 #include "api/kinds/kinds.h"
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "kube/client.h"
 #include "kube/handler_gate.h"
 #include "kube/informer.h"

@@ -16,8 +16,8 @@
 
 #include "api/kinds/kinds.h"
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "node/containers/container_handlers.h"
 #include "node/pods/pod_plan.h"
 

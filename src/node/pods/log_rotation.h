@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "node/containers/pod_runtime.h"
 #include "rpc/cri_client.h"
 

@@ -13,8 +13,8 @@
 
 #include "api/kinds/kinds.h"
 #include "base/clock.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "kube/client.h"
 #include "kube/informer.h"
 

@@ -11,7 +11,7 @@
 // thread-safe for one pod.
 #pragma once
 
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "node/pods/pod_parts.h"
 
 namespace berth::node {

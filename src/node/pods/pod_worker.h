@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 #include "node/pods/pod_parts.h"
 #include "node/pods/pod_plan.h"
 #include "node/pods/pod_starter.h"

@@ -20,8 +20,8 @@
 #include <string>
 
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "node/volumes/volume_figures.h"
 #include "node/volumes/volume_units.h"
 

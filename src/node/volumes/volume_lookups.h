@@ -21,8 +21,8 @@
 
 #include "api/kinds/kinds.h"
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
+#include "base/workers/keyed_workers.h"
 #include "node/volumes/volume_manager.h"
 #include "node/volumes/volume_parts_owner.h"
 #include "node/volumes/volume_resolver.h"

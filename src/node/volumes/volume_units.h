@@ -40,9 +40,9 @@
 
 #include "api/kinds/kinds.h"
 #include "base/event_sink.h"
-#include "base/keyed_workers.h"
 #include "base/mutex.h"
-#include "base/worker_shares.h"
+#include "base/workers/keyed_workers.h"
+#include "base/workers/worker_shares.h"
 #include "node/volumes/crust_deferral.h"
 #include "node/volumes/volume_attachments.h"
 #include "node/volumes/volume_expansion.h"

@@ -1,4 +1,4 @@
-#include "base/keyed_workers.h"
+#include "base/workers/keyed_workers.h"
 
 #include <pthread.h>
 

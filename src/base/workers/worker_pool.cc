@@ -1,4 +1,4 @@
-#include "base/worker_pool.h"
+#include "base/workers/worker_pool.h"
 
 #include <pthread.h>
 

@@ -24,7 +24,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/worker_shares.h"
+#include "base/workers/worker_shares.h"
 
 namespace berth::base {
 
