@@ -47,12 +47,6 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
   if (!device.has_value()) {
     ASSIGN_OR_RETURN(device, platform::AttachLoop(paths_.Image(Kind::kVolume, volume_id),
                                                   {.block_size = record.sector_size}));
-    // A device can still be read-only from its last attachment (BLKROSET). It is made writable only
-    // now, because a process that still holds the old attachment must never be able to write.
-    if (const base::Status writable = SetReadOnly(*device, false); !writable.ok()) {
-      RETURN_IF_ERROR(platform::DetachLoop(*device));
-      return writable;
-    }
   }
   // Another file may have got the image's path since the check.
   if (device->backing.ino != record.image.inode || device->backing.dev != place_.device) {
@@ -73,6 +67,7 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
 base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds patience) {
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
+  RETURN_IF_ERROR(SetReadOnly(*device, false));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   base::Status detached = platform::DetachLoop(*device);
   while (detached.code() == StatusCode::kFailedPrecondition &&
