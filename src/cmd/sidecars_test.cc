@@ -327,7 +327,7 @@ TEST(SidecarsTest, BerthsOwnCommandTakesEachRolesFlagsLedByItsName) {
 
 TEST(RolesTest, LeasesAreTheGoPrograms) {
   const std::string driver = "a.csi.example.com";
-  EXPECT_EQ(FindRole("provisioner")->lease(driver), "a.csi.example.com");
+  EXPECT_EQ(FindRole("provisioner")->lease(driver), "a-csi-example-com");
   EXPECT_EQ(FindRole("attacher")->lease(driver), "external-attacher-leader-a-csi-example-com");
   EXPECT_EQ(FindRole("resizer")->lease(driver), "external-resizer-a-csi-example-com");
   EXPECT_EQ(FindRole("snapshotter")->lease(driver),

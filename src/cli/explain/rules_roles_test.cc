@@ -46,7 +46,7 @@ class RolesRulesTest : public RulesTest {
   Turn Provision() {
     AskAboutClaim();
     Unbind();
-    return {"provisioner", "fake.csi.example.com", "provision default/data", Link::kVolume};
+    return {"provisioner", "fake-csi-example-com", "provision default/data", Link::kVolume};
   }
   Turn Delete() {
     AskAboutClaim();
@@ -57,7 +57,7 @@ class RolesRulesTest : public RulesTest {
     state_.volume->Set({"spec", "persistentVolumeReclaimPolicy"}, "Delete");
     state_.object = *state_.volume;
     state_.subject = "pv/pv-1";
-    return {"provisioner", "fake.csi.example.com", "delete-volume pv-1", Link::kDeletion};
+    return {"provisioner", "fake-csi-example-com", "delete-volume pv-1", Link::kDeletion};
   }
   Turn Attach() {
     AskAboutClaim();
