@@ -104,7 +104,7 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
     def cause():
         return berth.explain("pvc/five")["cause"] or {}
     wait_for("its cause", lambda: cause().get("id") == "no-leader")
-    assert cause()["proof"] == [f"nobody holds lease 'default/{NAME}'"]
+    assert cause()["proof"] == [f"nobody holds lease 'default/{ROLES['CreateVolume']}'"]
     berth.remove_everything()
 
 
