@@ -241,6 +241,7 @@ class NodeAgentImpl : public NodeAgent {
                      .host_ip = [this] { return FindHostIp(); }},
         .record_folder = DataPath("pods"),
         .cri_endpoint = options_.cri_endpoint,
+        .cri_lists = options_.cri_lists,
         .on_runtime = [this](const Status& reachable, const std::string& version) {
           node_status_->SetRuntime(reachable.ok(), std::string(base::Message(reachable)), version);
         }};

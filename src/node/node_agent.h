@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "node/containers/cri_state.h"
 #include "volume/host.h"
 #include "volume/plugin_prober.h"
 #include "volume/utilities.h"
@@ -36,6 +37,7 @@ struct NodeAgentOptions {
   std::string data_folder;  // used by this agent alone
   std::string kubelet_folder;
   std::string cri_endpoint;  // "unix:///run/containerd/containerd.sock", or a path
+  CriListWaits cri_lists = {};
   std::string node_sockets;  // the folder of the socket for logs and exec; made if missing
   std::string log_folder = "/var/log/pods";
   // No HostMount may be mounted in or above this folder. Empty: data_folder. In standalone mode it

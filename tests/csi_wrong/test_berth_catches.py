@@ -357,9 +357,11 @@ def test_a_mount_that_is_left_is_told(bed, rule, words):
         assert words in bed.mount_fails("data")
     assert (content / "note").read_text() == "precious"
     bed.double.be_wrong()
-    if rule == "unstage-leaves-mount":
+    if rule == "unpublish-leaves-mount":
+        bed.wait_umounted("data")
+    else:
         bed.mount("data")
-    bed.umount("data")
+        bed.umount("data")
     assert (content / "note").read_text() == "precious"
 
 
@@ -383,9 +385,11 @@ def test_an_undoing_that_cannot_be_repeated_is_told(bed, rule, words):
         bed.umount("data")
     wait_for("a second try", lambda: bed.double.calls(words, "failed"))
     bed.double.be_wrong()
-    if rule == "unstage-twice-fails":
+    if rule == "unpublish-twice-fails":
+        bed.wait_umounted("data")
+    else:
         bed.mount("data")
-    bed.umount("data")
+        bed.umount("data")
     assert (content / "note").read_text() == "precious"
 
 

@@ -105,6 +105,11 @@ class Bed:
         assert failed.returncode != 0, "it is gone"
         return failed.stderr
 
+    def wait_umounted(self, claim, seconds=40):
+        """Waits until Berth has ended an umount that has failed before."""
+        wait_for(f"the mount of claim {claim} to be gone",
+                 lambda: all(item["spec"]["claimName"] != claim for item in self.berth.items("hostmounts")), seconds)
+
     def host_mount(self, claim):
         """Gives the name of the HostMount that 'berth mount' made."""
         return next(item["metadata"]["name"] for item in self.berth.items("hostmounts")

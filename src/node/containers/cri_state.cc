@@ -29,12 +29,13 @@ T* FindById(std::vector<T>& items, const decltype(T::id)& id) {
 
 }  // namespace
 
-CriState::CriState(rpc::CriClient& cri, Options options)
+CriState::CriState(rpc::CriClient& cri, std::string endpoint, CriListWaits waits)
     : cri_(cri),
-      options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      waits_(waits),
       reachable_(base::Error(StatusCode::kUnavailable,
                              "container runtime at '{}' is not reachable: not yet connected",
-                             options_.endpoint)),
+                             endpoint_)),
       lister_(cri, exits_, [this](const std::string& uid) { return Pod(uid); }) {}
 
 CriState::~CriState() { Stop(); }
@@ -120,7 +121,7 @@ void CriState::PutContainer(const api::PodUid& pod_uid, ContainerState container
   pod.uid = pod_uid.text();
   // The details, such as its pid, are read a little later, so that they do not delay the next
   // start.
-  if (container.running()) ScheduleListLocked(options_.list_after_start);
+  if (container.running()) ScheduleListLocked(waits_.after_start);
   if (ContainerState* present = FindById(pod.containers, container.id); present != nullptr) {
     *present = std::move(container);
   } else {
@@ -254,7 +255,7 @@ void CriState::SetReachable(Status status) {
     wake_.NotifyAll();
   }
   if (status.ok()) {
-    LOG_INFO("container runtime at {} is reachable", base::Quote(options_.endpoint));
+    LOG_INFO("container runtime at {} is reachable", base::Quote(endpoint_));
   } else {
     LOG_WARNING("{}", base::Message(status));
   }
@@ -263,7 +264,7 @@ void CriState::SetReachable(Status status) {
 
 void CriState::ScheduleList() {
   base::MutexLock lock(mutex_);
-  ScheduleListLocked(options_.first_list);
+  ScheduleListLocked(waits_.first);
 }
 
 void CriState::ScheduleListLocked(milliseconds first) {
@@ -279,10 +280,10 @@ bool CriState::WaitForTurn(milliseconds& interval) {
       began = std::min(began + interval, std::chrono::steady_clock::now());
       interval = *std::exchange(hurry_, std::nullopt);
     }
-    const milliseconds limit = streaming_ ? options_.repair_list : options_.max_list;
+    const milliseconds limit = streaming_ ? waits_.repair : waits_.longest;
     const auto due = began + std::min(interval, limit);
     if (std::chrono::steady_clock::now() >= due) {
-      interval = std::min(interval * 2, limit);
+      interval = std::min(interval * waits_.growth, limit);
       return true;
     }
     wake_.WaitUntil(mutex_, due);
@@ -292,7 +293,7 @@ bool CriState::WaitForTurn(milliseconds& interval) {
 
 void CriState::RunLists(std::stop_token stop) {
   milliseconds retry = kConnectFirst;
-  milliseconds interval = options_.first_list;
+  milliseconds interval = waits_.first;
   while (!stop.stop_requested()) {
     const Status listed = ListAll();
     if (listed.ok()) {
@@ -303,7 +304,7 @@ void CriState::RunLists(std::stop_token stop) {
     if (listed.code() == StatusCode::kCancelled)
       return;  // CriClient::CancelAll: this process stops
     SetReachable(base::Error(StatusCode::kUnavailable,
-                             "container runtime at '{}' is not reachable: {}", options_.endpoint,
+                             "container runtime at '{}' is not reachable: {}", endpoint_,
                              base::Message(listed)));
     const auto due = std::chrono::steady_clock::now() + retry;
     retry = std::min(retry * 2, kConnectMax);

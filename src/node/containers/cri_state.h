@@ -34,21 +34,21 @@
 
 namespace berth::node {
 
+// The waits before lists of the runtime. Each is `growth` times the one before, up to the longest.
+struct CriListWaits {
+  std::chrono::milliseconds first{2};         // after a change, or the end of a process
+  std::chrono::milliseconds after_start{30};  // of a container
+  std::chrono::milliseconds longest{1000};    // if the runtime has no event stream
+  std::chrono::milliseconds repair{60000};    // the longest if it has one
+  int growth = 2;
+};
+
 class CriState {
  public:
   using OnChange = std::function<void(const std::string& pod_uid)>;
 
-  // `cri` is borrowed.
-  // `first_list` and `max_list` are the shortest and longest wait between two lists if the runtime
-  // has no event stream.
-  struct Options {
-    std::string endpoint;
-    std::chrono::milliseconds first_list{2};
-    std::chrono::milliseconds list_after_start{30};
-    std::chrono::milliseconds max_list{1000};
-    std::chrono::milliseconds repair_list{60000};  // with an event stream
-  };
-  CriState(rpc::CriClient& cri, Options options);
+  // `cri` is borrowed. `endpoint` is for messages.
+  CriState(rpc::CriClient& cri, std::string endpoint, CriListWaits waits);
   ~CriState();
 
   void Start(OnChange on_change);
@@ -101,7 +101,8 @@ class CriState {
   bool WaitForTurn(std::chrono::milliseconds& interval);
 
   rpc::CriClient& cri_;
-  const Options options_;
+  const std::string endpoint_;
+  const CriListWaits waits_;
   OnChange on_change_;
   std::function<void()> on_reachable_;
 

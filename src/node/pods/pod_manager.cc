@@ -63,7 +63,7 @@ PodManager::PodManager(PodManagerOptions options, const volume::Paths& paths, ku
       cri_(cri),
       volumes_(volumes),
       records_(std::move(records)),
-      runtime_(cri, {.endpoint = options_.cri_endpoint}),
+      runtime_(cri, options_.cri_endpoint, options_.cri_lists),
       tasks_(kMaxTasks),
       pulls_(kMaxPulls),
       statuses_(client, pods, clock),

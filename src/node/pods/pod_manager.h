@@ -39,6 +39,7 @@ struct PodManagerOptions {
   PodSettings settings;
   std::string record_folder;  // <data>/node/pods
   std::string cri_endpoint;
+  CriListWaits cri_lists = {};
   // Called when the runtime becomes reachable or unreachable, with OK or the reason, and with the
   // runtime's name and version: "containerd://1.6.20".
   std::function<void(const base::Status& reachable, const std::string& version)> on_runtime =
