@@ -67,7 +67,6 @@ base::StatusOr<LoopDevice> Pool::Map(const std::string& volume_id) {
 base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds patience) {
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
-  RETURN_IF_ERROR(SetReadOnly(*device, false));
   const auto deadline = std::chrono::steady_clock::now() + patience;
   base::Status detached = platform::DetachLoop(*device);
   while (detached.code() == StatusCode::kFailedPrecondition &&

@@ -115,6 +115,17 @@ TEST_F(PoolDeviceTest, ReadOnlyDoesNotOutliveTheMapping) {
   EXPECT_TRUE(writes(*pool_->Map(id)));
 }
 
+TEST_F(PoolDeviceTest, AHolderThatKeepsADeviceAttachedCannotWriteToIt) {
+  const std::string id = Create(AccessType::kBlock);
+  const auto device = pool_->Map(id);
+  ASSERT_TRUE(device.ok()) << device.status();
+  ASSERT_TRUE(SetReadOnly(*device, true).ok());
+  const base::UniqueFd holder(open(device->path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(pool_->Unmap(id, {}).code(), StatusCode::kFailedPrecondition);
+  const base::UniqueFd writer(open(device->path.c_str(), O_WRONLY | O_CLOEXEC));
+  EXPECT_FALSE(writer.valid() && pwrite(writer.get(), "x", 1, 0) == 1);
+}
+
 TEST_F(PoolDeviceTest, CopiesAtTheSameTimeLeaveTheRoomThatIsReserved) {
   constexpr int64_t kFull = 64 * kMiB;
   platform::Disk disk(512 * kMiB);

@@ -111,6 +111,13 @@ int ConfigureLoop(int device, loop_config config) {
   return ioctl(device, LOOP_CONFIGURE, &config) == 0 ? 0 : errno;
 }
 
+// Ends what BLKROSET did to the device for its last attachment, which the kernel keeps for the next
+// one. It makes only system calls.
+void EndReadOnly(int device) {
+  int read_only = 0;
+  ioctl(device, BLKROSET, &read_only);
+}
+
 // Names the attachment to detach: that of an image or, if `sequence` is not 0, the one with that
 // number.
 struct Attachment {
@@ -138,8 +145,12 @@ int DetachOnce(const char* path, const Attachment& which) {
     }
     if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
     // While another process has the device open, the kernel only marks it to be detached by its
-    // last user.
-    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : EAGAIN;
+    // last user, who must not be able to write to what he has read-only.
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) {
+      if (errno != ENXIO) return EAGAIN;
+      EndReadOnly(fd);
+      return 0;
+    }
     info.lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
     return ioctl(fd, LOOP_SET_STATUS64, &info) != 0 ? errno : EAGAIN;
   }();
@@ -192,6 +203,7 @@ base::StatusOr<LoopDevice> AttachToFreeLoop(
     ASSIGN_OR_RETURN(const int error, configure(device.get()));
     if (error == EBUSY) continue;
     if (error != 0) return ErrnoError(error, fmt::format("{} to {}", context, path));
+    if (!read_only) EndReadOnly(device.get());
     RETURN_IF_ERROR(base::FaultPoint<"platform.loop_attach.after">());
     std::optional<LoopDevice> loop = ReadLoopStatus(device.get(), path);
     if (!loop) return ErrnoError(errno, fmt::format("{}: status of {}", context, path));
