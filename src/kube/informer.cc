@@ -171,7 +171,7 @@ class InformerBase::Impl : Reflector::Sink {
       const std::string key = KeyOf(object);
       // An absent object that is not newer than the watch's last event was deleted meanwhile.
       if (!objects_.contains(key) && CompareVersions(VersionOf(object), version_) <= 0) return;
-      PutLocked(key, std::move(object));
+      if (PutLocked(key, std::move(object)) && listing_) observed_.insert(key);
     }
     DeliverChanges();
   }
@@ -222,10 +222,13 @@ class InformerBase::Impl : Reflector::Sink {
     if (!handlers_.empty()) pending_.push_back({0, next_handler_, std::move(change), false});
   }
 
-  // Stores `json` unless the stored object is as new or newer.
-  void PutLocked(const std::string& key, Json json) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Stores `json` unless the stored object is the same or, if `older_too` is false, newer. Returns
+  // whether it stored it.
+  bool PutLocked(const std::string& key, Json json, bool older_too = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto [place, added] = objects_.try_emplace(key);
-    if (!added && CompareVersions(VersionOf(json), place->second->version()) <= 0) return;
+    const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second->version());
+    if (newer == 0 || (newer < 0 && !older_too)) return false;
     // Only the server needs managedFields, and they are often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
     ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
@@ -233,13 +236,15 @@ class InformerBase::Impl : Reflector::Sink {
     place->second = packed_.KeepObject(after, objects_.size() - 1);
     IndexLocked(place->first, before, after);
     NotifyLocked({key, std::move(before), std::move(after)});
+    return true;
   }
 
-  // Removes `key` unless the stored object is newer than `version`.
-  void RemoveLocked(const std::string& key, std::string_view version)
+  // Removes `key` unless the stored object is newer than `version` and `newer_too` is false.
+  void RemoveLocked(const std::string& key, std::string_view version, bool newer_too = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = objects_.find(key);
-    if (it == objects_.end() || CompareVersions(it->second->version(), version) > 0) return;
+    if (it == objects_.end()) return;
+    if (!newer_too && CompareVersions(it->second->version(), version) > 0) return;
     ObjectPtr before = packed_.Get(*it->second);
     IndexLocked(it->first, before, nullptr);
     objects_.erase(it);
@@ -277,11 +282,17 @@ class InformerBase::Impl : Reflector::Sink {
     }
   }
 
-  void OnListBegin() override { present_.clear(); }
+  void OnListBegin() override {
+    MutexLock lock(mutex_);
+    present_.clear();
+    observed_.clear();
+    listing_ = true;
+  }
 
   void OnListFailure(const Status& why) override {
     MutexLock lock(mutex_);
     list_failure_ = why;
+    listing_ = false;
     sync_changed_.NotifyAll();
   }
 
@@ -290,7 +301,7 @@ class InformerBase::Impl : Reflector::Sink {
       MutexLock lock(mutex_);
       for (Json& item : page) {
         std::string key = KeyOf(item);
-        PutLocked(key, std::move(item));
+        PutLocked(key, std::move(item), !observed_.contains(key));
         present_.insert(std::move(key));
       }
     }
@@ -306,8 +317,9 @@ class InformerBase::Impl : Reflector::Sink {
       for (const auto& [key, object] : objects_) {
         if (!present_.contains(key)) absent.push_back(key);
       }
-      for (const std::string& key : absent) RemoveLocked(key, version);
+      for (const std::string& key : absent) RemoveLocked(key, version, !observed_.contains(key));
       version_ = version;
+      listing_ = false;
       list_failure_ = base::OkStatus();
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
@@ -360,6 +372,10 @@ class InformerBase::Impl : Reflector::Sink {
   Status list_failure_ ABSL_GUARDED_BY(mutex_);  // of the last list
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
   std::set<std::string> present_;  // keys in the present list; used by the list's thread alone
+  bool listing_ ABSL_GUARDED_BY(mutex_) = false;
+  // Keys of the program's own writes since the list began, which the list may lack. All else is as
+  // the list says, even if it is older, because the API's store may be restored from a backup.
+  std::set<std::string> observed_ ABSL_GUARDED_BY(mutex_);
   base::Mutex start_mutex_;
   Reflector reflector_;  // last: it uses all of the above
 };

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
 
@@ -229,6 +231,69 @@ TEST_F(InformerTest, AHandlerMayObserve) {
   client_.Add(Pod("a"));
   ASSERT_TRUE(Eventually([&] { return calls == 3; }));
   EXPECT_EQ(informer.Get("default", "other")->node_name(), "observed");
+}
+
+// An API whose store is replaced by `restored`, and that calls `during_list` while it lists.
+class RestoredClient : public FakeClient {
+ public:
+  StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
+                            const ListOptions& options) override {
+    StatusOr<ListResult> result =
+        is_restored ? restored.List(kind, ns, options) : FakeClient::List(kind, ns, options);
+    if (during_list) std::exchange(during_list, nullptr)();
+    return result;
+  }
+  Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
+               std::stop_token stop,
+               const std::function<bool(WatchEvent event)>& on_event) override {
+    return is_restored ? restored.Watch(kind, ns, options, std::move(stop), on_event)
+                       : FakeClient::Watch(kind, ns, options, std::move(stop), on_event);
+  }
+
+  FakeClient restored;
+  std::atomic<bool> is_restored = false;
+  std::function<void()> during_list;
+};
+
+TEST_F(InformerTest, ARestoredOlderStoreIsTakenOver) {
+  RestoredClient client;
+  client.Add(Pod("a", "older"));
+  client.restored.Add(Pod("a", "older"));
+  client.Add(Pod("a", "newer"));
+  client.Add(Pod("b"));
+  Informer<api::Pod> informer(client);
+  ASSERT_TRUE(Sync(informer));
+  // What the program itself wrote before is as lost.
+  informer.Observe(client.Add(Pod("c")));
+  ASSERT_EQ(informer.Get("default", "a")->node_name(), "newer");
+  ASSERT_TRUE(client.WaitForWatches(kPod, 1));
+  client.restored.FailNext("watch", "pods", base::Error(StatusCode::kOutOfRange, "too old"));
+  client.is_restored = true;
+  client.EndWatches();
+  EXPECT_TRUE(Eventually([&] { return informer.Get("default", "a")->node_name() == "older"; }));
+  EXPECT_TRUE(Eventually([&] { return informer.List().size() == 1; }));
+  client.restored.Add(Pod("a", "next"));
+  EXPECT_TRUE(Eventually([&] { return informer.Get("default", "a")->node_name() == "next"; }));
+}
+
+TEST_F(InformerTest, AnOwnWriteDuringAListOutlivesIt) {
+  RestoredClient client;
+  client.Add(Pod("a", "older"));
+  Informer<api::Pod> informer(client);
+  informer.AddHandler(recorder_.Handler());
+  ASSERT_TRUE(Sync(informer));
+  ASSERT_TRUE(client.WaitForWatches(kPod, 1));
+  client.during_list = [&] {
+    informer.Observe(client.Add(Pod("a", "newer")));
+    informer.Observe(client.Add(Pod("b")));
+  };
+  client.FailNext("watch", "pods", base::Error(StatusCode::kOutOfRange, "too old"));
+  client.EndWatches();
+  const std::vector<std::string> changes = {"+ default/a", "-+ default/a", "+ default/b"};
+  ASSERT_TRUE(recorder_.WaitFor(changes));
+  ASSERT_TRUE(client.WaitForWatches(kPod, 1));
+  EXPECT_EQ(recorder_.seen(), changes) << "the list, which is older, took nothing back";
+  EXPECT_EQ(informer.Get("default", "a")->node_name(), "newer");
 }
 
 TEST_F(InformerTest, StopEndsTheWatch) {
