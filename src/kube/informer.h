@@ -8,7 +8,8 @@
 //
 // One informer per kind and process. A broken or absent API delays it (backoff 0.2 s to 10 s, with
 // jitter) and never ends it; meanwhile the copy stays as it was. 410 leads to a new list, whose
-// differences are delivered as changes.
+// differences are delivered as changes. A list counts even if its objects are older, because the
+// API may be restored from a backup.
 //
 // Threads. Every method is thread-safe, and reads never wait for the network. Handlers run one at a
 // time, in the order of the changes, on the thread of the watch or on one that calls AddHandler or

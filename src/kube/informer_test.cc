@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
 #include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
@@ -274,6 +275,23 @@ TEST_F(InformerTest, ARestoredOlderStoreIsTakenOver) {
   EXPECT_TRUE(Eventually([&] { return informer.List().size() == 1; }));
   client.restored.Add(Pod("a", "next"));
   EXPECT_TRUE(Eventually([&] { return informer.Get("default", "a")->node_name() == "next"; }));
+}
+
+TEST_F(InformerTest, AWatchThatBringsNothingAtAllIsFollowedByAList) {
+  RestoredClient client;
+  client.restored.Add(Pod("a", "older"));
+  client.Add(Pod("a", "newer"));
+  client.Add(Pod("a", "newest"));
+  Informer<api::Pod> informer(client);
+  ASSERT_TRUE(Sync(informer));
+  ASSERT_TRUE(client.WaitForWatches(kPod, 1));
+  client.is_restored = true;
+  client.EndWatches();
+  // This watch is from a version that the restored store has not reached.
+  ASSERT_TRUE(client.restored.WaitForWatches(kPod, 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // no short one
+  client.restored.EndWatches();
+  EXPECT_TRUE(Eventually([&] { return informer.Get("default", "a")->node_name() == "older"; }));
 }
 
 TEST_F(InformerTest, AnOwnWriteDuringAListOutlivesIt) {

@@ -67,6 +67,9 @@ void Reflector::Run(const std::stop_token& stop) {
     if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
       failures = 0;
       backoff.Reset();
+      // A server sends a bookmark each minute. One that sends nothing at all may wait until a
+      // restored store reaches the version that it was asked for.
+      if (!progress) listed = false;
       if (status.ok()) continue;
     }
     ++failures;

@@ -2,7 +2,7 @@
 // stopped.
 //
 //   [list] ── pages, then OnListEnd ──▶ [watch] ── events ──▶ ...
-//      ▲                                │ 410, or broken again and again
+//      ▲                                │ 410, broken again and again, or without any event
 //      └────────────────────────────────┘
 //
 // It keeps no object. A broken or absent API delays it (backoff 0.2 s to 10 s, with jitter) and
