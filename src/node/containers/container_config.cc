@@ -16,6 +16,7 @@
 #include "node/volumes/sub_path.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/mounts/probe_folder.h"
 
 namespace berth::node {
 
@@ -62,6 +63,20 @@ void AddLabels(const ContainerConfigInput& input, cri::ContainerConfig& config) 
       input.container.String({"terminationMessagePolicy"}, "File");
   annotations[labels::kTerminationGracePeriod] =
       fmt::format("{}", input.pod.termination_grace_seconds());
+}
+
+// Refuses a volume that the container runtime would wait for.
+Status CheckAnswers(const std::vector<platform::MountEntry>& table, const std::string& volume,
+                    const std::string& path) {
+  const platform::MountEntry* mount = platform::FindServedMount(table, path);
+  // The runtime says itself what else is wrong with it; and it may be a file.
+  if (mount == nullptr || platform::ProbeFolder(path).code() != StatusCode::kDeadlineExceeded) {
+    return base::OkStatus();
+  }
+  return base::Error(StatusCode::kDeadlineExceeded,
+                     "volume '{}' is silent: the server of its file system ({} of {}) does not "
+                     "answer; the container is tried again later",
+                     volume, mount->fs_type, base::Quote(mount->source));
 }
 
 cri::MountPropagation ToPropagation(const std::string& name) {
@@ -136,6 +151,10 @@ StatusOr<cri::ContainerConfig> ContainerConfigs::MakeConfig(
 Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
                                     const std::map<std::string, std::string>& environment,
                                     cri::ContainerConfig& config) const {
+  std::vector<platform::MountEntry> table;
+  if (!input.container.volume_mounts().empty()) {
+    ASSIGN_OR_RETURN(table, mounter_.List());
+  }
   int index = -1;
   for (const api::VolumeMount& mount : input.container.volume_mounts()) {
     ++index;
@@ -173,6 +192,8 @@ Status ContainerConfigs::AddVolumes(const ContainerConfigInput& input,
       RETURN_IF_ERROR_WITH(prepared,
                            fmt::format("subPath '{}' of volume '{}'", sub_path, mount.name()));
       source = *std::move(prepared);
+    } else if (!deferred) {
+      RETURN_IF_ERROR(CheckAnswers(table, mount.name(), source));
     }
     cri::Mount* out = config.add_mounts();
     std::string target = mount.mount_path();

@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 
 #include "platform/mounts/mounter.h"
+#include "platform/mounts/probe_folder.h"
 
 namespace berth::platform {
 namespace {
@@ -77,6 +78,22 @@ TEST(FindMount, GivesTheTopmost) {
   EXPECT_EQ(FindMount(*table, "/x/")->source, "upper");
   EXPECT_EQ(FindMount(*table, "/")->source, "root");
   EXPECT_EQ(FindMount(*table, "/y"), nullptr);
+}
+
+TEST(FindServedMount, GivesTheMountOnTheWayThatAServerAnswersFor) {
+  const auto table = ParseMountInfo(
+      "20 1 0:1 / / rw - ext4 /dev/vda rw\n"
+      "30 20 0:2 / /nfs rw - nfs4 server:/ rw\n"
+      "40 30 0:3 / /nfs/local rw - tmpfs tmpfs rw\n"
+      "50 20 0:4 / /fuse rw - fuse.sshfs host: rw\n");
+  ASSERT_TRUE(table.ok());
+  for (const char* path : {"/nfs", "/nfs/a/b", "/nfs/local/a", "/fuse/a"}) {
+    EXPECT_NE(FindServedMount(*table, path), nullptr) << path;
+  }
+  EXPECT_EQ(FindServedMount(*table, "/nfs/a")->source, "server:/");
+  for (const char* path : {"/", "/a", "/nfs-too", "/nf"}) {
+    EXPECT_EQ(FindServedMount(*table, path), nullptr) << path;
+  }
 }
 
 TEST(ParseMountOptions, SplitsFlagsFromTheRest) {

@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::platform {
 
@@ -13,5 +16,10 @@ namespace berth::platform {
 // DEADLINE_EXCEEDED: it does not answer; INTERNAL: it is no folder, or the file system failed.
 base::Status ProbeFolder(const std::string& folder,
                          std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+// The mount of `table` on the way to `path`, or at it, whose file system a server answers for (over
+// the network, or FUSE), so that it may hang; nullptr: there is none. Paths are compared as text:
+// `path` is absolute and without symlinks.
+const MountEntry* FindServedMount(const std::vector<MountEntry>& table, std::string_view path);
 
 }  // namespace berth::platform
