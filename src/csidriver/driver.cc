@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/pause.h"
 #include "base/text.h"
+#include "csidriver/long_commands.h"
 #include "csidriver/services.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/disk_reserve.h"
@@ -81,17 +82,21 @@ class DriverImpl final : public Driver {
     if (!platform::HasReserve(options.pool_folder)) {
       ASSIGN_OR_RETURN(reserve_, platform::DiskReserve::Open({.folder = options.pool_folder}));
     }
+    // Half of the workers are left to calls that are short.
+    const size_t most_long = std::max<size_t>(1, options.workers / 2);
     ASSIGN_OR_RETURN(pool_, block::Pool::Open(options.pool_folder,
                                               {.overcommit = options.overcommit,
                                                .keep_free = options.keep_free,
-                                               .freeze_limit = options.freeze_limit},
+                                               .freeze_limit = options.freeze_limit,
+                                               .max_copies = most_long},
                                               *mounter_, clock_));
     if (!options.flight_file.empty()) {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options.flight_file, "csi-driver"));
     }
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
-    node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
+    node_exec_ = std::make_unique<LongCommandLimit>(*exec_, most_long);
+    node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *node_exec_, offer_);
     const bool seen_all = node_->RemoveOrphans();
     // Two pools, so that long copies do not keep pods from starting.
     const base::WorkerPool::Options pool = {
@@ -134,6 +139,7 @@ class DriverImpl final : public Driver {
   std::unique_ptr<block::Pool> pool_;
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Controller> controller_;
+  std::unique_ptr<LongCommandLimit> node_exec_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<base::WorkerPool> controller_workers_;
   std::unique_ptr<base::WorkerPool> node_workers_;

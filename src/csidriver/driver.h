@@ -26,8 +26,10 @@ struct DriverOptions {
   double overcommit = 2.0;          // see block::PoolOptions
   std::optional<int64_t> keep_free = std::nullopt;  // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
-  size_t workers = 8;        // calls that run at once, separately for the controller and the node
-  size_t max_queued = 1024;  // waiting calls of each; more get UNAVAILABLE
+  // Calls that run at once, separately for the controller and the node. At most half of them make
+  // copies, or check and grow file systems.
+  size_t workers = 8;
+  size_t max_queued = 1024;      // waiting calls of each; more get UNAVAILABLE
   std::string flight_file = "";  // its flight record (base/flight.h); empty: none
   // How often it looks whether the kubelet's folder is mounted, for volumes of pods that are gone.
   std::chrono::milliseconds look_again{std::chrono::seconds(10)};

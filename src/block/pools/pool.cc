@@ -33,6 +33,11 @@ Content ContentOfCopy(Content source) {
   return Content::kRaw;
 }
 
+// Whether the content of `source` is copied to make `record`.
+bool CopiesContent(const Record& record, const std::optional<Record>& source) {
+  return source.has_value() && record.content != Content::kBlank;
+}
+
 base::Status CheckExisting(const Record& existing, const NewVolume& wanted) {
   std::string_view differs;
   if (!Satisfies(existing.size_bytes, wanted.size)) differs = "size";
@@ -282,6 +287,10 @@ base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const 
 base::StatusOr<Record> Pool::CreateFromRecord(Record record, const std::optional<Record>& source) {
   record.state = State::kCreating;
   record.created = clock_.Now();
+  base::Semaphore::Permit permit;
+  if (CopiesContent(record, source)) {
+    ASSIGN_OR_RETURN(permit, PermitCopy(record));
+  }
   RETURN_IF_ERROR(ReserveSpace(record));
   const base::Status made = RunCreateSteps(record, source);
   if (made.ok()) {
@@ -304,7 +313,7 @@ base::Status Pool::RunCreateSteps(Record& record, const std::optional<Record>& s
   const std::string path = paths_.Image(record.kind, record.id);
   ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
   RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
-  if (source.has_value() && record.content != Content::kBlank) {
+  if (CopiesContent(record, source)) {
     RETURN_IF_ERROR(FillImage(image, record, *source));
     RETURN_IF_ERROR(base::FaultPoint<"block.image.create.copied">());
   }

@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/workers/semaphore.h"
 #include "block/images/image.h"
 #include "block/pools/pool_paths.h"
 #include "block/record.h"
@@ -46,6 +47,8 @@ struct PoolOptions {
   std::optional<int64_t> keep_free = std::nullopt;
   // How long a mounted file system may stay frozen while it is copied.
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
+  // Copies that run at once; more get UNAVAILABLE, so that workers are left to other calls.
+  size_t max_copies = 4;
   // How long copying an image that is not in use may take.
   std::chrono::milliseconds copy_limit{std::chrono::hours(1)};
 };
@@ -89,6 +92,7 @@ class Pool {
   // size range is not valid, or the source has another access type or file system. OUT_OF_RANGE: no
   // size fits the range, or the pool can never hold it. RESOURCE_EXHAUSTED: the pool has no room
   // now. FAILED_PRECONDITION: the source is in use in a way that allows no consistent copy.
+  // UNAVAILABLE: too many copies run now.
   base::StatusOr<Record> CreateVolume(const NewVolume& wanted);
 
   // The volume of that name, if it is ready.
@@ -106,7 +110,7 @@ class Pool {
   // Makes the snapshot, or gives the snapshot of that name that was made before. ALREADY_EXISTS:
   // that snapshot is of another volume. NOT_FOUND: there is no such volume. RESOURCE_EXHAUSTED: the
   // pool has no room now. FAILED_PRECONDITION: the volume is in use in a way that allows no
-  // consistent copy.
+  // consistent copy. UNAVAILABLE: too many copies run now.
   base::StatusOr<Record> CreateSnapshot(const std::string& volume_id, const std::string& name);
   base::Status DeleteSnapshot(const std::string& id);
 
@@ -201,6 +205,7 @@ class Pool {
                          const platform::LoopDevice& device);
   base::Status CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
                           const std::string& mount_point);
+  base::StatusOr<base::Semaphore::Permit> PermitCopy(const Record& copy);
   base::StatusOr<std::shared_ptr<void>> ReserveRoomFor(const Record& source)
       ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<std::string> MountPointOf(const platform::LoopDevice& device) const;
@@ -224,6 +229,7 @@ class Pool {
   std::function<Deferral(const std::string&)> deferred_check_;
   base::UniqueFd lock_;
   base::KeyLocks locks_;
+  base::Semaphore copies_{options_.max_copies};
 
   mutable base::Mutex mutex_;
   std::array<Shelf, 2> shelves_ ABSL_GUARDED_BY(mutex_);

@@ -38,7 +38,20 @@ base::Status CopyUntil(const base::UniqueFd& from, const base::UniqueFd& to,
                         "copy the image");
 }
 
+// Copies by reflink take some milliseconds. The wait is short, because it holds a worker.
+constexpr std::chrono::milliseconds kPatience{100};
+
 }  // namespace
+
+base::StatusOr<base::Semaphore::Permit> Pool::PermitCopy(const Record& copy) {
+  base::Semaphore::Permit permit = copies_.Acquire(kPatience);
+  if (permit != nullptr) return permit;
+  return Error(StatusCode::kUnavailable,
+               "{} {} has to wait, because pool {} already makes {} copies, which is the most at "
+               "once: try again later",
+               NameOf(copy.kind), base::Quote(copy.name), base::Quote(paths_.folder()),
+               options_.max_copies);
+}
 
 // "" if this mount namespace has no mount of the device.
 base::StatusOr<std::string> Pool::MountPointOf(const platform::LoopDevice& device) const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <barrier>
 #include <fstream>
+#include <latch>
 #include <thread>
 
 #include "block/device.h"
@@ -164,6 +165,42 @@ TEST_F(PoolDeviceTest, CopiesAtTheSameTimeLeaveTheRoomThatIsReserved) {
   }
   EXPECT_LE(made, 1);
   EXPECT_GE(ReadSpace(folder, 0)->free, kept);
+}
+
+TEST_F(PoolDeviceTest, CopiesAboveTheLimitAreToldToTryAgain) {
+  pool_.reset();
+  pool_ = *Pool::Open(folder_ / "pool", {.max_copies = 1}, *mounter_, clock_);
+  const std::string used = Create(AccessType::kMount);
+  ASSERT_TRUE(PrepareFileSystem(*pool_, *exec_, used, *pool_->Map(used)).ok());
+  const auto idle = pool_->CreateVolume(
+      {.name = "idle", .size = {.required = kMiB}, .access = AccessType::kBlock});
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  std::latch copying(1), go_on(1);
+  pool_->SetDeferredCheck([&](const std::string&) {
+    copying.count_down();
+    go_on.wait();
+    return Deferral::kNo;
+  });
+  base::Status first = base::Error(StatusCode::kUnknown, "not called");
+  {
+    std::jthread snapshot([&] { first = pool_->CreateSnapshot(used, "first").status(); });
+    copying.wait();
+    const base::Status second = pool_->CreateSnapshot(idle->id, "second").status();
+    EXPECT_EQ(second.code(), StatusCode::kUnavailable) << second;
+    const base::Status clone = pool_
+                                   ->CreateVolume({.name = "clone",
+                                                   .access = AccessType::kBlock,
+                                                   .source = {Kind::kVolume, idle->id}})
+                                   .status();
+    EXPECT_EQ(clone.code(), StatusCode::kUnavailable) << clone;
+    // What copies nothing goes on.
+    EXPECT_TRUE(pool_->DeleteVolume(idle->id).ok());
+    go_on.count_down();
+  }
+  EXPECT_TRUE(first.ok()) << first;
+  pool_->SetDeferredCheck({});
+  const base::Status again = pool_->CreateSnapshot(used, "second").status();
+  EXPECT_TRUE(again.ok()) << again;
 }
 
 TEST_F(PoolDeviceTest, AFileSystemIsMadeOnceWithTheRecordedUuid) {
