@@ -119,9 +119,7 @@ base::StatusOr<csi::v1::CreateVolumeResponse> Controller::CreateVolume(
 base::StatusOr<csi::v1::DeleteVolumeResponse> Controller::DeleteVolume(
     const csi::v1::DeleteVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  if (request.volume_id().empty()) {
-    return Error(StatusCode::kInvalidArgument, "'volume_id' is missing");
-  }
+  RETURN_IF_ERROR(CheckGiven("volume_id", request.volume_id()));
   RETURN_IF_ERROR(pool_.DeleteVolume(request.volume_id()));
   return csi::v1::DeleteVolumeResponse();
 }
@@ -206,9 +204,7 @@ base::StatusOr<csi::v1::CreateSnapshotResponse> Controller::CreateSnapshot(
   RETURN_IF_ERROR(CheckLimits(request));
   RETURN_IF_ERROR(CheckName("name", request.name()));
   RETURN_IF_ERROR(CheckParameters(request.parameters()));
-  if (request.source_volume_id().empty()) {
-    return Error(StatusCode::kInvalidArgument, "'source_volume_id' is missing");
-  }
+  RETURN_IF_ERROR(CheckGiven("source_volume_id", request.source_volume_id()));
   ASSIGN_OR_RETURN(const block::Record record,
                    pool_.CreateSnapshot(request.source_volume_id(), request.name()));
   csi::v1::CreateSnapshotResponse response;
@@ -219,9 +215,7 @@ base::StatusOr<csi::v1::CreateSnapshotResponse> Controller::CreateSnapshot(
 base::StatusOr<csi::v1::DeleteSnapshotResponse> Controller::DeleteSnapshot(
     const csi::v1::DeleteSnapshotRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  if (request.snapshot_id().empty()) {
-    return Error(StatusCode::kInvalidArgument, "'snapshot_id' is missing");
-  }
+  RETURN_IF_ERROR(CheckGiven("snapshot_id", request.snapshot_id()));
   RETURN_IF_ERROR(pool_.DeleteSnapshot(request.snapshot_id()));
   return csi::v1::DeleteSnapshotResponse();
 }

@@ -61,12 +61,6 @@ void AddUsage(csi::v1::VolumeUsage::Unit unit, int64_t total, int64_t used, int6
   usage.set_available(available);
 }
 
-// A missing path is told before an unknown volume, and a path that is wrong after it.
-base::Status RequireVolumePath(const std::string& path) {
-  if (!path.empty()) return base::OkStatus();
-  return Error(StatusCode::kInvalidArgument, "'volume_path' is missing");
-}
-
 base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t size) {
   if (range.required_bytes() > size) {
     return Error(StatusCode::kOutOfRange,
@@ -85,7 +79,8 @@ base::Status CheckCapacityRange(const csi::v1::CapacityRange& range, int64_t siz
 base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
     const csi::v1::NodeGetVolumeStatsRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  RETURN_IF_ERROR(RequireVolumePath(request.volume_path()));
+  // A missing path is told before an unknown volume, and a path that is wrong after it.
+  RETURN_IF_ERROR(CheckGiven("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const std::string id, FindPoolId(request.volume_id()));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.Get(block::Kind::kVolume, id));
   // No volume is ever at a relative path.
@@ -142,7 +137,7 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
 base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     const csi::v1::NodeExpandVolumeRequest& request) {
   RETURN_IF_ERROR(CheckLimits(request));
-  RETURN_IF_ERROR(RequireVolumePath(request.volume_path()));
+  RETURN_IF_ERROR(CheckGiven("volume_path", request.volume_path()));
   RETURN_IF_ERROR(CheckVolumeId(request.volume_id()));
   ASSIGN_OR_RETURN(std::string path, CheckPath("volume_path", request.volume_path()));
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(request.volume_id()));

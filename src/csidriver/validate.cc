@@ -109,8 +109,13 @@ std::string Capability::Digest() const {
   return base::Sha256Hex(text);
 }
 
+base::Status CheckGiven(std::string_view field, std::string_view value) {
+  if (!value.empty()) return base::OkStatus();
+  return InvalidError("'{}' is missing", field);
+}
+
 base::Status CheckVolumeId(std::string_view id) {
-  if (id.empty()) return InvalidError("'volume_id' is missing");
+  RETURN_IF_ERROR(CheckGiven("volume_id", id));
   if (!block::IsId(id)) {
     return Error(StatusCode::kNotFound, "volume {} does not exist", base::Quote(id));
   }
@@ -118,7 +123,7 @@ base::Status CheckVolumeId(std::string_view id) {
 }
 
 base::Status CheckName(std::string_view field, std::string_view name) {
-  if (name.empty()) return InvalidError("'{}' is missing", field);
+  RETURN_IF_ERROR(CheckGiven(field, name));
   if (name.size() > kMaxString)
     return InvalidError("'{}' is longer than {} bytes", field, kMaxString);
   for (size_t i = 0; i < name.size(); ++i) {
@@ -134,7 +139,7 @@ base::Status CheckName(std::string_view field, std::string_view name) {
 }
 
 base::StatusOr<std::string> CheckPath(std::string_view field, std::string_view path) {
-  if (path.empty()) return InvalidError("'{}' is missing", field);
+  RETURN_IF_ERROR(CheckGiven(field, path));
   if (path.size() > kMaxPath) return InvalidError("'{}' is longer than {} bytes", field, kMaxPath);
   if (path[0] != '/') return InvalidError("'{}' is not absolute: {}", field, base::Quote(path));
   std::string clean;

@@ -42,6 +42,9 @@ struct Offer {
   std::vector<std::string> fs_types;  // supported here; the first is the default
 };
 
+// Checks that a field that a request must have is not empty.
+base::Status CheckGiven(std::string_view field, std::string_view value);
+
 // Checks the id of a volume in a request. NOT_FOUND: this driver never gives out ids of this form.
 base::Status CheckVolumeId(std::string_view id);
 
