@@ -86,6 +86,7 @@ class DriverImpl final : public Driver {
     const size_t most_long = std::max<size_t>(1, options.workers / 2);
     ASSIGN_OR_RETURN(pool_, block::Pool::Open(options.pool_folder,
                                               {.overcommit = options.overcommit,
+                                               .inline_share = options.inline_share,
                                                .keep_free = options.keep_free,
                                                .freeze_limit = options.freeze_limit,
                                                .max_copies = most_long},

@@ -24,6 +24,7 @@ struct DriverOptions {
   std::string endpoint;             // path of the socket, in a folder that is made if missing
   std::string registration_folder;  // the kubelet's plugins_registry; empty: no registration
   double overcommit = 2.0;          // see block::PoolOptions
+  double inline_share = 0.25;       // see block::PoolOptions
   std::optional<int64_t> keep_free = std::nullopt;  // see block::PoolOptions
   std::chrono::milliseconds freeze_limit{std::chrono::seconds(30)};
   // Calls that run at once, separately for the controller and the node. At most half of them make

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from lib import objects
-from lib.standalone import wait_for
+from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
@@ -50,6 +50,14 @@ def test_an_oversized_object_is_refused_and_the_server_goes_on(berth):
     assert "exceeds the limit" in error
     assert berth.get("configmaps", "big") is None
     berth.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "small"}, "data": {"key": "x"}})
+
+
+@pytest.mark.parametrize("share", ["1.5", "-0.5", "nan", "half"])
+def test_a_share_of_inline_volumes_that_is_no_part_is_refused(share):
+    result = subprocess.run([BINARY, "up", f"--inline-share={share}"], capture_output=True, text=True, timeout=60,
+                            check=False)
+    assert result.returncode != 0
+    assert f"'{share}' is not a number from 0 to 1" in result.stderr
 
 
 def test_a_claim_too_large_for_the_pool_says_so(berth):

@@ -140,3 +140,14 @@ def test_a_pool_leaves_free_what_it_was_told(small):
     wait_for("the reason", lambda: any("1073741824 are reserved" in event["message"]
                                        for event in small.events("none")))
     small.run("delete", "pvc", "none", "--no-wait")
+
+
+def test_inline_volumes_get_the_share_of_the_pool_that_it_was_told(small):
+    small.flags = ["--inline-share", "0"]
+    small.start()
+    small.apply(objects.pod("user", "true", mounts=[{"name": "own", "mountPath": "/own"}], volumes=[
+        {"name": "own", "csi": {"driver": "local.csi.berth.dev", "volumeAttributes": {"size": "16Mi"}}}]))
+    wait_for("the reason", lambda: any("only 0 may be theirs" in event["message"]
+                                       for event in small.events("user")))
+    small.run("delete", "pod", "user", "--grace-period", "1", "--wait=false")
+    small.wait_gone("pod", "user")

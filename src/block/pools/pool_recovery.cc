@@ -22,6 +22,10 @@ base::StatusOr<std::unique_ptr<Pool>> Pool::Open(const std::string& folder,
     return base::Error(base::StatusCode::kInvalidArgument, "over-commit ratio {} is not above 0",
                        options.overcommit);
   }
+  if (!(options.inline_share >= 0 && options.inline_share <= 1)) {
+    return base::Error(base::StatusCode::kInvalidArgument,
+                       "share {} of inline volumes is not from 0 to 1", options.inline_share);
+  }
   std::unique_ptr<Pool> pool(new Pool(folder, options, mounter, clock));
   RETURN_IF_ERROR_WITH(pool->Recover(), fmt::format("open pool {}", base::Quote(folder)));
   return pool;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "base/ids.h"
 #include "platform/files/durable_file.h"
@@ -227,6 +228,15 @@ TEST_F(PoolTest, InlineVolumesLeaveRoomForClaims) {
   const base::Status refused = create("second", half - 4 * kMiB);
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused;
   EXPECT_TRUE(create("third", 8 * kMiB).ok());
+}
+
+TEST_F(PoolTest, TheShareOfInlineVolumesIsAPart) {
+  pool_.reset();
+  for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto pool = Pool::Open(folder_, {.inline_share = share}, *mounter_, clock_);
+    EXPECT_EQ(pool.status().code(), StatusCode::kInvalidArgument) << share;
+  }
+  for (const double share : {0.0, 1.0}) Reopen({.inline_share = share});
 }
 
 TEST_F(PoolTest, ItLeavesFreeWhatItWasTold) {

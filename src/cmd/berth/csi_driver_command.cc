@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cmd/berth/commands.h"
-#include "cmd/berth/keep_free_option.h"
+#include "cmd/berth/pool_options.h"
 #include "cmd/berth/signals.h"
 #include "csidriver/driver.h"
 #include "platform/limits.h"
@@ -25,11 +25,7 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
   command->add_option(
       "--registration-folder", options->registration_folder,
       "The kubelet's folder plugins_registry; without it the driver does not register");
-  command
-      ->add_option("--overcommit", options->overcommit,
-                   "How much of the pool's size thin volumes may promise, as a factor")
-      ->capture_default_str();
-  AddKeepFree(*command, options->keep_free);
+  AddPoolOptions(*command, *options);
   command->add_option("--flight", options->flight_file,
                       "File of the flight record, for 'berth explain' (default: no record)");
   command->add_flag("-v", *verbosity, "Log more");

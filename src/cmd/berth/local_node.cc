@@ -83,7 +83,8 @@ class LocalNodeImpl : public LocalNode {
         .argv = {"/proc/self/exe", "csi-driver", "--driver-name", driver_.name, "--node-id",
                  options_.node_name, "--pool", options_.pool_folder, "--endpoint", driver_.endpoint,
                  "--registration-folder", paths_.PluginsRegistry(), "--overcommit",
-                 fmt::format("{}", options_.overcommit), "--flight",
+                 fmt::format("{}", options_.overcommit), "--inline-share",
+                 fmt::format("{}", options_.inline_share), "--flight",
                  cli::FlightFile(options_.data_folder, "csi-driver")}};
     if (options_.keep_free.has_value()) {
       options.argv.insert(options.argv.end(),

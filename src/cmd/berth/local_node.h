@@ -45,8 +45,10 @@ struct LocalNodeOptions {
   // The folder of Flexvolume drivers, with vendor~driver/driver in it; empty:
   // <data>/volume-plugins.
   std::string volume_plugin_folder;
+  // Of the pool; see block::PoolOptions.
   double overcommit = 2.0;
-  std::optional<int64_t> keep_free;  // bytes of the pool's file system; see block::PoolOptions
+  double inline_share = 0.25;
+  std::optional<int64_t> keep_free;
   // The feature gate MountContainers: utilities run in the pods that are registered for them.
   bool mount_containers = true;
   // The folder of the plans, which name the volumes of a pod that a CRUST handler mounts in its

@@ -1,7 +1,7 @@
 #include "cmd/berth/node_flags.h"
 
 #include "cmd/berth/duration_option.h"
-#include "cmd/berth/keep_free_option.h"
+#include "cmd/berth/pool_options.h"
 #include "cmd/go_flags.h"
 
 namespace berth::cmd {
@@ -26,10 +26,7 @@ void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
       ->capture_default_str();
   app.add_option("--pool", options.pool_folder,
                  "Folder of the volumes' images (default: DATA/pool)");
-  app.add_option("--overcommit", options.overcommit,
-                 "How much of the pool's size thin volumes may promise, as a factor")
-      ->capture_default_str();
-  AddKeepFree(app, options.keep_free);
+  AddPoolOptions(app, options);
   app.add_option("--volume-plugin-dir", options.volume_plugin_folder,
                  "Folder of Flexvolume drivers (default: DATA/volume-plugins)");
   app.add_option("--utility-socket", options.utility_socket,
