@@ -27,6 +27,8 @@ using WorkerDeadline = std::chrono::steady_clock::time_point;
 // meanwhile is kept a second time for it.
 constexpr int kIdleMilliseconds = 2000;
 constexpr size_t kMostIdle = 16;
+// Most requests take less than a millisecond, and a new copy of this process about as long.
+constexpr std::chrono::milliseconds kPatience{10};
 // How long a worker that was sent SIGKILL may take to end before it is left to a later call.
 constexpr std::chrono::milliseconds kWorkerKilledGrace{100};
 
@@ -84,7 +86,10 @@ base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::TakeWorker(std::string_view
   ReapDeadChildren();
   is_new = false;
   {
+    const WorkerDeadline patience = std::chrono::steady_clock::now() + kPatience;
     base::MutexLock lock(mutex_);
+    while (idle_.empty() && working_ > 1 && kept_.WaitUntil(mutex_, patience)) {
+    }
     if (!idle_.empty()) {
       Worker worker = std::move(idle_.back());
       idle_.pop_back();
@@ -106,10 +111,28 @@ void ForkedWorkers::KeepWorker(Worker worker) {
   idle_.erase(gone, idle_.end());
   if (idle_.size() < kMostIdle) {
     idle_.push_back(std::move(worker));
+    kept_.NotifyOne();
   } else {
     ended.push_back(std::move(worker));
   }
 }
+
+class ForkedWorkers::Working {
+ public:
+  explicit Working(ForkedWorkers& workers) : workers_(workers) {
+    base::MutexLock lock(workers_.mutex_);
+    ++workers_.working_;
+  }
+  ~Working() {
+    base::MutexLock lock(workers_.mutex_);
+    --workers_.working_;
+  }
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+
+ private:
+  ForkedWorkers& workers_;
+};
 
 base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds timeout,
                                 const std::string& request, std::span<std::byte> reply) {
@@ -123,6 +146,7 @@ base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds
     for (;;) {
       bool is_new = false;
       ASSIGN_OR_RETURN(Worker worker, TakeWorker(what, is_new));
+      const Working working(*this);
       span.SetPid(worker.pid);
       Reply answer;
       const bool sent =

@@ -4,8 +4,9 @@
 //
 // A child of child.h costs less, but shares this process's memory and so may not allocate. A copy
 // has memory of its own, and the C library makes the allocator usable there. Copying the page
-// tables of a process with many threads costs more than most requests, so a copy that has answered
-// serves the next request.
+// tables of a process with many threads, and then each page that this process changes, costs more
+// than most requests. So a copy that has answered serves the next request, and a request waits a
+// moment for a copy that is at work before another one is made.
 #pragma once
 
 #include <sys/types.h>
@@ -65,13 +66,18 @@ class ForkedWorkers {
     base::UniqueFd ended;  // of pidfd_open
   };
 
+  // Counts a worker that is at work.
+  class Working;
+
   base::StatusOr<Worker> StartWorker(std::string_view what);
   base::StatusOr<Worker> TakeWorker(std::string_view what, bool& is_new);
   void KeepWorker(Worker worker);
 
   const Body body_;
   base::Mutex mutex_;
+  base::CondVar kept_;
   std::vector<Worker> idle_ ABSL_GUARDED_BY(mutex_);
+  int working_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace berth::platform
