@@ -29,11 +29,12 @@ base::Status ForeignContentError(const Record& record, const LoopDevice& device,
       device.path, found->type, found->uuid);
 }
 
-// Fails unless the probe finds exactly the recorded file system.
-base::Status CheckIsRecorded(const Record& record, const LoopDevice& device) {
+// Fails unless the probe finds exactly the recorded file system, of which it gives the superblock.
+base::StatusOr<platform::SuperblockBytes> FindRecorded(const Record& record,
+                                                       const LoopDevice& device) {
   ASSIGN_OR_RETURN(const std::optional<Signature> found, platform::ProbeSignature(device.path));
   if (found.has_value() && found->type == record.fs_type && found->uuid == record.fs_uuid) {
-    return base::OkStatus();
+    return found->superblock;
   }
   return ForeignContentError(record, device, found);
 }
@@ -55,7 +56,7 @@ base::StatusOr<LoopDevice> FormatVolume(Pool& pool, platform::Exec& exec, Record
   }
   RETURN_IF_ERROR(
       platform::FormatIfBlank(exec, device.path, record.fs_type, {.uuid = record.fs_uuid}));
-  RETURN_IF_ERROR(CheckIsRecorded(record, device));
+  RETURN_IF_ERROR(FindRecorded(record, device));
   record.content = Content::kFormatted;
   record.grow_file_system = false;
   RETURN_IF_ERROR(pool.UpdateRecord(record));
@@ -94,6 +95,7 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
     return Error(StatusCode::kFailedPrecondition, "volume {} holds {}, which is not supported here",
                  base::Quote(volume_id), base::Quote(record.fs_type));
   }
+  bool clean = false;
   switch (record.content) {
     case Content::kRaw:
       return Error(StatusCode::kInternal, "volume {} is a raw block volume",
@@ -104,13 +106,15 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
     case Content::kCopied:
       RETURN_IF_ERROR(RenewUuid(pool, exec, *fs, record, device));
       break;
-    case Content::kFormatted:
-      RETURN_IF_ERROR(CheckIsRecorded(record, device));
+    case Content::kFormatted: {
+      ASSIGN_OR_RETURN(const platform::SuperblockBytes superblock, FindRecorded(record, device));
+      clean = fs->NeedsNoQuickCheck(superblock);
       break;
+    }
   }
   if (!record.grow_file_system) {
     RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.before">());
-    RETURN_IF_ERROR(fs->Check(exec, device.path, platform::CheckDepth::kQuick));
+    if (!clean) RETURN_IF_ERROR(fs->Check(exec, device.path, platform::CheckDepth::kQuick));
     RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.after">());
     return device;
   }

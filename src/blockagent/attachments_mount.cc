@@ -342,6 +342,7 @@ Status Attachments::PrepareDevice(const Subject& subject, Record& record, block:
   ASSIGN_OR_RETURN(
       record.fs_type,
       PrepareContent(parts_.exec, {.device = mapping.device,
+                                   .device_bytes = mapping.size_bytes,
                                    .fs_type = subject.fs_type,
                                    .read_only = mapping.read_only,
                                    .formatting_uuid = keeps_notes ? noted : record.formatting_uuid,
@@ -351,9 +352,6 @@ Status Attachments::PrepareDevice(const Subject& subject, Record& record, block:
                                      return note(uuid);
                                    }}));
   if (mapping.read_only) return base::OkStatus();
-  // The file system is grown before it is mounted, because every kernel allows that.
-  RETURN_IF_ERROR(GrowContent(parts_.exec, mapping.device, mapping.size_bytes, record.fs_type,
-                              /*mount_point=*/""));
   // The note is removed, because the file system is about to be used.
   return noted.empty() ? base::OkStatus() : note("");
 }
@@ -369,9 +367,12 @@ void Attachments::GrowVolume(Record& record, block::Backend& backend) {
     }
     const auto mounted = std::ranges::find(record.uses, State::kMounted, &Use::state);
     if (mounted == record.uses.end()) return base::OkStatus();
-    return GrowContent(
-        parts_.exec, now.device, now.size_bytes, record.fs_type,
-        record.shared_mount.empty() ? mounted->entry.mount_dir : record.shared_mount);
+    return GrowContent(parts_.exec,
+                       {.device = now.device,
+                        .device_bytes = now.size_bytes,
+                        .mount_point = record.shared_mount.empty() ? mounted->entry.mount_dir
+                                                                   : record.shared_mount},
+                       record.fs_type);
   };
   if (const Status status = grown(); !status.ok()) {
     LOG_WARNING("grow volume {}: {}", Quote(record.volume), base::ToString(status));

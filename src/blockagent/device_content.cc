@@ -34,6 +34,28 @@ Status MakeFileSystem(platform::Exec& exec, const ContentRequest& request, const
   return base::FaultPoint<"blockagent.format.after">();
 }
 
+// Grows a file system that uses `used` bytes of its device, if that is noticeably less than all.
+Status GrowFrom(uint64_t used, platform::Exec& exec, const GrowRequest& request,
+                const FileSystem& fs) {
+  if (static_cast<int64_t>(used) + kNoticeable > request.device_bytes) return base::OkStatus();
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.grow.before">());
+  RETURN_IF_ERROR(fs.Resize(exec, request.device, request.mount_point));
+  return base::FaultPoint<"blockagent.grow.after">();
+}
+
+// Checks and grows the file system before it is mounted, because every kernel can grow it then.
+// `superblock` is what a probe of this file system has just read; nullopt: it was made since.
+Status CheckAndGrow(platform::Exec& exec, const ContentRequest& request, const FileSystem& fs,
+                    const std::optional<platform::SuperblockBytes>& superblock) {
+  const GrowRequest growth{.device = request.device, .device_bytes = request.device_bytes};
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.before">());
+  const bool clean = superblock.has_value() && fs.NeedsNoQuickCheck(*superblock);
+  if (!clean) RETURN_IF_ERROR(fs.Check(exec, request.device, platform::CheckDepth::kQuick));
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.after">());
+  if (!clean) return GrowContent(exec, growth, fs.type());
+  return GrowFrom(fs.ComputeUsedBytes(*superblock), exec, growth, fs);
+}
+
 }  // namespace
 
 StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest& request) {
@@ -45,6 +67,7 @@ StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest&
   if (fs == nullptr) return type;
   const bool own = !request.formatting_uuid.empty() &&
                    (!found.has_value() || found->uuid == request.formatting_uuid);
+  std::optional<platform::SuperblockBytes> superblock;
   if (!found.has_value() || own) {
     if (request.read_only) {
       return Error(StatusCode::kFailedPrecondition,
@@ -56,23 +79,18 @@ StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest&
     return Error(StatusCode::kFailedPrecondition,
                  "device {} holds {}, but {} is requested: it is left as it is", Quote(device),
                  found->type, type);
+  } else {
+    superblock = found->superblock;
   }
-  if (request.read_only) return type;
-  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.before">());
-  RETURN_IF_ERROR(fs->Check(exec, device, platform::CheckDepth::kQuick));
-  RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.after">());
+  if (!request.read_only) RETURN_IF_ERROR(CheckAndGrow(exec, request, *fs, superblock));
   return type;
 }
 
-Status GrowContent(platform::Exec& exec, const std::string& device, int64_t device_bytes,
-                   const std::string& fs_type, const std::string& mount_point) {
+Status GrowContent(platform::Exec& exec, const GrowRequest& request, std::string_view fs_type) {
   const FileSystem* fs = platform::FindFileSystem(fs_type);
   if (fs == nullptr) return base::OkStatus();
-  ASSIGN_OR_RETURN(const int64_t bytes, platform::ReadFileSystemBytes(*fs, device));
-  if (bytes + kNoticeable > device_bytes) return base::OkStatus();
-  RETURN_IF_ERROR(base::FaultPoint<"blockagent.grow.before">());
-  RETURN_IF_ERROR(fs->Resize(exec, device, mount_point));
-  return base::FaultPoint<"blockagent.grow.after">();
+  ASSIGN_OR_RETURN(const int64_t used, platform::ReadFileSystemBytes(*fs, request.device));
+  return GrowFrom(static_cast<uint64_t>(used), exec, request, *fs);
 }
 
 }  // namespace berth::blockagent

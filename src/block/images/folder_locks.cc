@@ -32,16 +32,25 @@ constexpr std::chrono::seconds kMountAnswerTime{10};  // of the folder's file sy
 constexpr std::chrono::seconds kShortly{30};
 constexpr char kRetakesLostLocks[] = "/sys/module/nfs/parameters/recover_lost_locks";
 
-struct Place {
-  bool has_mount_id;
-  uint64_t mount_id;
-  uint64_t device;
-  int64_t magic;
-};
+bool RetakesLostLocks() {
+  const auto setting = platform::ReadFile(kRetakesLostLocks, 16);
+  return setting.ok() && setting->starts_with('Y');
+}
+
+const MountEntry* FindEntry(const std::vector<MountEntry>& table, std::optional<uint64_t> mount_id,
+                            uint64_t device) {
+  const auto found = std::ranges::find_if(table, [&](const MountEntry& entry) {
+    return mount_id.has_value() ? entry.id == *mount_id
+                                : makedev(entry.major, entry.minor) == device;
+  });
+  return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 // Asks in a child process, because a file system that no longer answers would block a thread for
 // ever.
-StatusOr<Place> FindPlaceOf(const std::string& folder) {
+StatusOr<FolderLocks::Place> FolderLocks::FindPlaceOf(const std::string& folder) {
   return platform::AskChild<Place>(
       fmt::format("look at the folder of images {}", Quote(folder)), kMountAnswerTime,
       [folder](Place& place) {
@@ -60,23 +69,8 @@ StatusOr<Place> FindPlaceOf(const std::string& folder) {
       });
 }
 
-bool RetakesLostLocks() {
-  const auto setting = platform::ReadFile(kRetakesLostLocks, 16);
-  return setting.ok() && setting->starts_with('Y');
-}
-
-const MountEntry* FindEntry(const std::vector<MountEntry>& table, const Place& place) {
-  const auto found = std::ranges::find_if(table, [&](const MountEntry& entry) {
-    return place.has_mount_id ? entry.id == place.mount_id
-                              : makedev(entry.major, entry.minor) == place.device;
-  });
-  return found == table.end() ? nullptr : &*found;
-}
-
-}  // namespace
-
 StatusOr<FolderLocks::Mount> FolderLocks::FindMount(std::chrono::seconds max_age) {
-  ASSIGN_OR_RETURN(const Place place, FindPlaceOf(folder_));
+  ASSIGN_OR_RETURN(const Place place, *place_.Get([this] { return FindPlaceOf(folder_); }));
   {
     const base::MutexLock lock(mutex_);
     if (found_.has_value() && place.has_mount_id && found_->id == place.mount_id &&
@@ -86,11 +80,12 @@ StatusOr<FolderLocks::Mount> FolderLocks::FindMount(std::chrono::seconds max_age
   }
   ASSIGN_OR_RETURN(const std::vector<MountEntry> table, mounter_.List());
   ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+  const auto mount_id = place.has_mount_id ? std::optional(place.mount_id) : std::nullopt;
   Mount mount;
   mount.id = place.mount_id;
   mount.device = place.device;
   std::string identity = fmt::format("{} {}", boot_id, place.device);
-  if (const MountEntry* entry = FindEntry(table, place); entry != nullptr) {
+  if (const MountEntry* entry = FindEntry(table, mount_id, place.device); entry != nullptr) {
     mount.read_only = entry->read_only();
     mount.locks = JudgeLocks(*entry, RetakesLostLocks());
     mount.lapse = block::DescribeLapse(*entry);
@@ -116,9 +111,10 @@ Status FolderLocks::CheckReach(const Mount& mount) const {
                Quote(folder_), mount.text, mount.locks.why);
 }
 
-Status FolderLocks::CheckMount() {
+StatusOr<dev_t> FolderLocks::CheckMount() {
   ASSIGN_OR_RETURN(const Mount mount, FindMount(kShortly));
-  return CheckReach(mount);
+  RETURN_IF_ERROR(CheckReach(mount));
+  return mount.device;
 }
 
 StatusOr<std::shared_ptr<LockHandshake>> FolderLocks::HandshakeOf(const std::string& life) {

@@ -4,7 +4,10 @@
 // Thread-safe. Borrows `mounter`. DEADLINE_EXCEEDED: the folder does not answer.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +15,7 @@
 
 #include "api/kinds/object_ids.h"
 #include "base/mutex.h"
+#include "base/shared_read.h"
 #include "base/status.h"
 #include "block/images/lock_handshake.h"
 #include "block/images/lock_reach.h"
@@ -25,9 +29,9 @@ class FolderLocks {
   FolderLocks(std::string folder, std::string node, platform::Mounter& mounter)
       : folder_(std::move(folder)), node_(std::move(node)), mounter_(mounter) {}
 
-  // FAILED_PRECONDITION: the mount keeps locks on the node that takes them. The message gives the
-  // reason, and what to do.
-  base::Status CheckMount();
+  // Gives the device number of the folder's file system. FAILED_PRECONDITION: the mount keeps locks
+  // on the node that takes them. The message gives the reason, and what to do.
+  base::StatusOr<dev_t> CheckMount();
 
   // These do what the members of Backend with the same names do.
   base::Status ExchangeLocks(const std::string& life);
@@ -36,6 +40,12 @@ class FolderLocks {
   std::string DescribeLapse();
 
  private:
+  struct Place {
+    bool has_mount_id;
+    uint64_t mount_id;
+    uint64_t device;
+    int64_t magic;
+  };
   struct Mount {
     uint64_t id = 0;
     uint64_t device = 0;
@@ -47,12 +57,14 @@ class FolderLocks {
   };
   // Reads the mount table only if the folder is on another mount than `max_age` ago.
   base::StatusOr<Mount> FindMount(std::chrono::seconds max_age);
+  static base::StatusOr<Place> FindPlaceOf(const std::string& folder);
   base::Status CheckReach(const Mount& mount) const;
   base::StatusOr<std::shared_ptr<LockHandshake>> HandshakeOf(const std::string& life);
 
   const std::string folder_;
   const std::string node_;
   platform::Mounter& mounter_;
+  base::SharedRead<base::StatusOr<Place>> place_;
   base::Mutex mutex_;
   std::optional<Mount> found_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point found_at_ ABSL_GUARDED_BY(mutex_);

@@ -78,11 +78,17 @@ base::StatusOr<base::UniqueFd> OpenImage(const std::string& path, const Record& 
         path, fmt::format("is another file than the one recorded (inode {}, was {}): {}", st.st_ino,
                           record.image.inode, advice));
   }
-  const int64_t least = record.growing_from > 0 ? record.growing_from : record.size_bytes;
-  if (st.st_size < least) {
-    return NotTheImageError(path, fmt::format("is {} bytes long instead of {}", st.st_size, least));
-  }
+  RETURN_IF_ERROR(CheckLength(path, st.st_size, LeastBytes(record)));
   return std::move(opened.fd);
+}
+
+int64_t LeastBytes(const Record& record) {
+  return record.growing_from > 0 ? record.growing_from : record.size_bytes;
+}
+
+base::Status CheckLength(const std::string& path, int64_t bytes, int64_t least_bytes) {
+  if (bytes >= least_bytes) return base::OkStatus();
+  return NotTheImageError(path, fmt::format("is {} bytes long instead of {}", bytes, least_bytes));
 }
 
 base::Status RemoveImage(const std::string& path, const Record& record, const PoolPlace& place) {

@@ -35,6 +35,11 @@ base::StatusOr<base::UniqueFd> OpenImage(
     const std::string& path, const Record& record, const PoolPlace& place, int flags,
     std::string_view advice = "put the original file back, or give the volume up");
 
+// The length that the image's file has at least.
+int64_t LeastBytes(const Record& record);
+// DATA_LOSS: the image `path` has fewer bytes.
+base::Status CheckLength(const std::string& path, int64_t bytes, int64_t least_bytes);
+
 // Removes the image that `record` describes; OK if it is missing. FAILED_PRECONDITION: another file
 // than the recorded one has its name; that file is not removed.
 base::Status RemoveImage(const std::string& path, const Record& record, const PoolPlace& place);

@@ -414,9 +414,20 @@ base::StatusOr<ImageFolder::Located> ImageFolder::Locate(const std::string& imag
   ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
   RETURN_IF_ERROR(
       OpenImage(PathOf(image), record.AsPoolRecord(), place, O_RDONLY, AdviseOnCopies()));
-  return Located{.info = record.ToInfo(),
-                 .path = PathOf(image),
-                 .identity = {.dev = place.device, .ino = record.identity.inode}};
+  return ToLocated(record, place.device);
+}
+
+base::StatusOr<ImageFolder::Located> ImageFolder::FindRecorded(const std::string& image,
+                                                               dev_t device) const {
+  ASSIGN_OR_RETURN(const ImageRecord record, ReadReady(image));
+  return ToLocated(record, device);
+}
+
+ImageFolder::Located ImageFolder::ToLocated(const ImageRecord& record, dev_t device) const {
+  return {.info = record.ToInfo(),
+          .path = PathOf(record.name),
+          .identity = {.dev = device, .ino = record.identity.inode},
+          .least_bytes = LeastBytes(record.AsPoolRecord())};
 }
 
 base::StatusOr<base::UniqueFd> ImageFolder::Open(const Located& image, int flags) const {
@@ -453,6 +464,7 @@ base::StatusOr<base::UniqueFd> ImageFolder::OpenImageFile(const Located& image, 
     return Error(StatusCode::kDataLoss, "image {} became another file (inode {}, was {})",
                  Quote(image.path), st.st_ino, image.identity.ino);
   }
+  RETURN_IF_ERROR(CheckLength(image.path, st.st_size, image.least_bytes));
   return std::move(opened.fd);
 }
 

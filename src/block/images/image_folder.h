@@ -63,12 +63,16 @@ class ImageFolder {
     ImageInfo info;
     std::string path;
     platform::FileIdentity identity;
+    int64_t least_bytes = 0;  // a shorter file has lost data
   };
   // Finds a ready image. NOT_FOUND: there is none. DATA_LOSS: the file is not the recorded one.
   base::StatusOr<Located> Locate(const std::string& image) const;
+  // As Locate, by the image's record alone, for a caller that opens the image next. `device` is the
+  // one of the folder, which the caller has just found to answer.
+  base::StatusOr<Located> FindRecorded(const std::string& image, dev_t device) const;
 
   // Opens a located image with `flags`. NOT_FOUND: it was deleted. DATA_LOSS: it became another
-  // file.
+  // file, or a shorter one.
   base::StatusOr<base::UniqueFd> Open(const Located& image, int flags) const;
   // As Open, and takes the image's lock, which lasts as long as the open file. FAILED_PRECONDITION:
   // a lock of another holder conflicts with it; the message names the holder if it is known.
@@ -108,6 +112,7 @@ class ImageFolder {
   base::Status RemoveImageAndRecord(ImageRecord record, const PoolPlace& place);
   base::Status RemoveTornRecords(const std::string& image);
   base::StatusOr<ImageRecord> CompleteGrowth(ImageRecord record, const PoolPlace& place);
+  Located ToLocated(const ImageRecord& record, dev_t device) const;
   std::string DescribeHolders(const Located& image) const;
   // What people can do if an image is another file than the recorded one.
   std::string AdviseOnCopies() const;

@@ -93,15 +93,11 @@ class Images : public Backend {
   }
 
  protected:
-  base::StatusOr<ImageFolder::Located> LocateFor(const std::string& image,
-                                                 const MapOptions& options) {
-    RETURN_IF_ERROR(locks_.CheckMount());
-    ASSIGN_OR_RETURN(ImageFolder::Located located, folder_.Locate(image));
-    if (!located.info.snapshot_of.empty() && !options.read_only) {
-      return Error(StatusCode::kFailedPrecondition, "{} is a snapshot: map it for reading only",
-                   Quote(image));
-    }
-    return located;
+  // Fails for a snapshot that would be written to.
+  static base::Status CheckUse(const ImageFolder::Located& located, const MapOptions& options) {
+    if (located.info.snapshot_of.empty() || options.read_only) return base::OkStatus();
+    return Error(StatusCode::kFailedPrecondition, "{} is a snapshot: map it for reading only",
+                 Quote(located.info.name));
   }
 
   // Adds when the lock lapses to the error of a mapping that a lock of another node refused.
@@ -129,9 +125,12 @@ class LoopImages : public Images {
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
-    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
+    ASSIGN_OR_RETURN(const dev_t device, locks_.CheckMount());
+    // The image is opened only once, with its lock: each opening costs a child process.
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.FindRecorded(image, device));
+    RETURN_IF_ERROR(CheckUse(located, options));
     ASSIGN_OR_RETURN(const LoopMappings::Found found, loops_.Find(image));
-    if (found.mine.has_value()) return ReuseMapping(*found.mine, located, options);
+    if (found.mine.has_value()) return ReuseMapping(*found.mine, options);
     for (const platform::LoopEntry& other : found.others) {
       if (other.loop.backing == located.identity && !other.label.starts_with("berth ")) {
         return Error(StatusCode::kFailedPrecondition,
@@ -141,7 +140,10 @@ class LoopImages : public Images {
     }
     const auto file =
         folder_.OpenLocked(located, options.read_only ? O_RDONLY : O_RDWR, LockOf(options));
-    if (!file.ok()) return ExplainRefusal(file.status(), image);
+    if (!file.ok()) {
+      RETURN_IF_ERROR(folder_.Locate(image));  // says more about a file that is not the image
+      return ExplainRefusal(file.status(), image);
+    }
     ASSIGN_OR_RETURN(Mapping mapping, loops_.Attach(*file, image, options.read_only));
     folder_.NoteHolder(image, fmt::format("node {} as {}{}", Quote(node_), mapping.device,
                                           options.read_only ? kForReading : ""));
@@ -170,8 +172,8 @@ class LoopImages : public Images {
 
  private:
   // Gives the existing mapping if it fits the request.
-  base::StatusOr<Mapping> ReuseMapping(const Mapping& mapping, const ImageFolder::Located& located,
-                                       const MapOptions& options) {
+  base::StatusOr<Mapping> ReuseMapping(const Mapping& mapping, const MapOptions& options) {
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     if (!(LoopMappings::BackingOf(mapping) == located.identity)) {
       return Error(StatusCode::kDataLoss, "{} shows another file than image {}", mapping.device,
                    Quote(mapping.image));
@@ -205,7 +207,9 @@ class ProxiedImages : public Images {
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
-    ASSIGN_OR_RETURN(const ImageFolder::Located located, LocateFor(image, options));
+    RETURN_IF_ERROR(locks_.CheckMount());
+    ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(image));
+    RETURN_IF_ERROR(CheckUse(located, options));
     auto mapping = mappings_.Map({.image = image,
                                   .path = located.path,
                                   .device = located.identity.dev,

@@ -50,6 +50,7 @@ struct ProbeAnswer {
   ProbeText type = {};
   ProbeText uuid = {};
   ProbeText usage = {};
+  SuperblockBytes superblock = {};
 };
 
 void CopyText(std::string_view from, ProbeText& to) { from.copy(to.data(), to.size() - 1); }
@@ -154,7 +155,12 @@ int ProbeDevice(const char* device, ProbeAnswer& answer) {
     CopyText("partition table", answer.usage);
   }
   CopyText(type, answer.type);
-  return 0;
+  const FileSystem* fs = FindFileSystem(type);
+  if (fs == nullptr) return 0;
+  return pread(fd.get(), answer.superblock.data(), answer.superblock.size(),
+               fs->superblock_offset()) >= 0
+             ? 0
+             : errno;
 }
 
 int AnswerProbe(const char* device, std::span<std::byte> reply) {
@@ -184,7 +190,10 @@ base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& devic
     case ProbeOutcome::kFound:
       break;
   }
-  return std::optional(Signature{answer.type.data(), answer.uuid.data(), answer.usage.data()});
+  return std::optional(Signature{.type = answer.type.data(),
+                                 .uuid = answer.uuid.data(),
+                                 .usage = answer.usage.data(),
+                                 .superblock = answer.superblock});
 }
 
 base::Status FileSystem::IsSupported(Exec& exec) const {

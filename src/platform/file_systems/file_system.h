@@ -21,12 +21,18 @@
 
 namespace berth::platform {
 
+// The bytes of a device that begin at its file system's superblock_offset().
+using SuperblockBytes = std::array<char, 2048>;
+
 // What a device holds, as libblkid names it.
 struct Signature {
   std::string
       type;  // "ext4", "crypto_LUKS", "LVM2_member", "swap"; "gpt", "dos" for partition tables
   std::string uuid;   // empty if it has none
   std::string usage;  // "filesystem", "raid", "crypto", "other", "partition table"
+  // The probe reads it along, so that no further child has to. All zeros if the type is none of
+  // FindFileSystem.
+  SuperblockBytes superblock = {};
 };
 
 // A full probe of superblocks and partition tables, in a child process, because the device may have
@@ -41,9 +47,6 @@ struct FormatOptions {
   bool force = false;              // mkfs overwrites a file system that it finds there
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
 };
-
-// The bytes of a device that begin at its file system's superblock_offset().
-using SuperblockBytes = std::array<char, 4096>;
 
 enum class CheckDepth {
   kQuick,  // cheap enough for every mount: replays a journal, repairs what is safe
@@ -68,6 +71,9 @@ class FileSystem {
   // Checks an unmounted device. DATA_LOSS: damaged beyond safe repair; the message quotes the
   // checker.
   virtual base::Status Check(Exec& exec, const std::string& device, CheckDepth depth) const = 0;
+
+  // Whether a quick check would find nothing to do, by the superblock.
+  virtual bool NeedsNoQuickCheck(const SuperblockBytes& superblock) const = 0;
 
   // The offset on the device at which the superblock is read, in bytes.
   virtual off_t superblock_offset() const = 0;

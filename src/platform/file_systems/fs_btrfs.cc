@@ -53,6 +53,8 @@ class BtrfsFileSystem : public FileSystem {
     return RunChecker(exec, {"btrfs", "check", "--readonly"}, type(), device);
   }
 
+  bool NeedsNoQuickCheck(const SuperblockBytes& /*superblock*/) const override { return true; }
+
   off_t superblock_offset() const override { return kSuperblock; }
   uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kTotalBytes = 0x70;

@@ -79,6 +79,8 @@ class XfsFileSystem : public FileSystem {
     return RunChecker(exec, {"xfs_repair", "-n"}, type(), device);
   }
 
+  bool NeedsNoQuickCheck(const SuperblockBytes& /*superblock*/) const override { return true; }
+
   off_t superblock_offset() const override { return 0; }
   uint64_t ComputeUsedBytes(const SuperblockBytes& superblock) const override {
     constexpr size_t kBlockSize = 4, kDataBlocks = 8;
