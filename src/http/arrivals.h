@@ -14,7 +14,7 @@ namespace berth::http {
 
 struct ArrivalLimits {
   double per_second = 100;
-  double burst = 500;
+  double burst = 100;
 };
 
 class Arrivals {

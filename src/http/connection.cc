@@ -38,7 +38,7 @@ Connection::~Connection() = default;
 void Connection::Start() {
   if (tls_) {
     deadline_ = std::chrono::steady_clock::now() + server_.limits().handshake;
-    Handshake();
+    AwaitHello();
   } else {
     AwaitRequest();
     WaitRead();
@@ -55,13 +55,19 @@ void Connection::AwaitRequest() {
 
 void Connection::Wake() { server_.WakeLater(shared_from_this()); }
 
+void Connection::AwaitHello() {
+  if (!channel_.HelloArrived()) return WaitRead();
+  server_.BeginHandshakeLater(shared_from_this());
+}
+
+void Connection::BeginHandshake() {
+  SslPtr ssl = server_.MakeSsl(socket_.native_handle());
+  if (!ssl) return Close();
+  channel_.StartTls(std::move(ssl));
+  Handshake();
+}
+
 void Connection::Handshake() {
-  if (channel_.ssl() == nullptr) {
-    if (!channel_.HelloArrived()) return WaitRead();
-    SslPtr ssl = server_.MakeSsl(socket_.native_handle());
-    if (!ssl) return Close();
-    channel_.StartTls(std::move(ssl));
-  }
   const IoResult result = channel_.Handshake();
   switch (result.state) {
     case State::kDone:
@@ -92,8 +98,9 @@ void Connection::WaitRead() {
                        self->waiting_read_ = false;
                        if (self->closed()) return;
                        if (error) return self->Close();
-                       if (self->phase_ == Phase::kHandshake) return self->Handshake();
-                       self->ReadSocket();
+                       if (self->phase_ != Phase::kHandshake) return self->ReadSocket();
+                       if (self->channel_.ssl() == nullptr) return self->AwaitHello();
+                       self->Handshake();
                      });
 }
 

@@ -50,6 +50,8 @@ class Connection : public ExchangeHost,
   ~Connection() override;
 
   void Start();
+  // Begins the TLS handshake. The server calls it after BeginHandshakeLater.
+  void BeginHandshake();
   void Wake() override;
   std::optional<Response> RenderRefusal(const Refusal& refusal) const override;
   // Sends what the exchange has queued. The server calls it on the event loop after Wake.
@@ -69,6 +71,7 @@ class Connection : public ExchangeHost,
  private:
   enum class Phase { kHandshake, kReading, kJudging, kBusy, kProxying, kLingering, kClosed };
 
+  void AwaitHello();
   void Handshake();
   void OnHandshake();
   void WaitRead();

@@ -52,6 +52,13 @@ void SetTcpOptions(int fd) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
+int FindFamily(int fd) {
+  int family = AF_INET;
+  socklen_t size = sizeof(family);
+  getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  return family;
+}
+
 // Lowers the number of seats so that a quarter of the descriptors is left for files, the database
 // and the node agent.
 Server::Options LimitToDescriptors(Server::Options options) {
@@ -69,9 +76,7 @@ Server::Server(Options options, Service& service)
     : options_(LimitToDescriptors(std::move(options))),
       service_(service),
       scratch_(std::make_unique_for_overwrite<char[]>(kScratch)),
-      peers_(options_.local_clients_by_user),
-      seats_(options_.limits.seats),
-      arrivals_(options_.limits.arrivals) {}
+      seats_(options_.limits.seats) {}
 
 Server::~Server() { Stop(); }
 
@@ -87,10 +92,7 @@ Status Server::OpenSockets(SslContextPtr context) {
   const bool tcp = context_ || options_.listener.valid() || !options_.listen_address.empty();
   if (tcp) RETURN_IF_ERROR(OpenTcp());
   if (!options_.unix_socket.empty()) RETURN_IF_ERROR(OpenUnix());
-  if (unix_acceptor_.is_open()) AcceptNext(unix_acceptor_, Transport::kUnix);
-  if (tcp_acceptor_.is_open()) {
-    AcceptNext(tcp_acceptor_, context_ ? Transport::kTls : Transport::kTcp);
-  }
+  if (unix_acceptor_.is_open()) AcceptUnix();
   SweepConnections();
   thread_ = std::jthread([this] {
     // The kernel accepts thread names of at most 15 bytes.
@@ -143,78 +145,102 @@ Status Server::OpenTcp() {
     return Error(StatusCode::kInvalidArgument, "listen on '{}': not an IP address", where);
   }
   const asio::ip::tcp::endpoint endpoint(address, options_.port);
-  tcp_acceptor_.open(endpoint.protocol(), error);
-  if (!error) tcp_acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) tcp_acceptor_.bind(endpoint, error);
-  if (!error) tcp_acceptor_.listen(SOMAXCONN, error);
+  asio::ip::tcp::acceptor acceptor(loop_);
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(SOMAXCONN, error);
   if (error) return MakeNetError(error, fmt::format("listen on '{}'", where));
-  port_ = tcp_acceptor_.local_endpoint().port();
+  port_ = acceptor.local_endpoint().port();
+  OpenGate(base::UniqueFd(acceptor.release()));
   return base::OkStatus();
 }
 
 Status Server::AdoptListener() {
-  int family = 0;
-  socklen_t size = sizeof(family);
-  if (getsockopt(options_.listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  int listens = 0;
+  socklen_t listens_size = sizeof(listens);
+  if (getsockname(options_.listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      getsockopt(options_.listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) !=
+          0) {
     return Error(StatusCode::kInvalidArgument, "the listener is not a socket");
   }
-  boost::system::error_code error;
-  tcp_acceptor_.assign(family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
-                       options_.listener.get(), error);
-  if (error) return MakeNetError(error, "use the listener");
-  options_.listener.Release();
-  port_ = tcp_acceptor_.local_endpoint(error).port();
+  const bool inet = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+  if (!inet || listens == 0) {
+    return Error(StatusCode::kInvalidArgument, "the listener is not a TCP socket that listens");
+  }
+  // The port has the same place in both kinds of address.
+  port_ = ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  OpenGate(std::move(options_.listener));
   return base::OkStatus();
 }
 
-template <typename Acceptor>
-void Server::AcceptNext(Acceptor& acceptor, Transport transport) {
-  acceptor.async_accept(
-      [this, &acceptor, transport](const boost::system::error_code& error,
-                                   typename Acceptor::protocol_type::socket socket) {
-        if (!acceptor.is_open()) return;
-        if (!error) {
-          AdmitConnection(std::move(socket), transport);
-          return AcceptNext(acceptor, transport);
-        }
-        LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
-        auto& pause = transport == Transport::kUnix ? unix_pause_ : tcp_pause_;
-        pause.expires_after(kAcceptPause);
-        pause.async_wait([this, &acceptor, transport](const boost::system::error_code& stopped) {
-          if (!stopped && acceptor.is_open()) AcceptNext(acceptor, transport);
+void Server::OpenGate(base::UniqueFd listener) {
+  gate_ = std::make_unique<Gate>(
+      std::move(listener),
+      Gate::Options{.name = options_.name,
+                    .limits = options_.limits.arrivals,
+                    .local_clients_by_user = options_.local_clients_by_user},
+      [this](base::UniqueFd socket, std::string key) {
+        asio::post(loop_, [this, socket = std::move(socket), key = std::move(key)]() mutable {
+          AdmitTcp(std::move(socket), key);
+          gate_->Confirm();
         });
       });
 }
 
-void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Transport transport) {
+void Server::AcceptUnix() {
+  unix_acceptor_.async_accept([this](const boost::system::error_code& error,
+                                     asio::local::stream_protocol::socket socket) {
+    if (!unix_acceptor_.is_open()) return;
+    if (!error) {
+      AdmitUnix(std::move(socket));
+      return AcceptUnix();
+    }
+    LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
+    unix_pause_.expires_after(kAcceptPause);
+    unix_pause_.async_wait([this](const boost::system::error_code& stopped) {
+      if (!stopped && unix_acceptor_.is_open()) AcceptUnix();
+    });
+  });
+}
+
+void Server::AdmitUnix(asio::generic::stream_protocol::socket socket) {
   boost::system::error_code error;
   socket.native_non_blocking(true, error);
   if (error) return;
+  const auto uid = ReadPeerUid(socket.native_handle());
   std::shared_ptr<const User> user;
-  std::string key;
-  const auto now = std::chrono::steady_clock::now();
-  if (transport == Transport::kUnix) {
-    const auto uid = ReadPeerUid(socket.native_handle());
-    if (uid) user = service_.FindProcessUser(*uid);
-    if (!user) {
-      LOG_WARNING("{}: refused a connection of another user on the UNIX socket", options_.name);
-      return;
-    }
-    key = std::to_string(*uid);
-  } else {
-    key = peers_.NamePeer(socket.native_handle());
-    if (!MayArrive(key, now)) {
-      ++refused_;
-      // A reset costs less than an end in order, and leaves no socket in TIME_WAIT.
-      socket.set_option(asio::socket_base::linger(true, 0), error);
-      return;
-    }
-    SetTcpOptions(socket.native_handle());
+  if (uid) user = service_.FindProcessUser(*uid);
+  if (!user) {
+    LOG_WARNING("{}: refused a connection of another user on the UNIX socket", options_.name);
+    return;
   }
-  const auto client = transport == Transport::kUnix ? ClientClass::kOwner : ClientClass::kStranger;
+  SeatConnection(
+      std::make_shared<Connection>(*this, std::move(socket), /*tls=*/false, std::move(user)),
+      ClientClass::kOwner, std::to_string(*uid));
+}
+
+void Server::AdmitTcp(base::UniqueFd socket, const std::string& key) {
+  SetTcpOptions(socket.get());
+  const int family = FindFamily(socket.get());
+  asio::generic::stream_protocol::socket stream(loop_);
+  boost::system::error_code error;
+  stream.assign(asio::generic::stream_protocol(family, IPPROTO_TCP), socket.get(), error);
+  if (error) return;
+  socket.Release();
+  stream.native_non_blocking(true, error);
+  if (error) return;
+  SeatConnection(std::make_shared<Connection>(*this, std::move(stream), context_ != nullptr,
+                                              /*user=*/nullptr),
+                 ClientClass::kStranger, key);
+}
+
+void Server::SeatConnection(std::shared_ptr<Connection> connection, ClientClass client,
+                            const std::string& key) {
+  const auto now = std::chrono::steady_clock::now();
   if (!AcceptOffer(seats_.OfferSeat(client, key, now))) return;  // the socket closes
-  const auto connection = std::make_shared<Connection>(
-      *this, std::move(socket), transport == Transport::kTls, std::move(user));
   connections_.insert(connection);
   connection_count_ = connections_.size();
   most_connections_ = std::max(most_connections_, connections_.size());
@@ -224,11 +250,6 @@ void Server::AdmitConnection(asio::generic::stream_protocol::socket socket, Tran
     empty_ = false;
   }
   connection->Start();
-}
-
-bool Server::MayArrive(const std::string& key, Seat::Time now) {
-  static const std::string own = fmt::format("uid {}", geteuid());
-  return key == "uid 0" || key == own || arrivals_.Admit(key, now);
 }
 
 bool Server::AcceptOffer(const SeatTable::Offer& offer) {
@@ -244,13 +265,28 @@ bool Server::AcceptOffer(const SeatTable::Offer& offer) {
 bool Server::PromoteConnection(Connection& connection, const User& user) {
   const auto now = std::chrono::steady_clock::now();
   if (!AcceptOffer(seats_.OfferPromotion(user.name, now))) return false;
-  if (arrivals_.Admit("user " + user.name, now)) arrivals_.Refund(connection.key());
+  if (gate_ != nullptr) gate_->ChargeUser(user.name, connection.key());
   seats_.Promote(connection, user.name, now);
   return true;
 }
 
 void Server::SetStage(Connection& connection, Seat::Stage stage) {
   seats_.SetStage(connection, stage, std::chrono::steady_clock::now());
+}
+
+void Server::BeginHandshakeLater(std::shared_ptr<Connection> connection) {
+  hellos_.push_back(std::move(connection));
+  if (hellos_.size() == 1) asio::post(loop_, [this] { BeginNextHandshake(); });
+}
+
+void Server::BeginNextHandshake() {
+  std::shared_ptr<Connection> next;
+  while (!hellos_.empty() && (next == nullptr || next->closed())) {
+    next = std::move(hellos_.front());
+    hellos_.pop_front();
+  }
+  if (!hellos_.empty()) asio::post(loop_, [this] { BeginNextHandshake(); });
+  if (next != nullptr && !next->closed()) next->BeginHandshake();
 }
 
 SslPtr Server::MakeSsl(int fd) {
@@ -301,12 +337,12 @@ void Server::SweepConnections() {
     // The loop uses a copy, because closing a connection removes it from the set.
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->CloseIfLate(now);
+    if (gate_ != nullptr) refused_ += gate_->TakeRefused();
     if (refused_ > 0 || displaced_ > 0) {
       LOG_WARNING("{}: refused {} connections, and closed {} silent ones for others: {} are open",
                   options_.name, std::exchange(refused_, 0), std::exchange(displaced_, 0),
                   connections_.size());
     }
-    arrivals_.ForgetFull(now);
     ReleaseFreeMemory();
     if (options_.on_tick) options_.on_tick();
     SweepConnections();
@@ -346,10 +382,10 @@ void Server::JudgeStreams() {
 }
 
 void Server::Drain(std::chrono::milliseconds grace) {
+  if (gate_ != nullptr) gate_->Stop();
   asio::post(loop_, [this] {
     boost::system::error_code ignored;
     unix_acceptor_.close(ignored);
-    tcp_acceptor_.close(ignored);
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->RetireConnection();
   });
@@ -360,11 +396,11 @@ void Server::Drain(std::chrono::milliseconds grace) {
 }
 
 void Server::Stop() {
+  if (gate_ != nullptr) gate_->Stop();
   if (!thread_.joinable()) return;
   asio::post(loop_, [this] {
     boost::system::error_code ignored;
     unix_acceptor_.close(ignored);
-    tcp_acceptor_.close(ignored);
     const std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
     for (const auto& connection : all) connection->Close();
     sweep_timer_.cancel();

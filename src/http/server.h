@@ -1,5 +1,5 @@
 // The HTTP/1.1 server: a UNIX socket and a TCP port, with TLS or without, all connections on one
-// event-loop thread.
+// event-loop thread. The TCP port has a gate (gate.h), which refuses clients that come too often.
 //
 // Its Service identifies the callers and answers the requests. Limits bounds the requests, and how
 // long a connection may be idle, slow or stalled. A SeatTable (seats.h) shares connections and
@@ -14,6 +14,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "http/arrivals.h"
+#include "http/gate.h"
 #include "http/channel.h"
 #include "http/exchange.h"
 #include "http/peer.h"
@@ -113,21 +115,22 @@ class Server {
 
  private:
   friend class Connection;
-  enum class Transport { kUnix, kTcp, kTls };
   Server(Options options, Service& service);
 
   base::Status OpenSockets(SslContextPtr context);
   base::Status OpenUnix();
   base::Status OpenTcp();
   base::Status AdoptListener();  // uses Options::listener
-  template <typename Acceptor>
-  void AcceptNext(Acceptor& acceptor, Transport transport);
-  void AdmitConnection(boost::asio::generic::stream_protocol::socket socket, Transport transport);
+  void OpenGate(base::UniqueFd listener);
+  void AcceptUnix();
+  void AdmitUnix(boost::asio::generic::stream_protocol::socket socket);
+  void AdmitTcp(base::UniqueFd socket, const std::string& key);
+  // Gives the connection a seat and starts it, or closes it if there is none.
+  void SeatConnection(std::shared_ptr<Connection> connection, ClientClass client,
+                      const std::string& key);
   // Closes the connection that loses its seat by `offer`, if there is one. Returns whether the seat
   // is granted.
   bool AcceptOffer(const SeatTable::Offer& offer);
-  // Whether a new client of the TCP port has not come too often.
-  bool MayArrive(const std::string& key, Seat::Time now);
   // Runs each second: closes late connections and calls on_tick.
   void SweepConnections();
   // Gives memory back to the kernel after many connections have ended, or large requests.
@@ -142,6 +145,10 @@ class Server {
   // Makes a stranger's connection one of `user`. Returns false if that user has too many.
   bool PromoteConnection(Connection& connection, const User& user);
   void SetStage(Connection& connection, Seat::Stage stage);
+  // Calls the connection's BeginHandshake in a later turn of the event loop. Each turn begins one
+  // handshake, because it costs more than most requests, and serves all who are readable besides.
+  void BeginHandshakeLater(std::shared_ptr<Connection> connection);
+  void BeginNextHandshake();
   // A TLS object for a new connection; null if OpenSSL can make none.
   SslPtr MakeSsl(int fd);
   const std::string& name() const { return options_.name; }
@@ -158,17 +165,15 @@ class Server {
   uint16_t port_ = 0;
   boost::asio::io_context loop_{1};
   boost::asio::local::stream_protocol::acceptor unix_acceptor_{loop_};
-  boost::asio::ip::tcp::acceptor tcp_acceptor_{loop_};
   boost::asio::steady_timer sweep_timer_{loop_};
   boost::asio::steady_timer unix_pause_{loop_};
-  boost::asio::steady_timer tcp_pause_{loop_};
   SslContextPtr context_;
   const std::unique_ptr<char[]> scratch_;  // uninitialised, so that unused pages take no memory
   std::unordered_set<std::shared_ptr<Connection>> connections_;
-  TcpPeers peers_;
+  std::deque<std::shared_ptr<Connection>> hellos_;  // whose handshakes wait for their turn
   SeatTable seats_;
-  Arrivals arrivals_;
-  size_t refused_ = 0;           // connections refused since the last sweep
+  std::unique_ptr<Gate> gate_;   // of the TCP port; null: there is none
+  size_t refused_ = 0;           // connections that got no seat since the last sweep
   size_t displaced_ = 0;         // connections closed since then to give others their seats
   size_t most_connections_ = 0;  // since memory was given back
   size_t most_memory_ = 0;

@@ -211,12 +211,12 @@ def test_a_flood_of_connections_costs_owners_little(berth, config, kind):
 
     before = median_ms(by_root), median_ms(by_certificate)
     with Strangers(kind, config.port, 8) as strangers:
-        after = median_ms(by_root), median_ms(by_certificate)
+        after = median_ms(by_root, 500), median_ms(by_certificate)
     print(f"{strangers.succeeded / strangers.seconds:.0f} {kind} a second: a create takes {after[0] / before[0]:.2f} "
           f"times as long at the socket, and {after[1] / before[1]:.2f} times by certificate")
     if kind == "handshakes":
-        # A burst of 500, and then 100 a second.
-        assert strangers.succeeded <= 500 + 100 * (strangers.seconds + 1), (strangers.succeeded, strangers.seconds)
+        # A burst of 100, and then 100 a second.
+        assert strangers.succeeded <= 100 + 100 * (strangers.seconds + 1), (strangers.succeeded, strangers.seconds)
 
 
 def test_a_handshake_that_comes_byte_by_byte_is_served(config):

@@ -8,8 +8,10 @@ NOBODY = 65534
 # Runs as nobody, who may be unable to read this tree, so it is given to the interpreter as text. It prints one line
 # when it has opened everything, and ends with its standard input.
 ATTACK = r'''
-import resource, socket, ssl, sys, threading, time
+import os, resource, socket, ssl, sys, threading, time
 
+# What this program does by itself would cost another machine's processor time, so it may take none from this one's.
+os.nice(19)
 kind, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -73,10 +75,13 @@ if kind == "handshakes":
     sys.exit()
 held = []
 for number in range(count):
-    stream = connect(number)
-    if kind == "bodies":
-        stream = begin_body(stream)
-    elif kind == "hellos" and number % 2:
+    try:
+        stream = connect(number)
+        if kind == "bodies":
+            stream = begin_body(stream)
+    except OSError:
+        continue  # it is refused already
+    if kind == "hellos" and number % 2:
         try:
             stream.sendall(b"\x16\x03\x01\x02\x00\x01")  # the begin of a handshake
         except OSError:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,13 +60,14 @@ std::string ImageFolder::SidePathOf(const std::string& image, std::string_view s
 }
 
 // Asks in a child process, because a file system that no longer answers would block a thread for
-// ever.
+// ever. NFS may answer stat from its cache, but statfs always asks the server.
 base::StatusOr<PoolPlace> ImageFolder::FindPlace() const {
   const std::string context = fmt::format("look at the folder of images {}", Quote(folder_));
   ASSIGN_OR_RETURN(
       const struct stat st,
       platform::AskChild<struct stat>(context, kAnswerTime, [folder = folder_](struct stat& st) {
-        if (stat(folder.c_str(), &st) != 0) return errno;
+        struct statfs fs = {};
+        if (statfs(folder.c_str(), &fs) != 0 || stat(folder.c_str(), &st) != 0) return errno;
         return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
       }));
   ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
