@@ -1,11 +1,11 @@
 // Prepares the file system on a mapped device for its mount, and grows it with its image.
 //
-//   blank ─▶ about_to_format records a new UUID ─▶ mkfs with that UUID ─▶ check ─▶ growth
-//   interrupted mkfs with that UUID, also of another node ─▶ mkfs again with it ─▶ check ─▶ growth
-//   the file system of the request ─▶ check ─▶ growth; neither if read-only
+//   blank ─▶ about_to_format records a new UUID ─▶ mkfs with that UUID ─▶ check
+//   interrupted mkfs with that UUID, also of another node ─▶ mkfs again with it ─▶ check
+//   the file system of the request ─▶ check; none if read-only
 //   anything else ─▶ refused, and not changed
 //
-// The check is quick enough for every mount.
+// The check is quick enough for every mount. After it the file system is grown to its device.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,9 @@ struct ContentRequest {
 };
 
 // Prepares the file system on a device for its mount, and gives its type. The device must not be
-// mounted. A type that the platform does not know is neither made, checked nor grown. FAILED_PRECONDITION:
-// something else is on the device, or request.read_only is set and mkfs would have to run.
+// mounted. A type that the platform does not know is neither made, checked nor grown.
+// FAILED_PRECONDITION: something else is on the device, or request.read_only is set and mkfs would
+// have to run.
 base::StatusOr<std::string> PrepareContent(platform::Exec& exec, const ContentRequest& request);
 
 struct GrowRequest {

@@ -14,8 +14,8 @@ TEST(DeviceContentTest, ADeviceThatNeverAnswersHoldsNobodyUp) {
   const auto lost = platform::LostMount::Make(folder / "lost");
   ASSERT_TRUE(lost.ok()) << lost.status();
   const auto exec = platform::NewHostExec();
-  const base::Status grown = GrowContent(
-      *exec, {.device = folder / "lost/device", .device_bytes = 1 << 20}, "ext4");
+  const base::Status grown =
+      GrowContent(*exec, {.device = folder / "lost/device", .device_bytes = 1 << 20}, "ext4");
   EXPECT_EQ(grown.code(), base::StatusCode::kDeadlineExceeded) << grown;
 }
 

@@ -86,8 +86,7 @@ bool Gate::WaitForClient() {
 
 void Gate::Run() {
   while (WaitForClient()) {
-    base::UniqueFd socket(
-        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (IsClientsError(errno)) continue;
       LOG_WARNING("{}: accept failed: {}", options_.name, strerrordesc_np(errno));

@@ -191,19 +191,19 @@ void Server::OpenGate(base::UniqueFd listener) {
 }
 
 void Server::AcceptUnix() {
-  unix_acceptor_.async_accept([this](const boost::system::error_code& error,
-                                     asio::local::stream_protocol::socket socket) {
-    if (!unix_acceptor_.is_open()) return;
-    if (!error) {
-      AdmitUnix(std::move(socket));
-      return AcceptUnix();
-    }
-    LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
-    unix_pause_.expires_after(kAcceptPause);
-    unix_pause_.async_wait([this](const boost::system::error_code& stopped) {
-      if (!stopped && unix_acceptor_.is_open()) AcceptUnix();
-    });
-  });
+  unix_acceptor_.async_accept(
+      [this](const boost::system::error_code& error, asio::local::stream_protocol::socket socket) {
+        if (!unix_acceptor_.is_open()) return;
+        if (!error) {
+          AdmitUnix(std::move(socket));
+          return AcceptUnix();
+        }
+        LOG_WARNING("{}: accept failed: {}", options_.name, error.message());
+        unix_pause_.expires_after(kAcceptPause);
+        unix_pause_.async_wait([this](const boost::system::error_code& stopped) {
+          if (!stopped && unix_acceptor_.is_open()) AcceptUnix();
+        });
+      });
 }
 
 void Server::AdmitUnix(asio::generic::stream_protocol::socket socket) {

@@ -20,6 +20,7 @@
 // DEADLINE_EXCEEDED: it does not answer.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -92,6 +93,9 @@ class ImageFolder {
   std::string PathOf(const std::string& image) const { return folder_ + "/" + image; }
 
  private:
+  static constexpr std::chrono::seconds kAnswerTime{10};  // of the folder's file system
+
+  base::Status NoImageError(const std::string& image) const;
   base::StatusOr<base::UniqueFd> OpenImageFile(const Located& image, int flags,
                                                std::optional<ImageLock> lock) const;
   base::StatusOr<PoolPlace> FindPlace() const;
