@@ -101,6 +101,11 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
     if (flag->use == GoFlag::Use::kNone) {
       warnings.push_back(fmt::format("flag -{} has no effect: {}", flag->name, flag->help));
     }
+    if (flag->list_ignored != nullptr) {
+      for (const std::string& line : flag->list_ignored(value)) {
+        warnings.push_back(fmt::format("flag -{}: {}", flag->name, line));
+      }
+    }
   }
   return base::OkStatus();
 }

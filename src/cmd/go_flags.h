@@ -31,11 +31,13 @@ struct GoFlag {
   Use use = Use::kNone;
   std::function<base::Status(roles::ProcessOptions& options, const std::string& value)> apply =
       nullptr;
+  // Returns a line for each part of a valid value that has no effect. Empty: all of it has.
+  std::function<std::vector<std::string>(const std::string& value)> list_ignored = nullptr;
 };
 
 // Writes the defaults and then `arguments` to `options`, and adds a line to `warnings` for each
-// flag without effect. INVALID_ARGUMENT: a flag is unknown, a value is missing or malformed, or an
-// argument is not a flag.
+// flag, or part of one, without effect. INVALID_ARGUMENT: a flag is unknown, a value is missing or
+// malformed, or an argument is not a flag.
 base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
                           const std::vector<std::string>& arguments, roles::ProcessOptions& options,
                           std::vector<std::string>& warnings);

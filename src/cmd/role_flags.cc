@@ -44,6 +44,21 @@ GoFlag NodeDeployment(const char* help, Member node_name) {
   return flag;
 }
 
+GoFlag EnableCapacity() {
+  GoFlag flag = Flag("enable-capacity", "false", "Publish CSIStorageCapacity objects",
+                     BERTH_OPTION(settings.enable_capacity));
+  flag.apply = [](roles::ProcessOptions& options, const string& value) -> base::Status {
+    ASSIGN_OR_RETURN(options.settings.enable_capacity, ParseGoBool(value));
+    const char* ns = std::getenv("NAMESPACE");
+    if (options.settings.enable_capacity && (ns == nullptr || *ns == '\0')) {
+      return base::Error(base::StatusCode::kInvalidArgument,
+                         "need NAMESPACE env variable for CSIStorageCapacity objects");
+    }
+    return base::OkStatus();
+  };
+  return flag;
+}
+
 std::vector<GoFlag> ProvisionerFlags() {
   return {
       Flag("volume-name-prefix", "pvc", "Prefix of the volumes' names",
@@ -77,8 +92,7 @@ std::vector<GoFlag> ProvisionerFlags() {
       Flag("kube-api-capacity-burst", "5",
            "Such writes at once, where --kube-api-capacity-qps is given",
            BERTH_OPTION(settings.capacity_burst), GoFlag::Use::kGiven),
-      Flag("enable-capacity", "false", "Publish CSIStorageCapacity objects",
-           BERTH_OPTION(settings.enable_capacity)),
+      EnableCapacity(),
       Flag("capacity-for-immediate-binding", "false",
            "Publish the capacity of classes that bind immediately, too",
            BERTH_OPTION(settings.capacity.immediate_binding)),

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "cmd/feature_gates.h"
 #include "cmd/flag_setters.h"
 #include "cmd/role_flags.h"
 
@@ -15,7 +16,7 @@ using roles::ProcessOptions;
 using std::string;
 
 constexpr std::array kSidecars = {
-    Sidecar{.name = "csi-provisioner", .role = "provisioner"},
+    Sidecar{.name = "csi-provisioner", .role = "provisioner", .reads_kubeconfig_variable = true},
     Sidecar{.name = "csi-attacher", .role = "attacher"},
     Sidecar{.name = "csi-resizer", .role = "resizer"},
     Sidecar{.name = "csi-snapshotter", .role = "snapshotter"},
@@ -85,30 +86,8 @@ GoFlag MetricsAddress() {
               BERTH_OPTION(metrics_address));
 }
 
-// Applies a feature gate to the options. In a map of a program's gates by name, a gate without
-// effect has a null function.
-using GateEffect = void (*)(ProcessOptions&, bool);
-GoFlag FeatureGates(std::map<string, GateEffect> known) {
-  GoFlag flag;
-  flag.name = "feature-gates";
-  flag.help = "Name=true,...; known:";
-  for (const auto& [name, effect] : known) flag.help += " " + name;
-  flag.use = GoFlag::Use::kDefault;
-  flag.apply = [known](ProcessOptions& options, const string& value) -> base::Status {
-    ASSIGN_OR_RETURN(const auto gates, ParseGates(value));
-    for (const auto& [name, on] : gates) {
-      const auto found = known.find(name);
-      if (found == known.end() && name != "AllAlpha" && name != "AllBeta") {
-        return base::Error(base::StatusCode::kInvalidArgument, "unrecognized feature gate: {}",
-                           name);
-      }
-      if (found != known.end() && found->second != nullptr) found->second(options, on);
-    }
-    return base::OkStatus();
-  };
-  return flag;
-}
 void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
+void UseTopology(ProcessOptions& options, bool on) { options.settings.topology = on; }
 
 // The flags of each program that talks to the API: the connection, and leader election.
 std::vector<GoFlag> ApiFlags() {
@@ -172,21 +151,28 @@ GoFlag HealthPort(string fallback, GoFlag::Use use) {
   return flag;
 }
 
-// Returns the feature gates of a role's program. Gates without effect are always on, or concern
-// work that Berth does not do.
-std::map<string, GateEffect> ListGates(std::string_view role) {
-  std::map<string, GateEffect> gates = {{"ReleaseLeaderElectionOnExit", ReleaseOnExit}};
-  const auto add = [&](std::initializer_list<const char*> names) {
-    for (const char* name : names) gates.emplace(name, nullptr);
+// Returns the feature gates of a role's program, with the stages that they have there.
+std::vector<Gate> ListGates(std::string_view role) {
+  using Stage = Gate::Stage;
+  constexpr std::string_view kAlways = "Berth always does it";
+  std::vector<Gate> gates = {
+      {.name = "ReleaseLeaderElectionOnExit", .stage = Stage::kAlpha, .apply = ReleaseOnExit}};
+  const auto add = [&](string name, Stage stage, bool always, std::string_view reason) {
+    gates.push_back({.name = std::move(name), .stage = stage, .always = always, .reason = reason});
   };
   if (role == "provisioner") {
-    add({"Topology", "VolumeAttributesClass", "CrossNamespaceVolumeDataSource"});
+    gates.push_back({.name = "Topology", .stage = Stage::kStable, .apply = UseTopology});
+    add("VolumeAttributesClass", Stage::kStable, true, kAlways);
+    add("CrossNamespaceVolumeDataSource", Stage::kAlpha, false,
+        "a claim gets data only from its own namespace");
   } else if (role == "attacher") {
-    add({"MutableCSINodeAllocatableCount"});
+    add("MutableCSINodeAllocatableCount", Stage::kStable, true, kAlways);
   } else if (role == "resizer") {
-    add({"AnnotateFsResize", "RecoverVolumeExpansionFailure", "VolumeAttributesClass"});
+    add("AnnotateFsResize", Stage::kBeta, true, kAlways);
+    add("RecoverVolumeExpansionFailure", Stage::kStable, true, kAlways);
+    add("VolumeAttributesClass", Stage::kStable, true, kAlways);
   } else if (role == "snapshotter" || role == "snapshot-controller") {
-    add({"CSIVolumeGroupSnapshot"});
+    add("CSIVolumeGroupSnapshot", Stage::kStable, false, "groups of snapshots are not made");
   }
   return gates;
 }

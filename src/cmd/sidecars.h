@@ -16,6 +16,8 @@ struct Sidecar {
   std::string_view name;  // "csi-attacher"
   std::string_view role;  // "attacher"
   bool on_node = false;   // true: a role of `berth node`; false: of `berth controller`
+  // $KUBECONFIG counts, and before --kubeconfig. Of the Go programs only csi-provisioner reads it.
+  bool reads_kubeconfig_variable = false;
 };
 
 std::span<const Sidecar> AllSidecars();

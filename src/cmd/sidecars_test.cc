@@ -14,6 +14,9 @@ using roles::ProcessOptions;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using Rows = std::vector<std::pair<std::string, std::string>>;  // flag, default
 
 // The tables of the Go programs' flags, as they stand in their documentation.
@@ -153,7 +156,7 @@ std::string SomeValue(const GoFlag& flag) {
       return "3";
   }
   if (flag.name.ends_with("labels")) return "a:b";
-  return flag.name.ends_with("gates") ? "AllAlpha=true" : "x";
+  return flag.name.ends_with("gates") ? "ReleaseLeaderElectionOnExit=true" : "x";
 }
 
 ProcessOptions DefaultsOf(std::string_view program) {
@@ -167,6 +170,7 @@ ProcessOptions DefaultsOf(std::string_view program) {
 
 TEST(SidecarsTest, EveryFlagOfEveryTableIsTakenWithItsDefaultOrWarnedOf) {
   setenv("NODE_NAME", "node-a", 1);  // which --node-deployment asks for
+  setenv("NAMESPACE", "driver", 1);  // which --enable-capacity asks for
   for (const auto& [program, rows] : kTables) {
     const Sidecar* sidecar = FindSidecar(program);
     ASSERT_NE(sidecar, nullptr) << program;
@@ -266,6 +270,10 @@ TEST(SidecarsTest, CapacityAndTheNodesOwnProvisioner) {
     return parsed.ok() && warnings.empty();
   };
   ProcessOptions options;
+  unsetenv("NAMESPACE");
+  EXPECT_FALSE(parse({"--enable-capacity"}, options)) << "where are the objects?";
+  EXPECT_TRUE(parse({"--enable-capacity=false"}, options));
+  setenv("NAMESPACE", "driver", 1);
   EXPECT_TRUE(
       parse({"--enable-capacity", "--capacity-ownerref-level=2", "--capacity-poll-interval=30s",
              "--capacity-for-immediate-binding=true", "--snapshot-orphan-sweep-interval=0"},
@@ -298,6 +306,32 @@ TEST(SidecarsTest, GatesAreThoseOfTheProgram) {
   EXPECT_EQ(parse("csi-attacher", "ReleaseLeaderElectionOnExit=true"), std::pair(true, true));
   EXPECT_TRUE(parse("csi-resizer", "RecoverVolumeExpansionFailure=true").first);
   EXPECT_FALSE(parse("csi-attacher", "Topology=true").first);
+}
+
+TEST(SidecarsTest, EachGateIsObeyedOrWarnedOf) {
+  ProcessOptions options;
+  const auto warnings_of = [&](std::string_view program, const std::string& gates) {
+    std::vector<std::string> warnings;
+    const auto parsed = ParseGoFlags(ListFlags(*FindSidecar(program)), {"--feature-gates=" + gates},
+                                     options, warnings);
+    EXPECT_TRUE(parsed.ok()) << parsed;
+    return warnings;
+  };
+  EXPECT_THAT(warnings_of("csi-provisioner", "Topology=true,VolumeAttributesClass=true"),
+              IsEmpty());
+  EXPECT_TRUE(options.settings.topology);
+  EXPECT_THAT(warnings_of("csi-provisioner", "Topology=false"), IsEmpty());
+  EXPECT_FALSE(options.settings.topology);
+  EXPECT_THAT(warnings_of("csi-provisioner", "VolumeAttributesClass=false"),
+              ElementsAre(HasSubstr("VolumeAttributesClass=false has no effect")));
+  EXPECT_THAT(warnings_of("csi-resizer", "AllBeta=false"),
+              ElementsAre(HasSubstr("AnnotateFsResize=false has no effect")));
+  EXPECT_THAT(warnings_of("csi-resizer", "AllBeta=false,AnnotateFsResize=true"), IsEmpty());
+  EXPECT_THAT(warnings_of("snapshot-controller", "CSIVolumeGroupSnapshot=true"),
+              ElementsAre(HasSubstr("CSIVolumeGroupSnapshot=true has no effect")));
+  EXPECT_THAT(warnings_of("csi-provisioner", "AllAlpha=true"),
+              ElementsAre(HasSubstr("CrossNamespaceVolumeDataSource=true has no effect")));
+  EXPECT_TRUE(options.election.release);
 }
 
 TEST(SidecarsTest, IsFoundByNameAndByPath) {

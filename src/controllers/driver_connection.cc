@@ -98,6 +98,9 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
       info.expansions.insert(capability.volume_expansion().type());
     }
   }
+  if (options_.ignore_topology) {
+    info.services.erase(DriverInfo::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
+  }
   if (info.services.contains(DriverInfo::Service::CONTROLLER_SERVICE)) {
     ASSIGN_OR_RETURN(const csi::v1::ControllerGetCapabilitiesResponse rpcs,
                      CallAndMeasure(&rpc::CsiClient::ControllerGetCapabilities,

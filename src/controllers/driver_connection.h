@@ -68,6 +68,9 @@ class DriverConnection {
     // The name that the driver behind the socket must have; "": the name of the first one that
     // answers.
     std::string driver = {};
+    // The driver counts as one without topology, whatever it says: the provisioner's
+    // --feature-gates=Topology=false.
+    bool ignore_topology = false;
   };
 
   // INVALID_ARGUMENT for a path that no socket can have. The driver need not be up.

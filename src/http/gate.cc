@@ -67,14 +67,14 @@ bool Gate::MayArrive(const std::string& key) {
     ++refused_;
     return false;
   }
-  ++unconfirmed_;
+  unconfirmed_ = true;
   return true;
 }
 
 bool Gate::WaitForClient() {
   {
     base::MutexLock lock(mutex_);
-    while (unconfirmed_ >= kMostUnconfirmed && !stopped_) changed_.Wait(mutex_);
+    while (unconfirmed_ && !stopped_) changed_.Wait(mutex_);
     if (stopped_) return false;
   }
   pollfd fds[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
@@ -105,7 +105,7 @@ void Gate::Run() {
 
 void Gate::Confirm() {
   base::MutexLock lock(mutex_);
-  --unconfirmed_;
+  unconfirmed_ = false;
   changed_.NotifyAll();
 }
 

@@ -25,9 +25,6 @@ class Gate {
     ArrivalLimits limits;
     bool local_clients_by_user = true;  // as Server::Options
   };
-  // So many connections may wait for Confirm.
-  static constexpr size_t kMostUnconfirmed = 64;
-
   // Called on the gate's thread with each connection that may come, and the key of its client.
   // Confirm must follow for each of them.
   using Admit = std::function<void(base::UniqueFd socket, std::string key)>;
@@ -38,8 +35,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // A connection that was admitted has got its seat, or none. While many of them wait for that, no
-  // more are accepted.
+  // The connection that was admitted has got its seat, or none, and the next one may come. If many
+  // came at once, the server would take all of them for silent before it read the first request.
   void Confirm();
   // Charges `user` for the connection of a client that has shown who it is, and no longer the
   // client's address.
@@ -65,7 +62,7 @@ class Gate {
   Arrivals arrivals_ ABSL_GUARDED_BY(mutex_);
   Arrivals::Time swept_ ABSL_GUARDED_BY(mutex_);
   size_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t unconfirmed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool unconfirmed_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };

@@ -421,6 +421,32 @@ TEST_F(InformerTest, WhatIsOptionalIsNotWaitedForWhereTheApiRefusesIt) {
   EXPECT_TRUE(Eventually([&] { return pods.CheckListed().ok() && nodes.CheckListed().ok(); }));
 }
 
+// A role may be allowed to list a kind, and not to watch it.
+TEST_F(InformerTest, AForbiddenWatchIsAskedForLessAndLessOften) {
+  class CountingClient : public FakeClient {
+   public:
+    StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
+                              const ListOptions& options) override {
+      ++lists;
+      return FakeClient::List(kind, ns, options);
+    }
+    std::atomic<int> lists = 0;
+  };
+  CountingClient client;
+  for (int i = 0; i < 100; ++i) {
+    client.FailNext("watch", "pods", base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  }
+  Informers informers(client);
+  auto& pods = informers.Of<api::Pod>();
+  informers.Start();
+  ASSERT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
+  // A change is seen by the next list.
+  client.Add(Pod("a"));
+  EXPECT_TRUE(Eventually([&] { return pods.Get("default", "a") != nullptr; }));
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  EXPECT_LE(client.lists, 8) << "without a longer pause after each there are dozens";
+}
+
 TEST_F(InformerTest, WhatIsNeededIsWaitedForAndTheReasonTold) {
   client_.StopServing(kPod);
   Informers informers(client_);

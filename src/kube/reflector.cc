@@ -48,10 +48,15 @@ void Reflector::Run(const std::stop_token& stop) {
   // A thread's name holds 15 bytes.
   pthread_setname_np(pthread_self(), fmt::format("inf-{}", kind_.plural).substr(0, 15).c_str());
   Backoff backoff(std::chrono::milliseconds(200), std::chrono::seconds(10));
+  // For what the API forbids, since a right is seldom given while a program runs. A list does not
+  // begin it anew, because the watch that follows may be what is forbidden.
+  Backoff forbidden_backoff(std::chrono::milliseconds(500), std::chrono::minutes(2));
+  bool forbidden = false;  // since the last watch that was allowed
   bool listed = false;
   int failures = 0;
   while (!stop.stop_requested()) {
     const auto began = std::chrono::steady_clock::now();
+    const bool watching = listed;
     bool progress = false;
     Status status;
     if (!listed) {
@@ -67,6 +72,10 @@ void Reflector::Run(const std::stop_token& stop) {
     if (progress || (status.ok() && std::chrono::steady_clock::now() - began >= kShortWatch)) {
       failures = 0;
       backoff.Reset();
+      if (watching) {
+        forbidden_backoff.Reset();
+        forbidden = false;
+      }
       // A server sends a bookmark each minute. One that sends nothing at all may wait until a
       // restored store reaches the version that it was asked for.
       if (!progress) listed = false;
@@ -76,11 +85,14 @@ void Reflector::Run(const std::stop_token& stop) {
     const bool lost = status.code() == StatusCode::kUnavailable ||
                       status.code() == StatusCode::kDeadlineExceeded || status.ok();
     if (!lost || failures % kFailuresBeforeList == 0) listed = false;
+    const bool was_forbidden = forbidden;
+    const bool refused = status.code() == StatusCode::kPermissionDenied;
+    forbidden = forbidden || refused;
     if (!status.ok()) {
       // Only the first failure is a warning; the repetitions would fill the log while the API is
-      // absent.
+      // absent, or forbids this.
       const std::string text = fmt::format("watch of {}: {}", kind_.plural, base::ToString(status));
-      if (failures == 1 && status.code() != StatusCode::kOutOfRange) {
+      if (failures == 1 && !was_forbidden && status.code() != StatusCode::kOutOfRange) {
         LOG_WARNING("{}", text);
       } else {
         LOG_DEBUG("{}", text);
@@ -89,7 +101,7 @@ void Reflector::Run(const std::stop_token& stop) {
     // An expired version is normal after a long sleep, so the objects are listed at once, unless it
     // happens again.
     if (status.code() == StatusCode::kOutOfRange && failures == 1) continue;
-    if (!backoff.Wait(stop)) return;
+    if (!(refused ? forbidden_backoff : backoff).Wait(stop)) return;
   }
 }
 

@@ -171,7 +171,8 @@ class ControllerProcessImpl : public ControllerProcess {
     return {.flight = flight_.get(),
             .metrics = &metrics_,
             .may_call = std::move(may_call),
-            .driver = driver};
+            .driver = driver,
+            .ignore_topology = !options_.settings.topology};
   }
 
   // Waits for the driver's name, because leases and events contain it, and then serves the driver.

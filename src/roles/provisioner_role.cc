@@ -69,7 +69,6 @@ std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& cont
   capacity.timeout = options.timeout;
   capacity.retry_start = options.retry_start;
   capacity.retry_max = options.retry_max;
-  capacity.default_fs_type = options.default_fs_type;
   capacity.node_name = options.node_deployment.node_name;
   return std::make_unique<ProvisionerWithCapacity>(
       context, *driver, std::move(options), std::move(capacity),

@@ -26,8 +26,9 @@ namespace berth::roles {
 
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
+  bool topology = true;  // the feature gate Topology of the provisioner
   bool enable_capacity = false;
-  // MakeProvisionerRole copies the members timeout, retry_start, retry_max, default_fs_type and
+  // MakeProvisionerRole copies the members timeout, retry_start, retry_max and
   // node_name from `provisioner`, and sets empty `ns` and `pod_name` from the environment
   // (NAMESPACE, POD_NAME).
   controllers::provisioner::CapacityOptions capacity;

@@ -1,6 +1,8 @@
 // `berth controller`, `berth node`, and `berth` under the name of a Go sidecar. Their flags have
 // the syntax of Go (cmd/go_flags.h), so CLI11 passes them on without parsing them.
 
+#include <cstdlib>
+
 #include "base/log.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
@@ -18,6 +20,8 @@ struct RoleProgram {
   std::vector<GoFlag> flags;
   bool on_node = false;
   std::vector<std::string> roles;  // empty: those of --roles
+  // $KUBECONFIG counts, and before --kubeconfig.
+  bool reads_kubeconfig_variable = false;
 };
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
@@ -76,6 +80,10 @@ int RunRoles(const RoleProgram& program, const std::vector<std::string>& argumen
     return 1;
   }
   if (!program.roles.empty()) options.roles = program.roles;
+  const char* kubeconfig = std::getenv("KUBECONFIG");
+  if (program.reads_kubeconfig_variable && kubeconfig != nullptr && *kubeconfig != '\0') {
+    options.kubeconfig = kubeconfig;
+  }
   return program.on_node ? RunUntilSignal<roles::NodeProcess>(program, options, warnings)
                          : RunUntilSignal<roles::ControllerProcess>(program, options, warnings);
 }
@@ -107,7 +115,8 @@ int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments
   return RunRoles({.name = std::string(sidecar.name),
                    .flags = ListFlags(sidecar),
                    .on_node = sidecar.on_node,
-                   .roles = {std::string(sidecar.role)}},
+                   .roles = {std::string(sidecar.role)},
+                   .reads_kubeconfig_variable = sidecar.reads_kubeconfig_variable},
                   arguments);
 }
 

@@ -3,17 +3,24 @@
 #include <set>
 
 #include "api/quantity.h"
+#include "base/ids.h"
 #include "controllers/csi_codec.h"
-#include "controllers/provisioner/class_parameters.h"
 
 namespace berth::controllers::provisioner {
 
 using base::Json;
-using base::StatusOr;
 
 std::string CapacityManager(const CapacityOptions& options) {
-  return options.node_name.empty() ? "external-provisioner"
-                                   : "external-provisioner-" + options.node_name;
+  constexpr std::string_view kProgram = "external-provisioner";
+  constexpr size_t kLongestLabel = 63;
+  constexpr size_t kHash = 8;
+  if (options.node_name.empty()) return std::string(kProgram);
+  const std::string whole = fmt::format("{}-{}", kProgram, options.node_name);
+  if (whole.size() <= kLongestLabel) return whole;
+  const size_t taken = kHash + 2 + options.node_name.size();
+  if (taken >= kLongestLabel) return fmt::format("{}-{:08x}", kProgram, base::Fnv1a32(whole));
+  return fmt::format("{}-{:08x}-{}", kProgram.substr(0, kLongestLabel - taken),
+                     base::Fnv1a32(kProgram), options.node_name);
 }
 
 std::vector<TopologyTerm> CapacitySegments(
@@ -40,19 +47,10 @@ bool WantsCapacity(const api::StorageClass& storage_class, const DriverInfo& dri
          (options.immediate_binding || storage_class.wait_for_first_consumer());
 }
 
-StatusOr<csi::v1::GetCapacityRequest> CapacityRequest(const api::StorageClass& storage_class,
-                                                      const TopologyTerm& segment,
-                                                      const CapacityOptions& options) {
-  ASSIGN_OR_RETURN(const ClassParameters parameters,
-                   ClassParameters::Parse(storage_class.parameters()));
+csi::v1::GetCapacityRequest CapacityRequest(const api::StorageClass& storage_class,
+                                            const TopologyTerm& segment) {
   csi::v1::GetCapacityRequest request;
-  CopyTo(parameters.driver_parameters(), request.mutable_parameters());
-  // The access mode of future claims is not known, so the most common one is asked for.
-  auto* capability = request.add_volume_capabilities();
-  capability->mutable_access_mode()->set_mode(
-      csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
-  capability->mutable_mount()->set_fs_type(parameters.fs_type().empty() ? options.default_fs_type
-                                                                        : parameters.fs_type());
+  CopyTo(storage_class.parameters(), request.mutable_parameters());
   if (!segment.empty()) {
     request.mutable_accessible_topology()->mutable_segments()->insert(segment.begin(),
                                                                       segment.end());

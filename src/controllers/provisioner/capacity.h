@@ -23,7 +23,8 @@ namespace berth::controllers::provisioner {
 inline constexpr std::string_view kCapacityDriverLabel = "csi.storage.k8s.io/drivername";
 inline constexpr std::string_view kCapacityManagedBy = "csi.storage.k8s.io/managed-by";
 
-// The value of managed-by: "external-provisioner", with "-<node>" in a node deployment.
+// The value of managed-by: "external-provisioner", with "-<node>" in a node deployment. If that is
+// longer than a label may be, it is cut and has a hash, in the same way as the Go program does it.
 std::string CapacityManager(const CapacityOptions& options);
 
 // The segments of `driver`, each once, in order. A driver without topology has one empty segment,
@@ -38,10 +39,10 @@ std::vector<TopologyTerm> CapacitySegments(
 bool WantsCapacity(const api::StorageClass& storage_class, const DriverInfo& driver,
                    const CapacityOptions& options);
 
-// INVALID_ARGUMENT for a class whose parameters are wrong.
-base::StatusOr<csi::v1::GetCapacityRequest> CapacityRequest(const api::StorageClass& storage_class,
-                                                            const TopologyTerm& segment,
-                                                            const CapacityOptions& options);
+// GetCapacity for the volumes of a class, as the Go program asks: with all of the class's
+// parameters, also those that CreateVolume does not get, and without a capability.
+csi::v1::GetCapacityRequest CapacityRequest(const api::StorageClass& storage_class,
+                                            const TopologyTerm& segment);
 
 // nodeTopology of a segment's object.
 base::Json SegmentSelector(const TopologyTerm& segment);

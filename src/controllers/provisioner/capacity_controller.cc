@@ -149,8 +149,8 @@ Status CapacityController::PublishSegment(const api::StorageClass& storage_class
   const CapacityPtr object = it == present.end() ? nullptr : *it;
   if (object != nullptr) present.erase(it);
 
-  ASSIGN_OR_RETURN(const auto request, CapacityRequest(storage_class, segment, options_));
-  const auto answer = driver_.Call(&rpc::CsiClient::GetCapacity, request, options_.timeout);
+  const auto answer = driver_.Call(&rpc::CsiClient::GetCapacity,
+                                   CapacityRequest(storage_class, segment), options_.timeout);
   RETURN_IF_ERROR_WITH(answer, "GetCapacity");
   Capacity wanted = CapacityObject(driver.name, options_, storage_class.name(), segment, *answer);
   if (!owner.empty()) wanted.Set({"metadata", "ownerReferences"}, owner);

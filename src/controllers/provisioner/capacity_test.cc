@@ -75,7 +75,7 @@ TEST_F(CapacityTest, OneObjectForEachSegmentAndLateClass) {
   }
   const auto requests = script().Requests<csi::v1::GetCapacityRequest>("GetCapacity");
   EXPECT_EQ(requests.front().accessible_topology().segments().at("zone"), "a");
-  EXPECT_EQ(requests.front().volume_capabilities_size(), 1);
+  EXPECT_EQ(requests.front().volume_capabilities_size(), 0);
 }
 
 TEST_F(CapacityTest, ImmediateClassesTooWhereAskedFor) {
@@ -234,6 +234,29 @@ TEST_F(CapacityTest, ObjectsOfANodeWithoutAPodGoWithTheNode) {
   ASSERT_THAT(*owners, SizeIs(1));
   EXPECT_EQ((*owners)[0]["kind"], "Node");
   EXPECT_EQ((*owners)[0]["uid"], "uid-node-a");
+}
+
+// The values are those of the Go program's own tests.
+TEST(CapacityManagerTest, IsCutAsInTheGoProgram) {
+  const auto of_node = [](size_t length) {
+    return CapacityManager({.node_name = "node" + std::string(length, 'a')});
+  };
+  const auto name = [](size_t length) { return "node" + std::string(length, 'a'); };
+  EXPECT_EQ(CapacityManager({}), "external-provisioner");
+  EXPECT_EQ(of_node(38), "external-provisioner-" + name(38));
+  EXPECT_EQ(of_node(39), "external-p-53f40b57-" + name(39));
+  EXPECT_EQ(of_node(48), "e-53f40b57-" + name(48));
+  EXPECT_EQ(of_node(49), "external-provisioner-a3607ff1");
+  EXPECT_EQ(of_node(63), "external-provisioner-df38e37f");
+}
+
+TEST(CapacityRequestTest, HasAllParametersOfTheClass) {
+  const api::StorageClass storage_class(
+      {{"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}, {"tier", "gold"}}}});
+  const csi::v1::GetCapacityRequest request = CapacityRequest(storage_class, {});
+  EXPECT_EQ(request.parameters().size(), 2U);
+  EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/fstype"), "xfs");
+  EXPECT_FALSE(request.has_accessible_topology());
 }
 
 }  // namespace

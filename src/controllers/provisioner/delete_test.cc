@@ -4,7 +4,9 @@
 namespace berth::controllers::provisioner {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class DeleteTest : public ProvisionerTest {
  protected:
@@ -18,6 +20,17 @@ class DeleteTest : public ProvisionerTest {
     if (!more.is_null()) volume.mutable_json().merge_patch(more);
     cluster_.Put(volume);
     return volume.csi().volume_handle();
+  }
+
+  // A PersistentVolume that a person made, without the annotations of a provisioner.
+  static Json ReleasedByHand(const std::string& storage_class) {
+    return MakeVolume("by-hand", {{"metadata", {{"finalizers", nullptr}}},
+                                  {"spec",
+                                   {{"persistentVolumeReclaimPolicy", "Delete"},
+                                    {"storageClassName", storage_class},
+                                    {"claimRef", {{"namespace", "default"}, {"name", "data"}}},
+                                    {"csi", {{"driver", kDriver}, {"volumeHandle", "of-driver"}}}}},
+                                  {"status", {{"phase", "Released"}}}});
   }
 
   // Waits until the queue came past what was added to it before.
@@ -186,6 +199,29 @@ TEST_F(DeleteTest, AVolumeWhoseSecretIsGoneIsDeletedWithoutIt) {
               {{std::string(kDeletionSecretName), "gone"},
                {std::string(kDeletionSecretNamespace), "default"}}}}}});
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_TRUE(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").secrets().empty());
+}
+
+TEST_F(DeleteTest, AVolumeWithoutAnnotationsIsDeletedWithTheSecretOfItsClass) {
+  cluster_.Put(MakeClass(
+      "secret", {{"parameters",
+                  {{"csi.storage.k8s.io/provisioner-secret-name", "creds-${pvc.name}"},
+                   {"csi.storage.k8s.io/provisioner-secret-namespace", "${pvc.namespace}"}}}}));
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Secret"},
+                {"metadata", {{"name", "creds-data"}, {"namespace", "default"}}},
+                {"data", {{"password", "aHVudGVyMg=="}}}});
+  Begin();
+  cluster_.Put(ReleasedByHand("secret"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "by-hand"); }));
+  EXPECT_THAT(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").secrets(),
+              ElementsAre(Pair("password", "hunter2")));
+}
+
+TEST_F(DeleteTest, AVolumeWhoseClassIsGoneIsDeletedWithoutASecret) {
+  Begin();
+  cluster_.Put(ReleasedByHand("gone"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "by-hand"); }));
   EXPECT_TRUE(script().LastRequest<csi::v1::DeleteVolumeRequest>("DeleteVolume").secrets().empty());
 }
 

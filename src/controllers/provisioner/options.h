@@ -51,7 +51,6 @@ struct CapacityOptions {
   std::chrono::milliseconds timeout{10000};        // of each RPC
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  std::string default_fs_type;
   std::string node_name;  // of a node deployment: only its storage
 };
 

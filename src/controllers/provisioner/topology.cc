@@ -168,27 +168,32 @@ uint32_t SpreadIndex(std::string_view claim_name) {
 
 StatusOr<std::optional<TopologyRequirement>> RequireTopology(const TopologyQuestion& question) {
   const bool delayed = !question.selected_node.empty();
-  ASSIGN_OR_RETURN(const Keys keys, delayed ? SelectedKeys(question) : AnyKeys(question));
+  Terms requisite;
+  if (question.allowed != nullptr) {
+    ASSIGN_OR_RETURN(requisite, Flatten(*question.allowed));
+  }
+  // The driver's keys are not asked for where they are not needed, because a driver that names none
+  // on any node is served, too.
+  if (!delayed && requisite.empty() && !question.immediate_topology) {
+    return std::optional<TopologyRequirement>();
+  }
+  Keys keys;
+  if (delayed || requisite.empty()) {
+    ASSIGN_OR_RETURN(keys, delayed ? SelectedKeys(question) : AnyKeys(question));
+  }
   TopologyTerm selected;
   if (delayed) {
     ASSIGN_OR_RETURN(selected, SelectedTerm(question, keys));
   }
-  Terms allowed;
-  if (question.allowed != nullptr) {
-    ASSIGN_OR_RETURN(allowed, Flatten(*question.allowed));
-  }
   if (delayed && question.strict) {
-    if (!allowed.empty() && std::none_of(allowed.begin(), allowed.end(), [&](const auto& term) {
-          return IsSubset(term, selected);
-        })) {
+    if (!requisite.empty() && std::none_of(requisite.begin(), requisite.end(),
+                                           [&](const auto& t) { return IsSubset(t, selected); })) {
       return Error(StatusCode::kFailedPrecondition,
                    "node '{}' is outside the class's allowedTopologies", question.selected_node);
     }
     return Assemble({selected}, 0);
   }
-  Terms requisite = std::move(allowed);
   if (requisite.empty()) {
-    if (!delayed && !question.immediate_topology) return std::optional<TopologyRequirement>();
     for (const auto& node : question.nodes) {
       if (std::optional<TopologyTerm> term = TermOf(*node, keys)) requisite.push_back(*term);
     }

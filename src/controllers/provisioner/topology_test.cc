@@ -104,6 +104,21 @@ TEST_F(TopologyTest, WithoutImmediateTopologyAnywhereIsFine) {
   EXPECT_FALSE(answer->has_value());
 }
 
+// A driver may say that it has topology, and name no keys on any node.
+TEST_F(TopologyTest, AnImmediateClaimNeedsNoKeysWhereNoNodesAreAskedFor) {
+  question_.csi_nodes = {std::make_shared<const api::CsiNode>(MakeCsiNode("n1"))};
+  EXPECT_EQ(RequireTopology(question_).status().code(), base::StatusCode::kFailedPrecondition);
+  const Json allowed =
+      Json::parse(R"([{"matchLabelExpressions":[{"key":"zone","values":["a","b"]}]}])");
+  question_.allowed = &allowed;
+  EXPECT_EQ(MakeRequirement().requisite_size(), 2);
+  question_.allowed = nullptr;
+  question_.immediate_topology = false;
+  const auto anywhere = RequireTopology(question_);
+  ASSERT_TRUE(anywhere.ok()) << anywhere.status();
+  EXPECT_FALSE(anywhere->has_value());
+}
+
 TEST_F(TopologyTest, ANodeThatIsGoneAsksForAnother) {
   question_.selected_node = "n9";
   EXPECT_EQ(RequireTopology(question_).status().code(), base::StatusCode::kNotFound);

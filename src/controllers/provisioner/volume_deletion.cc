@@ -6,6 +6,7 @@
 #include "controllers/csi_codec.h"
 #include "controllers/indexes.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/class_parameters.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/plan.h"
 #include "controllers/provisioner/provision_metrics.h"
@@ -67,6 +68,7 @@ VolumeDeletion::VolumeDeletion(const Context& context, DriverConnection& driver,
       handles_(handles),
       reach_(reach),
       volumes_(context.informers.Of<Volume>()),
+      classes_(context.informers.Of<api::StorageClass>()),
       attachments_(context.informers.OfOptional<api::VolumeAttachment>()) {}
 
 VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
@@ -126,6 +128,34 @@ Status VolumeDeletion::CheckDetached(const DriverInfo& driver) const {
   return attachments_.CheckListed();
 }
 
+// A volume that was made by hand, or by an old provisioner, has no annotations for the secret.
+StatusOr<api::SecretReference> VolumeDeletion::FindSecret(const Volume& volume) const {
+  if (volume.has_annotation(kDeletionSecretName) &&
+      volume.has_annotation(kDeletionSecretNamespace)) {
+    return api::SecretReference{.name = volume.annotation(kDeletionSecretName),
+                                .ns = volume.annotation(kDeletionSecretNamespace)};
+  }
+  if (volume.storage_class_name().empty() || !volume.has_claim_ref()) {
+    return api::SecretReference{};
+  }
+  RETURN_IF_ERROR(classes_.CheckListed());
+  const auto storage_class = classes_.Get(volume.storage_class_name());
+  if (storage_class == nullptr) {
+    LOG_WARNING("volume {} is deleted without a secret: its class {} is gone",
+                base::Quote(volume.name()), base::Quote(volume.storage_class_name()));
+    return api::SecretReference{};
+  }
+  const api::PersistentVolumeClaim claim(
+      {{"metadata", {{"name", volume.claim_name()}, {"namespace", volume.claim_namespace()}}}});
+  const auto secret = [&]() -> StatusOr<api::SecretReference> {
+    ASSIGN_OR_RETURN(const ClassParameters parameters,
+                     ClassParameters::Parse(storage_class->parameters()));
+    return parameters.Secret(SecretUse::kProvisioner, volume.name(), claim);
+  }();
+  RETURN_IF_ERROR_WITH(secret, fmt::format("StorageClass '{}'", storage_class->name()));
+  return *secret;
+}
+
 Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
   RETURN_IF_ERROR(CheckDetached(*driver_.info()));
   RETURN_IF_ERROR(CheckAlone(volume));
@@ -134,14 +164,14 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
     const auto it = destroyed_.find(volume.name());
     if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
   }
-  const auto secrets =
-      ReadSecret(context_.client, {.name = volume.annotation(kDeletionSecretName),
-                                   .ns = volume.annotation(kDeletionSecretNamespace)});
+  ASSIGN_OR_RETURN(const api::SecretReference reference, FindSecret(volume));
+  const auto secrets = ReadSecret(context_.client, reference);
   csi::v1::DeleteVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
   if (secrets.ok()) {
     CopyTo(*secrets, request.mutable_secrets());
-  } else if (secrets.status().code() == StatusCode::kNotFound) {
+  } else if (secrets.status().code() == StatusCode::kNotFound ||
+             secrets.status().code() == StatusCode::kPermissionDenied) {
     // The driver decides whether it can delete the volume without the secret, as with the Go
     // program. Otherwise the volume could never be deleted.
     LOG_WARNING("volume {} is deleted without its secret: {}", base::Quote(volume.name()),

@@ -51,6 +51,9 @@ class VolumeDeletion {
   base::Status SyncFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status DestroyInDriver(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives the secret for DeleteVolume: the one that the volume's annotations name or, without them,
+  // the one of its class. Empty: there is none. INVALID_ARGUMENT: the class's templates are wrong.
+  base::StatusOr<api::SecretReference> FindSecret(const Volume& volume) const;
   // FAILED_PRECONDITION: it is not known which nodes use volumes of the driver.
   base::Status CheckDetached(const DriverInfo& driver) const;
   // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
@@ -65,6 +68,7 @@ class VolumeDeletion {
   VolumeHandles& handles_;
   const NodeReach& reach_;
   kube::Informer<Volume>& volumes_;
+  kube::Informer<api::StorageClass>& classes_;
   kube::Informer<api::VolumeAttachment>& attachments_;
   base::Mutex mutex_;
   // Volumes that the driver has deleted, until their object has lost the finalizer: name to uid.
