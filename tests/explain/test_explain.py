@@ -154,7 +154,8 @@ def test_driver_hung(bare):
             return "failed" in "\n".join(seen[-1].get("proof", [])) and len(seen) > 60
         wait_for("the call to be repeated", fails_again, 90, interval=0.2)
         assert {found["id"] for found in seen} == {"driver-hung"}, [f["summary"] for f in seen if f["id"] != "driver-hung"]
-        assert {found["command"] for found in seen} == {f"kill -CONT {driver}"}
+        other = [found for found in seen if found.get("command") != f"kill -CONT {driver}"]
+        assert not other, other
         proves(seen[-1], "CreateVolume", "DEADLINE_EXCEEDED", f"process {driver} 'berth' is stopped (state T)")
     finally:
         os.kill(driver, signal.SIGCONT)
