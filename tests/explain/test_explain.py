@@ -235,6 +235,8 @@ def test_no_runtime(bare):
 def test_mount_hung_in_the_kernel(bare):
     bare.apply(objects.claim("frozen", storage_class="now"))
     bare.wait_phase("pvc", "frozen", "Bound")
+    bare.apply(objects.claim("beside-frozen", storage="900Ti", storage_class="now"))
+    wait_cause(bare, "pvc/beside-frozen", "no-capacity")
     pool = bare.folder.parent / "pool"
     run("fsfreeze", "--freeze", pool)
     try:
@@ -243,7 +245,7 @@ def test_mount_hung_in_the_kernel(bare):
             proves(found, "NodeStageVolume", "(state D)", "waits in '")
             assert found["owner"] == "kernel"
             # The hung mount is not named as the cause of another volume.
-            assert cause(bare, "pvc/big")["id"] != "mount-hung"
+            assert cause(bare, "pvc/beside-frozen")["id"] != "mount-hung"
             run("fsfreeze", "--unfreeze", pool)
             wait_for("the mount", lambda: explain(bare, subject)["verdict"] == "ok", 60)
     finally:
