@@ -47,8 +47,9 @@ GoFlag NodeDeployment(const char* help, Member node_name) {
 GoFlag EnableCapacity() {
   GoFlag flag = Flag("enable-capacity", "false", "Publish CSIStorageCapacity objects",
                      BERTH_OPTION(settings.enable_capacity));
-  flag.apply = [](roles::ProcessOptions& options, const string& value) -> base::Status {
-    ASSIGN_OR_RETURN(options.settings.enable_capacity, ParseGoBool(value));
+  flag.apply = [set = std::move(flag.apply)](roles::ProcessOptions& options,
+                                             const string& value) -> base::Status {
+    RETURN_IF_ERROR(set(options, value));
     const char* ns = std::getenv("NAMESPACE");
     if (options.settings.enable_capacity && (ns == nullptr || *ns == '\0')) {
       return base::Error(base::StatusCode::kInvalidArgument,

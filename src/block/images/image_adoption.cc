@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "block/images/image.h"
 #include "block/images/image_folder.h"
 #include "platform/devices/loop_device.h"
 #include "platform/errno.h"
@@ -84,7 +85,7 @@ base::StatusOr<struct stat> CheckAdoptable(const std::string& path, const Record
   if (!S_ISREG(st.st_mode)) {
     return Error(StatusCode::kFailedPrecondition, "its image is not a regular file");
   }
-  const int64_t least = record.growing_from > 0 ? record.growing_from : record.size_bytes;
+  const int64_t least = LeastBytes(record);
   if (st.st_size < least || st.st_size > record.size_bytes) {
     return Error(StatusCode::kFailedPrecondition, "its image has {} bytes instead of {}",
                  st.st_size, least);
