@@ -8,6 +8,8 @@ namespace berth::controllers {
 base::Json RulesOf(std::string_view role) {
   // "capacity" is a part of the role "provisioner", and has no role of its own.
   base::Json rules = role == "capacity" ? RulesOf("provisioner") : base::Json::array();
+  // The provisioner records its intents in a Lease.
+  if (role == "provisioner") rules = kube::FindRoleRules(RoleManifests(), {"csi-leases"});
   const base::Json own = kube::FindRoleRules(
       RoleManifests(), {fmt::format("csi-{}", role), fmt::format("berth-{}", role)});
   rules.insert(rules.end(), own.begin(), own.end());

@@ -8,6 +8,7 @@
 #include "api/kind_info.h"
 #include "api/names.h"
 #include "api/time.h"
+#include "base/ids.h"
 #include "base/log.h"
 
 namespace berth::kube {
@@ -22,9 +23,15 @@ namespace {
 const api::KindInfo& kLease = api::kinds::kLease;
 // A renewal is repeated sooner after a failure than after a success.
 constexpr milliseconds kFailedRetry{2000};
+// The annotation of the lineage: "RENEWTIME ID".
+constexpr std::string_view kLineage = "storage.berth.dev/lineage";
 
 std::string HolderOf(const Json& lease) {
   return base::json::String(lease, {"spec", "holderIdentity"});
+}
+
+std::string RenewTimeOf(const Json& lease) {
+  return base::json::String(lease, {"spec", "renewTime"});
 }
 
 // Adds a random part to `period`, so that candidates do not all come at once.
@@ -127,6 +134,24 @@ void LeaderElection::ObserveLease(const Json& lease, BootTime now) {
   expires_ = HolderOf(lease).empty() ? now : now + lasts;
 }
 
+std::string LeaderElection::lineage() const {
+  MutexLock lock(mutex_);
+  return lineage_;
+}
+
+void LeaderElection::JoinLineage(const Json& lease) {
+  const std::string mark = base::json::String(lease, {"metadata", "annotations", kLineage});
+  const size_t space = mark.find(' ');
+  const bool unbroken = space != mark.npos && mark.substr(0, space) == RenewTimeOf(lease);
+  MutexLock lock(mutex_);
+  lineage_ = unbroken ? mark.substr(space + 1) : base::NewUuid();
+}
+
+void LeaderElection::MarkLineage(Json& lease) const {
+  base::json::Set(lease, {"metadata", "annotations", kLineage},
+                  fmt::format("{} {}", RenewTimeOf(lease), lineage()));
+}
+
 Status LeaderElection::AcquireOrRenew() {
   const Status tried = AcquireOrRenewAt(options_.now());
   MutexLock lock(mutex_);
@@ -155,6 +180,7 @@ Status LeaderElection::AcquireOrRenewAt(BootTime began) {
                    options_.lease, base::Quote(holder));
     }
   }
+  JoinLineage(*read);
   return WriteLease(*std::move(read), began);
 }
 
@@ -171,6 +197,8 @@ Status LeaderElection::CreateLease(BootTime began) {
                   {"renewTime", now},
                   {"leaseTransitions", 0}}}};
   for (const auto& [key, value] : options_.labels) lease["metadata"]["labels"][key] = value;
+  JoinLineage(Json());
+  MarkLineage(lease);
   ASSIGN_OR_RETURN(held_, client_.Create(kLease, options_.ns, lease));
   SetLeadingUntil(began + options_.renew_deadline);
   return base::OkStatus();
@@ -191,6 +219,7 @@ Status LeaderElection::WriteLease(Json lease, BootTime began) {
   for (const auto& [key, value] : options_.labels) {
     base::json::Set(lease, {"metadata", "labels", key}, value);
   }
+  MarkLineage(lease);
   ASSIGN_OR_RETURN(held_, client_.Update(kLease, lease, ""));
   observed_ = base::json::Map(held_, {"spec"});
   SetLeadingUntil(began + options_.renew_deadline);
@@ -207,6 +236,7 @@ Status LeaderElection::ReleaseLease() {
   lease["spec"]["leaseDurationSeconds"] = 1;
   lease["spec"]["renewTime"] = now;
   lease["spec"]["acquireTime"] = now;
+  MarkLineage(lease);
   return client_.Update(kLease, lease, "").status();
 }
 

@@ -13,6 +13,11 @@
 // machine slept too long has lost its lease.
 //
 // Only create, get and update are used, because the sidecars' roles grant no other verb on Leases.
+//
+// Each write puts the annotation storage.berth.dev/lineage on the lease: the renewTime that it wrote
+// and the id of the lineage, that is of holders with this code that followed each other without
+// another program between them. client-go keeps annotations and changes the renewTime, so a lease
+// whose two times differ was held by another program, and its next holder begins a new lineage.
 #pragma once
 
 #include <chrono>
@@ -67,6 +72,8 @@ class LeaderElection {
   bool leading() const ABSL_LOCKS_EXCLUDED(mutex_);
   // The time at which leading() becomes false, unless the lease is renewed.
   BootTime leading_until() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The id of the lineage in which this candidate holds the lease, or held it last; "" before that.
+  std::string lineage() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns how long to wait before the next AcquireOrRenew. `failed`: the last one failed.
   std::chrono::milliseconds ChooseDelay(bool failed) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Returns false if no AcquireOrRenew has ended for longer than the lease duration and
@@ -80,6 +87,10 @@ class LeaderElection {
   Status AcquireOrRenewAt(BootTime began);
   Status CreateLease(BootTime began);
   Status WriteLease(Json lease, BootTime began);
+  // Continues the lineage that `lease` has, or begins one. Call it with the lease as it was read.
+  void JoinLineage(const Json& lease) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Notes that `lease` is written in this candidate's lineage at its renewTime.
+  void MarkLineage(Json& lease) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes when the lease of another candidate expires.
   void ObserveLease(const Json& lease, BootTime now);
   void SetLeadingUntil(BootTime until) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -94,6 +105,7 @@ class LeaderElection {
   BootTime expires_ ABSL_GUARDED_BY(mutex_){0};  // when another's lease expires, by options_.now
   BootTime leading_until_ ABSL_GUARDED_BY(mutex_){0};
   BootTime tried_at_ ABSL_GUARDED_BY(mutex_){0};
+  std::string lineage_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Tries to lead until `stop` is requested. While this candidate leads, `lead` runs on its own

@@ -93,6 +93,32 @@ TEST_F(LeaderElectionTest, RenewalKeepsWhenItWasTaken) {
   EXPECT_EQ(base::json::Int(Lease(), {"spec", "leaseTransitions"}), 0);
 }
 
+TEST_F(LeaderElectionTest, TheLineageLastsUntilAnotherProgramHeldTheLease) {
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  const std::string first = a_.lineage();
+  EXPECT_NE(first, "");
+  Sleep(seconds(5));
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  ASSERT_TRUE(a_.ReleaseLease().ok());
+  ASSERT_TRUE(b_.AcquireOrRenew().ok());
+  EXPECT_EQ(b_.lineage(), first);
+  ASSERT_TRUE(b_.ReleaseLease().ok());
+  // As client-go does it: the spec is changed, the annotations stay.
+  Json lease = Lease();
+  lease["spec"]["holderIdentity"] = "host-a";
+  lease["spec"]["renewTime"] = "2026-01-01T00:00:06.000000Z";
+  client_.Add(lease);
+  Sleep(seconds(20));
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  EXPECT_NE(a_.lineage(), first);
+  // A lease that was made anew says nothing of who held the earlier one.
+  const std::string second = a_.lineage();
+  client_.Remove(kLease, "storage", "external-attacher-leader-d");
+  Sleep(seconds(5));
+  ASSERT_TRUE(a_.AcquireOrRenew().ok());
+  EXPECT_NE(a_.lineage(), second);
+}
+
 TEST_F(LeaderElectionTest, NeverTwoLeadersWhenTheLeadersWireIsCut) {
   ASSERT_TRUE(a_.AcquireOrRenew().ok());
   ASSERT_FALSE(b_.AcquireOrRenew().ok());

@@ -153,9 +153,14 @@ class ControllerProcessImpl : public ControllerProcess {
              }}};
   }
 
+  // Returns the namespace in which the roles may write leases.
+  std::string LeaseNamespace() const {
+    return options_.election.ns.empty() ? ReadPodNamespace() : options_.election.ns;
+  }
+
   kube::LeaderElectionOptions ElectionOptions(std::string lease) const {
     const ElectionFlags& flags = options_.election;
-    return {.ns = flags.ns.empty() ? ReadPodNamespace() : flags.ns,
+    return {.ns = LeaseNamespace(),
             .lease = std::move(lease),
             .identity = flags.identity.empty() ? api::SanitizeDriverName(host_) : flags.identity,
             .labels = flags.labels,
@@ -235,11 +240,14 @@ class ControllerProcessImpl : public ControllerProcess {
     const auto send_time = (flags.lease_duration - flags.renew_deadline) * 4 / 5;
     kube::GuardedClient client(*client_, kube::GuardedClient::MakeLeaderGate(leading),
                                election == nullptr ? send_time * 0 : send_time);
+    RoleSettings settings = options_.settings;
+    settings.provisioner.intents = {.ns = LeaseNamespace(),
+                                    .lineage = election == nullptr ? "" : election->lineage()};
     RunTerm({.roles = roles,
              .socket = socket,
              .driver = driver,
              .connection = ConnectionOptions(leading, driver),
-             .settings = options_.settings,
+             .settings = settings,
              .client = client,
              .informers = *informers_,
              .clock = clock_,

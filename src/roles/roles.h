@@ -16,13 +16,17 @@
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/driverregistrar/driver_registrar.h"
-#include "controllers/provisioner/capacity_controller.h"
+#include "controllers/provisioner/capacity/capacity_controller.h"
 #include "controllers/provisioner/provisioner.h"
 #include "controllers/resizer/resizer.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/snapshotter/snapshotter.h"
 
 namespace berth::roles {
+
+// The lineage (controllers::provisioner::IntentOptions) of a provisioner beside which no other
+// program works for its driver.
+inline constexpr std::string_view kSoleLineage = "sole";
 
 struct RoleSettings {
   controllers::provisioner::Options provisioner;

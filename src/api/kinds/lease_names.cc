@@ -2,7 +2,17 @@
 
 #include <cctype>
 
+#include "api/names.h"
+#include "base/ids.h"
+
 namespace berth::api {
+
+namespace {
+
+// The longest name of an object.
+constexpr size_t kLongestName = 253;
+
+}  // namespace
 
 std::string SanitizeDriverName(std::string_view driver) {
   std::string out;
@@ -14,6 +24,15 @@ std::string SanitizeDriverName(std::string_view driver) {
 }
 
 std::string ProvisionerLease(const std::string& driver) { return SanitizeDriverName(driver); }
+
+std::string ProvisioningIntentsLease(const std::string& driver, const std::string& node) {
+  std::string name = "berth-provisioning-" + LowerCase(SanitizeDriverName(driver));
+  if (!node.empty()) name += "-" + node;
+  if (name.size() <= kLongestName) return name;
+  const std::string hash = base::Sha256Hex(name);
+  name.resize(kLongestName - hash.size());
+  return name + hash;
+}
 
 std::string AttacherLease(const std::string& driver) {
   return "external-attacher-leader-" + SanitizeDriverName(driver);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "api/names.h"
+
 namespace berth::api {
 namespace {
 
@@ -13,6 +15,17 @@ TEST(LeaseNamesTest, AreThoseOfTheGoPrograms) {
   EXPECT_EQ(ResizerLease(driver), "external-resizer-fake-csi-example-com");
   EXPECT_EQ(SnapshotterLease(driver), "external-snapshotter-leader-fake-csi-example-com");
   EXPECT_EQ(SnapshotControllerLease(driver), "snapshot-controller-leader");
+}
+
+TEST(LeaseNamesTest, OfIntentsAreNamesThatALeaseCanHave) {
+  EXPECT_EQ(ProvisioningIntentsLease("Fake.csi_x", ""), "berth-provisioning-fake-csi-x");
+  EXPECT_EQ(ProvisioningIntentsLease("a.example", "node-1.b"),
+            "berth-provisioning-a-example-node-1.b");
+  const std::string node(250, 'n');
+  const std::string longest = ProvisioningIntentsLease("a.example", node);
+  EXPECT_EQ(longest.size(), 253);
+  EXPECT_TRUE(CheckDns1123Subdomain(longest).ok());
+  EXPECT_NE(longest, ProvisioningIntentsLease("a.example", node + "n"));
 }
 
 TEST(SanitizeDriverNameTest, MakesWhatAFinalizerCanHold) {

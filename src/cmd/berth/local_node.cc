@@ -112,6 +112,8 @@ class LocalNodeImpl : public LocalNode {
     settings.provisioner.node_deployment = {.node_name = options_.node_name,
                                             .base_delay = kElectionDelay,
                                             .max_delay = kLongestElectionDelay};
+    settings.provisioner.intents = {.ns = "kube-system",
+                                    .lineage = std::string(roles::kSoleLineage)};
     settings.resizer.node_name = options_.node_name;
     settings.snapshotter.node_name = options_.node_name;
     settings.snapshotter.takes_unassigned = surroundings_.first_of_cluster;

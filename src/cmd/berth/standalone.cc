@@ -154,6 +154,8 @@ class StandaloneImpl : public Standalone {
       roles::RunningRoles::Options options{.socket = socket,
                                            .connection = {.flight = flight_.get()},
                                            .context = [&](const roles::Role&) { return context; }};
+      options.settings.provisioner.intents = {.ns = "kube-system",
+                                              .lineage = std::string(roles::kSoleLineage)};
       // No pod owns the capacity objects, so they live as long as this API does.
       options.settings.enable_capacity = true;
       options.settings.capacity.ns = "kube-system";

@@ -1,18 +1,19 @@
-// What this process remembers of each claim's CreateVolume: which call is running, which has an
-// unknown outcome, and which must wait before it is tried again.
+// What is known of each claim's CreateVolume: which call is running, which has an unknown outcome,
+// and which must wait before it is tried again.
 //
-//   [none] ── finalizer written, call sent ──▶ [unknown] ◀──┐
-//      ▲                                         │   │      │ no answer, or one that proves
-//      │                                         │   └──────┘ nothing: the same call again
-//      └─────────────────────────────────────────┘
+//   [none] ── intent recorded, call sent ──▶ [unknown] ◀──┐
+//      ▲                                      │   │       │ no answer, or one that proves
+//      │                                      │   └───────┘ nothing: the same call again
+//      └──────────────────────────────────────┘
 //        PersistentVolume written, or proof that there is no volume
 //
-// The durable record is the finalizer on the claim (names.h); this memory only adds what the
-// finalizer cannot say: with which request the call was made, so that the same request can be made
-// again. A process that finds a finalizer without such a memory inherited an unknown outcome.
+// An attempt is open while a volume of it may exist that no object names. Open attempts outlive the
+// process as intents (intents/intent_record.h), from which the next process continues.
 //
-// Thread-safe. It calls neither the API nor the driver, so nothing here fails. Claims are shared
-// and never changed.
+// Older versions of Berth marked the claim with a finalizer in place of that. A claim that has it
+// without an attempt here inherited an unknown outcome, whose request nobody knows.
+//
+// Thread-safe. It does not call the driver. Claims are shared and never changed.
 #pragma once
 
 #include <chrono>
@@ -21,9 +22,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/mutex.h"
+#include "controllers/provisioner/intents/intent_record.h"
 #include "controllers/provisioner/options.h"
 #include "controllers/provisioner/plan.h"
 
@@ -36,12 +39,16 @@ struct Attempt {
   // If the outcome is unknown, the plan that is asked for again. Else, with not_before, the plan
   // that the driver cannot fulfil. Else null.
   std::shared_ptr<const Plan> plan;
+  // The plan for a node that was given up while the outcome was unknown; null: there is none.
+  std::shared_ptr<const Plan> given_up;
+  // The class from which the plans were made. Set if the attempt is open.
+  std::shared_ptr<const api::StorageClass> storage_class;
+  base::WallTime since;  // of the first call with this outcome
   // The same plan is not asked for before this time, because the driver said that it is impossible.
   std::optional<std::chrono::steady_clock::time_point> not_before;
-  // False: this process has written the finalizer and has not called the driver.
-  bool called = false;
 
   bool unknown() const { return earlier != Earlier::kNone; }
+  bool open() const { return unknown() || given_up != nullptr; }
 };
 
 class Attempts {
@@ -49,17 +56,29 @@ class Attempts {
   using Claim = api::PersistentVolumeClaim;
   using ClaimPtr = std::shared_ptr<const Claim>;
 
-  // `wake_claim` is called with the key of a claim that has something to do now. It only queues the
-  // key, and outlives this object.
-  Attempts(NodeDeployment node_deployment, std::function<void(const std::string& key)> wake_claim)
-      : node_deployment_(std::move(node_deployment)), wake_claim_(std::move(wake_claim)) {}
+  struct Wake {
+    // Called with the key of a claim that has something to do now.
+    std::function<void(const std::string& key)> claim;
+    // Called when the record of intents is to be read or written soon: Load or Flush.
+    std::function<void()> record;
+  };
 
-  // The last attempt for the claim of that uid; nullopt if this process made none.
+  // The functions of `wake` only queue work; they and `client` outlive this object.
+  Attempts(kube::Client& client, const Options& options, Wake wake)
+      : node_deployment_(options.node_deployment),
+        record_(client, options.intents),
+        wake_(std::move(wake)) {}
+
+  // The last attempt for the claim of that uid; nullopt if none was made.
   std::optional<Attempt> FindLast(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Records `attempt`, whose outcome is unknown, so that it outlives the process. To be called
+  // before CreateVolume. On an error the last attempt is as it was; see IntentRecord::Hold.
+  base::Status Open(const Claim& claim, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Replaces the last attempt after the driver's answer.
   void Record(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(const std::string& uid) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // What was asked for the claim before, by this memory or, without one, by the claim's finalizer.
+  // What was asked for the claim before, by the last attempt or, without one, by the claim's
+  // finalizer.
   Earlier FindEarlier(const Claim& claim) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether a volume for the claim may exist that no object names.
   bool MayHaveVolume(const Claim& claim) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -67,18 +86,28 @@ class Attempts {
   // The outcome is known: there is a volume with an object, or none.
   void SettleClaim(const Claim& claim) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The claim is gone from the API. If the outcome of its CreateVolume is unknown and no
-  // PersistentVolume stands for it (`has_volume`), it stays here as a deleted claim that the
-  // finalizer holds, until it is settled. A claim is lost in this way if somebody removes its
-  // finalizer by force.
+  // The claim is gone from the API. If its attempt is open and no PersistentVolume stands for it
+  // (`has_volume`), it stays here as a deleted claim until it is settled.
   void KeepLostClaim(const Claim& claim, bool has_volume) ABSL_LOCKS_EXCLUDED(mutex_);
   // A claim of that key that KeepLostClaim kept; nullptr if there is none. It goes before another
   // claim of its name.
   ClaimPtr FindLostClaim(const std::string& key) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The record of intents. Until it was loaded nothing may be asked for.
+  bool loaded() const { return record_.loaded(); }
+  base::StatusOr<IntentRecord::Left> Load(const std::string& lease) { return record_.Load(lease); }
+  // Continues what an earlier process left. The wake function is called for the claim.
+  void TakeOver(const Intent& intent) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Drops what an earlier process left.
+  void Drop(const Intent& intent) { ReleaseIntent(intent.claim->uid()); }
+  base::Status Flush() { return record_.Flush(); }
+
  private:
+  void ReleaseIntent(const std::string& uid);
+
   const NodeDeployment node_deployment_;
-  const std::function<void(const std::string& key)> wake_claim_;
+  IntentRecord record_;
+  const Wake wake_;
   mutable base::Mutex mutex_;
   std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);    // by the claim's uid
   std::multimap<std::string, ClaimPtr> lost_ ABSL_GUARDED_BY(mutex_);  // by the claim's key

@@ -27,12 +27,18 @@ class AttemptsTest : public ::testing::Test {
     attempt.earlier = Earlier::kSameCall;
     return attempt;
   }
+  Attempts::Wake Waker() {
+    return {.claim = [this](const std::string& key) { woken_.push_back(key); },
+            .record = [] {}};
+  }
 
+  kube::FakeClient client_;
+  const Options options_;
   std::vector<std::string> woken_;
-  Attempts attempts_{{}, [this](const std::string& key) { woken_.push_back(key); }};
+  Attempts attempts_{client_, options_, Waker()};
 };
 
-TEST_F(AttemptsTest, AFinalizerThatThisProcessDidNotWriteIsAnEarlierProcesses) {
+TEST_F(AttemptsTest, AFinalizerWithoutAnAttemptIsOfAnOlderVersion) {
   EXPECT_EQ(attempts_.FindEarlier(Claim(MakeClaim("data"))), Earlier::kNone);
   EXPECT_EQ(attempts_.FindEarlier(Held()), Earlier::kInherited);
   EXPECT_TRUE(attempts_.MayHaveVolume(Held()));
@@ -42,7 +48,9 @@ TEST_F(AttemptsTest, AFinalizerThatThisProcessDidNotWriteIsAnEarlierProcesses) {
 }
 
 TEST_F(AttemptsTest, AFinalizerWithoutANodeIsThatNodesWhichRemembersIt) {
-  Attempts of_node({.node_name = "node-a"}, [](const std::string&) {});
+  Options options;
+  options.node_deployment.node_name = "node-a";
+  Attempts of_node(client_, options, Waker());
   EXPECT_FALSE(of_node.MayHaveVolume(Held()));
   Claim placed = Held();
   placed.set_annotation(kSelectedNode, "node-a");
@@ -58,12 +66,22 @@ TEST_F(AttemptsTest, AClaimThatIsGoneWithAnUnknownOutcomeStaysUntilItIsSettled) 
   const auto lost = attempts_.FindLostClaim("default/data");
   ASSERT_NE(lost, nullptr);
   EXPECT_TRUE(lost->deleting());
-  EXPECT_TRUE(lost->has_finalizer(kProvisioningFinalizer));
   EXPECT_THAT(woken_, ElementsAre("default/data"));
 
   attempts_.SettleClaim(*lost);
   EXPECT_EQ(attempts_.FindLostClaim("default/data"), nullptr);
   EXPECT_THAT(woken_, ElementsAre("default/data", "default/data")) << "another of its name waits";
+}
+
+TEST_F(AttemptsTest, ANodeThatWasGivenUpKeepsTheAttemptOpen) {
+  Attempt attempt;
+  attempt.given_up = std::make_shared<const Plan>();
+  attempts_.Record("uid-data", attempt);
+  const Claim claim(MakeClaim("data"));
+  EXPECT_EQ(attempts_.FindEarlier(claim), Earlier::kNone);
+  EXPECT_TRUE(attempts_.MayHaveVolume(claim));
+  attempts_.KeepLostClaim(claim, /*has_volume=*/false);
+  EXPECT_NE(attempts_.FindLostClaim("default/data"), nullptr);
 }
 
 TEST_F(AttemptsTest, AClaimThatIsGoneWithAKnownOutcomeIsForgotten) {

@@ -1,12 +1,12 @@
 // What the provisioner does after the failures of a claim's CreateVolume (claim_provisioning.h).
 //
-// A volume may exist from the moment when the claim has the finalizer until the driver has said
-// that none exists. Then the finalizer is removed. By the finalizer a later process knows that
-// there may be a volume.
+// A volume may exist from the moment when the intent is recorded until the driver has said that
+// none exists. Then the intent is released.
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/claim_provisioning.h"
+#include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/provision_metrics.h"
 #include "controllers/writes.h"
 
@@ -33,21 +33,20 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailUnsentCall(const Claim& claim,
                                                              const std::optional<Attempt>& last,
                                                              const Status& status) {
   ReportFailure(claim, inputs.storage_class.name(), OfDriver(status));
-  if (earlier == Earlier::kNone) {
-    // The finalizer was written for this call alone, so there is no volume.
-    attempts_.Record(claim.uid(), {});
-    if (const Outcome released = ReleaseClaim(claim); claim.deleting()) return released;
-  } else if (last.has_value()) {
-    attempts_.Record(claim.uid(), *last);
-  } else {
-    attempts_.Forget(claim.uid());
-  }
-  return Outcome::Retry(status);
+  // The intent of an older version's call stays, because its finalizer is off.
+  if (earlier != Earlier::kInherited) attempts_.Record(claim.uid(), last.value_or(Attempt()));
+  return SettleIfGone(claim) ? Outcome::Done() : Outcome::Retry(status);
 }
 
 ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const PlanInputs& inputs,
                                                        Earlier earlier, const Status& status) {
+  const bool unwanted = claim.deleting() || !claim.volume_name().empty();
+  const bool can_reschedule =
+      !unwanted && claim.has_annotation(kSelectedNode) &&
+      (inputs.driver.topology() || options_.node_deployment.enabled());
+  const FailureState state = Classify(status.code(), can_reschedule);
   if (!ProvesNoVolume(status.code(), earlier)) {
+    if (state == FailureState::kReschedule) return GiveNodeUp(claim, inputs, status);
     Status shown = status;
     // These codes look as if there were no volume, so the event says why this is not known.
     if (ProvesNoVolume(status.code(), Earlier::kNone) ||
@@ -62,9 +61,6 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
     return Outcome::Retry(status);
   }
   ReportFailure(claim, inputs.storage_class.name(), status);
-  const FailureState state =
-      Classify(status.code(), claim.has_annotation(kSelectedNode) &&
-                                  (inputs.driver.topology() || options_.node_deployment.enabled()));
   std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   last->earlier = Earlier::kNone;
   if (state == FailureState::kInfeasible) {
@@ -73,14 +69,24 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
     last->plan = nullptr;
   }
   attempts_.Record(claim.uid(), *last);
-  if (state == FailureState::kReschedule && !claim.deleting()) {
-    return RescheduleClaim(claim, status);
-  }
-  if (const Outcome released = ReleaseClaim(claim); claim.deleting()) return released;
+  if (SettleIfGone(claim)) return Outcome::Done();
+  if (state == FailureState::kReschedule) return RescheduleClaim(claim, status);
+  if (claim.deleting()) return Outcome::Done();
   if (state != FailureState::kInfeasible) return Outcome::Retry(status);
   LOG_WARNING("the volume of claim {} cannot be made as the claim asks: {}",
               base::Quote(claim.key()), base::ToString(status));
   return Outcome::After(options_.retry_max);
+}
+
+ClaimProvisioning::Outcome ClaimProvisioning::GiveNodeUp(const Claim& claim,
+                                                         const PlanInputs& inputs,
+                                                         const Status& status) {
+  ReportFailure(claim, inputs.storage_class.name(), status);
+  Attempt given_up = *attempts_.FindLast(claim.uid());
+  given_up.earlier = Earlier::kNone;
+  given_up.given_up = std::exchange(given_up.plan, nullptr);
+  attempts_.Record(claim.uid(), std::move(given_up));
+  return RescheduleClaim(claim, status);
 }
 
 ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
@@ -88,29 +94,87 @@ ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
     const csi::v1::Volume& volume, const Status& why) {
   ReportFailure(claim, claim.storage_class_name().value_or(""), why);
   if (volume.volume_id().empty()) return Outcome::Retry(why);
-  csi::v1::DeleteVolumeRequest request;
-  request.set_volume_id(volume.volume_id());
-  *request.mutable_secrets() = asked.secrets();
-  const auto deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout);
-  if (!deleted.ok()) {
-    // The next run asks for the same volume, gets it again, and tries to delete it again.
-    context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningCleanupFailed",
-                           fmt::format("Error cleaning provisioned volume \"{}\": {}",
-                                       plan.volume_name, DriverError(deleted.status())));
+  // After an error the next run asks for the same volume, gets it again, and tries to delete it
+  // again.
+  if (!DeleteVolume(claim, plan, volume.volume_id(), asked.secrets()).ok()) {
     return Outcome::Retry(why);
   }
-  handles_.ReleaseHandle(api::VolumeHandle(volume.volume_id()));
   LOG_INFO("volume {} is deleted, which was made for claim {} and is not what was asked for",
            base::Quote(volume.volume_id()), base::Quote(claim.key()));
-  attempts_.Record(claim.uid(), {});
-  if (const Outcome released = ReleaseClaim(claim); claim.deleting()) return released;
-  return Outcome::Retry(why);
+  Attempt settled = *attempts_.FindLast(claim.uid());
+  settled.earlier = Earlier::kNone;
+  settled.plan = nullptr;
+  attempts_.Record(claim.uid(), std::move(settled));
+  return SettleIfGone(claim) || claim.deleting() ? Outcome::Done() : Outcome::Retry(why);
+}
+
+Status ClaimProvisioning::DeleteVolume(
+    const Claim& claim, const Plan& plan, const std::string& handle,
+    const google::protobuf::Map<std::string, std::string>& secrets) {
+  csi::v1::DeleteVolumeRequest request;
+  request.set_volume_id(handle);
+  *request.mutable_secrets() = secrets;
+  const Status deleted =
+      driver_.Call(&rpc::CsiClient::DeleteVolume, request, options_.timeout).status();
+  if (!deleted.ok()) {
+    context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningCleanupFailed",
+                           fmt::format("Error cleaning provisioned volume \"{}\": {}",
+                                       plan.volume_name, DriverError(deleted)));
+    return deleted;
+  }
+  handles_.ReleaseHandle(api::VolumeHandle(handle));
+  return base::OkStatus();
+}
+
+Status ClaimProvisioning::TakeBackVolume(const Claim& claim, const Plan& plan,
+                                         const DriverInfo& driver) {
+  csi::v1::CreateVolumeRequest request = plan.request;
+  ASSIGN_OR_RETURN(const auto secrets,
+                   ReadSecret(context_.client, plan.secret(SecretUse::kProvisioner)));
+  CopyTo(secrets, request.mutable_secrets());
+  // The same call tells whether there is a volume, and which.
+  const auto response = driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
+  if (!response.ok()) {
+    const bool none = !rpc::WasNotSent(response.status()) &&
+                      ProvesNoVolume(response.status().code(), Earlier::kSameCall);
+    return none ? base::OkStatus() : response.status();
+  }
+  const std::string& handle = response->volume().volume_id();
+  // A volume that is in use, or that is not what was asked for, was made by another call.
+  if (handle.empty() ||
+      !volumes_.ByIndex(kVolumesByHandle, HandleKey(driver.name, api::VolumeHandle(handle)))
+           .empty() ||
+      !CheckAnswer(plan, response->volume()).ok()) {
+    return base::OkStatus();
+  }
+  RETURN_IF_ERROR(DeleteVolume(claim, plan, handle, request.secrets()));
+  LOG_INFO("volume {} is deleted, which was made for claim {} on a node that was given up",
+           base::Quote(handle), base::Quote(claim.key()));
+  return base::OkStatus();
+}
+
+ClaimProvisioning::Outcome ClaimProvisioning::LeaveClaim(const Claim& claim, const Attempt& last,
+                                                         const DriverInfo& driver) {
+  const auto& plan = last.given_up != nullptr ? last.given_up : last.plan;
+  if (const Status taken_back = TakeBackVolume(claim, *plan, driver); !taken_back.ok()) {
+    return Outcome::Retry(taken_back);
+  }
+  attempts_.SettleClaim(claim);
+  return Outcome::Done();
+}
+
+bool ClaimProvisioning::SettleIfGone(const Claim& claim) {
+  const auto current = claims_.Get(claim.key());
+  if (current != nullptr && current->uid() == claim.uid()) return false;
+  const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
+  if (last.has_value() && last->open()) return false;
+  attempts_.SettleClaim(claim);
+  return true;
 }
 
 ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim,
                                                               const Status& why) {
-  // The present object is read, because `claim` may be the version from before the finalizer was
-  // written.
+  // The present object is read, because `claim` may be older than the call.
   const auto current = claims_.Get(claim.key());
   if (current == nullptr || current->uid() != claim.uid() ||
       !current->has_annotation(kSelectedNode)) {
@@ -121,15 +185,12 @@ ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim
            base::ToString(why));
   // This node must not take the claim again at once, because its driver would refuse again.
   election_.Lost(claim.uid(), std::chrono::steady_clock::now());
-  // The same write removes the finalizer, because no volume exists.
-  Json patch = FinalizersPatch(*current, "", kProvisioningFinalizer);
-  patch["metadata"]["annotations"] = {{std::string(kSelectedNode), nullptr}};
+  const Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}};
   return AfterApi(UpdateAt(context_.client, claims_, *current, patch).status());
 }
 
 ClaimProvisioning::Outcome ClaimProvisioning::ReleaseClaim(const Claim& claim) {
   const auto current = claims_.Get(claim.key());
-  if (current == nullptr || current->uid() != claim.uid()) attempts_.SettleClaim(claim);
   if (current == nullptr || current->uid() != claim.uid() ||
       !current->has_finalizer(kProvisioningFinalizer)) {
     return Outcome::Done();

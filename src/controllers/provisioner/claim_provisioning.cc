@@ -91,37 +91,55 @@ ClaimProvisioning::ClaimProvisioning(const Context& context, DriverConnection& d
       csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
       election_(options.node_deployment.base_delay, options.node_deployment.max_delay) {}
 
+bool ClaimProvisioning::IsForAnotherNode(const Claim& claim) const {
+  const std::string selected = claim.annotation(kSelectedNode);
+  return options_.node_deployment.enabled() && !selected.empty() &&
+         selected != options_.node_deployment.node_name;
+}
+
 ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
+  if (driver == nullptr || !attempts_.loaded()) return Outcome::Done();
   auto claim = attempts_.FindLostClaim(key);
   if (claim == nullptr) claim = claims_.Get(key);
-  if (driver == nullptr || claim == nullptr || !AsksDriver(*claim, *driver)) return Outcome::Done();
+  if (claim == nullptr || !AsksDriver(*claim, *driver)) return Outcome::Done();
 
-  const bool held = claim->has_finalizer(kProvisioningFinalizer);
+  std::optional<Attempt> last = attempts_.FindLast(claim->uid());
+  if (IsForAnotherNode(*claim)) {
+    // That node's provisioner serves the claim. Only what this one may have made is its own.
+    return last.has_value() && last->open() ? LeaveClaim(*claim, *last, *driver) : Outcome::Done();
+  }
+  const bool marked = claim->has_finalizer(kProvisioningFinalizer);
   const bool unwanted = claim->deleting() || !claim->volume_name().empty();
   const auto object = volumes_.Get(VolumeName(options_, *claim));
   if (object != nullptr && RefersTo(*object, *claim)) {
-    // An object names the volume. Berth's binder removes the finalizer when it binds the claim;
-    // another binder does not.
-    return held && unwanted ? ReleaseClaim(*claim) : Outcome::Done();
+    attempts_.SettleClaim(*claim);
+    return marked && unwanted ? ReleaseClaim(*claim) : Outcome::Done();
   }
-  const bool possible = held && attempts_.MayHaveVolume(*claim);
-  if (unwanted && !possible) return held ? ReleaseClaim(*claim) : Outcome::Done();
+  if (unwanted && !attempts_.MayHaveVolume(*claim)) {
+    return marked ? ReleaseClaim(*claim) : Outcome::Done();
+  }
   if (object != nullptr) return ReportTakenName(*claim, *object);
+  if (unwanted && last.has_value() && !last->unknown()) {
+    // No other node is asked any more, so the one that was given up is asked again.
+    last->earlier = Earlier::kSameCall;
+    last->plan = std::exchange(last->given_up, nullptr);
+    attempts_.Record(claim->uid(), *last);
+  }
+  const bool unknown = attempts_.FindEarlier(*claim) != Earlier::kNone;
   const std::string selected = claim->annotation(kSelectedNode);
   const bool node_deployment = options_.node_deployment.enabled();
-  // The provisioner of the selected node knows the outcome.
-  if (node_deployment && !selected.empty() && selected != options_.node_deployment.node_name) {
-    return Outcome::Done();
-  }
 
-  const auto storage_class = classes_.Get(ClassName(*claim, classes_));
+  // A call that is repeated keeps the class as it was.
+  const auto storage_class = last.has_value() && last->unknown()
+                                 ? last->storage_class
+                                 : classes_.Get(ClassName(*claim, classes_));
   const bool late = storage_class != nullptr && storage_class->wait_for_first_consumer();
   const bool waits =
-      !possible && selected.empty() && (late || (node_deployment && storage_class != nullptr));
+      !unknown && selected.empty() && (late || (node_deployment && storage_class != nullptr));
   if (waits) return late ? Outcome::Done() : CompeteForClaim(*claim, *driver, *storage_class);
   if (storage_class == nullptr) {
-    if (!held) return Outcome::Done();  // the class's creation queues the claim again
+    if (!marked) return Outcome::Done();  // the class's creation queues the claim again
     const Status why =
         Error(StatusCode::kNotFound,
               "its class is gone, and a volume may exist in the driver: create the class again");
@@ -157,6 +175,15 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
   std::variant<Plan, Outcome> next = unknown ? *last->plan : MakeNewPlan(inputs);
   if (const auto* outcome = std::get_if<Outcome>(&next)) return *outcome;
   Plan plan = std::get<Plan>(std::move(next));
+  if (!unknown && last.has_value() && last->given_up != nullptr) {
+    // An error is no reason to wait: after a volume from there the driver would refuse the new call.
+    const Status taken_back = TakeBackVolume(claim, *last->given_up, driver);
+    if (taken_back.ok()) {
+      Attempt settled = *last;
+      settled.given_up = nullptr;
+      attempts_.Record(claim.uid(), settled);
+    }
+  }
   if (!unknown && last.has_value() && last->not_before.has_value() &&
       google::protobuf::util::MessageDifferencer::Equals(last->plan->request, plan.request)) {
     const auto left = *last->not_before - std::chrono::steady_clock::now();
@@ -172,8 +199,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
 std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(PlanInputs& inputs) {
   const Claim& claim = inputs.claim;
   const DriverInfo& driver = inputs.driver;
-  if (options_.node_deployment.enabled() && !claim.deleting() && !attempts_.MayHaveVolume(claim) &&
-      !reach_.ReachesSource(claim)) {
+  if (options_.node_deployment.enabled() && !claim.deleting() &&
+      attempts_.FindEarlier(claim) == Earlier::kNone && !reach_.ReachesSource(claim)) {
     const Status elsewhere = Error(StatusCode::kFailedPrecondition,
                                    "the data source of the claim is out of reach of node '{}'",
                                    options_.node_deployment.node_name);
@@ -187,7 +214,8 @@ std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(Pl
                : FailBeforeCall(claim, inputs.storage_class, source.status());
   }
   const auto topology = FindTopology(claim, driver, inputs.storage_class);
-  if (topology.status().code() == StatusCode::kNotFound && !attempts_.MayHaveVolume(claim)) {
+  if (topology.status().code() == StatusCode::kNotFound &&
+      attempts_.FindEarlier(claim) == Earlier::kNone) {
     ReportFailure(claim, inputs.storage_class.name(), topology.status());
     return RescheduleClaim(claim, topology.status());
   }
@@ -221,7 +249,8 @@ ClaimProvisioning::TopologyAnswer ClaimProvisioning::FindTopology(
   auto required = RequireTopology(question);
   // An earlier process asked for a volume, and the node is gone now. The claim is not given up
   // until it is known that there is no volume. The driver finds the volume by its name on any node.
-  if (required.status().code() == StatusCode::kNotFound && attempts_.MayHaveVolume(claim)) {
+  if (required.status().code() == StatusCode::kNotFound &&
+      attempts_.FindEarlier(claim) != Earlier::kNone) {
     question.selected_node.clear();
     required = RequireTopology(question);
   }
@@ -237,26 +266,24 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
 
   const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   const Earlier earlier = attempts_.FindEarlier(claim);
-  if (!claim.has_finalizer(kProvisioningFinalizer)) {
-    const Status held = UpdateAt(context_.client, claims_, claim,
-                                 FinalizersPatch(claim, kProvisioningFinalizer, ""))
-                            .status();
-    if (!held.ok()) {
-      return FailBeforeCall(claim, inputs.storage_class, base::Annotate(held, "add a finalizer"));
-    }
+  Attempt attempt = last.value_or(Attempt());
+  attempt.earlier = earlier == Earlier::kInherited ? earlier : Earlier::kSameCall;
+  attempt.plan = std::make_shared<const Plan>(plan);
+  attempt.not_before = std::nullopt;
+  if (earlier == Earlier::kNone || !last.has_value()) {
+    attempt.storage_class = std::make_shared<const api::StorageClass>(inputs.storage_class);
+    attempt.since = context_.clock.Now();
   }
-  // Only repeated calls record this event, because a volume from the first call needs only the
-  // event that it exists.
-  if (last.has_value() && last->called) {
-    context_.events.Record(
-        claim.reference(), EventType::kNormal, "Provisioning",
-        fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  if (const Status opened = attempts_.Open(claim, std::move(attempt)); !opened.ok()) {
+    return FailBeforeCall(claim, inputs.storage_class,
+                          base::Annotate(opened, "record what is asked for"));
   }
-  attempts_.Record(claim.uid(), {.earlier = earlier == Earlier::kInherited ? Earlier::kInherited
-                                                                           : Earlier::kSameCall,
-                                 .plan = std::make_shared<const Plan>(plan),
-                                 .not_before = std::nullopt,
-                                 .called = true});
+  if (claim.has_finalizer(kProvisioningFinalizer)) {
+    if (const Outcome released = ReleaseClaim(claim); !released.status.ok()) return released;
+  }
+  context_.events.Record(
+      claim.reference(), EventType::kNormal, "Provisioning",
+      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
   if (rpc::WasNotSent(response.status())) {
@@ -316,22 +343,10 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
 }
 
 void ClaimProvisioning::KeepLostClaim(const Claim& claim) {
-  attempts_.KeepLostClaim(claim, volumes_.Get(VolumeName(options_, claim)) != nullptr);
-}
-
-void ClaimProvisioning::ReleaseSettledClaims() {
-  const auto driver = driver_.info();
-  if (driver == nullptr) return;
-  for (const auto& claim : claims_.ByIndex(kOpenClaimsByProvisioner, driver->name)) {
-    if (!claim->has_finalizer(kProvisioningFinalizer)) continue;
-    const auto object = volumes_.Get(VolumeName(options_, *claim));
-    const bool bound =
-        object != nullptr && RefersTo(*object, *claim) && claim->volume_name() == object->name();
-    if (!bound && attempts_.FindEarlier(*claim) != Earlier::kNone) continue;
-    const Outcome released = ReleaseClaim(*claim);
-    // The next process continues here, because an API that is away must not delay this one's end.
-    if (!released.status.ok()) break;
-  }
+  // The volume of another node's provisioner says nothing of what this one may have made.
+  const bool has_volume =
+      !IsForAnotherNode(claim) && volumes_.Get(VolumeName(options_, claim)) != nullptr;
+  attempts_.KeepLostClaim(claim, has_volume);
 }
 
 }  // namespace berth::controllers::provisioner

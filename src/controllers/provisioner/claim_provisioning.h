@@ -1,26 +1,29 @@
 // Makes volumes for claims that the binder asked this driver to serve (annotation
 // storage-provisioner): from a claim to its PersistentVolume.
 //
-//   [asked] ── plan, finalizer "provisioning" written ──▶ [creating] ── CreateVolume ──▶ [made]
-//      ▲                                                   │   ▲  │
-//      │  final failure: event, finalizer off,             │   │  │ outcome unknown: the same call,
-//      │  again after the backoff                          │   └──┘ also for a deleted claim
-//      └───────────────────────────────────────────────────┘
+//   [asked] ── plan, intent recorded ──▶ [creating] ── CreateVolume ──▶ [made]
+//      ▲                                   │   ▲  │
+//      │  final failure: event, intent     │   │  │ outcome unknown: the same call, also for a
+//      │  off, again after the backoff     │   └──┘ claim that is gone
+//      └───────────────────────────────────┘
 //         the selected node has no room: selected-node is taken off, too, and the scheduler chooses
 //         another node
 //
-// The finalizer is the durable record before the call: while the claim has it, a volume may exist
-// in the driver that no object names, so the claim must not vanish. It is removed with the write
-// that binds the claim, or when the driver has said that there is no volume. For a deleted claim
-// with the finalizer the driver is asked once more: if the volume exists it gets its
-// PersistentVolume, which is then deleted in the usual way. If somebody removes such a claim and
-// its finalizer by force, the process remembers the claim until then (attempts.h).
+// The intent (intents/intent_record.h) is the durable record before the call: while it stands, a
+// volume may exist in the driver that no object names. It is released when the volume has its
+// PersistentVolume, or when the driver has said that there is no volume. Nothing marks the claim,
+// so that another program can take over at any moment. If the claim is gone meanwhile, the driver
+// is asked once more: if the volume exists it gets its PersistentVolume, which is then deleted in
+// the usual way. The next process continues from the intents that it finds (claim_adoption.cc).
 //
 // After a call with an unknown outcome not every failure proves that there is no volume
-// (ProvesNoVolume, plan.h), and after the call of another process no failure does. Then the same
-// volume is asked for until the driver gives it, and the events say why.
+// (ProvesNoVolume, plan.h), and after a call whose request is not known no failure does. Then the
+// same volume is asked for until the driver gives it, and the events say why. Only a selected node
+// without room is given up all the same; what was made there is taken back before the volume is
+// asked for on another node.
 //
-// A volume that the first call makes costs three writes: finalizer, PersistentVolume, event.
+// A volume that the first call makes costs four writes: intent, PersistentVolume and two events.
+// Claims that are served at the same time share the writes of intents.
 //
 // In a node deployment (options.h) each node's provisioner serves the claims for which its node is
 // selected. A claim that binds immediately has no node yet: it is served by the first provisioner
@@ -34,7 +37,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/workers/keyed_workers.h"
@@ -67,10 +72,9 @@ class ClaimProvisioning {
   // To be called when the claim is gone from the API. If a volume of it may exist, the work on the
   // claim continues (attempts.h).
   void KeepLostClaim(const Claim& claim);
-  // Removes the finalizer from claims that do not need this provisioner any more. To be called when
-  // the process ends in order, because another program may take over. Stops at the first write that
-  // fails.
-  void ReleaseSettledClaims();
+  // Reads the intents that an earlier process left, and takes them over. Nothing is asked for
+  // before that. One thread calls it.
+  Outcome TakeOverIntents();
 
  private:
   using TopologyAnswer = base::StatusOr<std::optional<csi::v1::TopologyRequirement>>;
@@ -87,6 +91,15 @@ class ClaimProvisioning {
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
   std::string MakeIdentity(const DriverInfo& driver) const;
 
+  // Whether the node that is selected for the claim has another provisioner.
+  bool IsForAnotherNode(const Claim& claim) const;
+
+  // claim_adoption.cc
+  // OK if the intent is taken over or dropped. Errors come from the API.
+  base::Status TakeOverIntent(const Intent& intent, bool disputed, const DriverInfo& driver);
+  // Whether another program has made and announced a volume for the claim since.
+  base::StatusOr<bool> WasProvisionedByOther(const Claim& claim) const;
+
   // claim_failures.cc
   // The driver was not called, so the knowledge about the volume has not changed.
   Outcome FailBeforeCall(const Claim& claim, const api::StorageClass& storage_class,
@@ -97,6 +110,8 @@ class ClaimProvisioning {
   // The driver answered with a failure, or did not answer.
   Outcome FailCall(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
                    const base::Status& status);
+  // The selected node has no room, and an earlier call may have made the volume there.
+  Outcome GiveNodeUp(const Claim& claim, const PlanInputs& inputs, const base::Status& status);
   // The driver made another volume than was asked for, so the volume is deleted.
   Outcome RefuseVolume(const Claim& claim, const Plan& plan,
                        const csi::v1::CreateVolumeRequest& asked, const csi::v1::Volume& volume,
@@ -105,7 +120,17 @@ class ClaimProvisioning {
   Outcome ReportTakenName(const Claim& claim, const Volume& other);
   // Takes the selected node off, so that the scheduler chooses another one.
   Outcome RescheduleClaim(const Claim& claim, const base::Status& why);
-  // Takes the finalizer off.
+  // Settles an attempt of this node for a claim that another node's provisioner serves.
+  Outcome LeaveClaim(const Claim& claim, const Attempt& last, const DriverInfo& driver);
+  // Deletes what the plan for a node that was given up may have made. OK: there is nothing of it.
+  base::Status TakeBackVolume(const Claim& claim, const Plan& plan, const DriverInfo& driver);
+  // Deletes a volume that no object names. An error is told by an event.
+  base::Status DeleteVolume(const Claim& claim, const Plan& plan, const std::string& handle,
+                            const google::protobuf::Map<std::string, std::string>& secrets);
+  // Settles a claim that is gone from the API if its attempt is not open. False: there is still
+  // something to do for the claim.
+  bool SettleIfGone(const Claim& claim);
+  // Takes off the finalizer of an older version (attempts.h).
   Outcome ReleaseClaim(const Claim& claim);
   void ReportFailure(const Claim& claim, const std::string& class_name, const base::Status& status);
 
@@ -130,6 +155,8 @@ class ClaimProvisioning {
   kube::Informer<api::Node>& nodes_;
   kube::Informer<api::CsiNode>& csi_nodes_;
   NodeElection election_;
+  // The intents that TakeOverIntents has still to decide on, and whether each is disputed.
+  std::vector<std::pair<Intent, bool>> undecided_;
 };
 
 }  // namespace berth::controllers::provisioner

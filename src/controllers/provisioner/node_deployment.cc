@@ -71,15 +71,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
       return Outcome::After(election_.Lost(claim.uid(), now));
     }
   }
-  // The same write sets the finalizer, which would be written next anyway. This process remembers
-  // that it has not called the driver yet.
-  base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
-  patch["metadata"].update(FinalizersPatch(claim, kProvisioningFinalizer, "")["metadata"]);
-  const Status taken = UpdateAt(context_.client, claims_, claim, std::move(patch)).status();
-  if (taken.ok() && !claim.has_finalizer(kProvisioningFinalizer) &&
-      !attempts_.FindLast(claim.uid()).has_value()) {
-    attempts_.Record(claim.uid(), {});
-  }
+  const base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
+  const Status taken = UpdateAt(context_.client, claims_, claim, patch).status();
   if (taken.ok()) {
     LOG_INFO("claim {} is taken for node {}", base::Quote(claim.key()), base::Quote(node));
   }

@@ -18,6 +18,15 @@ struct NodeDeployment {
   bool enabled() const { return !node_name.empty(); }
 };
 
+// Where the provisioner records what it calls CreateVolume for (intents/intent_record.h).
+struct IntentOptions {
+  std::string ns;  // of the Lease; "": nothing is recorded
+  // Intents that were recorded in the same lineage are certainly those of this provisioner's last
+  // process, with no other program for the driver in between (LeaderElection::lineage); "": that is
+  // never certain.
+  std::string lineage;
+};
+
 struct Options {
   std::chrono::milliseconds timeout{10000};  // of each RPC
   int workers = 10;                          // --worker-threads; 100 in the Go program
@@ -35,6 +44,7 @@ struct Options {
   // How often all snapshots are checked for a finalizer that no claim needs any more; 0: never.
   std::chrono::milliseconds snapshot_orphan_sweep_interval{300000};
   NodeDeployment node_deployment;
+  IntentOptions intents;
 };
 
 struct CapacityOptions {

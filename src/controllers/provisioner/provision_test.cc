@@ -52,18 +52,22 @@ TEST_F(ProvisionerTest, MakesTheVolumeAndItsObjectWithTwoWrites) {
               Contains(Pair(std::string(kIdentityAttribute), HasSubstr(kDriver))));
   EXPECT_EQ(volume.node_affinity(), nullptr);
   EXPECT_THAT(cluster_.client.ActionNames(),
-              ElementsAre("update persistentvolumeclaims/default/data",
+              ElementsAre("create leases/storage/berth-provisioning-fake-csi-example-com",
                           "create persistentvolumes/pvc-uid-data"));
 }
 
-TEST_F(ProvisionerTest, HoldsTheClaimBeforeTheDriverIsAsked) {
+TEST_F(ProvisionerTest, RecordsTheIntentBeforeTheDriverIsAskedAndMarksNoClaim) {
   Begin();
   script().Hang("CreateVolume");
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
-  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  EXPECT_TRUE(HasIntent("uid-data"));
   script().Release("CreateVolume");
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
+  for (const std::string& action : cluster_.client.ActionNames()) {
+    EXPECT_THAT(action, Not(HasSubstr("persistentvolumeclaims"))) << "the claim is written";
+  }
 }
 
 TEST_F(ProvisionerTest, OtherProvisionersClaimsAreLeftAlone) {
@@ -90,22 +94,24 @@ TEST_F(ProvisionerTest, AnUnknownOutcomeIsAskedAgainByTheSameName) {
 
 TEST_F(ProvisionerTest, AClaimDeletedWhileTheOutcomeIsUnknownLeavesNoVolumeWithoutObject) {
   Begin();
-  script().LoseAnswer("CreateVolume");
+  script().LoseAnswer("CreateVolume", 2);
+  script().Hang("CreateVolume");
   cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Delete(Claim::kInfo, "default", "data");
-  // The claim stays until the volume has an object; then it goes.
+  EXPECT_FALSE(cluster_.Has<Claim>("default", "data")) << "nothing holds it";
+  script().Release("CreateVolume");
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_EQ(GetVolume("pvc-uid-data").claim_uid(), "uid-data");
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
 }
 
-TEST_F(ProvisionerTest, AClaimTakenAwayByForceWhileTheOutcomeIsUnknownLeavesNoVolumeWithoutObject) {
+TEST_F(ProvisionerTest, AnotherClaimOfTheNameWaitsUntilTheFirstHasItsVolume) {
   Begin();
   script().LoseAnswer("CreateVolume", 2);
   script().Hang("CreateVolume");
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
-  // Its finalizer does not hold it, and another claim takes its name.
   cluster_.client.Remove(Claim::kInfo, "default", "data");
   cluster_.Put(MakeClaim("data", Asked({{"metadata", {{"uid", "uid-second"}}}})));
   script().Release("CreateVolume");
@@ -115,7 +121,7 @@ TEST_F(ProvisionerTest, AClaimTakenAwayByForceWhileTheOutcomeIsUnknownLeavesNoVo
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(2));
 }
 
-TEST_F(ProvisionerTest, AClaimTakenAwayByForceThatTheDriverRefusesIsForgotten) {
+TEST_F(ProvisionerTest, AClaimThatIsGoneAndThatTheDriverRefusesIsForgotten) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));
   script().Hang("CreateVolume");
@@ -127,29 +133,7 @@ TEST_F(ProvisionerTest, AClaimTakenAwayByForceThatTheDriverRefusesIsForgotten) {
   cluster_.Put(MakeClaim("barrier", Asked()));
   ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
   EXPECT_EQ(script().Count("CreateVolume"), 2);
-}
-
-TEST_F(ProvisionerTest, ADeletedClaimIsLetGoWhenTheDriverFinallyRefuses) {
-  Begin();
-  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"), rpc::CallScript::kAlways);
-  cluster_.Put(Unprotected("data"));
-  ASSERT_TRUE(cluster_.events.WaitFor("rpc error: code = Internal desc = CreateVolume: no"));
-  Delete(Claim::kInfo, "default", "data");
-  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
-  EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
-}
-
-TEST_F(ProvisionerTest, AfterARestartADeletedClaimThatWasHeldIsAskedForOnceMore) {
-  // Killed between CreateVolume and the PersistentVolume, the claim deleted meanwhile.
-  Json claim = MakeClaim("data", Asked());
-  claim["metadata"]["finalizers"] = {std::string(kProvisioningFinalizer)};
-  cluster_.Put(claim);
-  Delete(Claim::kInfo, "default", "data");
-  ASSERT_TRUE(GetClaim("data").deleting());
-  Begin();
-  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_EQ(GetVolume("pvc-uid-data").claim_uid(), "uid-data");
-  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
 }
 
 TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInTheMakingAnObject) {
@@ -164,20 +148,7 @@ TEST_F(ProvisionerTest, AClaimThatTookAnotherVolumeMeanwhileStillGetsTheOneInThe
   script().Release("CreateVolume");
   // With its object it can be released and deleted.
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_TRUE(
-      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
-}
-
-TEST_F(ProvisionerTest, ABoundClaimIsLetGoWhereAnotherBinderBoundIt) {
-  Begin();
-  cluster_.Put(MakeClaim("data", Asked()));
-  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  Claim claim = GetClaim("data");
-  ASSERT_TRUE(claim.has_finalizer(kProvisioningFinalizer));
-  claim.mutable_json().merge_patch(BoundClaim("pvc-uid-data"));
-  cluster_.Put(claim);
-  EXPECT_TRUE(
-      cluster_.WaitUntil([&] { return !GetClaim("data").has_finalizer(kProvisioningFinalizer); }));
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
 }
 
 TEST_F(ProvisionerTest, AFullPoolIsSaidAndTriedAgain) {
@@ -214,26 +185,6 @@ TEST_F(ProvisionerTest, ALostAnswerOfTheApiEndsInOneObject) {
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
 }
 
-TEST_F(ProvisionerTest, TheClaimIsWrittenWholeSinceOnlyUpdateIsGranted) {
-  Begin();
-  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"someFutureField", 1}}}})));
-  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_TRUE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
-  EXPECT_EQ(GetClaim("data").Int({"spec", "someFutureField"}), 1);
-  for (const std::string& action : cluster_.client.ActionNames()) {
-    EXPECT_FALSE(action.starts_with("patch persistentvolumeclaims")) << action;
-  }
-}
-
-TEST_F(ProvisionerTest, AConflictingWriteOfTheClaimIsMadeAnew) {
-  Begin();
-  cluster_.client.FailNext("update", "persistentvolumeclaims",
-                           base::Error(StatusCode::kAborted, "conflict"));
-  cluster_.Put(MakeClaim("data", Asked()));
-  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_EQ(script().Count("CreateVolume"), 1);
-}
-
 TEST_F(ProvisionerTest, AnUnknownClassParameterIsSaidAndItsCureNoticed) {
   Options slow = Fast();
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
@@ -243,7 +194,7 @@ TEST_F(ProvisionerTest, AnUnknownClassParameterIsSaidAndItsCureNoticed) {
   ASSERT_TRUE(
       cluster_.events.WaitFor("unknown class parameter 'csi.storage.k8s.io/no-such-thing'"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
-  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  EXPECT_FALSE(HasIntent("uid-data"));
   cluster_.Put(MakeClass("odd"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
@@ -292,7 +243,7 @@ TEST_F(ProvisionerTest, SecretsComeFromTheClassAndGoToTheDriver) {
   cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "secret"}}}})));
   ASSERT_TRUE(cluster_.events.WaitFor("read secret 'default/creds'"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
-  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  EXPECT_FALSE(HasIntent("uid-data"));
   cluster_.Put({{"apiVersion", "v1"},
                 {"kind", "Secret"},
                 {"metadata", {{"name", "creds"}, {"namespace", "default"}}},

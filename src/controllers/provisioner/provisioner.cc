@@ -15,6 +15,10 @@ namespace {
 
 // The key in the snapshots' queue that stands for the check of all snapshots.
 constexpr char kSweep[] = "all";
+// The key in the claims' queue that stands for the record of intents.
+constexpr char kIntents[] = "intents";
+// How long the record waits for more changes before it is written for the sake of settled intents.
+constexpr std::chrono::seconds kFlushDelay{1};
 
 KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
                                    base::FlightRecorder* flight) {
@@ -44,8 +48,9 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       nodes_(context.informers.OfOptional<api::Node>()),
       csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
       attachments_(context.informers.OfOptional<api::VolumeAttachment>()),
-      attempts_(options_.node_deployment,
-                [this](const std::string& key) { claim_workers_.AddNow(key); }),
+      attempts_(context.client, options_,
+                {.claim = [this](const std::string& key) { claim_workers_.AddNow(key); },
+                 .record = [this] { QueueIntents(); }}),
       sources_(context, options_,
                [this](const std::string& snapshot) {
                  for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, snapshot)) {
@@ -57,7 +62,9 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       provisioning_(context, driver, options_, attempts_, sources_, handles_, reach_),
       deletion_(context, driver, options_.timeout, handles_, reach_),
       claim_workers_(QueueOptions("provision", options_.workers, options_, context.flight),
-                     [this](const std::string& key) { return provisioning_.SyncClaim(key); }),
+                     [this](const std::string& key) {
+                       return key == kIntents ? SyncIntents() : provisioning_.SyncClaim(key);
+                     }),
       volume_workers_(QueueOptions("delete-volume", options_.workers, options_, context.flight),
                       [this](const std::string& key) { return deletion_.SyncVolume(key); }),
       source_workers_(QueueOptions("clone-source", options_.cloning_protection_workers, options_,
@@ -101,7 +108,8 @@ void Provisioner::WatchClaims() {
     }
     if (change.after == nullptr) {
       provisioning_.KeepLostClaim(claim);
-    } else if (IsOpen(claim) && (claim.has_annotation(kStorageProvisioner) ||
+    } else if ((IsOpen(claim) || attempts_.MayHaveVolume(claim)) &&
+               (claim.has_annotation(kStorageProvisioner) ||
                                  claim.has_annotation(kBetaStorageProvisioner))) {
       if (IsWorthARetry(change.before.get(), claim)) {
         claim_workers_.AddNow(change.key);
@@ -173,6 +181,7 @@ void Provisioner::WatchClasses() {
 void Provisioner::WatchDriver() {
   driver_.OnReady([this] {
     const auto info = driver_.info();
+    claim_workers_.AddNow(kIntents);
     QueueClaimsOf(info->name);
     for (const auto& volume : volumes_.ByIndex(kVolumesToSync, info->name)) {
       volume_workers_.AddNow(volume->name());
@@ -193,10 +202,9 @@ void Provisioner::QueueClaimsOf(const std::string& driver) {
   }
 }
 
-// A claim that is deleted was held until its volume has an object.
 void Provisioner::QueueClaimOf(const Volume& volume) {
   const std::string key = api::ObjectKey(volume.claim_namespace(), volume.claim_name());
-  if (attempts_.FindLostClaim(key) != nullptr || !claims_.ByIndex(kOpenClaims, key).empty()) {
+  if (attempts_.FindLast(volume.claim_uid()).has_value() || !claims_.ByIndex(kOpenClaims, key).empty()) {
     claim_workers_.Add(key);
   }
 }
@@ -205,6 +213,22 @@ void Provisioner::QueueClonesOf(const std::string& source_key) {
   for (const auto& claim : claims_.ByIndex(kClaimsBySource, source_key)) {
     claim_workers_.AddNow(claim->key());
   }
+}
+
+void Provisioner::QueueIntents() {
+  if (attempts_.loaded()) {
+    claim_workers_.AddAfter(kIntents, kFlushDelay);
+  } else {
+    claim_workers_.AddNow(kIntents);
+  }
+}
+
+Provisioner::Outcome Provisioner::SyncIntents() {
+  const bool began = !attempts_.loaded();
+  const Outcome taken_over = provisioning_.TakeOverIntents();
+  // Until now no claim was served.
+  if (began && attempts_.loaded()) QueueClaimsOf(driver_.info()->name);
+  return taken_over;
 }
 
 Provisioner::Outcome Provisioner::SyncCloneSource(const std::string& key) {
@@ -241,7 +265,13 @@ void Provisioner::Start() {
 void Provisioner::Stop() {
   sources_.StopWatch();
   claim_workers_.Stop();
-  if (std::exchange(started_, false)) provisioning_.ReleaseSettledClaims();
+  // An API that is away must not delay the end: what is settled and not written yet is found out
+  // again by the next process.
+  if (std::exchange(started_, false)) {
+    if (const base::Status written = attempts_.Flush(); !written.ok()) {
+      LOG_WARNING("cannot write the intents at the end: {}", base::ToString(written));
+    }
+  }
   volume_workers_.Stop();
   source_workers_.Stop();
   snapshot_workers_.Stop();

@@ -7,6 +7,7 @@
 //   queue             key                what is done
 //   ---------------   ----------------   -------------------------------------------------------
 //   provision         claim              ClaimProvisioning::SyncClaim     claim_provisioning.h
+//                     "intents"          ClaimProvisioning::TakeOverIntents
 //   delete-volume     PersistentVolume   VolumeDeletion::SyncVolume       volume_deletion.h
 //   clone-source      claim              DataSources::ReleaseClone        data_sources.h
 //   snapshot-source   VolumeSnapshot     DataSources::ReleaseSnapshot     data_sources.h
@@ -64,6 +65,9 @@ class Provisioner : public Controller {
   // Queues the claims that wait for this one as their source.
   void QueueClonesOf(const std::string& source_key);
 
+  // Queues the record of intents to be read, or to be written soon.
+  void QueueIntents();
+  Outcome SyncIntents();
   Outcome SyncCloneSource(const std::string& key);
   Outcome SyncSnapshotSource(const std::string& key);
   Outcome SweepSnapshots();

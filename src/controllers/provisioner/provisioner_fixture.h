@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "api/kinds/lease_names.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/provisioner.h"
@@ -24,9 +25,9 @@ inline Json Asked(const Json& more = nullptr) {
                 more);
 }
 
-// As Asked, without the protection finalizer, which only another controller removes.
-inline Json Unprotected(const std::string& name) {
-  Json claim = MakeClaim(name, Asked());
+// As MakeClaim(Asked()), without the protection finalizer, which only another controller removes.
+inline Json Unprotected(const std::string& name, const Json& more = nullptr) {
+  Json claim = MakeClaim(name, Asked(more));
   claim["metadata"].erase("finalizers");
   return claim;
 }
@@ -42,6 +43,7 @@ class ProvisionerTest : public ::testing::Test {
     Options options;
     options.retry_start = std::chrono::milliseconds(5);
     options.retry_max = std::chrono::milliseconds(50);
+    options.intents = {.ns = "storage", .lineage = "first"};
     return options;
   }
 
@@ -61,6 +63,19 @@ class ProvisionerTest : public ::testing::Test {
   // Deletes as a person does: through the API, so that finalizers keep the object.
   void Delete(const api::KindInfo& kind, const std::string& ns, const std::string& name) {
     ASSERT_TRUE(cluster_.client.Delete(kind, ns, name, {}).ok());
+  }
+
+  // The recorded intent of the claim of that uid; null if there is none.
+  Json IntentOf(const std::string& uid) {
+    const Json lease = cluster_.client.Peek(
+        api::kinds::kLease, "storage", api::ProvisioningIntentsLease(kDriver, intents_node_));
+    const std::string text =
+        base::json::String(lease, {"metadata", "annotations", "storage.berth.dev/intents"});
+    return text.empty() ? Json() : Json::parse(text)["intents"].value(uid, Json());
+  }
+  bool HasIntent(const std::string& uid) { return !IntentOf(uid).is_null(); }
+  bool WaitNoIntent(const std::string& uid) {
+    return cluster_.WaitUntil([&] { return !HasIntent(uid); });
   }
 
   std::vector<csi::v1::CreateVolumeRequest> CreateRequests() {
@@ -83,6 +98,7 @@ class ProvisionerTest : public ::testing::Test {
   }
 
   FakeCluster cluster_;
+  std::string intents_node_;  // of a node deployment
 };
 
 }  // namespace berth::controllers::provisioner

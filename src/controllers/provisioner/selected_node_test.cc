@@ -52,6 +52,43 @@ TEST_F(DelayedTest, ANodeWithoutCapacityIsGivenUpForAnother) {
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 
+TEST_F(DelayedTest, ANodeThatIsFullAfterAnUnknownOutcomeIsGivenUpAndWhatWasMadeThereTakenBack) {
+  BeginDelayed();
+  // The first call makes the volume and its answer is lost; the second says that there is no room.
+  script().AfterEffect("CreateVolume", [this](const google::protobuf::Message&) {
+    if (script().Count("CreateVolume") > 1) return base::OkStatus();
+    script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
+    return base::Error(StatusCode::kDeadlineExceeded, "slow");
+  });
+  cluster_.Put(Late("node-b"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+  EXPECT_EQ(script().Count("CreateVolume"), 2);
+  EXPECT_TRUE(HasIntent("uid-data")) << "the volume on the first node is nobody's";
+  Claim again = GetClaim("data");
+  again.set_annotation(kSelectedNode, "node-a");
+  cluster_.Put(again);
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
+}
+
+TEST_F(DelayedTest, AClaimDeletedAfterItsNodeWasGivenUpLeavesNoVolumeWithoutObject) {
+  BeginDelayed();
+  script().AfterEffect("CreateVolume", [this](const google::protobuf::Message&) {
+    if (script().Count("CreateVolume") > 1) return base::OkStatus();
+    script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
+    return base::Error(StatusCode::kDeadlineExceeded, "slow");
+  });
+  Json claim = Late("node-b");
+  claim["metadata"].erase("finalizers");
+  cluster_.Put(claim);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
+  Delete(Claim::kInfo, "default", "data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_TRUE(WaitNoIntent("uid-data"));
+}
+
 TEST_F(DelayedTest, ANodeThatIsGoneIsGivenUp) {
   BeginDelayed();
   cluster_.Put(Late("node-gone"));
@@ -60,7 +97,7 @@ TEST_F(DelayedTest, ANodeThatIsGoneIsGivenUp) {
   EXPECT_EQ(script().Count("CreateVolume"), 0);
 }
 
-TEST_F(DelayedTest, AfterARestartAClaimThatWasHeldIsNotGivenUpWithItsNode) {
+TEST_F(DelayedTest, AClaimThatAnOlderVersionMarkedIsNotGivenUpWithItsNode) {
   // An earlier process may have made the volume. The node was deleted while no process ran.
   BeginDelayed();
   Json claim = Late("node-gone");

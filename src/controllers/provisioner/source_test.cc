@@ -98,7 +98,7 @@ TEST_F(CloneTest, SourcesOfOtherKindsAreLeftToPopulators) {
   EXPECT_TRUE(
       cluster_.events.WaitFor("Normal Provisioning default/pop: Assuming an external populator"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
-  EXPECT_FALSE(GetClaim("pop").has_finalizer(kProvisioningFinalizer));
+  EXPECT_FALSE(HasIntent("uid-pop"));
 }
 
 class RestoreTest : public ProvisionerTest {

@@ -68,7 +68,6 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
       EXPECT_EQ(script().Count("CreateVolume"), 1);
       break;
     case Then::kMuchLater: {
-      // The finalizer's own write lets the claim be looked at once more.
       cluster_.Put(MakeClaim("barrier", Asked()));
       ASSERT_TRUE(WaitVolume("pvc-uid-barrier"));
       EXPECT_LE(script().Count("CreateVolume"), 3);
@@ -77,7 +76,7 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
   }
 }
 
-TEST_P(OutcomeTest, ADeletedClaimIsLetGoOnlyWhenNoVolumeCanBeLeft) {
+TEST_P(OutcomeTest, TheIntentOfADeletedClaimIsReleasedOnlyWhenNoVolumeCanBeLeft) {
   BeginRow(Fast());
   script().Fail("CreateVolume", base::Error(GetParam().code, "said the driver"), 20);
   script().Hang("CreateVolume");
@@ -85,7 +84,7 @@ TEST_P(OutcomeTest, ADeletedClaimIsLetGoOnlyWhenNoVolumeCanBeLeft) {
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   Delete(Claim::kInfo, "default", "data");
   script().Release("CreateVolume");
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Claim>("default", "data"); }));
+  ASSERT_TRUE(WaitNoIntent("uid-data"));
   const bool unknown = !ProvesNoVolume(GetParam().code, Earlier::kNone);
   // Asked until the driver gave the volume, which then has an object; or not once more than needed.
   EXPECT_EQ(cluster_.Has<Volume>("", "pvc-uid-data"), unknown);

@@ -1,6 +1,6 @@
 // CSIStorageCapacity: objects and the driver's answers in, API actions out.
-#include "controllers/provisioner/capacity_controller.h"
-#include "controllers/provisioner/capacity_owner.h"
+#include "controllers/provisioner/capacity/capacity_controller.h"
+#include "controllers/provisioner/capacity/capacity_owner.h"
 #include "controllers/provisioner/provisioner_fixture.h"
 
 namespace berth::controllers::provisioner {

@@ -1,4 +1,4 @@
-#include "controllers/provisioner/capacity_controller.h"
+#include "controllers/provisioner/capacity/capacity_controller.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/metrics.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
-#include "controllers/provisioner/capacity_owner.h"
+#include "controllers/provisioner/capacity/capacity_owner.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

@@ -1,4 +1,4 @@
-#include "controllers/provisioner/capacity_owner.h"
+#include "controllers/provisioner/capacity/capacity_owner.h"
 
 #include "api/kinds/kinds.h"
 #include "api/names.h"

@@ -1,4 +1,4 @@
-#include "controllers/provisioner/capacity.h"
+#include "controllers/provisioner/capacity/capacity.h"
 
 #include <set>
 

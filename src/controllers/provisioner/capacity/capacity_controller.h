@@ -22,7 +22,7 @@
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
-#include "controllers/provisioner/capacity.h"
+#include "controllers/provisioner/capacity/capacity.h"
 
 namespace berth::controllers::provisioner {
 
