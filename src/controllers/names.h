@@ -46,9 +46,10 @@ inline constexpr std::string_view kOrphan = "orphan";
 inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";
 
-// On a claim from before CreateVolume until its PersistentVolume is bound, because a volume may
-// exist that no object names. The provisioner sets it. The binder removes it with the write that
-// binds; the provisioner removes it if another binder bound the claim.
+// On a claim of the block operator from before its image is made until its PersistentVolume is
+// bound, because an image may exist that no object names. The binder removes it with the write that
+// binds; the operator removes it if another binder bound the claim. Older versions of the CSI
+// provisioner set it, too, and the present one takes it off (provisioner/attempts.h).
 inline constexpr std::string_view kProvisioningFinalizer = "storage.berth.dev/provisioning";
 
 }  // namespace berth::controllers

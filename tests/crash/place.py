@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 
+from flows import attach, main_job
 from survivor import Survivor
 from lib import block_agent, crust, csi_double, leaks, mounts, roles, standalone
 
@@ -53,6 +54,7 @@ class Place:
 
     def _make(self):
         self.handler = crust.Handler(self.folder / "h")
+        self.used = False
         self.runtime = crust.Runtime(self.folder / "r", self.handler)
         self.berth = standalone.Standalone(self.folder / "b", self.runtime.start())
         self.handler.kubelet = self.berth.data / "kubelet"
@@ -113,14 +115,15 @@ class Place:
                 *(f"plan of pod {name}" for name in self.handler.plans())]
 
     def prepare(self, fresh):
-        """Makes Berth's data folder one in which Berth has been used before, or removes it."""
+        """Makes Berth's data folder one in which Berth has been used before, or removes it. Used means that each driver
+        has made a volume, because the first one leaves objects that the later ones find."""
         if fresh:
             shutil.rmtree(self.berth.data, ignore_errors=True)
-        elif not self.berth.data.exists():
-            survivor = Survivor(self.berth)
-            survivor.start()
-            survivor.ready()
-            survivor.stop()
+            self.used = False
+        elif not self.used:
+            for flow in (main_job, attach):
+                self.run(flow, log=os.devnull)
+            self.used = True
 
     def run(self, flow, log, crashes=(), kill=None):
         """Runs one flow from start to stop, and raises AssertionError if it does not end right. It writes the points

@@ -16,7 +16,7 @@ from lib.standalone import wait_for
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-STAY = "echo $HOSTNAME >> /data/who; sync /data/who; cat /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+STAY = "echo $HOSTNAME >> /data/who; sync /data/who; cat /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
 
 class Site:
@@ -53,7 +53,9 @@ class Site:
         return self.berth.wait_phase("pods", name, "Running", seconds=60)
 
     def read(self, name):
-        return self.berth.run("exec", name, "--", "cat", "/data/who").stdout.split()
+        """Gives who has written, once this pod's container has; it is Running before."""
+        wait_and_read = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
+        return self.berth.run("exec", name, "--", "sh", "-c", wait_and_read).stdout.split()
 
     def remove(self, *names):
         for name in names:

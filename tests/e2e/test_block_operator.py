@@ -14,7 +14,7 @@ from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
-STAY = "echo $HOSTNAME >> /data/who; sync /data/who; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 FENCE = {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": "pvc-1"},
          "attachments": [{"node": "node-a", "podNamespace": "team", "pod": "web", "podUID": "u", "mountDir": "/m",
                           "clusterName": "main"}]}
@@ -131,7 +131,9 @@ def test_from_the_claim_to_the_pod_and_back(site):
     berth.wait_gone("pods", "one")
     site.bound("copy")
     site.run("two", "copy", "cat /data/who && " + STAY)
-    assert berth.run("exec", "two", "--", "cat", "/data/who").stdout.split() == ["one", "two"]
+    # A pod is Running before its container has written.
+    wait_and_read = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
+    assert berth.run("exec", "two", "--", "sh", "-c", wait_and_read).stdout.split() == ["one", "two"]
 
     # The volume of a deleted claim is deleted with its image once nobody uses it.
     berth.run("delete", "pvc", "data")

@@ -132,8 +132,9 @@ Holder FindHolder(const State& state, const std::string& finalizer) {
             "check that the driver's controllers run"};
   }
   if (finalizer == "storage.berth.dev/provisioning") {
-    return {Owner::kController, "a CreateVolume whose outcome is not known yet",
-            "check that the driver answers; otherwise a volume may remain in the storage that no "
+    return {Owner::kController, "the making of its volume, whose outcome is not known yet",
+            "check that the block operator runs and reaches its storage, and for another driver "
+            "that its provisioner runs; otherwise a volume may remain in the storage that no "
             "object names"};
   }
   if (finalizer == "storage.berth.dev/host-mount") {
