@@ -14,10 +14,11 @@
 //
 // Only create, get and update are used, because the sidecars' roles grant no other verb on Leases.
 //
-// Each write puts the annotation storage.berth.dev/lineage on the lease: the renewTime that it wrote
-// and the id of the lineage, that is of holders with this code that followed each other without
-// another program between them. client-go keeps annotations and changes the renewTime, so a lease
-// whose two times differ was held by another program, and its next holder begins a new lineage.
+// Each write puts the annotation storage.berth.dev/lineage on the lease: the renewTime that it
+// wrote and the id of the lineage, that is of holders with this code that followed each other
+// without another program between them. client-go keeps annotations and changes the renewTime, so a
+// lease whose two times differ was held by another program, and its next holder begins a new
+// lineage.
 #pragma once
 
 #include <chrono>

@@ -8,23 +8,24 @@ from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
-# The rights that the Go programs' roles grant; Berth asks for no others.
+# The rights that the Go programs' roles grant; Berth asks for no others, but for the events of the attacher.
 UPSTREAM = {
     "csi-provisioner": {
         "persistentvolumes": "get list watch create patch delete", "persistentvolumeclaims": "get list watch update",
         "storageclasses": "get list watch", "events": "list watch create update patch",
         "volumesnapshots": "get list watch update", "volumesnapshotcontents": "get list",
         "csinodes": "get list watch", "nodes": "get list watch", "volumeattachments": "get list watch",
-        "volumeattributesclasses": "get list watch", "secrets": "get list"},
+        "volumeattributesclasses": "get list watch"},
     "csi-attacher": {
         "persistentvolumes": "get list watch patch", "csinodes": "get list watch",
-        "volumeattachments": "get list watch patch", "volumeattachments/status": "patch", "secrets": "get list"},
+        "volumeattachments": "get list watch patch", "volumeattachments/status": "patch",
+        "events": "create patch"},
     "csi-resizer": {
         "persistentvolumes": "get list watch patch", "persistentvolumeclaims": "get list watch",
         "pods": "get list watch", "persistentvolumeclaims/status": "patch",
-        "events": "list watch create update patch", "volumeattributesclasses": "get list watch", "secrets": "get list"},
+        "events": "list watch create update patch", "volumeattributesclasses": "get list watch"},
     "csi-snapshotter": {
-        "events": "list watch create update patch", "secrets": "get list", "volumesnapshotclasses": "get list watch",
+        "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
         "volumesnapshotcontents": "get list watch update patch", "volumesnapshotcontents/status": "update patch"},
     "csi-snapshot-controller": {
         "persistentvolumes": "get list watch", "persistentvolumeclaims": "get list watch update", "nodes": "get list watch",

@@ -7,7 +7,7 @@ from lib import objects
 from lib.csi_double import NAME
 from lib.local_api import LocalApi
 from lib.other_provisioner import OtherProvisioner
-from lib.roles import LEASE, holder, kubeconfig_of
+from lib.roles import LEASE, kubeconfig_of
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.dropin]
@@ -26,12 +26,12 @@ class Cluster:
         self._config = kubeconfig_of(folder / "config", berth.data / "api.sock")
         berth.apply(objects.storage_class("double", binding="Immediate", provisioner=NAME))
 
-    def begin(self, *flags):
-        """Starts Berth's provisioner, and waits until it leads."""
+    def begin(self, elect=True):
+        """Starts Berth's provisioner under the name of the Go program, and waits until it leads."""
         role = self._start("csi-provisioner", "--csi-address", self.double.socket, "--kubeconfig", self._config, "-v=5",
-                           *(flags or LEASE), *(() if flags else ["--leader-election-identity=same"]))
-        if not flags:
-            wait_for("Berth to lead", lambda: holder(self.berth, ELECTION) == "same" and "is ours" in role.log())
+                           *(LEASE if elect else ()))
+        if elect:
+            wait_for("Berth to lead", lambda: "is ours" in role.log())
         return role
 
     def intents(self):
@@ -63,7 +63,8 @@ class Cluster:
 
 @pytest.fixture
 def cluster(berth, known_double, start, tmp_path):
-    return Cluster(berth, known_double, start, tmp_path)
+    yield Cluster(berth, known_double, start, tmp_path)
+    berth.remove_everything()  # while the last provisioner runs
 
 
 def end(role, how):
@@ -126,7 +127,7 @@ def test_a_volume_that_the_other_program_made_and_a_person_kept_stays(cluster):
 
 
 def test_berth_alone_needs_no_look_at_events(cluster):
-    """Killed and started again with nobody in between, also without leader election's help from events."""
+    """Killed and started again with nobody in between."""
     role = cluster.begin()
     cluster.ask()
     end(role, "killed")
@@ -138,11 +139,11 @@ def test_berth_alone_needs_no_look_at_events(cluster):
 
 
 def test_without_leader_election(cluster):
-    role = cluster.begin("-v=4")
+    role = cluster.begin(elect=False)
     claim = cluster.ask()
     end(role, "killed")
     cluster.double.be_wrong()
-    cluster.begin("-v=4")
+    cluster.begin(elect=False)
     cluster.berth.wait_phase("pvc", "data", "Bound")
     cluster.wait_settled()
     assert cluster.berth.get("pvc", "data")["spec"]["volumeName"] == f"pvc-{claim['metadata']['uid']}"

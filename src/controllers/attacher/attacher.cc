@@ -41,7 +41,7 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       options_(std::move(options)),
       attachments_(context.informers.Of<Attachment>()),
       volumes_(context.informers.Of<Volume>()),
-      csi_nodes_(context.informers.Of<api::CsiNode>()),
+      csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
       attachment_workers_(QueueOptions("attach", options_.workers, options_, context.flight),
                           [this](const std::string& key) { return SyncAttachment(key); }),
       volume_workers_(QueueOptions("attach-volumes", 1, options_, context.flight),

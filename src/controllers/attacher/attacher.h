@@ -103,11 +103,17 @@ class Attacher : public Controller {
   Outcome Detach(const Attachment& attachment, const DriverInfo& driver);
   base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
   base::Status Unpublish(const Volume& volume, const std::string& node_id);
+  // Whether the API has the attachment's PersistentVolume no more.
+  bool HasLostVolume(const Attachment& attachment) const;
+  // Lets an attachment go whose PersistentVolume is gone, because nobody can detach it any more.
+  Outcome ReleaseLostAttachment(const Attachment& attachment, const std::string& finalizer);
   Outcome ReleaseAttachment(const Attachment& attachment, const std::string& finalizer);
 
   // subject.cc: the volume and the node id of an attachment, and the report of its failures.
   // The volume: a PersistentVolume, or the inline volume in the attachment's spec.
   base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
+  // The node's id in its CSINode, as the Go attacher. An attacher of a driver that attaches nothing
+  // never asks, and needs no right to CSINodes.
   base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,
                                              const std::string& driver) const;
   // The recorded node id that the driver got. An attachment from before there was a record has

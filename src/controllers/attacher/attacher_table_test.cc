@@ -19,8 +19,6 @@ TEST_P(AttacherTableTest, WritesAndCalls) {
   cluster_.Add<Attacher>(connection, OnceOnly());
   std::atomic<bool> ready = false;  // and the attacher was told
   connection.OnReady([&] { ready = true; });
-  // As older roles of the Go program grant it: the node's annotation is asked for where it may be.
-  cluster_.allowed.Grant({{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get"}}}});
   cluster_.AddVolume("pv-1", test.volume);
   if (test.volume.contains("spec") && test.volume["spec"].contains("gcePersistentDisk")) {
     api::PersistentVolume volume = cluster_.Get<api::PersistentVolume>("", "pv-1");
@@ -206,25 +204,12 @@ std::vector<Case> AttachCases() {
          node["spec"]["drivers"] = Json::array();
          cluster.Put(node);
        }},
-      {"TheNodesAnnotationHasTheIdWhereCsiNodeHasNot",
-       AttachmentOfVolume1({{"spec", {{"nodeName", "node-b"}}}}),
-       HeldVolume(),
-       {{"patch volumeattachments/va", {R"("csi.alpha.kubernetes.io/node-id":"b-of-old")"}},
-        kSayAttached},
-       {"ControllerPublishVolume vol-1 b-of-old"},
-       {},
-       [](FakeCluster& cluster) {
-         cluster.Put(MakeNode("node-b", {{"metadata",
-                                          {{"annotations",
-                                            {{"csi.volume.kubernetes.io/nodeid",
-                                              R"({"fake.csi.example.com":"b-of-old"})"}}}}}}));
-       }},
-      {"ACsiNodeThatVanishedLeavesTheIdOnTheAttachment",
+      {"ANodeWithoutCsiNodeIsSaidWhateverIsRecorded",
        AttachmentOfVolume1(Both(Held("remembered"), {{"spec", {{"nodeName", "node-b"}}}})),
        HeldVolume(),
-       {kSayAttached},
-       {"ControllerPublishVolume vol-1 remembered"},
+       {AttachError(R"(csinode.storage.k8s.io \"node-b\" not found)")},
        {},
+       {"Warning FailedAttachVolume va"},
        {}},
       {"ANodeMadeAnewIsLeftUnderItsOldIdFirst",
        AttachmentOfVolume1(Held("id-of-the-old-node")),

@@ -36,9 +36,6 @@ class AttacherTest : public ::testing::Test {
  protected:
   void Begin(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
     cluster_.Add<Attacher>(cluster_.AddDriver(std::move(driver)), std::move(options));
-    // As older roles of the Go program grant it: the node's annotation is asked for where it may
-    // be.
-    cluster_.allowed.Grant({{{"apiGroups", {""}}, {"resources", {"nodes"}}, {"verbs", {"get"}}}});
     cluster_.AddVolume("pv-1");
     cluster_.Put(MakeCsiNode("node-a"));
     cluster_.Start();
@@ -293,6 +290,29 @@ TEST_F(AttacherTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get("va").detach_error().empty(); }));
   ASSERT_TRUE(cluster_.driver->ComeBack().ok());
   EXPECT_TRUE(WaitGone("va"));
+}
+
+TEST_F(AttacherTest, ADriverThatAttachesNothingNeedsNoCsiNodes) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  for (int i = 0; i < 20; ++i) {
+    cluster_.client.FailNext("list", "csinodes",
+                             base::Error(base::StatusCode::kPermissionDenied, "forbidden"));
+  }
+  Begin(driver);
+  cluster_.Put(MakeAttachment("va"));
+  EXPECT_TRUE(WaitAttached("va"));
+}
+
+TEST_F(AttacherTest, WithoutTheRightToCsiNodesNothingIsGuessed) {
+  for (int i = 0; i < 20; ++i) {
+    cluster_.client.FailNext("list", "csinodes",
+                             base::Error(base::StatusCode::kPermissionDenied, "forbidden"));
+  }
+  Begin();
+  cluster_.Put(MakeAttachment("va"));
+  EXPECT_TRUE(cluster_.events.WaitFor("csinodes.storage.k8s.io are not listed"));
+  EXPECT_EQ(script().Count("ControllerPublishVolume"), 0);
 }
 
 }  // namespace

@@ -25,6 +25,11 @@ Status Attacher::Unpublish(const Volume& volume, const std::string& node_id) {
   return status.ok() ? status : OfDriver(status);
 }
 
+bool Attacher::HasLostVolume(const Attachment& attachment) const {
+  return attachment.inline_volume() == nullptr && !attachment.pv_name().empty() &&
+         VolumeOf(attachment).status().code() == StatusCode::kNotFound;
+}
+
 Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& driver) {
   ASSIGN_OR_RETURN(const Volume volume, VolumeOf(attachment));
   if (!volume.has_csi()) {
@@ -40,10 +45,25 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
 }
 
 Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
+  if (HasLostVolume(attachment))
+    return ReleaseLostAttachment(attachment, FinalizerName(driver.name));
   if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
     return ReportFailure(attachment, kDetachOperation, detached);
   }
   return ReleaseAttachment(attachment, FinalizerName(driver.name));
+}
+
+Attacher::Outcome Attacher::ReleaseLostAttachment(const Attachment& attachment,
+                                                  const std::string& finalizer) {
+  const std::string why = fmt::format(
+      "PersistentVolume \"{}\" is gone, so the volume's handle is not known: if the driver still "
+      "has "
+      "it attached to node \"{}\", detach it there by hand",
+      attachment.pv_name(), attachment.node_name());
+  LOG_WARNING("VolumeAttachment {} is let go: {}", base::Quote(attachment.name()), why);
+  context_.events.Record(attachment.reference(), base::EventType::kWarning, kDetachOperation.event,
+                         why);
+  return ReleaseAttachment(attachment, finalizer);
 }
 
 Attacher::Outcome Attacher::ReleaseAttachment(const Attachment& attachment,

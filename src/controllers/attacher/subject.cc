@@ -11,22 +11,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-namespace {
-
-// On a Node: {"driver": "node id", ...}, as the node agent keeps it beside CSINode.
-constexpr std::string_view kNodeIdsAnnotation = "csi.volume.kubernetes.io/nodeid";
-
-// Reads the node id from the annotation on the Node. Returns "" if there is none or the Node cannot
-// be read, for example because RBAC does not allow the attacher to get Nodes.
-std::string NodeIdOnNode(kube::Client& client, const std::string& node, const std::string& driver) {
-  const StatusOr<api::Node> object = kube::Get<api::Node>(client, "", node);
-  if (!object.ok()) return "";
-  const StatusOr<Json> ids = base::json::Parse(object->annotation(kNodeIdsAnnotation));
-  return ids.ok() ? base::json::String(*ids, {driver}) : "";
-}
-
-}  // namespace
-
 StatusOr<Attacher::Volume> Attacher::VolumeOf(const Attachment& attachment) const {
   const std::string name = attachment.pv_name();
   if (const Json* spec = attachment.inline_volume()) {
@@ -51,15 +35,12 @@ StatusOr<Attacher::Volume> Attacher::VolumeOf(const Attachment& attachment) cons
 StatusOr<std::string> Attacher::NodeIdToAttach(const Attachment& attachment,
                                                const std::string& driver) const {
   const std::string node = attachment.node_name();
+  RETURN_IF_ERROR(csi_nodes_.CheckListed());
   const auto csi_node = csi_nodes_.Get(node);
-  if (csi_node != nullptr) {
-    if (const auto entry = csi_node->driver(driver)) return entry->node_id;
-  }
-  if (attachment.has_annotation(kNodeIdAnnotation)) return attachment.annotation(kNodeIdAnnotation);
-  if (std::string id = NodeIdOnNode(context_.client, node, driver); !id.empty()) return id;
   if (csi_node == nullptr) {
     return Error(StatusCode::kNotFound, "csinode.storage.k8s.io \"{}\" not found", node);
   }
+  if (const auto entry = csi_node->driver(driver)) return entry->node_id;
   return Error(StatusCode::kNotFound, "CSINode {} does not contain driver {}", node, driver);
 }
 

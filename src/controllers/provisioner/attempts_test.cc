@@ -28,8 +28,7 @@ class AttemptsTest : public ::testing::Test {
     return attempt;
   }
   Attempts::Wake Waker() {
-    return {.claim = [this](const std::string& key) { woken_.push_back(key); },
-            .record = [] {}};
+    return {.claim = [this](const std::string& key) { woken_.push_back(key); }, .record = [] {}};
   }
 
   kube::FakeClient client_;

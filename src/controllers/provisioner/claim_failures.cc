@@ -41,9 +41,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailUnsentCall(const Claim& claim,
 ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const PlanInputs& inputs,
                                                        Earlier earlier, const Status& status) {
   const bool unwanted = claim.deleting() || !claim.volume_name().empty();
-  const bool can_reschedule =
-      !unwanted && claim.has_annotation(kSelectedNode) &&
-      (inputs.driver.topology() || options_.node_deployment.enabled());
+  const bool can_reschedule = !unwanted && claim.has_annotation(kSelectedNode) &&
+                              (inputs.driver.topology() || options_.node_deployment.enabled());
   const FailureState state = Classify(status.code(), can_reschedule);
   if (!ProvesNoVolume(status.code(), earlier)) {
     if (state == FailureState::kReschedule) return GiveNodeUp(claim, inputs, status);

@@ -176,7 +176,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
   if (const auto* outcome = std::get_if<Outcome>(&next)) return *outcome;
   Plan plan = std::get<Plan>(std::move(next));
   if (!unknown && last.has_value() && last->given_up != nullptr) {
-    // An error is no reason to wait: after a volume from there the driver would refuse the new call.
+    // An error is no reason to wait: after a volume from there the driver would refuse the new
+    // call.
     const Status taken_back = TakeBackVolume(claim, *last->given_up, driver);
     if (taken_back.ok()) {
       Attempt settled = *last;

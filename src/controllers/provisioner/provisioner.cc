@@ -110,7 +110,7 @@ void Provisioner::WatchClaims() {
       provisioning_.KeepLostClaim(claim);
     } else if ((IsOpen(claim) || attempts_.MayHaveVolume(claim)) &&
                (claim.has_annotation(kStorageProvisioner) ||
-                                 claim.has_annotation(kBetaStorageProvisioner))) {
+                claim.has_annotation(kBetaStorageProvisioner))) {
       if (IsWorthARetry(change.before.get(), claim)) {
         claim_workers_.AddNow(change.key);
       } else {
@@ -204,7 +204,8 @@ void Provisioner::QueueClaimsOf(const std::string& driver) {
 
 void Provisioner::QueueClaimOf(const Volume& volume) {
   const std::string key = api::ObjectKey(volume.claim_namespace(), volume.claim_name());
-  if (attempts_.FindLast(volume.claim_uid()).has_value() || !claims_.ByIndex(kOpenClaims, key).empty()) {
+  if (attempts_.FindLast(volume.claim_uid()).has_value() ||
+      !claims_.ByIndex(kOpenClaims, key).empty()) {
     claim_workers_.Add(key);
   }
 }

@@ -67,8 +67,8 @@ class ProvisionerTest : public ::testing::Test {
 
   // The recorded intent of the claim of that uid; null if there is none.
   Json IntentOf(const std::string& uid) {
-    const Json lease = cluster_.client.Peek(
-        api::kinds::kLease, "storage", api::ProvisioningIntentsLease(kDriver, intents_node_));
+    const Json lease = cluster_.client.Peek(api::kinds::kLease, "storage",
+                                            api::ProvisioningIntentsLease(kDriver, intents_node_));
     const std::string text =
         base::json::String(lease, {"metadata", "annotations", "storage.berth.dev/intents"});
     return text.empty() ? Json() : Json::parse(text)["intents"].value(uid, Json());

@@ -250,8 +250,7 @@ TEST_F(ProvisionerTest, ADriverThatMakesNoVolumesIsSaid) {
 
 TEST_F(ProvisionerTest, AFailureOfTheApiIsNotToldAsTheDrivers) {
   Begin();
-  cluster_.client.FailNext("create", "leases",
-                           base::Error(StatusCode::kInvalidArgument, "not so"));
+  cluster_.client.FailNext("create", "leases", base::Error(StatusCode::kInvalidArgument, "not so"));
   cluster_.Put(MakeClaim("data", Asked()));
   EXPECT_TRUE(cluster_.events.WaitFor(
       "failed to provision volume with StorageClass \"fast\": record what is asked for: not so"));

@@ -183,8 +183,9 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(const Snapsh
     content.set_annotation(kSnapshotSecretNamespace, secret.ns);
   }
   if (nodes_ != nullptr && volume.node_affinity() != nullptr) {
-    ASSIGN_OR_RETURN(const std::string node, ManagingNode(volume));
-    content.set_label(kManagedByNode, node);
+    if (const std::string node = FindManagingNode(volume); !node.empty()) {
+      content.set_label(kManagedByNode, node);
+    }
   }
   Json spec = {{"driver", snapshot_class.driver()},
                {"deletionPolicy", snapshot_class.deletion_policy()},
@@ -202,13 +203,13 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(const Snapsh
   return content;
 }
 
-StatusOr<std::string> SnapshotController::ManagingNode(const Volume& volume) const {
+std::string SnapshotController::FindManagingNode(const Volume& volume) const {
   for (const auto& node : nodes_->List()) {
     if (VolumeReachableFrom(volume, *node)) return node->name();
   }
-  return Error(StatusCode::kFailedPrecondition,
-               "no node can reach volume '{}', whose snapshotter would take the snapshot",
-               volume.name());
+  LOG_WARNING("no node can reach volume {}: its snapshot is left to a snapshotter without a node",
+              base::Quote(volume.name()));
+  return "";
 }
 
 StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Snapshot& snapshot,

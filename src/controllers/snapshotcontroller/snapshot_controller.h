@@ -97,7 +97,7 @@ class SnapshotController : public Controller {
   base::StatusOr<Content> CreateContent(const Snapshot& snapshot, const Content& wanted);
   base::StatusOr<Content> NewContent(const Snapshot& snapshot, const Class& snapshot_class,
                                      const Volume& volume) const;
-  base::StatusOr<std::string> ManagingNode(const Volume& volume) const;
+  std::string FindManagingNode(const Volume& volume) const;
   base::StatusOr<Content> BindContent(const Snapshot& snapshot, const Content& content);
   base::StatusOr<Snapshot> HoldSnapshot(const Snapshot& snapshot, bool until_content_goes);
   Outcome CopyStatus(const Snapshot& snapshot, const Content& content);

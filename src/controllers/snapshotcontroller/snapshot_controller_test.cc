@@ -256,6 +256,21 @@ TEST_F(SnapshotControllerTest, WhereEachNodeHasASnapshotterTheContentNamesOneTha
   EXPECT_EQ(GetContent().label(kManagedByNode), "node-b");
 }
 
+TEST_F(SnapshotControllerTest, WhereNoNodeReachesTheVolumeTheContentNamesNone) {
+  Json volume = MakeVolume("pv-1", BoundVolume("data"));
+  volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = Json::array(
+      {{{"matchExpressions",
+         {{{"key", "kubernetes.io/hostname"}, {"operator", "In"}, {"values", {"gone"}}}}}}});
+  cluster_.Put(volume);
+  cluster_.Put(MakeNode("node-a"));
+  Options options = Fast();
+  options.distributed_snapshotting = true;
+  Begin(options);
+  Add();
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent().label(kManagedByNode), "");
+}
+
 TEST_F(SnapshotControllerTest, ASnapshotWhoseContentVanishedIsNeverTakenAgain) {
   Begin();
   Add();

@@ -85,7 +85,7 @@ Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInf
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
   if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
   if (const Status fits = CheckAnswer(*marked, response->snapshot()); !fits.ok()) {
-    return RefuseAnswer(*marked, response->snapshot(), fits);
+    return RefuseAnswer(*marked, fits);
   }
   return WriteSnapshot(*marked, response->snapshot());
 }
@@ -159,20 +159,10 @@ Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Sta
   return Outcome::Retry(status);
 }
 
-Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content,
-                                               const csi::v1::Snapshot& snapshot,
-                                               const Status& why) {
+Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content, const Status& why) {
   ReportError(content, "SnapshotCreationFailed",
               fmt::format("Failed to create snapshot: {}", base::Message(why)));
   if (!content.snapshot_handle().empty()) return Outcome::Retry(why);
-  const std::string& handle = snapshot.snapshot_id();
-  const bool unwanted = content.deleting() || content.has_annotation(kBeingDeleted);
-  if (unwanted && !handle.empty() && TakeHandle(content, handle).empty()) {
-    // The snapshot must not be used, but its handle is written, so that it can be deleted.
-    const StatusOr<Content> named = WriteStatus(content, handle, {{"snapshotHandle", handle}});
-    if (!named.ok()) return AfterApi(named.status());
-    return AfterApi(Patch(context_.client, contents_, *named, UnmarkPatch()).status());
-  }
   const Status noted = NoteThatItExists(content);
   return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
 }
@@ -189,9 +179,13 @@ Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot&
   if (snapshot.snapshot_id().empty()) {
     return Error(StatusCode::kInternal, "the driver gave the snapshot no id");
   }
+  // Some drivers answer with another form of the volume's id. As the Go snapshotter, this one takes
+  // what the driver gave for the name that it was asked for.
   if (snapshot.source_volume_id() != content.source_volume_handle()) {
-    return Error(StatusCode::kInternal, "the driver gave snapshot '{}', which is of volume '{}'",
-                 snapshot.snapshot_id(), snapshot.source_volume_id());
+    LOG_WARNING("snapshot {} of content {} is of volume {} by the driver's answer, not of {}",
+                base::Quote(snapshot.snapshot_id()), base::Quote(content.name()),
+                base::Quote(snapshot.source_volume_id()),
+                base::Quote(content.source_volume_handle()));
   }
   if (const std::string known = content.snapshot_handle(); !known.empty()) {
     if (known == snapshot.snapshot_id()) return base::OkStatus();
@@ -295,8 +289,10 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
   if (!content.has_creation_time()) {
     status["creationTime"] = CreationTime(content, snapshot);
   }
-  // The driver may know the size only once the snapshot is ready.
-  if (content.restore_bytes().value_or(0) == 0) status["restoreSize"] = snapshot.size_bytes();
+  // The driver may know the size only once the snapshot is ready, or never.
+  if (content.restore_bytes().value_or(0) == 0 && snapshot.size_bytes() > 0) {
+    status["restoreSize"] = snapshot.size_bytes();
+  }
   StatusOr<Content> written = WriteStatus(content, snapshot.snapshot_id(), std::move(status));
   if (!written.ok()) return AfterApi(written.status());
   if (written->has_annotation(kBeingCreated)) {

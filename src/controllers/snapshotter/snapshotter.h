@@ -107,8 +107,7 @@ class Snapshotter : public Controller {
   // `first`: no call for this content was open before. Both functions get the content as it was
   // marked.
   Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
-  Outcome RefuseAnswer(const Content& content, const csi::v1::Snapshot& snapshot,
-                       const base::Status& why);
+  Outcome RefuseAnswer(const Content& content, const base::Status& why);
   // Records that the driver said that there is a snapshot. "being-created" then stays until the
   // snapshot is known, whatever the driver says next.
   base::Status NoteThatItExists(const Content& content);

@@ -47,9 +47,8 @@ Json EncodeClaim(const api::PersistentVolumeClaim& claim) {
 }
 
 Json EncodeClass(const api::StorageClass& storage_class) {
-  Json out =
-      PartsOf(storage_class.json(), {"apiVersion", "kind", "provisioner", "parameters",
-                                     "reclaimPolicy", "mountOptions", "volumeBindingMode"});
+  Json out = PartsOf(storage_class.json(), {"apiVersion", "kind", "provisioner", "parameters",
+                                            "reclaimPolicy", "mountOptions", "volumeBindingMode"});
   out["metadata"]["name"] = storage_class.name();
   return out;
 }

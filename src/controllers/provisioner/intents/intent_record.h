@@ -82,7 +82,7 @@ class IntentRecord {
 
   mutable base::Mutex mutex_;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;
-  bool off_ ABSL_GUARDED_BY(mutex_) = false;  // nothing is recorded
+  bool off_ ABSL_GUARDED_BY(mutex_) = false;                          // nothing is recorded
   std::map<std::string, std::string> texts_ ABSL_GUARDED_BY(mutex_);  // uid → encoded intent
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;                          // of texts_
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;                       // of texts_, counted
