@@ -23,12 +23,15 @@ const Json* Find(const api::PersistentVolumeClaim& claim, std::string_view type)
 
 }  // namespace
 
-Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock) {
-  return {{"type", std::string(type)},
-          {"status", "True"},
-          {"lastProbeTime", nullptr},
-          {"lastTransitionTime", api::FormatTime(clock.Now())},
-          {"message", std::string(message)}};
+Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock,
+                   std::string_view reason) {
+  Json condition = {{"type", std::string(type)},
+                    {"status", "True"},
+                    {"lastProbeTime", nullptr},
+                    {"lastTransitionTime", api::FormatTime(clock.Now())},
+                    {"message", std::string(message)}};
+  if (!reason.empty()) condition["reason"] = std::string(reason);
+  return condition;
 }
 
 Json ReplaceConditions(const api::PersistentVolumeClaim& claim,

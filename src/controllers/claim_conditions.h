@@ -17,8 +17,9 @@ inline constexpr std::string_view kNodeResizeError = "NodeResizeError";
 inline constexpr std::string_view kModifyingVolume = "ModifyingVolume";
 inline constexpr std::string_view kModifyVolumeError = "ModifyVolumeError";
 
-// A condition with status True, whose transition time is now.
-base::Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock);
+// A condition with status True, whose transition time is now; `reason` "": it has none.
+base::Json MakeCondition(std::string_view type, std::string_view message, const base::Clock& clock,
+                         std::string_view reason = "");
 
 // Returns status.conditions of the claim, changed: the conditions whose type is in `drop` are left
 // out, and `add` (null: none) replaces the condition of its type, or comes last.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/base64.h"
+#include "controllers/call_metrics.h"
+#include "rpc/outcome.h"
 
 namespace berth::controllers {
 
@@ -75,18 +77,8 @@ StatusOr<std::map<std::string, std::string>> ReadSecret(kube::Client& client,
 }
 
 std::string DriverError(const Status& status) {
-  // gRPC for Go prints codes in CamelCase; the codes themselves are the same.
-  std::string code;
-  bool upper = true;
-  for (const char c : base::CodeName(status.code())) {
-    if (c == '_') {
-      upper = true;
-      continue;
-    }
-    code += upper ? c : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    upper = false;
-  }
-  return fmt::format("rpc error: code = {} desc = {}", code, base::Message(status));
+  return fmt::format("rpc error: code = {} desc = {}", GoCodeName(status.code()),
+                     rpc::SentMessage(status));
 }
 
 namespace {

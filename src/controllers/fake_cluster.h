@@ -108,8 +108,9 @@ class FakeCluster {
   // A volume in the driver, and the PersistentVolume for it.
   void AddVolume(const std::string& name, const base::Json& more = nullptr);
 
-  // Waits until each controller knows the driver, if there is one, because controllers look at all
-  // their objects again at that moment, and a test would count the same action twice.
+  // Waits until each controller knows the driver, if there is one, before it starts them, because
+  // controllers look at all their objects again at that moment, and a test would count the same
+  // action twice.
   void Start() {
     if (connection_ != nullptr) {
       connection_->OnReady([this] { driver_known_ = true; });  // after those of the controllers
@@ -118,8 +119,8 @@ class FakeCluster {
     informers.Start();
     const base::Status synced = informers.WaitForSync(std::chrono::seconds(10));
     ASSERT_TRUE(synced.ok()) << base::ToString(synced);
-    for (const auto& controller : controllers_) controller->Start();
     ASSERT_TRUE(WaitUntil([this] { return connection_ == nullptr || driver_known_; }));
+    for (const auto& controller : controllers_) controller->Start();
   }
 
   // The callers of handlers stop before the controllers that own the handlers.

@@ -1,5 +1,8 @@
 #include "controllers/fake_role_rules.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/log.h"
 #include "kube/fake_rbac.h"
 
@@ -13,8 +16,10 @@ base::Json RulesOf(std::string_view role) {
   const base::Json own = kube::FindRoleRules(
       RoleManifests(), {fmt::format("csi-{}", role), fmt::format("berth-{}", role)});
   rules.insert(rules.end(), own.begin(), own.end());
-  // The rule that the files have as a comment, for classes that name secrets.
-  if (!rules.empty()) {
+  // The rule that the files of these roles have as a comment, for classes that name secrets.
+  constexpr std::array<std::string_view, 4> kOfSecrets = {"provisioner", "attacher", "resizer",
+                                                          "snapshotter"};
+  if (std::find(kOfSecrets.begin(), kOfSecrets.end(), role) != kOfSecrets.end()) {
     rules.push_back({{"apiGroups", {""}}, {"resources", {"secrets"}}, {"verbs", {"get"}}});
   }
   return rules;

@@ -35,6 +35,14 @@ constexpr std::chrono::seconds kLeaseTolerance{20};
 constexpr char kServiceAccountNamespace[] =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
+// Whether this process leads by each of its leases, as client-go shows it.
+const base::Metrics::Description kMasterStatus = {
+    .name = "leader_election_master_status",
+    .help =
+        "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, "
+        "1 indicates master. 'name' is the string used to identify the lease. Please make sure "
+        "to group by name."};
+
 std::string HostName() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
@@ -98,7 +106,6 @@ class ControllerProcessImpl : public ControllerProcess {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "controllers"));
     }
     informers_ = std::make_unique<kube::Informers>(*client_);
-    RecordStartTime(metrics_);
     ASSIGN_OR_RETURN(endpoints_, ServeHealth(options_, metrics_, MakeHealthHandlers()));
     if (!cluster_roles_.empty()) {
       driver_threads_.emplace_back([this](const std::stop_token& stop) { RunRoles("", "", stop); });
@@ -218,8 +225,12 @@ class ControllerProcessImpl : public ControllerProcess {
           MutexLock lock(mutex_);
           elections_.insert(&election);
         }
+        const base::Metrics::Labels name = {{"name", election.options().lease}};
+        metrics_.Set(kMasterStatus, name, 0);
         kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
+          metrics_.Set(kMasterStatus, name, 1);
           RunOneTerm({role}, socket, driver, &election, lost);
+          metrics_.Set(kMasterStatus, name, 0);
         });
         MutexLock lock(mutex_);
         elections_.erase(&election);

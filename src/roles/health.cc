@@ -1,8 +1,7 @@
 #include "roles/health.h"
 
-#include <chrono>
-
 #include "base/log.h"
+#include "roles/process_figures.h"
 
 namespace berth::roles {
 
@@ -14,7 +13,7 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
                        "only one of --http-endpoint and --metrics-address can be given");
   }
   const HttpEndpoint::Handler text = [&metrics] {
-    return HttpEndpoint::Answer{.body = metrics.RenderText(),
+    return HttpEndpoint::Answer{.body = metrics.RenderText() + ProcessFigures(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   };
   std::string address = options.http_address;
@@ -34,13 +33,6 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     endpoints.push_back(std::move(endpoint));
   }
   return endpoints;
-}
-
-void RecordStartTime(base::Metrics& metrics) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  metrics.Set({.name = "process_start_time_seconds",
-               .help = "Start time of the process since unix epoch in seconds."},
-              {}, std::chrono::duration<double>(now).count());
 }
 
 }  // namespace berth::roles

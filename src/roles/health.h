@@ -11,14 +11,12 @@
 
 namespace berth::roles {
 
-// Serves `health` (handlers by path) and the metrics at http_address or health_port, or the metrics
-// alone at metrics_address. Without any of them it serves nothing. INVALID_ARGUMENT: http_address
-// and metrics_address are both given. Other errors are those of HttpEndpoint::Listen.
+// Serves `health` (handlers by path) and the metrics, with those of the process, at http_address or
+// health_port, or the metrics alone at metrics_address. Without any of them it serves nothing.
+// INVALID_ARGUMENT: http_address and metrics_address are both given. Other errors are those of
+// HttpEndpoint::Listen.
 base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health);
-
-// Records the metric process_start_time_seconds, because each of the Go programs has it.
-void RecordStartTime(base::Metrics& metrics);
 
 }  // namespace berth::roles

@@ -129,7 +129,6 @@ class NodeProcessImpl : public NodeProcess {
                                              .kubelet_folder = options.kubelet_folder,
                                              .runtime_endpoint = options.runtime_endpoint}));
     }
-    RecordStartTime(metrics_);
     ASSIGN_OR_RETURN(endpoints_, ServeHealth(options, metrics_, MakeHealthHandlers()));
     return base::OkStatus();
   }

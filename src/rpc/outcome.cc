@@ -1,5 +1,7 @@
 #include "rpc/outcome.h"
 
+#include <absl/strings/cord.h>
+
 namespace berth::rpc {
 
 base::Status FromGrpc(const grpc::Status& status) {
@@ -21,6 +23,7 @@ grpc::Status ToGrpc(const base::Status& status) {
 
 namespace {
 constexpr char kNotSent[] = "berth.dev/not-sent";
+constexpr char kMethod[] = "berth.dev/method";
 }  // namespace
 
 base::Status NotSent(base::Status status) {
@@ -29,6 +32,20 @@ base::Status NotSent(base::Status status) {
 }
 
 bool WasNotSent(const base::Status& status) { return status.GetPayload(kNotSent).has_value(); }
+
+base::Status WithMethod(const base::Status& status, std::string_view method) {
+  base::Status named = base::Annotate(status, method);
+  named.SetPayload(kMethod, absl::Cord(absl::string_view(method.data(), method.size())));
+  return named;
+}
+
+std::string_view SentMessage(const base::Status& status) {
+  const std::string_view message = base::Message(status);
+  const auto method = status.GetPayload(kMethod);
+  if (!method.has_value()) return message;
+  const std::string prefix = std::string(*method) + ": ";
+  return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+}
 
 bool IsFinal(const base::Status& status) {
   switch (status.code()) {

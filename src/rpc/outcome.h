@@ -4,6 +4,7 @@
 #include <grpcpp/support/status.h>
 
 #include <chrono>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -22,6 +23,11 @@ bool IsFinal(const base::Status& status);
 // had no effect, and it does not change the outcome of an earlier call.
 base::Status NotSent(base::Status status);
 bool WasNotSent(const base::Status& status);
+
+// Puts the name of the method before the message of a failed call, for logs.
+base::Status WithMethod(const base::Status& status, std::string_view method);
+// The message as the other side sent it, without the name that WithMethod put before it.
+std::string_view SentMessage(const base::Status& status);
 
 using Timeout = std::chrono::milliseconds;
 

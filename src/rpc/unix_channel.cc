@@ -7,6 +7,7 @@
 
 #include "base/flight.h"
 #include "base/log.h"
+#include "rpc/outcome.h"
 #include "rpc/redact.h"
 #include "rpc/unix_socket.h"
 
@@ -167,7 +168,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
               status.ok() ? "OK" : base::Quote(base::ToString(status)),
               status.ok() && name.log_bodies ? RedactedText(response) : "");
   }
-  RETURN_IF_ERROR_WITH(status, name.method);
+  if (!status.ok()) return WithMethod(status, name.method);
   return base::Annotate(name.points.after->PassPoint(), name.method);
 }
 

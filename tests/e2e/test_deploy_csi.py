@@ -143,6 +143,8 @@ def test_the_shipped_driver_has_a_provisioner_on_each_node():
         binding = objects[f"{kind}Binding", f"csi-local-{name}"]
         assert binding["roleRef"]["name"] == f"csi-local-{name}"
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "csi-local", "namespace": "berth-local"}]
+    assert rules_of(objects["Role", "csi-local-leases"]) == {"leases": {"get", "create", "update"}}
+    assert objects["RoleBinding", "csi-local-leases"]["subjects"][0]["name"] == "csi-local"
     driver = objects["CSIDriver", "local.csi.berth.dev"]["spec"]
     assert "--provisioner-enable-capacity" in roles["args"] and driver["storageCapacity"]
     assert driver["volumeLifecycleModes"] == ["Persistent", "Ephemeral"] and driver["podInfoOnMount"]

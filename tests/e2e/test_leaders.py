@@ -80,6 +80,9 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
     claim(berth, "one")
     bound(berth, "one")
     wait_for("the second to be a candidate", lambda: "is held by 'first'" in second.log())
+    for role, leads in ((first, 1), (second, 0)):
+        for name in ROLES.values():
+            assert f'leader_election_master_status{{name="{name}"}} {leads}\n' in role.get("/metrics")[1]
 
     first.freeze()
     lead(berth, "second")

@@ -78,7 +78,6 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   ASSIGN_OR_RETURN(const auto agent,
                    blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
   base::Metrics metrics;
-  roles::RecordStartTime(metrics);
   ASSIGN_OR_RETURN(
       const auto endpoints,
       roles::ServeHealth(

@@ -53,7 +53,6 @@ class LocalNodeImpl : public LocalNode {
   ~LocalNodeImpl() override { Stop(); }
 
   Status Run() {
-    roles::RecordStartTime(metrics_);
     ASSIGN_OR_RETURN(endpoints_,
                      roles::ServeHealth(
                          {.http_address = options_.http_endpoint}, metrics_,

@@ -117,13 +117,12 @@ std::vector<Case> AttachCases() {
        {"Warning FailedAttachVolume va"},
        Fails("ControllerPublishVolume", StatusCode::kDeadlineExceeded, "slow")},
       {"TheSameFailureIsNotWrittenAgain",
-       AttachmentOfVolume1(
-           Both(Held(), {{"status",
-                          {{"attached", false},
-                           {"attachError",
-                            {{"message",
-                              "rpc error: code = Internal desc = ControllerPublishVolume: "
-                              "no"}}}}}})),
+       AttachmentOfVolume1(Both(Held(), {{"status",
+                                          {{"attached", false},
+                                           {"attachError",
+                                            {{"message",
+                                              "rpc error: code = Internal desc = "
+                                              "no"}}}}}})),
        HeldVolume(),
        {},
        {kPublish},
@@ -221,7 +220,7 @@ std::vector<Case> AttachCases() {
       {"WhatCannotLeaveItsOldNodeIsNotForgotten",
        AttachmentOfVolume1(Held("id-of-the-old-node")),
        HeldVolume(),
-       {AttachError("ControllerUnpublishVolume: busy")},
+       {AttachError("desc = busy")},
        {"ControllerUnpublishVolume vol-1 id-of-the-old-node"},
        {"Warning FailedAttachVolume va"},
        Fails("ControllerUnpublishVolume", StatusCode::kInternal, "busy")},

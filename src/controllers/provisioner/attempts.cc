@@ -1,5 +1,7 @@
 #include "controllers/provisioner/attempts.h"
 
+#include <algorithm>
+
 #include "controllers/names.h"
 
 namespace berth::controllers::provisioner {
@@ -75,8 +77,10 @@ void Attempts::KeepLostClaim(const Claim& claim, bool has_volume) {
   deleted.Set({"metadata", "deletionTimestamp"}, claim.creation_timestamp());
   {
     MutexLock lock(mutex_);
-    const auto same = [&](const auto& entry) { return entry.second->uid() == claim.uid(); };
-    std::erase_if(lost_, same);
+    const auto [begin, end] = lost_.equal_range(claim.key());
+    const bool known = std::any_of(
+        begin, end, [&](const auto& entry) { return entry.second->uid() == claim.uid(); });
+    if (known) return;
     lost_.emplace(claim.key(), std::make_shared<const Claim>(std::move(deleted)));
   }
   wake_.claim(claim.key());

@@ -66,6 +66,8 @@ TEST_F(AttemptsTest, AClaimThatIsGoneWithAnUnknownOutcomeStaysUntilItIsSettled) 
   ASSERT_NE(lost, nullptr);
   EXPECT_TRUE(lost->deleting());
   EXPECT_THAT(woken_, ElementsAre("default/data"));
+  attempts_.KeepLostClaim(claim, /*has_volume=*/false);
+  EXPECT_THAT(woken_, ElementsAre("default/data")) << "once is enough";
 
   attempts_.SettleClaim(*lost);
   EXPECT_EQ(attempts_.FindLostClaim("default/data"), nullptr);

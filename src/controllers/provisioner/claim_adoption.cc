@@ -79,7 +79,8 @@ Status ClaimProvisioning::TakeOverIntent(const Intent& intent, bool disputed,
   LOG_INFO("an earlier process asked for volume {} of claim {}: its outcome is found out",
            base::Quote(intent.plan->volume_name), base::Quote(recorded.key()));
   attempts_.TakeOver(intent);
-  if (!there) attempts_.KeepLostClaim(recorded, /*has_volume=*/false);
+  // Only now, because a claim that went before was nobody's loss.
+  if (!IsThere(recorded)) attempts_.KeepLostClaim(recorded, /*has_volume=*/false);
   return base::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/provision_metrics.h"
 #include "controllers/writes.h"
+#include "rpc/outcome.h"
 
 namespace berth::controllers::provisioner {
 
@@ -54,7 +55,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
           status.code(),
           "{} (an earlier call may have made the volume: the same one is asked for until the "
           "driver gives it)",
-          base::Message(status)));
+          rpc::SentMessage(status)));
     }
     ReportFailure(claim, inputs.storage_class.name(), shown);
     return Outcome::Retry(status);
@@ -163,8 +164,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::LeaveClaim(const Claim& claim, con
 }
 
 bool ClaimProvisioning::SettleIfGone(const Claim& claim) {
-  const auto current = claims_.Get(claim.key());
-  if (current != nullptr && current->uid() == claim.uid()) return false;
+  if (IsThere(claim)) return false;
   const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   if (last.has_value() && last->open()) return false;
   attempts_.SettleClaim(claim);

@@ -97,6 +97,11 @@ bool ClaimProvisioning::IsForAnotherNode(const Claim& claim) const {
          selected != options_.node_deployment.node_name;
 }
 
+bool ClaimProvisioning::IsThere(const Claim& claim) const {
+  const auto current = claims_.Get(claim.key());
+  return current != nullptr && current->uid() == claim.uid();
+}
+
 ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   if (driver == nullptr || !attempts_.loaded()) return Outcome::Done();
@@ -278,6 +283,14 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   if (const Status opened = attempts_.Open(claim, std::move(attempt)); !opened.ok()) {
     return FailBeforeCall(claim, inputs.storage_class,
                           base::Annotate(opened, "record what is asked for"));
+  }
+  // A claim that went before its attempt was open was not kept (KeepLostClaim).
+  if (!IsThere(claim)) {
+    if (earlier == Earlier::kNone && (!last.has_value() || last->given_up == nullptr)) {
+      attempts_.SettleClaim(claim);
+      return Outcome::Done();
+    }
+    attempts_.KeepLostClaim(claim, /*has_volume=*/false);
   }
   if (claim.has_finalizer(kProvisioningFinalizer)) {
     if (const Outcome released = ReleaseClaim(claim); !released.status.ok()) return released;

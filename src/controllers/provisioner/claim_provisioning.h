@@ -91,6 +91,8 @@ class ClaimProvisioning {
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
   std::string MakeIdentity(const DriverInfo& driver) const;
 
+  // Whether the API still has the claim, and not another one of its name.
+  bool IsThere(const Claim& claim) const;
   // Whether the node that is selected for the claim has another provisioner.
   bool IsForAnotherNode(const Claim& claim) const;
 

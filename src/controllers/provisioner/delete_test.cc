@@ -96,7 +96,7 @@ TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
   Release();
   EXPECT_TRUE(
       cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data: rpc error: code = "
-                              "FailedPrecondition desc = DeleteVolume: in use"));
+                              "FailedPrecondition desc = in use"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
 }
 

@@ -157,7 +157,7 @@ TEST_F(ProvisionerTest, AFullPoolIsSaidAndTriedAgain) {
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
-      "\"fast\": rpc error: code = ResourceExhausted desc = CreateVolume: pool is full"));
+      "\"fast\": rpc error: code = ResourceExhausted desc = pool is full"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 

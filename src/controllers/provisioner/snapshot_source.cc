@@ -1,4 +1,5 @@
 // The sources of claims whose volume is filled from a snapshot (data_sources.h).
+#include "base/log.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/data_sources.h"
 #include "controllers/provisioner/indexes.h"
@@ -51,7 +52,13 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
                       .prevent_mode_conversion = options_.prevent_volume_mode_conversion});
   RETURN_IF_ERROR_WITH(handle, context);
   if (!snapshot->has_finalizer(kSnapshotProtection)) {
-    RETURN_IF_ERROR_WITH(WriteFinalizers(*snapshot, kSnapshotProtection, ""), context);
+    const Status held = WriteFinalizers(*snapshot, kSnapshotProtection, "");
+    // Older roles of the Go program lack the right to update snapshots, and restore without it.
+    if (held.code() == StatusCode::kPermissionDenied) {
+      LOG_INFO("{} is not held while a volume is made from it: {}", context, base::Message(held));
+    } else {
+      RETURN_IF_ERROR_WITH(held, context);
+    }
   }
   csi::v1::VolumeContentSource out;
   out.mutable_snapshot()->set_snapshot_id(*handle);
@@ -83,7 +90,13 @@ DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
     }
     if (content.ok() && content->driver() != driver.name) return Outcome::Done();
   }
-  return AfterApi(WriteFinalizers(*snapshot, "", kSnapshotProtection));
+  const Status released = WriteFinalizers(*snapshot, "", kSnapshotProtection);
+  // Whoever has the right takes it off; to try again would only be refused again.
+  if (released.code() == StatusCode::kPermissionDenied) {
+    LOG_INFO("snapshot {} keeps its finalizer: {}", base::Quote(key), base::Message(released));
+    return Outcome::Done();
+  }
+  return AfterApi(released);
 }
 
 StatusOr<std::vector<std::string>> DataSources::FindHeldSnapshots() {

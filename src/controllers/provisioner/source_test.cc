@@ -204,6 +204,30 @@ TEST_F(RestoreTest, AConflictingWriteOfTheSnapshotIsMadeAnew) {
   EXPECT_EQ(cluster_.events.Count("ProvisioningFailed"), 0);
 }
 
+TEST_F(RestoreTest, WithoutTheRightToUpdateSnapshotsAVolumeIsMadeAllTheSame) {
+  BeginWithSnapshot();
+  AddSnapshot();
+  AddContent();
+  cluster_.client.FailNext("update", "volumesnapshots",
+                           base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  cluster_.Put(Restored());
+  ASSERT_TRUE(WaitVolume("pvc-uid-restored"));
+  EXPECT_FALSE(Held());
+  EXPECT_EQ(cluster_.events.Count("ProvisioningFailed"), 0);
+}
+
+TEST_F(RestoreTest, WithoutTheRightToWatchSnapshotsAVolumeIsMadeAllTheSame) {
+  for (int i = 0; i < 20; ++i) {
+    cluster_.client.FailNext("list", "volumesnapshots",
+                             base::Error(StatusCode::kPermissionDenied, "forbidden"));
+  }
+  BeginWithSnapshot();
+  AddSnapshot();
+  AddContent();
+  cluster_.Put(Restored());
+  ASSERT_TRUE(WaitVolume("pvc-uid-restored"));
+}
+
 TEST_F(RestoreTest, AMissingSnapshotIsSaid) {
   BeginWithSnapshot();
   cluster_.Put(Restored());

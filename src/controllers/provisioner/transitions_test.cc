@@ -51,7 +51,7 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
   cluster_.Put(TheClaim());
   ASSERT_TRUE(cluster_.events.WaitFor(fmt::format(
       "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
-      "\"{}\": rpc error: code = {} desc = CreateVolume: said the driver",
+      "\"{}\": rpc error: code = {} desc = said the driver",
       GetParam().node_selected ? "late" : "fast", GetParam().shown)));
   switch (GetParam().then) {
     case Then::kSameCall: {
@@ -94,7 +94,7 @@ TEST_P(OutcomeTest, TheIntentOfADeletedClaimIsReleasedOnlyWhenNoVolumeCanBeLeft)
 INSTANTIATE_TEST_SUITE_P(
     All, OutcomeTest,
     ::testing::Values(
-        Transition{StatusCode::kCancelled, true, Then::kSameCall, "Cancelled"},
+        Transition{StatusCode::kCancelled, true, Then::kSameCall, "Canceled"},
         Transition{StatusCode::kDeadlineExceeded, true, Then::kSameCall, "DeadlineExceeded"},
         Transition{StatusCode::kUnavailable, true, Then::kSameCall, "Unavailable"},
         Transition{StatusCode::kAborted, true, Then::kSameCall, "Aborted"},

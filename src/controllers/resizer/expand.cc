@@ -22,11 +22,9 @@ using base::StatusOr;
 
 namespace {
 
-constexpr char kPreResizeCapacity[] = "volume.alpha.kubernetes.io/pre-resize-capacity";
 // This annotation of a claim says that nodes have nothing to do for the size in its status.
 constexpr char kNodeExpansionNotRequired[] = "volume.kubernetes.io/node-expansion-not-required";
 
-constexpr std::array kOfNodes = {kFileSystemResizePending, kNodeResizeError};
 constexpr std::array kAll = {kResizing, kFileSystemResizePending, kControllerResizeError,
                              kNodeResizeError};
 
@@ -81,14 +79,16 @@ StatusOr<Resizer::Claim> Resizer::WriteTarget(const Claim& claim, const Volume& 
       Bytes(claim.allocated_storage()) == target) {
     return claim;
   }
-  // The error condition of an earlier attempt stays until this attempt has ended.
+  // The conditions of an expansion to another size say nothing of this one.
+  const std::span<const std::string_view> of_others =
+      Bytes(claim.allocated_storage()) == target ? std::span<const std::string_view>{} : kAll;
   ASSIGN_OR_RETURN(
       Claim begun,
       PatchAt(context_.client, claims_, claim,
               {{"status",
                 {{"allocatedResources", {{"storage", api::FormatBytes(target)}}},
                  {"allocatedResourceStatuses", {{"storage", std::string(kControllerInProgress)}}},
-                 {"conditions", ReplaceConditions(claim, kOfNodes,
+                 {"conditions", ReplaceConditions(claim, of_others,
                                                   MakeCondition(kResizing, "", context_.clock))}}}},
               "status"));
   context_.events.Record(claim.reference(), EventType::kNormal, "Resizing",
@@ -183,22 +183,34 @@ Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expa
   if (Bytes(volume.capacity()) >= expanded.bytes) return base::OkStatus();
   Json patch = {{"spec", {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}}}}};
   // The annotation tells a claim that is bound to the volume later which size the file system
-  // really has. The node removes it.
+  // really has.
   if (expanded.node_part && !claim.capacity().empty() &&
       !volume.has_annotation(kPreResizeCapacity)) {
-    patch["metadata"]["annotations"][kPreResizeCapacity] = claim.capacity();
+    patch["metadata"]["annotations"][std::string(kPreResizeCapacity)] = claim.capacity();
   }
   return Patch(context_.client, volumes_, volume, patch).status();
+}
+
+bool Resizer::HasEndedExpansion(const Claim& claim, const Volume& volume) {
+  return volume.has_annotation(kPreResizeCapacity) &&
+         Bytes(claim.capacity()) >= Bytes(volume.capacity());
+}
+
+Status Resizer::ForgetOldCapacity(const Volume& volume) {
+  return Patch(context_.client, volumes_, volume,
+               {{"metadata", {{"annotations", {{std::string(kPreResizeCapacity), nullptr}}}}}})
+      .status();
 }
 
 Resizer::Outcome Resizer::FinishExpansion(const Claim& claim, const Expanded& expanded) {
   Json patch;
   if (expanded.node_part) {
+    // The condition Resizing stays until the node has done its part.
     patch["status"] = {
         {"allocatedResourceStatuses", {{"storage", std::string(kNodePending)}}},
         {"conditions",
          ReplaceConditions(
-             claim, kAll,
+             claim, {},
              MakeCondition(kFileSystemResizePending,
                            "Waiting for user to (re-)start a pod to finish file system resize "
                            "of volume on node.",

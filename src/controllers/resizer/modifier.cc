@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/log.h"
+#include "controllers/call_metrics.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
@@ -203,10 +204,12 @@ StatusOr<Modifier::Claim> Modifier::WriteTarget(const Claim& claim, const std::s
           {{"status",
             {{"modifyVolumeStatus",
               {{"targetVolumeAttributesClassName", target}, {"status", std::string(kInProgress)}}},
-             {"conditions", ReplaceConditions(claim, kOurs,
-                                              MakeCondition(kModifyingVolume,
-                                                            "ModifyVolume operation in progress.",
-                                                            context_.clock))}}}},
+             {"conditions",
+              ReplaceConditions(
+                  claim, {},
+                  MakeCondition(kModifyingVolume,
+                                fmt::format("Modifying volume to \"{}\" is in progress.", target),
+                                context_.clock))}}}},
           "status"));
   context_.events.Record(
       claim.reference(), EventType::kNormal, "VolumeModify",
@@ -290,20 +293,31 @@ Modifier::Outcome Modifier::HandleFailure(const Claim& claim, const Status& stat
   // own checks do not tell what that call may have changed.
   const bool infeasible = status.code() == StatusCode::kInvalidArgument &&
                           (IsOfDriver(status) || ModifyStatus(claim) != kInProgress);
-  const std::string text = FailureText(status);
+  const bool final = !IsOfDriver(status) || rpc::IsFinal(status);
+  const std::string target = ModifyStatus(claim) == kInProgress
+                                 ? TargetClass(claim)
+                                 : claim.volume_attributes_class_name();
+  const std::string text =
+      FailureText(status) + (final ? "" : ". Still modifying to VAC " + target);
   context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed", text);
-  const std::string message =
-      fmt::format("ModifyVolume failed with error: {}. Waiting for retry.", text);
+  // The driver's own words, and its code as the reason.
+  const std::string message(rpc::SentMessage(status));
   if (infeasible || ConditionMessage(claim, kModifyVolumeError) != message) {
-    Json change = {{"conditions",
-                    ReplaceConditions(claim, kOurs,
-                                      MakeCondition(kModifyVolumeError, message, context_.clock))}};
+    Claim changed = claim;
+    changed.Set({"status", "conditions"},
+                ReplaceConditions(claim, {},
+                                  MakeCondition(kModifyingVolume,
+                                                fmt::format("Modifying volume to \"{}\" {}", target,
+                                                            final ? "failed. Waiting for retry."
+                                                                  : "is still in progress."),
+                                                context_.clock)));
+    Json change = {
+        {"conditions", ReplaceConditions(changed, {},
+                                         MakeCondition(kModifyVolumeError, message, context_.clock,
+                                                       GoCodeName(status.code())))}};
     if (infeasible) {
-      change["modifyVolumeStatus"] = {
-          {"targetVolumeAttributesClassName", ModifyStatus(claim) == kInProgress
-                                                  ? TargetClass(claim)
-                                                  : claim.volume_attributes_class_name()},
-          {"status", std::string(kInfeasible)}};
+      change["modifyVolumeStatus"] = {{"targetVolumeAttributesClassName", target},
+                                      {"status", std::string(kInfeasible)}};
     }
     const Status written =
         PatchAt(context_.client, claims_, claim, {{"status", std::move(change)}}, "status")

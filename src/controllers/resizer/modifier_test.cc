@@ -51,7 +51,8 @@ Write BeginsModifying(const std::string& target) {
           {fmt::format(R"("modifyVolumeStatus":{{"status":"InProgress",)"
                        R"("targetVolumeAttributesClassName":"{}"}})",
                        target),
-           R"("type":"ModifyingVolume")", "ModifyVolume operation in progress."}};
+           R"("type":"ModifyingVolume")",
+           fmt::format(R"(Modifying volume to \"{}\" is in progress.)", target)}};
 }
 Write Names(const std::string& name) {
   return {"patch pv", {fmt::format(R"("spec":{{"volumeAttributesClassName":"{}"}})", name)}};
@@ -62,7 +63,9 @@ Write EndsModifying(const std::string& name) {
            R"("modifyVolumeStatus":null)", R"("conditions":[])"}};
 }
 Write SaysModifyingFailed(const std::string& why) {
-  return {"patch pvc", {R"("type":"ModifyVolumeError")", why, "Waiting for retry."}};
+  return {
+      "patch pvc",
+      {R"("type":"ModifyVolumeError")", why, R"("type":"ModifyingVolume")", "Modifying volume to"}};
 }
 Write IsInfeasible(const std::string& target) {
   return {"patch pvc",
@@ -175,14 +178,14 @@ std::vector<Case> Cases() {
       {"AFinalFailureStaysInProgress",
        Wish("gold", "silver"),
        Of("silver"),
-       {BeginsModifying("gold"), SaysModifyingFailed("code = Internal")},
+       {BeginsModifying("gold"), SaysModifyingFailed(R"("reason":"Internal")")},
        {kGold},
        {Modifying("gold"), kFailed},
        ClassesAndFailure(StatusCode::kInternal)},
       {"AnUnknownOutcomeStaysInProgress",
        Wish("gold", "silver"),
        Of("silver"),
-       {BeginsModifying("gold"), SaysModifyingFailed("code = DeadlineExceeded")},
+       {BeginsModifying("gold"), SaysModifyingFailed(R"("reason":"DeadlineExceeded")")},
        {kGold},
        {Modifying("gold"), kFailed},
        ClassesAndFailure(StatusCode::kDeadlineExceeded)},

@@ -8,6 +8,7 @@
 #include "controllers/indexes.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
+#include "controllers/writes.h"
 
 namespace berth::controllers::resizer {
 
@@ -19,6 +20,8 @@ namespace {
 constexpr char kResync[] = "resync";
 // The subset of claims for which MayNeedExpansion is true: few of many thousands.
 constexpr char kClaimsToResize[] = "toResize";
+// The subset of volumes that have the annotation of an expansion.
+constexpr char kExpandedVolumes[] = "expanded";
 
 // Whether SyncClaim could have something to do.
 bool MayNeedExpansion(const api::PersistentVolumeClaim& claim) {
@@ -51,6 +54,9 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);
   claims_.AddSubset(kClaimsToResize, &MayNeedExpansion);
+  volumes_.AddSubset(kExpandedVolumes, [](const Volume& volume) {
+    return volume.has_annotation(kPreResizeCapacity);
+  });
   AddHandlers();
 }
 
@@ -74,6 +80,12 @@ void Resizer::AddHandlers() {
       workers_.Add(change.key);
     }
   });
+  // An expansion that ended while no resizer ran.
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.before == nullptr && change.after->has_annotation(kPreResizeCapacity)) {
+      QueueExpandedVolumes();
+    }
+  });
   if (pods_ != nullptr) {
     pods_->AddHandler([this](const auto& change) {
       if (change.after != nullptr && !change.after->terminated()) return;
@@ -87,6 +99,7 @@ void Resizer::AddHandlers() {
   }
   const auto all = [this] {
     for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.AddNow(claim->key());
+    QueueExpandedVolumes();
   };
   bound_volumes_.OnNodeChange(all);
   driver_.OnReady(all);
@@ -106,8 +119,16 @@ void Resizer::Stop() {
 // Queues all claims that may need work. Keys that wait for their backoff keep waiting.
 Resizer::Outcome Resizer::Resync() {
   for (const auto& claim : claims_.Subset(kClaimsToResize)) workers_.Add(claim->key());
+  QueueExpandedVolumes();
   modifier_->Resync();
   return Outcome::After(options_.resync_period);
+}
+
+void Resizer::QueueExpandedVolumes() {
+  for (const auto& volume : volumes_.Subset(kExpandedVolumes)) {
+    if (!volume->has_claim_ref()) continue;
+    workers_.Add(api::ObjectKey(volume->claim_namespace(), volume->claim_name()));
+  }
 }
 
 bool Resizer::InUse(const Claim& claim) const {
@@ -168,8 +189,14 @@ std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim
 Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  const auto volume = bound_volumes_.Of(claim.get(), driver.get());
+  auto volume = bound_volumes_.Of(claim.get(), driver.get());
   if (volume == nullptr) return Outcome::Done();
+  if (HasEndedExpansion(*claim, *volume)) {
+    const base::Status forgotten = ForgetOldCapacity(*volume);
+    if (!forgotten.ok()) return AfterApi(forgotten);
+    volume = bound_volumes_.Of(claim.get(), driver.get());
+    if (volume == nullptr) return Outcome::Done();
+  }
   Memory memory;
   {
     MutexLock lock(mutex_);

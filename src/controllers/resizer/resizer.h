@@ -100,6 +100,8 @@ class Resizer : public Controller {
   // The time until an impossible target is tried again; nullopt: now. If the node has just refused
   // the target, the wait begins here.
   std::optional<std::chrono::milliseconds> GetWaitTime(const Claim& claim);
+  // Queues the claims whose volumes have the annotation of an expansion.
+  void QueueExpandedVolumes();
   bool InUse(const Claim& claim) const;
 
   // expand.cc
@@ -116,6 +118,10 @@ class Resizer : public Controller {
   Outcome HandleFailure(const Claim& claim, const DriverInfo& driver, const base::Status& status);
   base::Status WriteFailure(const Claim& claim, const std::string& message, bool infeasible);
   base::Status WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded);
+  // Whether the volume still has the annotation of an expansion whose last part, on the node, is
+  // done.
+  static bool HasEndedExpansion(const Claim& claim, const Volume& volume);
+  base::Status ForgetOldCapacity(const Volume& volume);
   Outcome FinishExpansion(const Claim& claim, const Expanded& expanded);
 
   const Context context_;

@@ -83,9 +83,22 @@ TEST_F(ResizerTest, TheNodesPartIsAskedFor) {
   EXPECT_EQ(GetVolume().capacity(), "2Gi");
   EXPECT_EQ(GetVolume().annotation("volume.alpha.kubernetes.io/pre-resize-capacity"), "1Gi");
   EXPECT_EQ(GetClaim().capacity(), "1Gi");
-  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("FileSystemResizePending"));
+  EXPECT_THAT(ConditionTypes(GetClaim()), ElementsAre("Resizing", "FileSystemResizePending"));
   EXPECT_TRUE(cluster_.events.WaitFor("Normal FileSystemResizeRequired default/data"));
   EXPECT_EQ(script().Count("ControllerExpandVolume"), 1);
+}
+
+TEST_F(ResizerTest, TheNodesEndTakesTheOldCapacityOff) {
+  Begin({});
+  RequestSize("2Gi");
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetClaim().resize_status() == "NodeResizePending"; }));
+  Claim claim = GetClaim();
+  claim.mutable_json()["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "2Gi"}}}};
+  cluster_.Put(claim);
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    return !GetVolume().has_annotation("volume.alpha.kubernetes.io/pre-resize-capacity");
+  }));
 }
 
 TEST_F(ResizerTest, TheTargetIsDurableBeforeTheDriverIsAsked) {

@@ -15,6 +15,11 @@ inline constexpr std::string_view kNodePending = "NodeResizePending";
 inline constexpr std::string_view kNodeInProgress = "NodeResizeInProgress";
 inline constexpr std::string_view kNodeInfeasible = "NodeResizeInfeasible";
 
+// On a volume whose file system is smaller than the volume: the claim's capacity before the
+// expansion.
+inline constexpr std::string_view kPreResizeCapacity =
+    "volume.alpha.kubernetes.io/pre-resize-capacity";
+
 // A missing or malformed quantity counts as zero.
 inline int64_t Bytes(const std::string& quantity) { return api::ParseBytes(quantity).value_or(0); }
 

@@ -208,7 +208,7 @@ TEST_P(DeleteFailureTest, KeepsTheHandleAndIsRepeated) {
   const std::string handle = Get().snapshot_handle();
   script().Fail("DeleteSnapshot", base::Error(GetParam(), "said the driver"), CallScript::kAlways);
   Delete();
-  ASSERT_TRUE(WaitError("desc = DeleteSnapshot: said the driver"));
+  ASSERT_TRUE(WaitError("desc = said the driver"));
   ASSERT_TRUE(script().WaitFor("DeleteSnapshot", 3));
   EXPECT_EQ(Get().snapshot_handle(), handle);
   EXPECT_TRUE(Get().has_finalizer(kContentProtection));

@@ -49,14 +49,14 @@ TEST_P(FailureTest, LeavesOpenWhatItDoesNotProve) {
   if (row.open == Open::kSame || row.open == Open::kOther) {
     Refuse(StatusCode::kDeadlineExceeded, "too late");
     Add(more);
-    ASSERT_TRUE(WaitError("desc = CreateSnapshot: too late"));
+    ASSERT_TRUE(WaitError("desc = too late"));
     Refuse(row.code, "said the driver");
     cluster_.Put(Class(row.open == Open::kOther ? "low" : "high", "after"));
   } else {
     Refuse(row.code, "said the driver");
     Add(more);
   }
-  ASSERT_TRUE(WaitError("desc = CreateSnapshot: said the driver")) << Get().error();
+  ASSERT_TRUE(WaitError("desc = said the driver")) << Get().error();
   EXPECT_EQ(Get().has_annotation(kBeingCreated), row.kept);
   EXPECT_EQ(Get().has_annotation(kCreateRequest), row.kept);
 

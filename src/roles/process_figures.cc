@@ -1,0 +1,92 @@
+#include "roles/process_figures.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "base/files/whole_file.h"
+
+namespace berth::roles {
+
+namespace {
+
+void AddFigure(std::string& text, const char* name, const char* type, const char* help,
+               double value) {
+  text += fmt::format("# HELP {} {}\n# TYPE {} {}\n{} {}\n", name, help, name, type, name, value);
+}
+
+// The fields of /proc/self/stat from the third on, which follow the program's name in parentheses
+// (proc(5)); empty if the file cannot be read.
+std::vector<std::string> ReadStatFields() {
+  std::string stat;
+  constexpr size_t kLongest = 4096;
+  if (base::ReadWholeFile("/proc/self/stat", kLongest, stat) != 0) return {};
+  const size_t end = stat.rfind(')');
+  if (end == stat.npos) return {};
+  std::istringstream rest(stat.substr(end + 1));
+  std::vector<std::string> fields;
+  for (std::string field; rest >> field;) fields.push_back(field);
+  return fields;
+}
+
+// When the machine started, in seconds since the epoch.
+double BootTime() {
+  timespec since{};
+  clock_gettime(CLOCK_BOOTTIME, &since);
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return now.count() - static_cast<double>(since.tv_sec) - static_cast<double>(since.tv_nsec) / 1e9;
+}
+
+void AddTimesAndSizes(std::string& text) {
+  // Indexes from the third field on: utime and stime are the 14th and 15th, starttime the 22nd,
+  // vsize and rss the 23rd and 24th.
+  constexpr size_t kUser = 11, kSystem = 12, kStart = 19, kVirtual = 20, kResident = 21;
+  const std::vector<std::string> fields = ReadStatFields();
+  if (fields.size() <= kResident) return;
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  AddFigure(text, "process_cpu_seconds_total", "counter",
+            "Total user and system CPU time spent in seconds.",
+            (std::stod(fields[kUser]) + std::stod(fields[kSystem])) / ticks);
+  AddFigure(text, "process_start_time_seconds", "gauge",
+            "Start time of the process since unix epoch in seconds.",
+            BootTime() + std::stod(fields[kStart]) / ticks);
+  AddFigure(text, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
+            std::stod(fields[kVirtual]));
+  AddFigure(text, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
+            std::stod(fields[kResident]) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+}
+
+std::optional<double> ReadLimit(__rlimit_resource resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0) return std::nullopt;
+  return static_cast<double>(limit.rlim_cur);
+}
+
+}  // namespace
+
+std::string ProcessFigures() {
+  std::string text;
+  AddTimesAndSizes(text);
+  if (const auto most = ReadLimit(RLIMIT_AS)) {
+    AddFigure(text, "process_virtual_memory_max_bytes", "gauge",
+              "Maximum amount of virtual memory available in bytes.", *most);
+  }
+  if (const auto most = ReadLimit(RLIMIT_NOFILE)) {
+    AddFigure(text, "process_max_fds", "gauge", "Maximum number of open file descriptors.", *most);
+  }
+  std::error_code failed;
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd", failed);
+  if (!failed) {
+    AddFigure(text, "process_open_fds", "gauge", "Number of open file descriptors.",
+              static_cast<double>(std::distance(begin(descriptors), end(descriptors))));
+  }
+  return text;
+}
+
+}  // namespace berth::roles

@@ -1,0 +1,14 @@
+// The figures process_* that the Prometheus client of Go shows for every process.
+#pragma once
+
+#include <string>
+
+namespace berth::roles {
+
+// Returns process_cpu_seconds_total, process_max_fds, process_open_fds,
+// process_resident_memory_bytes, process_start_time_seconds, process_virtual_memory_bytes and
+// process_virtual_memory_max_bytes of this process, as they are now, in the text exposition format
+// 0.0.4. Those that the kernel does not tell are left out. Thread-safe.
+std::string ProcessFigures();
+
+}  // namespace berth::roles

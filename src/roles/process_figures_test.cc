@@ -1,0 +1,45 @@
+#include "roles/process_figures.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "base/unique_fd.h"
+
+namespace berth::roles {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The value of a figure; NaN if it is not in `text`.
+double ValueOf(const std::string& text, const std::string& name) {
+  const size_t at = text.find("\n" + name + " ");
+  return at == text.npos ? std::nan("") : std::stod(text.substr(at + name.size() + 2));
+}
+
+TEST(ProcessFiguresTest, AreThoseOfTheGoClient) {
+  const std::string text = ProcessFigures();
+  EXPECT_THAT(text, HasSubstr("# TYPE process_cpu_seconds_total counter\n"));
+  for (const char* name : {"process_max_fds", "process_open_fds", "process_resident_memory_bytes",
+                           "process_start_time_seconds", "process_virtual_memory_bytes",
+                           "process_virtual_memory_max_bytes"}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("# TYPE {} gauge\n", name)));
+    EXPECT_GT(ValueOf(text, name), 0) << name;
+  }
+  EXPECT_GE(ValueOf(text, "process_cpu_seconds_total"), 0);
+  EXPECT_GT(ValueOf(text, "process_virtual_memory_bytes"),
+            ValueOf(text, "process_resident_memory_bytes"));
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  EXPECT_LE(ValueOf(text, "process_start_time_seconds"), now.count() + 1);
+}
+
+TEST(ProcessFiguresTest, CountTheOpenDescriptors) {
+  const double before = ValueOf(ProcessFigures(), "process_open_fds");
+  const base::UniqueFd one(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd two(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(ValueOf(ProcessFigures(), "process_open_fds"), before + 2);
+}
+
+}  // namespace
+}  // namespace berth::roles
